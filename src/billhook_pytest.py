@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flask import Blueprint, Flask
 
     from billhook.clock import FrozenClock
-    from billhook.dispatch import Delivery
+    from billhook.handlers import Delivery
     from billhook.testing import (
         Dead,
         Deliver,

@@ -16,8 +16,8 @@ from flask import Blueprint, Flask, current_app, request
 from flask.helpers import get_debug_flag
 
 from billhook.clock import Clock, SystemClock
-from billhook.dispatch import Handlers
 from billhook.errors import ConfigError, DuplicateHandlerName, MissingSecret
+from billhook.handlers import Handlers
 from billhook.settings import ENVIRON, Settings, from_environ
 from billhook.signing import BodyHMAC, Scheme, StandardWebhooks, TimestampedHMAC, TimestampedRSA
 from billhook.signing.source import DEFAULT_SOURCE, RECONCILE_SOURCE, Source

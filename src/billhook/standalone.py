@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from blinker import ANY
 from flask import Flask
 
-from billhook.dispatch import Handlers
 from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.extension import ENVIRON, Billhook, get_settings, get_state
 from billhook.file_modes import check_secret_file
+from billhook.handlers import Handlers
 from billhook.logs import set_up_logging
 from billhook.settings import from_environ
 from billhook.signals import event_signal

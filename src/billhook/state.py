@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from flask import Flask, request
 
 from billhook.clock import Clock
-from billhook.dispatch import ConnectedHandlers, Handlers, RetrySchedule, connect
 from billhook.engines import Dispatcher, Engine, ExternalEngine, InlineEngine, ThreadEngine, Worker
 from billhook.engines.celery import CeleryEngine, find_celery
 from billhook.errors import (
@@ -24,10 +23,11 @@ from billhook.errors import (
     UnfitEncoding,
 )
 from billhook.events import EVENT_TYPES
+from billhook.handlers import ConnectedHandlers, Handlers, RetrySchedule, connect
 from billhook.inbox import Inbox
 from billhook.logs import fields
 from billhook.program import in_program
-from billhook.receiver import Intake, WsgiReceiver
+from billhook.receiver import DeliveryRules, WsgiReceiver
 from billhook.receiver.wsgi import find_probe
 from billhook.settings import ENVIRON, Settings
 from billhook.threads import reset_in_child
@@ -76,7 +76,7 @@ class BillhookState:
         self.engine = self._engine(settings.engine)
         self.starts_on_request = isinstance(self.engine, ThreadEngine)
         """Whether the engine runs in this process, from its first request on."""
-        self.intake = Intake(
+        self.intake = DeliveryRules(
             clock,
             sender=app,
             wake=None if isinstance(self.engine, ExternalEngine) else self.engine.wake,

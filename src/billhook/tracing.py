@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span, TracerProvider
 
-    from billhook.dispatch import Delivery
+    from billhook.handlers import Delivery
 
 __all__ = ["instrument", "uninstrument"]
 

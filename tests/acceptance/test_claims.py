@@ -92,7 +92,7 @@ def test_no_handler_is_called_twice_while_no_worker_dies(stack: Stack, inbox, fi
         stack.start_worker(BILLHOOK_LEASE_SECONDS="60")
     for first in range(0, runs, BATCH):
         inbox.database.insert_new([incoming(f"msg_{first + n}") for n in range(BATCH)])
-        inbox.notifier.notify()
+        inbox.waker.wake()
     stack.drain(300)
 
     called = Counter(key for key, _, _ in stack.noted())

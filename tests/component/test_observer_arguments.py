@@ -11,7 +11,7 @@ from billhook.events import CreditPoolIncreased, InvoiceApproved, PaymentFailed,
 from support.apps import bare_app, deliver
 
 NAMES = [name for name in signals.__all__ if name not in ("emit", "event_signal")]
-PAGE = Path(__file__).parents[2] / "src" / "billhook" / "dispatch" / "README.md"
+PAGE = Path(__file__).parents[2] / "src" / "billhook" / "handlers" / "README.md"
 
 
 def listed() -> dict[str, set[str]]:

@@ -35,7 +35,7 @@ STEPS_OF_A_RUN = {
     "HandlerPool.finished",
     "InboxTransaction.settle",
     "InboxTransaction.finish",
-    "Notifications.send",
+    "Reporter.send",
 }
 """Claimed, started, called, collected, settled, counted and told of. Not counted is what all runs share, the
 worker's loop and its transaction: sleeping, polling, planning, renewing leases, BEGIN and COMMIT."""
@@ -154,7 +154,7 @@ def test_the_way_of_a_delivery_is_short(followed, door):
     names = {name for _, name in way.hops}
     assert {"Scheme.verify", "ingest"} <= names
     assert door == "flask" or {"AsgiApp.__call__", "Committer.put_async"} <= names
-    assert not {"Inbox._after_commit", "FifoNotifier.notify", "PostgresNotifier.notify"} & names
+    assert not {"Inbox._after_commit", "FifoWaker.notify", "PostgresWaker.notify"} & names
 
 
 # --- a run --------------------------------------------------------------------------------------------

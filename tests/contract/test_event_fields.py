@@ -23,7 +23,7 @@ from billhook.events import (
     ProductConsumptionSnapshot,
     sample,
 )
-from billhook.wire import WireModel
+from billhook.fields import WireModel
 from support.specification import kind_of, read_specification, unnoticed, without_description
 
 TRANSCRIPTION = tomllib.loads(Path(__file__).with_name("event_fields.toml").read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ def done(app):
 
 
 @pytest.mark.slow
-def test_without_a_notifier_polling_finds_everything(running, tmp_path):
+def test_without_a_waker_polling_finds_everything(running, tmp_path):
     (tmp_path / "billhook.db-wake").write_text("somebody's file, and no pipe")
     handlers, calls = Handlers(), []
     handlers.on(PingTest)(calls.append)

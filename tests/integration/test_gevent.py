@@ -63,7 +63,7 @@ from gevent import monkey
 monkey.patch_all()
 import asyncio
 import gevent
-from billhook.dispatch import EVENT_LOOPS
+from billhook.handlers import EVENT_LOOPS
 
 async def handle(number):
     await asyncio.sleep(0.05)

@@ -59,7 +59,7 @@ def test_after_a_failover_everything_is_handled_without_a_restart(servers, addre
     until(lambda: sent("refused") == 503)
     with pytest.raises(InboxUnavailable):  # what /readyz asks
         inbox.check_writable()
-    time.sleep(4)  # in which the worker, the receiver and the notifier connect to the standby
+    time.sleep(4)  # in which the worker, the receiver and the waker connect to the standby
     address.lead_to(primary.url)  # and nothing is cut
     began = time.monotonic()
     until(lambda: sent("after") == 200, 10)

@@ -21,12 +21,12 @@ from billhook.client import BillingClient, EventState
 from billhook.clock import FrozenClock
 from billhook.errors import DeliveryError
 from billhook.events import EVENT_TYPES, parse_event
+from billhook.fields import strict_json
 from billhook.resources import UsageEvent
 from billhook.sandbox import Sandbox, SandboxOptions
 from billhook.sandbox.scenario import create_demo_data, run_scenario
 from billhook.sandbox.serving import serving
 from billhook.signing import StandardWebhooks
-from billhook.wire import strict_json
 from support.inbox_view import rows
 from support.processes import until
 from support.sandbox import API_TOKEN, Running

@@ -249,7 +249,7 @@ def _imported(code: str) -> set[str]:
 def signal_lines() -> Iterator[str]:
     """Yield each signal with the arguments of its subscribers, as the page of handlers has them."""
     (table,) = re.findall(
-        r"\| signal of `billhook.signals` .*\n((?:\|.*\n)+)", PAGES["src/billhook/dispatch/README.md"]
+        r"\| signal of `billhook.signals` .*\n((?:\|.*\n)+)", PAGES["src/billhook/handlers/README.md"]
     )
     told = {}
     for line in table.splitlines()[1:]:

@@ -53,7 +53,7 @@ PAGES_NOT_YET = ("deploy/README.md", "examples/plain_signals/README.md", "src/bi
 """Pages that may have some until they are worded anew."""
 NAMES_NOT_YET = ("cli/doctor/signature.py",)
 """Modules that may have such names until they are renamed."""
-DOCSTRINGS_NOT_YET = ("events/", "resources/", "sandbox/", "wire/")
+DOCSTRINGS_NOT_YET = ("events/", "resources/", "sandbox/")
 """Packages whose docstrings may still begin otherwise."""
 
 

@@ -55,10 +55,10 @@ def test_the_architecture_page_names_the_layers_and_every_top_level_module():
 HIDDEN = {
     "layers": ("effects.py", "import billhook.inbox"),
     "sql": ("engines/dispatcher.py", "import sqlite3"),
-    "http": ("dispatch/call.py", "from flask import current_app"),
+    "http": ("handlers/call.py", "from flask import current_app"),
     "bytes": ("inbox/inbox.py", "from billhook.events import parse_event"),
-    "receiver": ("receiver/intake.py", "import billhook.dispatch"),
-    "client": ("client/session.py", "import billhook.dispatch"),
+    "receiver": ("receiver/intake.py", "import billhook.handlers"),
+    "client": ("client/session.py", "import billhook.handlers"),
     "witness": ("sandbox/service.py", "import billhook.inbox"),
     "sandbox-layers": ("sandbox/operations.py", "from billhook.sandbox.sandbox import Sandbox"),
     "pages": ("pages/charts.py", "import billhook.inbox"),

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
 from billhook import Delivery
-from billhook.dispatch import Headers
 from billhook.effects import Transaction
+from billhook.handlers import Headers
 from support.postgres import libpq
 
 NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)

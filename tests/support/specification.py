@@ -17,7 +17,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 
-from billhook.wire import WireModel
+from billhook.fields import WireModel
 
 WORDS = {
     "string": r"all strings|strings?( \(see \w+\))?|.*\benumeration\b.*",

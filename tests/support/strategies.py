@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from hypothesis import strategies as st
 
-from billhook.wire import WireModel
+from billhook.fields import WireModel
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 NUMBER = st.decimals(allow_nan=False, allow_infinity=False).filter(

@@ -16,7 +16,6 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from billhook import Billhook, Delivery, Discard, Handlers, Retry, effects, signals
 from billhook.client import BillingClient
-from billhook.dispatch.options import EventHandlerOptions
 from billhook.events import (
     EVENT_TYPES,
     CreditPoolIncreased,
@@ -30,6 +29,7 @@ from billhook.events import (
     UnknownEvent,
     sample,
 )
+from billhook.handlers.options import EventHandlerOptions
 
 handlers = Handlers()
 hooks = Billhook(handlers=[handlers])

@@ -14,8 +14,8 @@ import click
 from billhook.cli.output import print_json, print_table, printable, terminal_width
 from billhook.cli.selection import known_handlers_hint
 from billhook.clock import format_duration
-from billhook.dispatch.quarantine import parse_error
-from billhook.dispatch.tracebacks import users_frames
+from billhook.handlers.quarantine import parse_error
+from billhook.handlers.tracebacks import users_frames
 from billhook.inbox import Inbox, RunState
 from billhook.inbox.admin import (
     DeliveryDetails,

@@ -16,7 +16,7 @@ from billhook.cli.selection import recording
 from billhook.errors import BillhookError
 
 if TYPE_CHECKING:
-    from billhook.dispatch import ConnectedHandlers, Handler
+    from billhook.handlers import ConnectedHandlers, Handler
     from billhook.inbox import Inbox, PausedHandler
 
 __all__ = ["handler_names", "handlers", "load_subscribers", "require_all_handled"]
@@ -201,7 +201,7 @@ def _print(connected: ConnectedHandlers, paused: Mapping[str, PausedHandler], as
 def _print_table(
     by_name: Mapping[str, tuple[Handler, list[str]]], paused: Mapping[str, PausedHandler], every: int
 ) -> None:
-    from billhook.dispatch.description import identity_text, limits_text, order_text
+    from billhook.handlers.description import identity_text, limits_text, order_text
 
     listed = [handler for handler, _ in by_name.values()]
     columns: dict[str, list[object]] = {
@@ -238,8 +238,8 @@ class _Sender:
 def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
     """Return the handlers of the user's app, or of the modules, without an inbox. Raises ConfigError."""
     from billhook.cli.context import environment, reporting_import_errors
-    from billhook.dispatch import ConnectedHandlers, connect
     from billhook.extension import get_state
+    from billhook.handlers import ConnectedHandlers, connect
     from billhook.settings import Settings, from_environ
     from billhook.standalone import load_handlers
 

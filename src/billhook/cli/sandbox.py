@@ -119,7 +119,7 @@ def call(method: str, path: str, body: str | None) -> None:
       billhook sandbox call GET '/_sandbox/deliveries?state=failed'
     """
     from billhook.cli.api.calls import open_sandbox_client, print_wire
-    from billhook.wire import strict_json
+    from billhook.fields import strict_json
 
     raw = body.encode("utf-8", "surrogateescape") if body is not None else None
     if body == "-":

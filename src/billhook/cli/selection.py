@@ -218,7 +218,7 @@ class Selection:
                 steps.advance(len(batch))
                 # After each batch: a worker may begin with what is due now while others follow.
                 if not self.dry_run:
-                    inbox.notifier.notify()
+                    inbox.waker.wake()
         return done
 
 

@@ -19,8 +19,8 @@ from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import FiniteNumber, as_json
 from billhook.cli.posting import SCHEMES, HttpReply, choose_signer, open_target, sign
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
+from billhook.fields import strict_json
 from billhook.program import in_program
-from billhook.wire import strict_json
 
 if TYPE_CHECKING:
     from billhook.signing import Scheme

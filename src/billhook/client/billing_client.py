@@ -21,10 +21,10 @@ from billhook.client.session import Session
 from billhook.client.transport import Redactor, Transport, parse_base_url
 from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError
+from billhook.fields import strict_json
+from billhook.fields.model import HEADER_RULE, fits_header
 from billhook.file_modes import check_secret_file
 from billhook.settings import Settings
-from billhook.wire import strict_json
-from billhook.wire.model import HEADER_RULE, fits_header
 
 __all__ = ["BillingClient"]
 

@@ -15,8 +15,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from billhook.errors import ApiError, RequestTooLarge, ResourceError
+from billhook.fields.model import describe_details
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, IngestionResult, UsageEvent
-from billhook.wire.model import describe_details
 
 __all__ = ["EventInput", "EventResult", "EventState", "Progress", "ingest"]
 

@@ -21,9 +21,9 @@ from billhook.errors import (
     ServiceError,
     UnexpectedResponse,
 )
+from billhook.fields import strict_json
+from billhook.fields.model import describe_details
 from billhook.resources import ErrorBody, ErrorCode, ErrorType, Resource
-from billhook.wire import strict_json
-from billhook.wire.model import describe_details
 
 __all__ = ["MESSAGE_CHARACTERS", "parse_error", "parse_json", "parse_object", "parse_response"]
 

@@ -36,10 +36,10 @@ from billhook.errors import (
     ServiceUnavailable,
     UnexpectedResponse,
 )
+from billhook.fields import strict_json
+from billhook.fields.model import fits_header
 from billhook.resources import LoginRequest, LoginResponse
 from billhook.resources.base import Resource
-from billhook.wire import strict_json
-from billhook.wire.model import fits_header
 
 __all__ = ["LOGIN", "Session", "TokenProvider", "access_token"]
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from flask import abort, current_app, g
 
-from billhook.dispatch.quarantine import parse_error
 from billhook.extension import get_state
+from billhook.handlers.quarantine import parse_error
 from billhook.inbox.admin import ListedDelivery, RunDetails
 from billhook.inbox.replay import ReplayResult, replay
 from billhook.pages import Pages
@@ -144,7 +144,7 @@ def replay_batches(
             changed = replay(inbox, batch, now, handler=handler, only_failed=not again, due=due)
             record(changed.deliveries, batch)
             done += changed
-            inbox.notifier.notify()
+            inbox.waker.wake()
     return done
 
 

@@ -15,11 +15,12 @@ from typing import Any
 from flask import Response, abort, current_app, request, url_for
 
 from billhook.dashboard.context import DashboardContext, describe, replay_batches, run_state, tone
-from billhook.dispatch.quarantine import parse_error
-from billhook.dispatch.tracebacks import users_frames
 from billhook.errors import InvalidJSON
 from billhook.events import EVENT_TYPES
 from billhook.events.inspection import event_json_schema, event_summary, schema_fields, unlisted
+from billhook.fields import strict_json
+from billhook.handlers.quarantine import parse_error
+from billhook.handlers.tracebacks import users_frames
 from billhook.inbox import DeliveryDetails
 from billhook.inbox.admin import RunDetails
 from billhook.inbox.discard import discard
@@ -28,7 +29,6 @@ from billhook.inbox.related import related_deliveries
 from billhook.pages import Lane, LaneChart, Mark, format_time, lane_chart
 from billhook.receiver import webhook_routes
 from billhook.receiver.intake import CREDENTIAL
-from billhook.wire import strict_json
 
 __all__ = [
     "BodyField",
@@ -236,7 +236,7 @@ def discard_one(context: DashboardContext, delivery_id: int) -> Response:
     with context.recorded("discard", "") as record:
         done = discard(context.inbox, [delivery_id], reason, context.now)
         record(done.deliveries, [delivery_id])
-    context.inbox.notifier.notify()
+    context.inbox.waker.wake()
     if not done.deliveries:
         return _back(context, delivery_id, "Nothing was discarded: it is done.", "warn")
     return _back(context, delivery_id, "Discarded: its handlers are not called again.", "good")
@@ -253,7 +253,7 @@ def erase_one(context: DashboardContext, delivery_id: int) -> Response:
         return _back(context, delivery_id, "Not erased: it is not finished. Discard it first.", "warn")
     if not done.deliveries:
         return _back(context, delivery_id, "Nothing was erased: there is no content.", "warn")
-    context.inbox.notifier.notify()
+    context.inbox.waker.wake()
     if not empty_log(context.inbox):
         told = "Erased. The database's log holds it until no process reads the inbox for a moment."
         return _back(context, delivery_id, told, "warn")

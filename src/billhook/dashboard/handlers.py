@@ -12,12 +12,12 @@ from flask import Response, abort, request, url_for
 
 from billhook.clock import format_duration
 from billhook.dashboard.context import DashboardContext, describe, parse_rate, replay_batches
-from billhook.dispatch import ConnectedHandlers
-from billhook.dispatch.description import identity_text, limits_text, order_text
-from billhook.dispatch.handler import Handler
 from billhook.events import EVENT_TYPES, UnknownEvent
+from billhook.handlers import ConnectedHandlers
+from billhook.handlers.description import identity_text, limits_text, order_text
+from billhook.handlers.handler import Handler
 from billhook.inbox.admin import handler_names
-from billhook.inbox.failing import MOST_FAILING, failing_delivery_ids, failure_groups
+from billhook.inbox.error_groups import MOST_FAILING, failing_delivery_ids, failure_groups
 from billhook.inbox.figures import HandlerFigures
 from billhook.inbox.overview import read_overview
 

@@ -17,7 +17,7 @@ from billhook.doctor.finding import Finding
 from billhook.file_modes import access_by_others
 
 if TYPE_CHECKING:
-    from billhook.dispatch import ConnectedHandlers
+    from billhook.handlers import ConnectedHandlers
     from billhook.settings import Settings
     from billhook.signing.source import Source
 

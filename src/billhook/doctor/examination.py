@@ -21,12 +21,12 @@ from billhook.doctor.configuration import (
 from billhook.doctor.finding import LEVELS, Finding
 from billhook.doctor.inbox import inbox_findings, unusable_inbox
 from billhook.errors import InboxUnavailable, InvalidJSON, SchemaMismatch
+from billhook.fields import strict_json
 from billhook.printable import first_line
-from billhook.wire import strict_json
 
 if TYPE_CHECKING:
-    from billhook.dispatch import ConnectedHandlers
     from billhook.events.inspection import Unlisted
+    from billhook.handlers import ConnectedHandlers
     from billhook.inbox import Inbox
     from billhook.inbox.diagnosis import SampledDelivery
     from billhook.settings import Settings

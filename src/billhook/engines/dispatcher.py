@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 
 from billhook import signals
 from billhook.clock import Clock
-from billhook.dispatch import (
+from billhook.engines.reporting import (
+    AttemptResult,
+    PlannedDelivery,
+    Reporter,
+    delivery_fields,
+)
+from billhook.errors import Discard, DuplicateHandlerName, PayloadError
+from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
+from billhook.handlers import (
     ConnectedHandlers,
     Delivery,
     Handler,
@@ -27,14 +35,6 @@ from billhook.dispatch import (
     call,
     decide,
 )
-from billhook.engines.notifications import (
-    AttemptResult,
-    Notifications,
-    PlannedDelivery,
-    delivery_fields,
-)
-from billhook.errors import Discard, DuplicateHandlerName, PayloadError
-from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.inbox import (
     NEWEST_ONLY,
     OTHER_TYPES,
@@ -90,7 +90,7 @@ class Dispatcher:
         self._client = client
         self._find_newer = find_newer
         self._unhandled_types: set[str] = set()
-        self.notify = Notifications(sender).send
+        self.report = Reporter(sender).send
         """Log and signal what a transaction did, once it is committed."""
 
     @cached_property

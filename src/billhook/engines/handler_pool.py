@@ -11,10 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from billhook.dispatch import CANCEL_SECONDS, EVENT_LOOPS, Handler
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.leases import ClaimedRun
-from billhook.engines.notifications import delivery_fields
+from billhook.engines.reporting import delivery_fields
+from billhook.handlers import CANCEL_SECONDS, EVENT_LOOPS, Handler
 from billhook.logs import fields
 
 __all__ = ["HandlerPool"]

@@ -76,7 +76,7 @@ class InlineEngine:
             with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
                 planned_here = transaction.plan([planned_delivery.plan for planned_delivery in planned], now)
                 claims = transaction.claim(1, now, now + self._lease_time, only=only)
-            self._dispatcher.notify(
+            self._dispatcher.report(
                 planned=planned, planned_here=planned_here, duplicates=transaction.duplicates
             )
             released += transaction.released
@@ -94,5 +94,5 @@ class InlineEngine:
         with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
             settled = transaction.settle([attempt.run_result])
             transaction.apply_limits(self._dispatcher.clock.now())
-        self._dispatcher.notify(attempts=[attempt], settled=settled, paused=transaction.paused)
+        self._dispatcher.report(attempts=[attempt], settled=settled, paused=transaction.paused)
         return transaction.released

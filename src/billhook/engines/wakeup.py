@@ -22,7 +22,7 @@ _MAX_DOUBLINGS = 8
 class Wakeup:
     """As threading.Event, but the wait ends too when another process notifies the inbox.
 
-    It is a pipe for the threads of this process, beside the descriptor of the inbox's notifier.
+    It is a pipe for the threads of this process, beside the descriptor of the inbox's waker.
     """
 
     def __init__(self, inbox: Inbox) -> None:
@@ -55,18 +55,18 @@ class Wakeup:
     def clear(self) -> None:
         """Clear the flag. Call it before reading the queue, so that a wake-up during the read is not lost."""
         self._is_set = False
-        with suppress(OSError):  # the notifier is not available: the next slow poll finds the rows
-            self._inbox.notifier.fileno()
+        with suppress(OSError):  # the waker is not available: the next slow poll finds the rows
+            self._inbox.waker.fileno()
 
     def wait(self, seconds: float) -> None:
         """Sleep until woken up, or until the time is over."""
         if seconds <= 0 or self._is_set:
             return
-        notifier = self._inbox.notifier
+        waker = self._inbox.waker
         poll = select.poll()  # select() refuses descriptors from 1,024 on
         poll.register(self._read, select.POLLIN)
         with suppress(OSError):
-            poll.register(notifier.fileno(), select.POLLIN)
+            poll.register(waker.fileno(), select.POLLIN)
         ready = {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
         if self._read in ready:
             with suppress(BlockingIOError):
@@ -74,7 +74,7 @@ class Wakeup:
         # Drained, or it would be ready again at once, and the worker would spin.
         if ready - {self._read}:
             with suppress(OSError):
-                notifier.wait(0)
+                waker.wait(0)
 
 
 class PollBackoff:

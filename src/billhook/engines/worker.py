@@ -19,7 +19,7 @@ from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import HandlerPool
 from billhook.engines.leases import EventCache, LeaseTable, lease_owner
 from billhook.engines.maintenance import Maintenance, WorkerRegistration
-from billhook.engines.notifications import delivery_fields, log_paused
+from billhook.engines.reporting import delivery_fields, log_paused
 from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.engines.wakeup import PollBackoff, Wakeup
 from billhook.errors import BillhookError
@@ -311,8 +311,8 @@ class Worker:
         self._start(claims, poll)
         if releasing or len(transaction.released) > len(claims):
             # More is due now than this worker has claimed itself, and other workers may be asleep.
-            self._inbox.notifier.notify()
-        self._dispatcher.notify(
+            self._inbox.waker.wake()
+        self._dispatcher.report(
             attempts=attempts,
             settled=settled,
             planned=planned,
@@ -352,8 +352,8 @@ class Worker:
         else:
             return False
         self._leases.remove([attempt.run_result.lease])
-        self._dispatcher.notify(attempts=[attempt], settled=settled)
-        self._inbox.notifier.notify()  # what waited for it in its order is due now
+        self._dispatcher.report(attempts=[attempt], settled=settled)
+        self._inbox.waker.wake()  # what waited for it in its order is due now
         return True
 
     def _retry_unstorable(self) -> float:

@@ -48,7 +48,7 @@ class InvalidResource(ResourceError):
 class RuleBroken(ResourceError):
     """A request would break a rule that the specification states, so it is not built.
 
-    `params` are the fields concerned, in the wire's spelling, such as `creditGrant.name`.
+    `params` are the fields concerned, in camelCase, such as `creditGrant.name`.
     """
 
     def __init__(self, message: str, *params: str) -> None:

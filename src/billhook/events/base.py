@@ -1,7 +1,7 @@
 """Event, the base of all event models: the open registry, the JSON form, and the fields that several share.
 
 A body is parsed here as the event of a type, and decoded nowhere else. Each shared field is described here
-once, or in `billhook.wire.fields`. Source: spec, "Events", rules 1 and 2, and the table.
+once, or in `billhook.fields.types`. Source: spec, "Events", rules 1 and 2, and the table.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr
 from pydantic.alias_generators import to_snake
 
 from billhook.errors import InvalidPayload
+from billhook.fields import WireModel, strict_json
+from billhook.fields.model import read, require_object
+from billhook.fields.types import ExactDecimal, UtcDatetime
 from billhook.signals import event_signal
-from billhook.wire import WireModel, strict_json
-from billhook.wire.fields import ExactDecimal, UtcDatetime
-from billhook.wire.model import read, require_object
 
 __all__ = ["EVENT_TYPES", "Event", "UnknownEvent", "parse_event"]
 
@@ -123,7 +123,7 @@ def parse_event(
     fields of the type but looks like another type is invalid too: most schemes do not sign the type, so an
     attacker who captured a failed payment could send it as an approved invoice. `as_named` skips this check,
     for a type that an operator chose. Neither error repeats anything of the body; InvalidPayload.details has
-    `loc` (in the wire's spelling), `msg`, `type`.
+    `loc` (in camelCase), `msg`, `type`.
     """
     data = require_object(strict_json.loads(body), InvalidPayload)
     model = EVENT_TYPES.get(type)
@@ -157,6 +157,6 @@ def _look_alike(model: type[Event], data: dict[str, Any]) -> type[Event] | None:
 
 @cache
 def _fields(model: type[Event]) -> tuple[frozenset[str], frozenset[str]]:
-    """The names that a type lists, in the wire's spelling, and those of them that it needs."""
+    """The names that a type lists, in camelCase, and those of them that it needs."""
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     return frozenset(fields), frozenset(name for name, field in fields.items() if field.is_required())

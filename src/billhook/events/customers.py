@@ -15,8 +15,8 @@ from billhook.events.base import (
     NameOfCustomer,
     RaisedAt,
 )
-from billhook.wire import WireModel
-from billhook.wire.fields import Aliases, CustomerId, UtcDatetime
+from billhook.fields import WireModel
+from billhook.fields.types import Aliases, CustomerId, UtcDatetime
 
 __all__ = [
     "AnonymousCustomer",

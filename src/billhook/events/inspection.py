@@ -19,8 +19,8 @@ from pydantic.alias_generators import to_snake
 from pydantic.fields import FieldInfo
 
 from billhook.events.base import Event
-from billhook.wire import WireModel
-from billhook.wire.fields import OpenEnum
+from billhook.fields import WireModel
+from billhook.fields.types import OpenEnum
 
 __all__ = [
     "Unlisted",
@@ -102,7 +102,7 @@ def _type_and_schema(field: dict[str, Any], parts: dict[str, Any]) -> tuple[str,
 class Unlisted:
     """One field, or one value of an enumeration, that `model` does not list.
 
-    `path` is its place in the body, in the wire's spelling, `[]` for the items of a list. `value` is as
+    `path` is its place in the body, in camelCase, `[]` for the items of a list. `value` is as
     decoded. `change` is the line that a model would need.
     """
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StrictStr
 
 from billhook.events.base import Currency, Event, PctUsage, RaisedAt, Threshold
-from billhook.wire.fields import BillingStatus, CustomerId, ExactDecimal, InvoiceId, UtcDatetime, open_enum
+from billhook.fields.types import BillingStatus, CustomerId, ExactDecimal, InvoiceId, UtcDatetime, open_enum
 
 __all__ = [
     "BillingStatus",

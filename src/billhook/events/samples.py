@@ -16,10 +16,10 @@ from pydantic.alias_generators import to_snake
 from billhook.events.base import Event
 from billhook.events.customers import CustomerPortalLinkSent
 from billhook.events.invoices import InvoicePaymentStatusChanged
-from billhook.wire import sample as sample_of_fields
-from billhook.wire import strict_json
-from billhook.wire.fields import BillingStatus
-from billhook.wire.model import WireModel
+from billhook.fields import sample as sample_of_fields
+from billhook.fields import strict_json
+from billhook.fields.model import WireModel
+from billhook.fields.types import BillingStatus
 
 __all__ = ["in_agreement", "refuse_misspelt", "sample"]
 
@@ -65,7 +65,7 @@ def refuse_misspelt(cls: type[Event], names: Iterable[str], others: Iterable[str
 
 
 def in_agreement(event_type: str, body: Mapping[str, Any], given: Collection[str]) -> Body:
-    """`body`, in the wire's spelling, with the fields not in `given` as those that are given want them."""
+    """`body`, in camelCase, with the fields not in `given` as those that are given want them."""
     found = dict(body)
     rule = _RULES.get(event_type)
     if rule is not None and given:

@@ -17,7 +17,7 @@ from billhook.events.base import (
     RaisedAt,
     Threshold,
 )
-from billhook.wire.fields import (
+from billhook.fields.types import (
     CustomerId,
     ExactDecimal,
     ExceededAmount,

@@ -21,7 +21,7 @@ from billhook.inbox import migrate
 from billhook.inbox.records import DeliverySnapshot, NewDelivery, RunResult
 from billhook.inbox.sqlite import SqliteDatabase
 
-__all__ = ["Database", "FastPath", "Listener", "Notifier", "open_database"]
+__all__ = ["Database", "FastPath", "Listener", "Waker", "open_database"]
 
 
 class Listener(Protocol):
@@ -36,10 +36,10 @@ class Listener(Protocol):
         ...
 
 
-class Notifier(Protocol):
+class Waker(Protocol):
     """Wakes engines in any process. A notification may be lost: every listener also polls."""
 
-    def notify(self) -> None:
+    def wake(self) -> None:
         """Wake every listener; never raises."""
         ...
 
@@ -96,7 +96,7 @@ class Database(Protocol):
         ...
 
     @property
-    def notifier(self) -> Notifier:
+    def waker(self) -> Waker:
         """Notified after each commit of deliveries."""
         ...
 

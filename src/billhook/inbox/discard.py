@@ -40,7 +40,7 @@ def discard(
     """Discard the runs of these deliveries that have not succeeded, and deliveries without runs.
 
     A running run is discarded too: its handler goes on, and its result changes nothing. The next run in the
-    order of a discarded one becomes due; notify `inbox.notifier` after the last batch.
+    order of a discarded one becomes due; call `inbox.waker.wake()` after the last batch.
     Deliveries that are done or pruned stay as they are. A `dry_run` counts and changes nothing.
     """
     with inbox.database.read() if dry_run else inbox.database.write() as connection:

@@ -18,7 +18,7 @@ from billhook.inbox import limits as handler_limits
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.committer import BacklogLimit, Committer
 from billhook.inbox.counts import Counts
-from billhook.inbox.database import FastPath, Notifier, open_database
+from billhook.inbox.database import FastPath, Waker, open_database
 from billhook.inbox.ingest import ingest
 from billhook.inbox.pending import NextTimes, PendingDelivery
 from billhook.inbox.probe import Probe, StartupCheck
@@ -59,7 +59,7 @@ class Inbox:
         self.database = open_database(
             url, busy_seconds=deadline_seconds * 0.6, schema=schema, own_folder=own_folder
         )
-        self.notifier: Notifier = self.database.notifier
+        self.waker: Waker = self.database.waker
         """Wakes every engine of this inbox, in any process; notified after each commit of deliveries."""
         self.fast_path: FastPath = self.database.fast_path
         """The single-delivery statements, for an engine that handles deliveries one by one."""
@@ -125,7 +125,7 @@ class Inbox:
     def _after_commit(self) -> None:
         # After the responses are on their way: neither step is worth a sender's time.
         # Once a batch, not once a delivery: a worker that wakes up polls for all of it.
-        self.notifier.notify()
+        self.waker.wake()
         self.database.checkpoint()
 
     def received(self, limit: int, only: int | None = None) -> list[StoredDelivery]:
@@ -229,7 +229,7 @@ class Inbox:
         """Resume a paused handler; False if it was not paused."""
         with self.database.write() as connection:
             resumed = handler_limits.resume(connection, name, now)
-        self.notifier.notify()
+        self.waker.wake()
         return resumed
 
     def paused_handlers(self) -> list[PausedHandler]:

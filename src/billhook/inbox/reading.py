@@ -188,7 +188,7 @@ class _NewIds:
 
 def _listener(inbox: Inbox) -> Listener:
     try:
-        return inbox.notifier.listener()
+        return inbox.waker.listener()
     except OSError:  # a folder that this user may not write to
         return _NoListener()
 

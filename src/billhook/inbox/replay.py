@@ -57,7 +57,7 @@ def replay(
     due: Callable[[int], datetime] | None = None,
     dry_run: bool = False,
 ) -> ReplayResult:
-    """Replay these deliveries; notify `inbox.notifier` after the last batch.
+    """Replay these deliveries; call `inbox.waker.wake()` after the last batch.
 
     A quarantined delivery, and one without runs, is planned again. Of the others the failed runs become due:
     dead ones, and those that wait for a retry; with `handler` those of that name in any finished state, or

@@ -2,12 +2,12 @@
 
 from billhook.receiver.blueprint import DeferredBlueprint, make_blueprint, webhook_routes
 from billhook.receiver.health import make_health_blueprint
-from billhook.receiver.intake import Intake
+from billhook.receiver.intake import DeliveryRules
 from billhook.receiver.wsgi import WsgiReceiver
 
 __all__ = [
     "DeferredBlueprint",
-    "Intake",
+    "DeliveryRules",
     "WsgiReceiver",
     "make_blueprint",
     "make_health_blueprint",

@@ -20,7 +20,7 @@ from billhook.receiver.blueprint import webhook_routes
 from billhook.receiver.intake import (
     DRAIN_BYTES,
     SIGNALS,
-    Intake,
+    DeliveryRules,
     Refusal,
     RequestHeaders,
     declared_length,
@@ -53,7 +53,7 @@ class AsgiApp:
     def __init__(
         self,
         app: Flask,
-        intake: Intake,
+        intake: DeliveryRules,
         inbox: Inbox,
         *,
         start: Callable[[], None],

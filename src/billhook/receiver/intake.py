@@ -43,7 +43,15 @@ from billhook.signals import (
 )
 from billhook.signing.source import Source
 
-__all__ = ["CREDENTIAL", "DRAIN_BYTES", "SIGNALS", "Intake", "Refusal", "RequestHeaders", "declared_length"]
+__all__ = [
+    "CREDENTIAL",
+    "DRAIN_BYTES",
+    "SIGNALS",
+    "DeliveryRules",
+    "Refusal",
+    "RequestHeaders",
+    "declared_length",
+]
 
 logger = logging.getLogger("billhook.receiver")
 
@@ -157,7 +165,7 @@ class CountCallback(Protocol):
     ) -> None: ...
 
 
-class Intake:
+class DeliveryRules:
     """Verify and answer deliveries of all sources of one app. `sender`, the Flask app, sends its signals.
 
     Does no I/O of its own: a receiver reads the body, calls `verify`, stores the delivery, and answers with

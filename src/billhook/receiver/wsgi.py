@@ -29,7 +29,7 @@ from billhook.errors import (
     SignatureError,
 )
 from billhook.inbox import Inbox
-from billhook.receiver.intake import DRAIN_BYTES, Intake, RequestHeaders, declared_length
+from billhook.receiver.intake import DRAIN_BYTES, DeliveryRules, RequestHeaders, declared_length
 from billhook.receiver.responses import METHOD_NOT_ALLOWED, PROBE_RESPONSE, WebhookResponse
 from billhook.signing.source import Source
 from billhook.threads import reset_in_child, start_thread
@@ -111,7 +111,7 @@ def _response(answer: WebhookResponse) -> Response:
 class WsgiReceiver:
     """Receive deliveries in the thread of each request."""
 
-    def __init__(self, intake: Intake, inbox: Inbox) -> None:
+    def __init__(self, intake: DeliveryRules, inbox: Inbox) -> None:
         self.intake = intake
         self._inbox = inbox
         self._body_deadline = BodyDeadline(intake.body_seconds)

@@ -24,10 +24,10 @@ from billhook.events import (
     InvoicePaymentStatusChanged,
     parse_event,
 )
+from billhook.fields import strict_json
 from billhook.inbox import DeliveryState, Inbox
 from billhook.inbox.admin import details
 from billhook.inbox.reading import ReadBody, read_bodies
-from billhook.wire import strict_json
 
 __all__ = ["PROVING_TYPES", "CreditChange", "DeliveredEvents"]
 
@@ -130,7 +130,7 @@ class DeliveredEvents:
         return self.has(CustomerCreated.type, customer_id) or self.has(AnonymousCustomer.type, customer_id)
 
     def new_customer(self, inbox: Inbox, customer_id: str) -> dict[str, Any] | None:
-        """Return the body of the customer's CustomerCreated, in the wire's spelling; None without one."""
+        """Return the body of the customer's CustomerCreated, in camelCase; None without one."""
         for delivery in details(inbox, [self._new_customers.get(customer_id, 0)]):
             body = strict_json.loads(delivery.body) if delivery.body else None
             return body if isinstance(body, dict) else None

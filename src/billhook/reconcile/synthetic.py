@@ -74,7 +74,7 @@ class MissingEvent:
 def with_contract_created(
     missing: MissingEvent, contract: Contract, customer: object, *, sought: bool
 ) -> MissingEvent:
-    """Add ContractCreated; `customer` has the fields of the event in the wire's spelling.
+    """Add ContractCreated; `customer` has the fields of the event in camelCase.
 
     It is None where no delivery describes the customer; `sought`: nor has the API one.
     """
@@ -115,7 +115,7 @@ def with_contract_expired(missing: MissingEvent, contract: Contract) -> MissingE
 
 
 def customer_fields(customer: Customer) -> dict[str, Any]:
-    """Return a customer as events have it, in the wire's spelling."""
+    """Return a customer as events have it, in camelCase."""
     counterparts = [
         {"integrationProvider": entry.type, "integrationExternalId": entry.id, "syncStatus": UNKNOWN}
         for entry in customer.external_integration or []
@@ -184,7 +184,7 @@ def inject(inbox: Inbox, missing: Sequence[MissingEvent], now: datetime) -> Iter
     for start in range(0, len(makeable), _BATCH):
         batch = makeable[start : start + _BATCH]
         receipts = ingest(inbox.database, [_delivery(candidate, now) for candidate in batch])
-        inbox.notifier.notify()
+        inbox.waker.wake()
         yield sum(receipt.status is PutStatus.ACCEPTED for receipt in receipts)
 
 

@@ -3,6 +3,8 @@
 Source: spec, "Resources and their fields" and "Endpoints".
 """
 
+from billhook.fields import sample
+from billhook.fields.types import BillingStatus
 from billhook.resources.access import LoginRequest, LoginResponse, WebhookSubscription
 from billhook.resources.base import (
     READ_ONLY,
@@ -117,8 +119,6 @@ from billhook.resources.usage import (
     Period,
     UsageEvent,
 )
-from billhook.wire import sample
-from billhook.wire.fields import BillingStatus
 
 __all__ = [
     "MAX_BATCH_BYTES",

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, StrictStr, model_validator
 
 from billhook.errors import FieldConflict
+from billhook.fields.types import ExactDecimal
 from billhook.resources.base import WRITE_ONLY, Resource
-from billhook.wire.fields import ExactDecimal
 
 __all__ = ["LoginRequest", "LoginResponse", "WebhookSubscription"]
 

@@ -18,10 +18,10 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from billhook.errors import InvalidJSON, InvalidResource
-from billhook.wire import WireModel, strict_json
-from billhook.wire.fields import ExactDecimal, MaybeListOf, UtcDatetime, open_enum
-from billhook.wire.model import read, require_object
-from billhook.wire.strict_json import datetime_text, dumps, loads
+from billhook.fields import WireModel, strict_json
+from billhook.fields.model import read, require_object
+from billhook.fields.strict_json import datetime_text, dumps, loads
+from billhook.fields.types import ExactDecimal, MaybeListOf, UtcDatetime, open_enum
 
 __all__ = [
     "READ_ONLY",
@@ -99,7 +99,7 @@ class Resource(WireModel):
         return read(cls, require_object(data, InvalidResource), InvalidResource)
 
     def to_json(self) -> bytes:
-        """All that was given, in the wire's spelling; what never was is left out. Numbers keep their digits.
+        """All that was given, in camelCase; what never was is left out. Numbers keep their digits.
 
         Extra values that have no JSON form raise TypeError or ValueError.
         """

@@ -11,8 +11,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
+from billhook.fields.types import ExactDecimal, Integer, ListOf, open_enum
 from billhook.resources.base import READ_ONLY, CountedPage, Resource, StoredResource
-from billhook.wire.fields import ExactDecimal, Integer, ListOf, open_enum
 
 __all__ = [
     "BillingData",

@@ -12,11 +12,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StrictBool, StrictStr, model_validator
 
 from billhook.errors import FieldConflict, FieldMissing
-from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage, PageQuery, Resource, StoredResource
-from billhook.resources.credits import CreditGrant
-from billhook.resources.customers import CustomFieldInput, CustomFieldValue
-from billhook.resources.integrations import ProductCloudSettings, ProductIntegration
-from billhook.wire.fields import (
+from billhook.fields.types import (
     CustomerId,
     ExactDecimal,
     Integer,
@@ -26,6 +22,10 @@ from billhook.wire.fields import (
     UtcDatetime,
     open_enum,
 )
+from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage, PageQuery, Resource, StoredResource
+from billhook.resources.credits import CreditGrant
+from billhook.resources.customers import CustomFieldInput, CustomFieldValue
+from billhook.resources.integrations import ProductCloudSettings, ProductIntegration
 
 __all__ = [
     "Commitment",

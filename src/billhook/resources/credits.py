@@ -11,9 +11,7 @@ from typing import Annotated
 from pydantic import Field, StrictBool, StrictStr, model_validator
 
 from billhook.errors import FieldMissing
-from billhook.resources.base import READ_ONLY, Page, PageQuery, Resource
-from billhook.resources.integrations import ProductIntegration
-from billhook.wire.fields import (
+from billhook.fields.types import (
     CustomerId,
     ExactDecimal,
     InvoiceId,
@@ -22,6 +20,8 @@ from billhook.wire.fields import (
     MaybeListOf,
     UtcDatetime,
 )
+from billhook.resources.base import READ_ONLY, Page, PageQuery, Resource
+from billhook.resources.integrations import ProductIntegration
 
 __all__ = [
     "CreditDeduction",

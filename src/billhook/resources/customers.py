@@ -11,9 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
-from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage, Resource, StoredResource
-from billhook.resources.integrations import CustomerCloudSettings, CustomerIntegration
-from billhook.wire.fields import (
+from billhook.fields.types import (
     ExactDecimal,
     ExceededAmount,
     JsonValue,
@@ -22,6 +20,8 @@ from billhook.wire.fields import (
     ProductConsumptionSnapshot,
     open_enum,
 )
+from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage, Resource, StoredResource
+from billhook.resources.integrations import CustomerCloudSettings, CustomerIntegration
 
 __all__ = [
     "Address",

@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
+from billhook.fields.types import BillingStatus, ExactDecimal, ListOf, MaybeListOf, UtcDatetime, open_enum
 from billhook.resources.base import READ_ONLY, CountedPage, PageQuery, Resource, StoredResource
-from billhook.wire.fields import BillingStatus, ExactDecimal, ListOf, MaybeListOf, UtcDatetime, open_enum
 
 __all__ = [
     "BillingCycle",

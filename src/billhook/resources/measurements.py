@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import Field, StrictStr
 
+from billhook.fields.types import CustomerId, ExactDecimal, Integer, ListOf, PositiveInt, UtcDatetime
 from billhook.resources.base import Resource, StoredResource
-from billhook.wire.fields import CustomerId, ExactDecimal, Integer, ListOf, PositiveInt, UtcDatetime
 
 __all__ = [
     "CloudUsageResult",

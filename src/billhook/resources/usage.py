@@ -11,8 +11,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr, model_validator
 
 from billhook.errors import LimitBroken
+from billhook.fields.types import CustomerId, ExactDecimal, JsonObject, JsonValue, ListOf, UtcDatetime
 from billhook.resources.base import CountedPage, PageQuery, Resource
-from billhook.wire.fields import CustomerId, ExactDecimal, JsonObject, JsonValue, ListOf, UtcDatetime
 
 __all__ = [
     "MAX_BATCH_BYTES",

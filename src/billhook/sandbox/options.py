@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import Literal
 
 from billhook.errors import ConfigError
+from billhook.fields.model import HEADER_RULE, fits_header
 from billhook.sandbox.errors import invalid_request
 from billhook.signing import Scheme, StandardWebhooks
-from billhook.wire.model import HEADER_RULE, fits_header
 
 __all__ = [
     "DEFAULT_BODY_BYTES",

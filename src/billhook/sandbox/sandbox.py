@@ -17,6 +17,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError, SandboxError
+from billhook.fields import strict_json
 from billhook.resources import ErrorBody
 from billhook.sandbox import api, control, tokens
 from billhook.sandbox.billing import contract_lifecycle, month_end, scheduled_jobs
@@ -35,7 +36,6 @@ from billhook.sandbox.service import Service
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks import signing_secrets
 from billhook.sandbox.webhooks.sender import Sender
-from billhook.wire import strict_json
 
 if TYPE_CHECKING:
     from flask import Flask

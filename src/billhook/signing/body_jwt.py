@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal, final, get_args
 
 from billhook.errors import ConfigError, InvalidJSON, MissingExtra, SignatureMalformed
+from billhook.fields import strict_json
 from billhook.signing.algorithms import HmacSha256, RsaSha256
 from billhook.signing.parsing import LAST_TIMESTAMP, UNIX, read_header
 from billhook.signing.scheme import (
@@ -26,7 +27,6 @@ from billhook.signing.scheme import (
     check_header_names,
     single_secret,
 )
-from billhook.wire import strict_json
 
 __all__ = ["BodyJWT"]
 

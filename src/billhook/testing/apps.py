@@ -12,11 +12,11 @@ from flask import Flask
 
 from billhook import signals
 from billhook.clock import FrozenClock
-from billhook.dispatch import Handler, Handlers
 from billhook.engines import ExternalEngine, InlineEngine
 from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.extension import Billhook, get_state
+from billhook.handlers import Handler, Handlers
 from billhook.inbox import RunState
 from billhook.inbox.admin import DeliveryDetails, DeliveryFilter, RunDetails, export
 from billhook.inbox.pending import next_due_at

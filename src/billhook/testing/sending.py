@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Flask
 
-from billhook.dispatch import Delivery, Headers
 from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, sample
 from billhook.events.samples import refuse_misspelt
+from billhook.handlers import Delivery, Headers
 from billhook.receiver.blueprint import WebhookRoute, webhook_routes
 from billhook.signing.source import DEFAULT_SOURCE
 from billhook.testing.apps import preparation, settle

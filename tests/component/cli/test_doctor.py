@@ -14,10 +14,10 @@ import pytest
 import billhook
 from billhook import Handlers, Source
 from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, sample
+from billhook.fields import strict_json
 from billhook.inbox import Counted, WorkerRecord
 from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts, newest_deliveries
 from billhook.signing import BodyHMAC, BodyJWT, TimestampedHMAC
-from billhook.wire import strict_json
 from support.apps import deliver, inbox_file
 from support.inbox_view import change, incoming, open_inbox, place_of
 from support.postgres import BOTH, libpq

@@ -147,7 +147,7 @@ def test_the_rate_decides_the_size_of_batches(monkeypatch):
 
 
 def test_replay_notifies_workers_in_other_processes(run, shop):
-    bell = shop.app_state.inbox.notifier
+    bell = shop.app_state.inbox.waker
     bell.fileno()
 
     run("deliveries", "replay", "2", "--yes")

@@ -48,7 +48,7 @@ def state_of(made) -> object:
 
 
 def path_of(made, action: str) -> str:
-    from billhook.inbox.failing import failure_groups
+    from billhook.inbox.error_groups import failure_groups
 
     return action.format(group=failure_groups(made.inbox)[0].id)
 

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from billhook.dispatch.event_loop import EventLoops
+from billhook.handlers.event_loop import EventLoops
 
 LONG = 60.0
 

@@ -9,11 +9,11 @@ from datetime import timedelta
 import pytest
 
 from billhook import Handlers, signals
-from billhook.dispatch import ConnectedHandlers, connect
 from billhook.engines import inline
 from billhook.engines.dispatcher import backfill
 from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, PingTest, sample
 from billhook.extension import get_state
+from billhook.handlers import ConnectedHandlers, connect
 from billhook.inbox import RunOptions, StoredDelivery
 from support.apps import deliver, inbox_at
 from support.inbox_view import incoming, rows
@@ -171,7 +171,7 @@ def test_only_the_result_with_the_current_token_is_signalled(shop, clock, caplog
 
     with app_state.inbox.transaction("w") as transaction:
         settled = transaction.settle([report.run_result for report in reports])
-    app_state.dispatcher.notify(attempts=reports, settled=settled)
+    app_state.dispatcher.report(attempts=reports, settled=settled)
 
     assert settled == {(fresh.run_id, fresh.token)}
     assert ([facts["delivery"].attempt for facts in dead], retrying) == ([2], [])

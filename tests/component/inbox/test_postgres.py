@@ -346,26 +346,26 @@ def test_connections_that_are_lost_as_soon_as_they_are_made_are_a_failure_of_sto
 
 
 def test_a_forked_child_notifies_and_listens_over_its_own_connections(inbox, url):
-    inbox.notifier.fileno()
-    inbox.notifier.notify()
-    ours = inbox.notifier._listening
+    inbox.waker.fileno()
+    inbox.waker.wake()
+    ours = inbox.waker._listening
 
     def child(_):
-        descriptor = inbox.notifier.fileno()
-        inbox.notifier.notify()
-        heard = inbox.notifier.wait(5)
+        descriptor = inbox.waker.fileno()
+        inbox.waker.wake()
+        heard = inbox.waker.wait(5)
         inbox.close()
-        return f"{inbox.notifier._listening is ours} {descriptor} {heard}".encode()
+        return f"{inbox.waker._listening is ours} {descriptor} {heard}".encode()
 
     (told,) = in_children(1, child)
 
     assert told.startswith(b"False")
     assert told.endswith(b"True")
-    assert inbox.notifier._listening is ours
-    while inbox.notifier.wait(0.2):  # the rings of both
+    assert inbox.waker._listening is ours
+    while inbox.waker.wait(0.2):  # the rings of both
         pass
-    inbox.notifier.notify()
-    assert inbox.notifier.wait(5) is True
+    inbox.waker.wake()
+    assert inbox.waker.wait(5) is True
 
 
 # --- where it is ----------------------------------------------------------------------------------
@@ -427,7 +427,7 @@ def test_the_password_is_in_no_text_of_the_inbox_nor_in_its_log(url, caplog):
         told = [
             inbox.database.display_url,
             repr(inbox.database),
-            repr(inbox.database.notifier),
+            repr(inbox.database.waker),
             repr(vars(inbox)),
         ]
         inbox.prepare()

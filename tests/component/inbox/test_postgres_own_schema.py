@@ -88,9 +88,9 @@ def test_an_upgrade_makes_a_schema_and_everything_works_there(database_url):
         handle_one(inbox, "k1")
         handle_one_by_the_short_way(inbox, "k2")
         inbox.check_writable()
-        inbox.notifier.fileno()
-        inbox.notifier.notify()
-        assert inbox.notifier.wait(5)
+        inbox.waker.fileno()
+        inbox.waker.wake()
+        assert inbox.waker.wait(5)
 
     assert tables(database_url, "billhook") == TABLES
     assert tables(database_url, "public") == []
@@ -170,14 +170,14 @@ def test_an_inbox_in_its_former_place_is_named_and_left_there(old_url, tmp_path,
 def test_an_upgrade_moves_the_inbox_and_listeners_continue(old_url):
     content = [rows(old_url, f"SELECT * FROM public.{name}") for name in TABLES]
     with contextlib.closing(Inbox(old_url, schema="public")) as listener:
-        listener.notifier.fileno()
+        listener.waker.fileno()
 
         moved_from = Inbox(old_url).upgrade()
 
         with closing_inbox(old_url) as inbox:
             assert handle_one(inbox, "new") == 2
-            inbox.notifier.notify()
-            assert listener.notifier.wait(5)
+            inbox.waker.wake()
+            assert listener.waker.wait(5)
     assert moved_from == "public"
     assert all(content[TABLES.index(name)] for name in ("billhook_version", "delivery", "run"))
     assert [rows(old_url, f"SELECT * FROM billhook.{name} LIMIT 1") for name in TABLES] == [

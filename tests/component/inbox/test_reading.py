@@ -17,7 +17,7 @@ from billhook.errors import ConfigError
 from billhook.inbox import Deliveries, DeliveryFilter, Inbox, reading
 from billhook.inbox.admin import search_bound
 from billhook.inbox.schema import delivery
-from billhook.inbox.sqlite.notifier import FifoNotifier
+from billhook.inbox.sqlite.waker import FifoWaker
 from support.inbox_view import NOON, change, incoming, open_inbox, rows
 from support.postgres import only_sqlite
 from support.processes import until
@@ -73,7 +73,7 @@ def follow(deliveries, inbox) -> Iterator[Callable[..., Follower]]:
 
 def listening(where: Any, inbox: Inbox) -> bool:
     """Whether something listens to the inbox beside the engines."""
-    if isinstance(inbox.notifier, FifoNotifier):
+    if isinstance(inbox.waker, FifoWaker):
         folder = where.with_name(f"{where.name}-wake.d")
         return folder.exists() and any(not one.name.startswith(".") for one in folder.iterdir())
     query = (  # of this schema: others may listen at the same time
@@ -214,7 +214,7 @@ def test_control_a_follower_without_notifications_gets_nothing_until_it_polls(fo
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(inbox.notifier, "listener", Deaf)
+    monkeypatch.setattr(inbox.waker, "listener", Deaf)
     follower = follow(after=0)
     assert waits.wait(scaled(20))
 
@@ -229,12 +229,12 @@ def test_a_follower_takes_no_notification_from_a_worker(follow, inbox, where):
     follower = follow()
     until(lambda: listening(where, inbox))
     worker, receiver = open_inbox(where), open_inbox(where)
-    worker.notifier.fileno()
+    worker.waker.fileno()
 
     receiver.put(incoming("m1"))
 
     assert follower.next_key() == "m1"
-    assert worker.notifier.wait(scaled(5)) is True
+    assert worker.waker.wait(scaled(5)) is True
     worker.close()
     receiver.close()
 
@@ -297,7 +297,7 @@ def test_an_idle_follower_ends_after_its_time_and_its_pipe_is_gone(deliveries, i
 
 @only_sqlite
 def test_the_pipe_of_a_killed_follower_is_removed_by_the_next_commit(inbox, where):
-    listener = inbox.notifier.listener()
+    listener = inbox.waker.listener()
     folder = where.with_name(f"{where.name}-wake.d")
     (pipe,) = folder.iterdir()
     inbox.put(incoming("m1"))
@@ -306,23 +306,23 @@ def test_the_pipe_of_a_killed_follower_is_removed_by_the_next_commit(inbox, wher
     listener.close()
     (folder / ".hidden").write_text("")
 
-    inbox.notifier.notify()
-    inbox.notifier.notify()
+    inbox.waker.wake()
+    inbox.waker.wake()
 
     assert [one.name for one in folder.iterdir()] == [".hidden"]
     assert not left.exists()
 
 
 def test_more_notifications_than_a_listeners_pipe_holds_are_one_wake_up(tmp_path):
-    notifier = FifoNotifier(tmp_path / "wake")
-    listener = notifier.listener()
+    waker = FifoWaker(tmp_path / "wake")
+    listener = waker.listener()
 
     for _ in range(70_000):
-        notifier.notify()
+        waker.wake()
 
     assert (listener.wait(0), listener.wait(0)) == (True, False)
     listener.close()
-    notifier.close()
+    waker.close()
 
 
 @only_sqlite
@@ -330,7 +330,7 @@ def test_without_a_listener_a_follower_polls(follow, inbox, monkeypatch):
     def refuse() -> None:
         raise PermissionError("no folder for you")
 
-    monkeypatch.setattr(inbox.notifier, "listener", refuse)
+    monkeypatch.setattr(inbox.waker, "listener", refuse)
     monkeypatch.setattr(reading, "NO_LISTENER_SECONDS", 0.05)
     follower = follow(after=0)
 
@@ -341,13 +341,13 @@ def test_without_a_listener_a_follower_polls(follow, inbox, monkeypatch):
 
 @only_sqlite
 def test_a_listener_that_fails_is_waited_for(follow, inbox, monkeypatch):
-    listener = inbox.notifier.listener()
+    listener = inbox.waker.listener()
 
     def fail(timeout_seconds: float) -> bool:
         raise OSError("the server is away")
 
     monkeypatch.setattr(listener, "wait", fail)
-    monkeypatch.setattr(inbox.notifier, "listener", lambda: listener)
+    monkeypatch.setattr(inbox.waker, "listener", lambda: listener)
     monkeypatch.setattr(reading, "POLL_SECONDS", 0.05)
     follower = follow(after=0)
 

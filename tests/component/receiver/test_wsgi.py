@@ -13,7 +13,7 @@ from flask import request
 
 from billhook import Source
 from billhook.events import EVENT_TYPES
-from billhook.receiver.intake import Intake
+from billhook.receiver.intake import DeliveryRules
 from billhook.receiver.wsgi import WsgiReceiver
 from support.inbox_view import LONG_DEADLINE_SECONDS, rows
 from support.signing import SECRET, signed
@@ -42,7 +42,7 @@ def receiver(inbox, clock, woken):
 
 
 def make_receiver(inbox, clock, woken, deadline_seconds=LONG_DEADLINE_SECONDS):
-    intake = Intake(
+    intake = DeliveryRules(
         clock,
         sender=App(),
         wake=woken.append,

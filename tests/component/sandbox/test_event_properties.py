@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from billhook.errors import InvalidResource
+from billhook.fields import strict_json
 from billhook.resources import UsageEvent
 from billhook.sandbox.billing.usage.event_batch import RawEvent, ValidEvent, validate_event
 from billhook.sandbox.options import key_error
 from billhook.sandbox.storage.columns import from_microseconds
-from billhook.wire import strict_json
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 NUMBERS = st.one_of(

@@ -13,8 +13,8 @@ from pydantic import Field, StrictBool, StrictStr
 import billhook.events
 from billhook.events import EVENT_TYPES, Event, InvoiceApproved, PingTest, UnknownEvent, parse_event, sample
 from billhook.events.base import _registered
-from billhook.wire import WireModel
-from billhook.wire.fields import ExactDecimal, UtcDatetime
+from billhook.fields import WireModel
+from billhook.fields.types import ExactDecimal, UtcDatetime
 
 
 class Line(WireModel):

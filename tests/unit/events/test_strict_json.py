@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billhook.errors import InvalidJSON
-from billhook.wire.strict_json import MAX_DEPTH, MAX_DIGITS, dumps, loads, scan
+from billhook.fields.strict_json import MAX_DEPTH, MAX_DIGITS, dumps, loads, scan
 from support.timeouts import scaled
 
 NOT_UTF8 = "the body is not UTF-8"

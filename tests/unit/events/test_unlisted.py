@@ -8,7 +8,7 @@ import pytest
 
 from billhook.events import EVENT_TYPES, ContractCreated, InvoicePaymentStatusChanged, PingTest, sample
 from billhook.events.inspection import unlisted
-from billhook.wire import strict_json
+from billhook.fields import strict_json
 
 
 def data_of(event) -> dict[str, object]:

@@ -23,7 +23,7 @@ from billhook.errors import (
 )
 from billhook.events import EVENT_TYPES
 from billhook.inbox import Counted, NewDelivery, PutStatus, Receipt
-from billhook.receiver.intake import SIGNALS, Intake, RequestHeaders
+from billhook.receiver.intake import SIGNALS, DeliveryRules, RequestHeaders
 from billhook.receiver.responses import ACCEPTED, DUPLICATE, WebhookResponse, error_response
 from billhook.signing import SignatureTemplate
 from support.signing import APPROVED, OTHER_SECRET, SECRET, signed
@@ -57,7 +57,7 @@ def seen():
 
 @pytest.fixture
 def make_intake(seen, clock):
-    return lambda wake: Intake(
+    return lambda wake: DeliveryRules(
         clock,
         sender=seen,
         wake=wake,

@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from billhook.errors import SandboxError
+from billhook.fields import strict_json
 from billhook.resources import Commitment, ContractProduct, Discount
 from billhook.sandbox.billing.contracts.pricing import (
     NO_COMMITMENT,
@@ -24,7 +25,6 @@ from billhook.sandbox.billing.contracts.pricing import (
 )
 from billhook.sandbox.billing.money import ZERO
 from billhook.sandbox.billing.rating import Charge, PricedUsage, apply_commitment, charge, rate, usage_price
-from billhook.wire import strict_json
 
 amounts = st.decimals(0, 10**9, places=6)
 prices = st.decimals(0, 1000, places=4)

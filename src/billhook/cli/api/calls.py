@@ -17,7 +17,7 @@ import click
 
 from billhook.cli.context import load_settings
 from billhook.cli.output import CliError, print_table, progress
-from billhook.wire import strict_json
+from billhook.fields import strict_json
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
@@ -111,7 +111,7 @@ def as_usage_errors() -> Iterator[None]:
     from pydantic import ValidationError
 
     from billhook.errors import RuleBroken
-    from billhook.wire.model import describe_details
+    from billhook.fields.model import describe_details
 
     try:
         yield

@@ -33,7 +33,7 @@ from billhook.cli.output import CliError, printable
 from billhook.cli.posting import HttpPoster, HttpReply
 from billhook.cli.processes import spawn, stop_all, web_command, worker_command
 from billhook.errors import MissingExtra, SandboxError
-from billhook.wire import strict_json
+from billhook.fields import strict_json
 
 if TYPE_CHECKING:
     from billhook.sandbox import Sandbox

@@ -19,7 +19,7 @@ from billhook.engines.celery.task import TASK, CeleryHooks
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.leases import process_owner
 from billhook.engines.maintenance import Maintenance, WorkerRegistration
-from billhook.engines.notifications import log_paused
+from billhook.engines.reporting import log_paused
 from billhook.errors import ConfigError, MissingExtra
 from billhook.inbox import Inbox
 

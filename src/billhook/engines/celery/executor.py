@@ -18,7 +18,7 @@ from billhook.clock import Clock
 from billhook.engines.dispatcher import AttemptResult, Dispatcher, PlannedDelivery
 from billhook.engines.handler_pool import HandlerPool
 from billhook.engines.leases import ClaimedRun, process_owner
-from billhook.engines.notifications import delivery_fields
+from billhook.engines.reporting import delivery_fields
 from billhook.errors import InboxUnavailable
 from billhook.events import Event, UnknownEvent
 from billhook.inbox import Claim, Inbox, Lease, RunResult, RunState
@@ -116,7 +116,7 @@ class DeliveryExecutor:
                 planned_here = transaction.plan(
                     [planned_delivery.plan for planned_delivery in planned], self._dispatcher.clock.now()
                 )
-            self._dispatcher.notify(
+            self._dispatcher.report(
                 planned=planned, planned_here=planned_here, duplicates=transaction.duplicates
             )
             again = [
@@ -135,7 +135,7 @@ class DeliveryExecutor:
         with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
             planned_here = transaction.plan([planned_delivery.plan for planned_delivery in planned], now)
             claims = transaction.claim(1, now, now + self._lease_time, only=delivery_id, suspects=False)
-        self._dispatcher.notify(planned=planned, planned_here=planned_here, duplicates=transaction.duplicates)
+        self._dispatcher.report(planned=planned, planned_here=planned_here, duplicates=transaction.duplicates)
         for released_id in transaction.released:
             self._publish(released_id)
         # The first run is this worker's; its siblings are for others.
@@ -204,7 +204,7 @@ class DeliveryExecutor:
                 logger.error(text, result.run_id, error, extra=extra)  # noqa: TRY400
                 time.sleep(0.5)
             else:
-                self._dispatcher.notify(attempts=[attempt], settled=settled)
+                self._dispatcher.report(attempts=[attempt], settled=settled)
                 return claim
 
     def _write(
@@ -226,7 +226,7 @@ class DeliveryExecutor:
         # Runs that waited for this one, by their order key or a limit, need a message now.
         for delivery_id in transaction.released:
             self._publish(delivery_id)
-        self._dispatcher.notify(paused=transaction.paused)
+        self._dispatcher.report(paused=transaction.paused)
         return settled_leases, claims[0] if claims else None
 
 

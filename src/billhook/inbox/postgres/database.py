@@ -30,7 +30,6 @@ from billhook.inbox.postgres.driver import (
     warn_if_fsync_off,
 )
 from billhook.inbox.postgres.fast_path import PostgresFastPath
-from billhook.inbox.postgres.notifier import PostgresNotifier
 from billhook.inbox.postgres.schemas import (
     create_or_move_schema,
     former_schema,
@@ -39,6 +38,7 @@ from billhook.inbox.postgres.schemas import (
     schema_from_options,
     use_schema,
 )
+from billhook.inbox.postgres.waker import PostgresWaker
 from billhook.inbox.records import NewDelivery
 from billhook.threads import reset_in_child
 
@@ -68,7 +68,7 @@ class PostgresDatabase:
         self._arguments = check_conninfo(url.get_dialect()().create_connect_args(url)[1])
         self.schema = schema_from_options(self._arguments.get("options", ""), schema)
         self._verify = verify
-        self.notifier = PostgresNotifier(partial(self._connect, NOTIFY_TIMEOUT_SECONDS, autocommit=True))
+        self.waker = PostgresWaker(partial(self._connect, NOTIFY_TIMEOUT_SECONDS, autocommit=True))
         self.fast_path = PostgresFastPath(self._connect_directly, self._storage_errors)
         self._parents_connections: list[object] = []
         self._fsync_checked = False
@@ -211,7 +211,7 @@ class PostgresDatabase:
         """Close every connection of this process; the next use opens them again. Call before a fork."""
         with self._inserting, self._mutex:
             self._drop_inserter()
-            self.notifier.close()
+            self.waker.close()
             self.fast_path.close()
             if self._engine is not None:
                 self._engine.dispose()

@@ -39,7 +39,7 @@ from billhook.inbox.sqlite.file import (
     refuse_foreign_file,
 )
 from billhook.inbox.sqlite.locks import FORK_GUARD, WriteLock
-from billhook.inbox.sqlite.notifier import FifoNotifier
+from billhook.inbox.sqlite.waker import FifoWaker
 from billhook.threads import reset_in_child
 
 __all__ = ["SqliteDatabase"]
@@ -83,7 +83,7 @@ class SqliteDatabase:
         self._verify = verify
         self._upgrade = upgrade
         self._own_folder = own_folder
-        self.notifier = FifoNotifier(beside(self.path, "-wake"))
+        self.waker = FifoWaker(beside(self.path, "-wake"))
         self.fast_path = SqliteFastPath(self.read_raw, self.write_raw)
         self._parents_connections: list[Connections] = []
         self._reset()
@@ -264,7 +264,7 @@ class SqliteDatabase:
         with FORK_GUARD.at_work(), self._mutex:
             self._connections.close()
             self._lock.close()
-            self.notifier.close()
+            self.waker.close()
 
     # --- the file -------------------------------------------------------------------------------------
 

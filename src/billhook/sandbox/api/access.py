@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field, StrictStr
 
 from billhook.events import EVENT_TYPES, PingTest
+from billhook.fields.strict_json import datetime_text
 from billhook.resources import LoginRequest, LoginResponse, Resource, WebhookSubscription
 from billhook.sandbox.errors import invalid_request, not_authenticated
 from billhook.sandbox.operations import Call, OperationGroup
@@ -15,7 +16,6 @@ from billhook.sandbox.options import MAX_LOGIN_BYTES
 from billhook.sandbox.tokens import ACCESS_SECONDS, is_active
 from billhook.sandbox.webhooks import outbox
 from billhook.sandbox.webhooks.addresses import parse_callback_url
-from billhook.wire.strict_json import datetime_text
 
 __all__ = ["AUTH_GROUP", "WEBHOOKS_GROUP"]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from billhook.fields import strict_json
 from billhook.resources import (
     MAX_BATCH_BYTES,
     Aggregation,
@@ -32,7 +33,6 @@ from billhook.sandbox.billing.usage.event_query import aggregate, list_events
 from billhook.sandbox.billing.usage.meters import CompiledMeter
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.storage.repository import page_limit
-from billhook.wire import strict_json
 
 __all__ = ["CLOUD_USAGE_GROUP", "EVENTS_GROUP", "MEASUREMENTS_GROUP"]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, delete, select, update
 
+from billhook.fields import strict_json
 from billhook.resources import Customer, CustomerUpdate
 from billhook.sandbox.billing import customers, ingestion
 from billhook.sandbox.billing.usage import daily_usage, meters
@@ -21,7 +22,6 @@ from billhook.sandbox.storage.columns import in_texts, to_microseconds
 from billhook.sandbox.storage.tables.billing import alias, contract, credit_pool, customer, invoice
 from billhook.sandbox.storage.tables.usage import event, measurement, usage_day, usage_instance
 from billhook.sandbox.storage.transaction import Transaction
-from billhook.wire import strict_json
 
 __all__ = ["create_customer", "update_customer"]
 

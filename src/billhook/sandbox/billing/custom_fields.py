@@ -12,14 +12,14 @@ from decimal import Decimal
 from pydantic import TypeAdapter, ValidationError
 
 from billhook.errors import InvalidJSON
+from billhook.fields import strict_json
+from billhook.fields.types import UtcDatetime
 from billhook.resources import CustomField, CustomFieldInput, CustomFieldValue
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.repository import Repository
 from billhook.sandbox.storage.tables.billing import custom_field
 from billhook.sandbox.storage.transaction import Transaction
-from billhook.wire import strict_json
-from billhook.wire.fields import UtcDatetime
 
 __all__ = [
     "DEFINITIONS",

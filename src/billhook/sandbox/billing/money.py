@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from types import MappingProxyType
 
+from billhook.fields import strict_json
+from billhook.fields.strict_json import MAX_DIGITS
 from billhook.resources import Contract, Customer
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage import key_value
 from billhook.sandbox.storage.transaction import Transaction
-from billhook.wire import strict_json
-from billhook.wire.strict_json import MAX_DIGITS
 
 __all__ = [
     "DEFAULT_CURRENCY",

@@ -15,6 +15,7 @@ from pydantic import Field, StrictStr
 from sqlalchemy import ColumnElement, Table, and_, false, func, insert, not_, or_, select
 
 from billhook.events import MonthEndReport, UnchargedEvents
+from billhook.fields.types import ExactDecimal, Integer, MaybeListOf, UtcDatetime
 from billhook.resources import Resource
 from billhook.sandbox.billing import customers, money, scheduled_jobs
 from billhook.sandbox.billing.contracts import contracts
@@ -26,7 +27,6 @@ from billhook.sandbox.storage.tables.billing import contract, customer, invoice,
 from billhook.sandbox.storage.tables.usage import event
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event
-from billhook.wire.fields import ExactDecimal, Integer, MaybeListOf, UtcDatetime
 
 __all__ = [
     "MAX_REPORT_ROWS",

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictStr
 
+from billhook.fields.types import ListOf, MaybeListOf
 from billhook.resources import (
     BillingData,
     ContractProduct,
@@ -36,7 +37,6 @@ from billhook.sandbox.options import MAX_PRODUCTS, check_key
 from billhook.sandbox.storage.repository import page_limit, request_document
 from billhook.sandbox.storage.tables.billing import custom_field, customer, plan
 from billhook.sandbox.storage.transaction import Transaction
-from billhook.wire.fields import ListOf, MaybeListOf
 
 __all__ = [
     "CLOUD_USAGE_GROUP",

@@ -11,6 +11,9 @@ from sqlalchemy import ColumnElement, Row
 from billhook.errors import InvalidResource
 from billhook.events import EVENT_TYPES, sample
 from billhook.events.samples import in_agreement
+from billhook.fields import strict_json
+from billhook.fields.model import read, require_object
+from billhook.fields.types import ExactDecimal, Integer, JsonObject, ListOf, UtcDatetime
 from billhook.resources import PageQuery, Resource
 from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, invalid_resource, not_found
@@ -20,9 +23,6 @@ from billhook.sandbox.storage.tables.webhooks import delivery, raised_event
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks import delivery_log, outbox
 from billhook.sandbox.webhooks.outbox import raise_event
-from billhook.wire import strict_json
-from billhook.wire.fields import ExactDecimal, Integer, JsonObject, ListOf, UtcDatetime
-from billhook.wire.model import read, require_object
 
 __all__ = ["DELIVERIES_GROUP", "EVENT_LOG_GROUP", "TRIGGER_GROUP"]
 

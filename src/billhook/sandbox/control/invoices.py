@@ -12,6 +12,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictStr
 
+from billhook.fields.types import CustomerId, ExactDecimal, ListOf, UtcDatetime
 from billhook.resources import PageQuery, Resource
 from billhook.resources.base import CountedPage
 from billhook.sandbox.billing import money, month_end
@@ -31,7 +32,6 @@ from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.repository import page_limit
-from billhook.wire.fields import CustomerId, ExactDecimal, ListOf, UtcDatetime
 
 __all__ = ["CREDITS_GROUP", "EXCHANGE_RATES_GROUP", "INVOICES_GROUP", "REPORTS_GROUP"]
 

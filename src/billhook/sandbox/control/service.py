@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import Field, StrictBool, StrictStr, model_validator
 
 from billhook.errors import FieldConflict, FieldMissing
+from billhook.fields.types import Integer, UtcDatetime
 from billhook.resources import Resource
 from billhook.sandbox import tokens
 from billhook.sandbox.billing import scheduled_jobs
@@ -18,7 +19,6 @@ from billhook.sandbox.clock import MAX_TIME, CalendarDuration
 from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.webhooks import signing_secrets
-from billhook.wire.fields import Integer, UtcDatetime
 
 __all__ = ["CLOCK_GROUP", "SECRETS_GROUP", "TOKENS_GROUP"]
 

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Row, insert, select
 
 from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES
+from billhook.fields.types import ExactDecimal, Integer, ListOf, PositiveInt, UtcDatetime
 from billhook.resources import PageQuery, Resource
 from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, not_found
@@ -21,7 +22,6 @@ from billhook.sandbox.storage.tables.webhooks import fault
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks import faults, outbox, signing_secrets
 from billhook.sandbox.webhooks.outcomes import SPOILING, TIMED, FaultKind
-from billhook.wire.fields import ExactDecimal, Integer, ListOf, PositiveInt, UtcDatetime
 
 __all__ = ["FAULTS_GROUP", "SUBSCRIPTIONS_GROUP"]
 

@@ -19,6 +19,7 @@ from limits.strategies import MovingWindowRateLimiter
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 
 from billhook.errors import InvalidJSON, InvalidResource, RuleBroken
+from billhook.fields import strict_json
 from billhook.resources import READ_ONLY, EventBatch, Resource
 from billhook.sandbox.errors import (
     invalid_request,
@@ -28,7 +29,6 @@ from billhook.sandbox.errors import (
     too_large,
 )
 from billhook.sandbox.tokens import ACCESS_SECONDS, JWT_ALGORITHM
-from billhook.wire import strict_json
 
 __all__ = ["Authenticator", "parse_body", "parse_query", "read_body"]
 

@@ -12,13 +12,13 @@ from flask import Response, current_app, request, url_for
 from werkzeug.exceptions import NotFound
 
 from billhook.errors import SandboxError
+from billhook.fields import strict_json
 from billhook.pages import Pages
 from billhook.resources import ErrorBody
 from billhook.sandbox.http.requests import Authenticator, parse_body, parse_query
 from billhook.sandbox.operations import Call, Operation, OperationGroup, Services
 from billhook.sandbox.service import Service
 from billhook.sandbox.storage.transaction import Transaction
-from billhook.wire import strict_json
 
 if TYPE_CHECKING:
     from flask import Blueprint

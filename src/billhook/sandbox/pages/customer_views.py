@@ -9,6 +9,7 @@ from flask import Response, request
 from sqlalchemy import select
 from werkzeug.exceptions import NotFound
 
+from billhook.fields import strict_json
 from billhook.resources import Customer, UsageEvent
 from billhook.sandbox.billing import chart_series, metered_items
 from billhook.sandbox.billing.chart_series import days_up_to, usage_by_day
@@ -41,7 +42,6 @@ from billhook.sandbox.storage.tables.billing import contract as contract_table
 from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.storage.tables.usage import event
 from billhook.sandbox.storage.transaction import Transaction
-from billhook.wire import strict_json
 
 __all__ = ["ROUTES"]
 

@@ -10,6 +10,8 @@ from werkzeug.exceptions import NotFound
 
 from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES, sample
+from billhook.fields import strict_json
+from billhook.fields.strict_json import datetime_text
 from billhook.pages import Bars, Lane, LaneChart, Mark, Series, bar_chart, lane_chart
 from billhook.sandbox.billing import scheduled_jobs
 from billhook.sandbox.billing.chart_series import days_up_to
@@ -31,8 +33,6 @@ from billhook.sandbox.storage.tables.webhooks import delivery, raised_event, sub
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks import delivery_log
 from billhook.sandbox.webhooks.delivery_log import DeliveryTrace
-from billhook.wire import strict_json
-from billhook.wire.strict_json import datetime_text
 
 __all__ = ["ROUTES"]
 

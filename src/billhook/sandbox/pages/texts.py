@@ -12,6 +12,8 @@ from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import NamedTuple
 
+from billhook.fields import strict_json
+from billhook.fields.types import BillingStatus
 from billhook.pages import Bars, Series, Sparkline, bar_chart, sparkline
 from billhook.sandbox.billing.chart_series import UsageSeries, invoices_by_month
 from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS
@@ -20,8 +22,6 @@ from billhook.sandbox.billing.customers import CUSTOMERS
 from billhook.sandbox.pages.context import page_context
 from billhook.sandbox.storage.tables.billing import catalog_product, credit_product, customer
 from billhook.sandbox.storage.transaction import Transaction
-from billhook.wire import strict_json
-from billhook.wire.fields import BillingStatus
 
 __all__ = [
     "JOB_TEXTS",

@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar, cast
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Table, func, insert, select, tuple_, update
 
+from billhook.fields import strict_json
 from billhook.resources import PageQuery, Resource, StoredResource
 from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.storage.transaction import Transaction, new_id
-from billhook.wire import strict_json
 
 __all__ = [
     "DEFAULT_PAGE",

@@ -14,11 +14,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from billhook.errors import ConfigError
+from billhook.fields import strict_json
 from billhook.sandbox.options import SandboxOptions
 from billhook.sandbox.storage import key_value
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.signing import Scheme, StandardWebhooks, TimestampedHMAC
-from billhook.wire import strict_json
 
 __all__ = [
     "Secret",

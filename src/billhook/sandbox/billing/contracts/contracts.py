@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import select, tuple_
 
+from billhook.fields import strict_json
 from billhook.resources import CatalogProduct, Contract, ContractProduct, NewContract, Plan, ProductGroup
 from billhook.sandbox.billing import custom_fields
 from billhook.sandbox.billing.contracts.cycles import ContractRecord, cycle_at, renews
@@ -24,7 +25,6 @@ from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.repository import Repository
 from billhook.sandbox.storage.tables.billing import catalog_product, contract, plan
 from billhook.sandbox.storage.transaction import Transaction
-from billhook.wire import strict_json
 
 __all__ = [
     "BILLING_INTERVALS",

@@ -11,10 +11,10 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool
 
+from billhook.fields.types import Integer, UtcDatetime
 from billhook.resources import Commitment, Contract, Duration
 from billhook.resources.base import WRITE_ONLY
 from billhook.sandbox.clock import CalendarDuration, add_months
-from billhook.wire.fields import Integer, UtcDatetime
 
 __all__ = [
     "ContractRecord",

@@ -15,6 +15,7 @@ from pydantic import Field, StrictStr
 from sqlalchemy import ColumnElement, Row, delete, insert, select, update
 
 from billhook.events import CreditPoolDepleted, CreditPoolIncreased, CreditPoolThresholdCrossed
+from billhook.fields.types import ListOf
 from billhook.resources import CreditLedgerEntry, CreditLedgerPage
 from billhook.sandbox.billing.money import EXACT, ZERO
 from billhook.sandbox.billing.thresholds import percent, threshold_rules, thresholds_crossed
@@ -24,7 +25,6 @@ from billhook.sandbox.storage.repository import fetch_page
 from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, ledger_entry
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event
-from billhook.wire.fields import ListOf
 
 __all__ = [
     "EXPIRY",

@@ -22,6 +22,8 @@ from billhook.events import (
     InvoiceSendFailed,
     PaymentFailed,
 )
+from billhook.fields.strict_json import datetime_text
+from billhook.fields.types import BillingStatus
 from billhook.resources import Customer, DepositTo, PaymentInfo
 from billhook.sandbox.billing import customers, money, scheduled_jobs
 from billhook.sandbox.billing.credits.credit_grants import grant_top_up
@@ -32,8 +34,6 @@ from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage.repository import to_document
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event
-from billhook.wire.fields import BillingStatus
-from billhook.wire.strict_json import datetime_text
 
 __all__ = [
     "BOUNCING_DOMAIN",

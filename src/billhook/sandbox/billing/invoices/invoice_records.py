@@ -13,13 +13,13 @@ from typing import Annotated
 
 from pydantic import Field, StrictStr
 
+from billhook.fields.types import ExactDecimal, Integer, ListOf, MaybeListOf, UtcDatetime
 from billhook.resources import Invoice, LineItem, Resource
 from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage
 from billhook.sandbox import tokens
 from billhook.sandbox.billing.money import EXACT, ZERO
 from billhook.sandbox.operations import sandbox_field
 from billhook.sandbox.storage.transaction import Transaction
-from billhook.wire.fields import ExactDecimal, Integer, ListOf, MaybeListOf, UtcDatetime
 
 __all__ = [
     "PAGES_PATH",

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select
 
 from billhook.events import Overage
+from billhook.fields.types import BillingStatus
 from billhook.resources import BillingCycle, CreditGrant, Customer, RevenueBreakdown
 from billhook.sandbox.billing import customers, money, scheduled_jobs
 from billhook.sandbox.billing.contracts import contracts
@@ -26,7 +27,6 @@ from billhook.sandbox.storage.repository import Repository, to_document
 from billhook.sandbox.storage.tables.billing import carried_forward, invoice
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event
-from billhook.wire.fields import BillingStatus
 
 __all__ = [
     "BROUGHT_FORWARD",

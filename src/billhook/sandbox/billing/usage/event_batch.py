@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, Self
 from pydantic import ConfigDict, PrivateAttr
 
 from billhook.errors import InvalidJSON, InvalidResource, LimitBroken
+from billhook.fields import strict_json
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, EventBatch, UsageEvent
 from billhook.resources.usage import wrong_count
 from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY
 from billhook.sandbox.options import MAX_KEY, key_error
 from billhook.sandbox.storage.columns import to_microseconds
-from billhook.wire import strict_json
 
 __all__ = ["RawEvent", "RawEventBatch", "ValidEvent", "validate_event"]
 

@@ -35,12 +35,12 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from billhook.errors import RuleBroken
+from billhook.fields import strict_json
+from billhook.fields.strict_json import datetime_text
 from billhook.sandbox.billing.usage.meters import FilterOperator, MeterFilter, check_property
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage.columns import to_microseconds
 from billhook.sandbox.storage.tables.usage import event
-from billhook.wire import strict_json
-from billhook.wire.strict_json import datetime_text
 
 __all__ = [
     "EventData",

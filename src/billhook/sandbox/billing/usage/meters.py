@@ -18,6 +18,8 @@ from pydantic import Field, StrictStr, model_validator
 from sqlalchemy import select
 
 from billhook.errors import FieldMissing, RuleBroken
+from billhook.fields import strict_json
+from billhook.fields.types import JsonValue, ListOf
 from billhook.resources import Resource, StoredResource
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import MAX_CONDITIONS, check_key
@@ -26,8 +28,6 @@ from billhook.sandbox.storage.repository import Repository, request_document
 from billhook.sandbox.storage.tables.billing import catalog_product
 from billhook.sandbox.storage.tables.usage import meter
 from billhook.sandbox.storage.transaction import Transaction
-from billhook.wire import strict_json
-from billhook.wire.fields import JsonValue, ListOf
 
 __all__ = [
     "METERS",

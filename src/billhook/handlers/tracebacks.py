@@ -7,7 +7,7 @@ import re
 __all__ = ["users_frames"]
 
 _CALLER = re.compile(
-    r'  File "[^"]*/(?:billhook/dispatch/(?:call|handler|event_loop)'
+    r'  File "[^"]*/(?:billhook/handlers/(?:call|handler|event_loop)'
     r"|asyncio/(?:runners|base_events)|concurrent/futures/(?:_base|thread))\.py\", "
 )
 """A frame of what calls a handler; the standard library's are those of an async one."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from billhook.wire.strict_json import in_utc
+from billhook.fields.strict_json import in_utc
 
 __all__ = ["LONGEST", "content_digest", "order_key"]
 

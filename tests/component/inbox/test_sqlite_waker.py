@@ -1,4 +1,4 @@
-"""The notifier of an inbox on SQLite: a named pipe, which may be full, replaced or without a reader."""
+"""The waker of an inbox on SQLite: a named pipe, which may be full, replaced or without a reader."""
 
 from __future__ import annotations
 
@@ -9,61 +9,61 @@ from pathlib import Path
 
 import pytest
 
-from billhook.inbox.sqlite.notifier import NO_READER_SECONDS, FifoNotifier
+from billhook.inbox.sqlite.waker import NO_READER_SECONDS, FifoWaker
 
 
 @pytest.fixture
-def notifiers(tmp_path):
-    made = [FifoNotifier(tmp_path / "notify") for _ in range(2)]
+def wakers(tmp_path):
+    made = [FifoWaker(tmp_path / "notify") for _ in range(2)]
     yield made
-    for notifier in made:
-        notifier.close()
+    for waker in made:
+        waker.close()
 
 
-def test_more_notifications_than_the_pipe_holds_are_one_wake_up(notifiers):
-    listener, sender = notifiers
+def test_more_notifications_than_the_pipe_holds_are_one_wake_up(wakers):
+    listener, sender = wakers
     listener.fileno()
 
     for _ in range(70_000):
-        sender.notify()
+        sender.wake()
 
     assert listener.wait(0) is True
     assert listener.wait(0) is False
 
 
-def test_a_listener_that_closed_and_opened_again_is_notified(notifiers):
-    listener, sender = notifiers
+def test_a_listener_that_closed_and_opened_again_is_notified(wakers):
+    listener, sender = wakers
     listener.fileno()
-    sender.notify()
+    sender.wake()
     listener.close()
-    sender.notify()
-    sender.notify()
+    sender.wake()
+    sender.wake()
     listener.fileno()
     time.sleep(NO_READER_SECONDS)
 
-    sender.notify()
+    sender.wake()
 
     assert listener.wait(1) is True
 
 
-def test_a_replaced_fifo_is_an_error_for_the_listener_only(tmp_path, notifiers):
+def test_a_replaced_fifo_is_an_error_for_the_listener_only(tmp_path, wakers):
     (tmp_path / "notify").write_text("a file")
 
-    notifiers[1].notify()
+    wakers[1].wake()
 
     with pytest.raises(OSError, match="is not a pipe: remove it"):
-        notifiers[0].fileno()
+        wakers[0].fileno()
 
 
-def test_many_threads_notify_while_listeners_open_and_close_and_no_descriptor_is_lost(notifiers):
-    listener, sender = notifiers
+def test_many_threads_notify_while_listeners_open_and_close_and_no_descriptor_is_lost(wakers):
+    listener, sender = wakers
     errors, stop = [], threading.Event()
     before = len(list(Path("/proc/self/fd").iterdir()))
 
     def notify():
         while not stop.is_set():
             try:
-                sender.notify()
+                sender.wake()
             except Exception as error:  # noqa: BLE001 - collected for the assertion
                 errors.append(error)
 
@@ -86,7 +86,7 @@ def test_many_threads_notify_while_listeners_open_and_close_and_no_descriptor_is
 
 
 def planted(folder, form):
-    """A file of somebody else's, and a link to it where the notifier opens its pipes."""
+    """A file of somebody else's, and a link to it where the waker opens its pipes."""
     victim = folder / "victim"
     victim.write_text("precious")
     pipes = folder / "notify.d"
@@ -106,25 +106,25 @@ def planted(folder, form):
 
 
 @pytest.mark.parametrize("form", ["pipe", "listener", "file", "folder"])
-def test_a_link_in_place_of_a_pipe_is_neither_written_to_nor_removed(tmp_path, notifiers, form):
+def test_a_link_in_place_of_a_pipe_is_neither_written_to_nor_removed(tmp_path, wakers, form):
     victim = planted(tmp_path, form)
     before = sorted(path for path in tmp_path.rglob("*"))
 
-    notifiers[1].notify()
+    wakers[1].wake()
 
     assert victim.read_text() == "precious"
     assert sorted(path for path in tmp_path.rglob("*")) == before
 
 
-def test_nobody_listens_in_a_folder_that_is_a_link(tmp_path, notifiers):
+def test_nobody_listens_in_a_folder_that_is_a_link(tmp_path, wakers):
     planted(tmp_path, "folder")
 
     with pytest.raises(OSError, match="is not a folder of this user: remove it"):
-        notifiers[0].listener()
+        wakers[0].listener()
 
 
-def test_nobody_waits_on_a_pipe_that_is_a_link(tmp_path, notifiers):
+def test_nobody_waits_on_a_pipe_that_is_a_link(tmp_path, wakers):
     planted(tmp_path, "pipe")
 
     with pytest.raises(OSError, match="is not a pipe: remove it"):
-        notifiers[0].fileno()
+        wakers[0].fileno()

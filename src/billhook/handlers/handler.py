@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from inspect import iscoroutinefunction
 from typing import Any
 
-from billhook.dispatch.delivery import Delivery
-from billhook.dispatch.field_keys import content_digest, order_key
-from billhook.dispatch.retry import RetrySchedule
 from billhook.errors import DuplicateHandlerName, HandlerSignature
 from billhook.events import EVENT_TYPES, Event, UnknownEvent
+from billhook.handlers.delivery import Delivery
+from billhook.handlers.field_keys import content_digest, order_key
+from billhook.handlers.retry import RetrySchedule
 from billhook.signals import event_signal
 
 __all__ = ["IDENTITY_WINDOW_SECONDS", "ConnectedHandlers", "Handler", "connect"]
@@ -76,7 +76,7 @@ class Handler:
         self._takes_delivery = not plain and _takes_delivery(function, self.name)
 
     def __call__(self, sender: object, *, event: Event | UnknownEvent, delivery: Delivery) -> object:
-        """Call the function and return its result: a coroutine, if it is async (dispatch.call runs it)."""
+        """Call the function and return its result: a coroutine, if it is async (handlers.call runs it)."""
         if self._plain:
             return self.function(sender, event=event, delivery=delivery)
         return self.function(event, delivery) if self._takes_delivery else self.function(event)

@@ -15,8 +15,8 @@ from pydantic import BeforeValidator, FailFast, Field, StrictBool, StrictStr, Wi
 from pydantic_core import PydanticCustomError
 
 from billhook.errors import InvalidJSON
-from billhook.wire.model import WireModel
-from billhook.wire.strict_json import MAX_DEPTH, MAX_DIGITS, dumps, in_utc, is_bounded, loads
+from billhook.fields.model import WireModel
+from billhook.fields.strict_json import MAX_DEPTH, MAX_DIGITS, dumps, in_utc, is_bounded, loads
 
 __all__ = [
     "Aliases",

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias, TypedDict
 
 from pydantic.alias_generators import to_snake
 
-from billhook.dispatch.handler import IDENTITY_WINDOW_SECONDS
-from billhook.dispatch.retry import RetrySchedule
 from billhook.errors import ConfigError
 from billhook.events import Event
+from billhook.handlers.handler import IDENTITY_WINDOW_SECONDS
+from billhook.handlers.retry import RetrySchedule
 
 __all__ = ["EventHandlerOptions", "HandlerOptions", "parse_options"]
 

@@ -1,28 +1,81 @@
-"""Handlers: the decorators by which a user's modules register functions, before any app exists."""
+"""Handlers: the decorators by which a user's modules register functions, before any app exists.
+
+`on` returns a `Registration[InvoiceApproved]`, which takes what can be called with an InvoiceApproved, and
+with a Delivery or without. A type checker refuses any other function; the decorated one keeps its type.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 from inspect import isfunction
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from billhook.dispatch.handler import Handler
-from billhook.dispatch.options import EventHandlerOptions, HandlerOptions, parse_options
-from billhook.dispatch.registration import Registration
 from billhook.errors import ConfigError, DuplicateHandlerName, LateRegistration
 from billhook.events import EVENT_TYPES, Event, UnknownEvent
+from billhook.handlers.delivery import Delivery
+from billhook.handlers.handler import Handler
+from billhook.handlers.options import EventHandlerOptions, HandlerOptions, parse_options
 
-__all__ = ["Handlers"]
+__all__ = ["Handlers", "Registration"]
 
 A = TypeVar("A", bound=Event)
 B = TypeVar("B", bound=Event)
 C = TypeVar("C", bound=Event)
 D = TypeVar("D", bound=Event)
 E = TypeVar("E", bound=Event)
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+E_co = TypeVar("E_co", covariant=True)
+E_contra = TypeVar("E_contra", contravariant=True)
 
 _ANY = ("*",)
 """Every event type known when the app is set up: a type may be declared after the decorator ran."""
+
+
+class TakesEvent(Protocol[E_contra, P, R_co]):
+    """A function that can be called as `(event)`, and whose own parameters are P.
+
+    A function is of this type if it fits both signatures. Python has no other way to write that it is
+    `Callable[P, R]`, which says what its type is, and can also be called with the event.
+    """
+
+    @overload
+    def __call__(self, event: E_contra, /) -> R_co: ...
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+class TakesDelivery(Protocol[E_contra, P, R_co]):
+    """A function that can be called as `(event, delivery)`, and whose own parameters are P."""
+
+    @overload
+    def __call__(self, event: E_contra, delivery: Delivery, /) -> R_co: ...
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+class Registration(Generic[E_co]):
+    """A decorator that registers a handler of the event types `E_co`, and returns the function as it is."""
+
+    def __init__(self, add: Callable[[Callable[..., Any]], None]) -> None:
+        """`add` does the work; it raises for a function that can be no handler."""
+        self._add = add
+
+    @overload
+    def __call__(self, function: TakesEvent[E_co, P, R], /) -> Callable[P, R]: ...
+    @overload
+    def __call__(self, function: TakesDelivery[E_co, P, R], /) -> Callable[P, R]: ...
+    # mypy matches a function with positional-only parameters, `list.append` for one, with these alone.
+    @overload
+    def __call__(self, function: Callable[[E_co], R], /) -> Callable[[E_co], R]: ...
+    @overload
+    def __call__(self, function: Callable[[E_co, Delivery], R], /) -> Callable[[E_co, Delivery], R]: ...
+    def __call__(self, function: Callable[..., Any], /) -> Callable[..., Any]:
+        """Register the function. Raises HandlerSignature, DuplicateHandlerName, LateRegistration."""
+        self._add(function)
+        return function
 
 
 class Handlers:
@@ -95,8 +148,8 @@ class Handlers:
                     raise ConfigError("on() needs an event class: @handlers.on(InvoiceApproved), or on_any()")
                 raise ConfigError(f"on() takes classes of billhook.events, got {event_type!r}")
         signals = tuple(event_type.signal_name for event_type in event_types)
-        terms = parse_options("on", EventHandlerOptions, options, event_types)
-        return Registration(partial(self._add, signals, terms))
+        parsed = parse_options("on", EventHandlerOptions, options, event_types)
+        return Registration(partial(self._add, signals, parsed))
 
     def on_any(self, **options: Unpack[HandlerOptions]) -> Registration[Event | UnknownEvent]:
         """Register the decorated function for every event type, unknown ones included."""
@@ -104,11 +157,11 @@ class Handlers:
 
     def on_unknown(self, **options: Unpack[HandlerOptions]) -> Registration[UnknownEvent]:
         """Register the decorated function for event types without a model in this billhook."""
-        terms = parse_options("on_unknown", HandlerOptions, options)
-        return Registration(partial(self._add, (UnknownEvent.signal_name,), terms))
+        parsed = parse_options("on_unknown", HandlerOptions, options)
+        return Registration(partial(self._add, (UnknownEvent.signal_name,), parsed))
 
-    def _add(self, signals: tuple[str, ...], terms: dict[str, Any], function: Callable[..., Any]) -> None:
-        handler = Handler(function, **terms)
+    def _add(self, signals: tuple[str, ...], parsed: dict[str, Any], function: Callable[..., Any]) -> None:
+        handler = Handler(function, **parsed)
         # An app that is set up already would never call it: better an error at the import.
         if self._frozen:
             raise LateRegistration(handler.name)

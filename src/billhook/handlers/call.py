@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from billhook import failpoints
-from billhook.dispatch.delivery import Delivery
-from billhook.dispatch.event_loop import EVENT_LOOPS
-from billhook.dispatch.handler import Handler
 from billhook.events import Event, UnknownEvent
+from billhook.handlers.delivery import Delivery
+from billhook.handlers.event_loop import EVENT_LOOPS
+from billhook.handlers.handler import Handler
 
 __all__ = ["HandlerFailure", "call"]
 

@@ -13,11 +13,11 @@ from contextvars import ContextVar
 
 import pytest
 
-from billhook.dispatch import event_loop
-from billhook.dispatch.call import call
-from billhook.dispatch.event_loop import EventLoops
-from billhook.dispatch.handler import Handler
-from billhook.dispatch.tracebacks import users_frames
+from billhook.handlers import event_loop
+from billhook.handlers.call import call
+from billhook.handlers.event_loop import EventLoops
+from billhook.handlers.handler import Handler
+from billhook.handlers.tracebacks import users_frames
 
 LONG = 60.0
 

@@ -10,7 +10,6 @@ import re
 import pytest
 
 from billhook import Handlers, signals
-from billhook.dispatch import ConnectedHandlers, RetrySchedule, connect
 from billhook.errors import ConfigError, DuplicateHandlerName, HandlerSignature, LateRegistration
 from billhook.events import (
     EVENT_TYPES,
@@ -22,6 +21,7 @@ from billhook.events import (
     sample,
 )
 from billhook.events.base import Event
+from billhook.handlers import ConnectedHandlers, RetrySchedule, connect
 
 
 class Sender:

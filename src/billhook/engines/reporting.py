@@ -11,15 +11,15 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from billhook import signals
-from billhook.dispatch import Delivery, HandlerFailure
 from billhook.errors import BillhookError
 from billhook.events import Event, UnknownEvent
+from billhook.handlers import Delivery, HandlerFailure
 from billhook.inbox import DuplicateRun, Inbox, PausedHandler, RunPlan, RunResult, RunState, StoredDelivery
 from billhook.logs import EscapedTracebacks, fields
 from billhook.printable import first_line
 from billhook.program import in_program
 
-__all__ = ["AttemptResult", "Notifications", "PlannedDelivery", "delivery_fields", "log_paused"]
+__all__ = ["AttemptResult", "PlannedDelivery", "Reporter", "delivery_fields", "log_paused"]
 
 logger = logging.getLogger("billhook.engines")
 logger.addFilter(EscapedTracebacks())
@@ -44,7 +44,7 @@ class AttemptResult(NamedTuple):
     """The newer delivery for which this one was discarded without a call."""
 
 
-class Notifications:
+class Reporter:
     """The log records and lifecycle signals of one app's runs."""
 
     def __init__(self, sender: object) -> None:
@@ -69,7 +69,7 @@ class Notifications:
         for attempt in attempts:
             # A lost lease means that another worker has the run, or that an operator discarded it.
             if attempt.run_result.lease in settled:
-                self._notify_attempt(attempt)
+                self._report_attempt(attempt)
             else:
                 text, run_id = "run %d of handler %s lost its lease; not settled", attempt.run_result.run_id
                 extra = delivery_fields(attempt.delivery, attempt.handler)
@@ -79,13 +79,13 @@ class Notifications:
                 planned_delivery.plan.error is not None
                 and planned_delivery.stored.delivery_id in planned_here
             ):
-                self._notify_quarantined(planned_delivery.stored, planned_delivery.plan.error)
+                self._report_quarantined(planned_delivery.stored, planned_delivery.plan.error)
         if duplicates:
             stored = {
                 planned_delivery.stored.delivery_id: planned_delivery.stored for planned_delivery in planned
             }
             for duplicate in duplicates:
-                self._notify_duplicate(duplicate, stored[duplicate.delivery_id])
+                self._report_duplicate(duplicate, stored[duplicate.delivery_id])
         for stopped in paused:
             text = "handler %s paused: %s; its deliveries wait for %s"
             hint = in_program(f"`billhook handlers resume {stopped.name}`", self._sender)
@@ -93,7 +93,7 @@ class Notifications:
             logger.error(text, stopped.name, why, hint, extra=fields(handler=stopped.name, cause="failures"))
             signals.emit(signals.handler_paused, self._sender, handler=stopped.name, why=stopped.why)
 
-    def _notify_attempt(self, attempt: AttemptResult) -> None:
+    def _report_attempt(self, attempt: AttemptResult) -> None:
         result, failure = attempt.run_result, attempt.failure
         facts = {"delivery": attempt.delivery, "handler": attempt.handler}
         if attempt.superseded_by is not None:
@@ -127,7 +127,7 @@ class Notifications:
             )
             signals.emit(signals.handler_dead, self._sender, error=failure.exception, **facts)
 
-    def _notify_quarantined(self, stored: StoredDelivery, error: str) -> None:
+    def _report_quarantined(self, stored: StoredDelivery, error: str) -> None:
         logger.error(
             "delivery %d (%s) is quarantined: %s",
             stored.delivery_id,
@@ -138,7 +138,7 @@ class Notifications:
         facts = {"delivery_id": stored.delivery_id, "event_type": stored.event_type, "error": error}
         signals.emit(signals.delivery_quarantined, self._sender, **facts)
 
-    def _notify_duplicate(self, duplicate: DuplicateRun, stored: StoredDelivery) -> None:
+    def _report_duplicate(self, duplicate: DuplicateRun, stored: StoredDelivery) -> None:
         delivery_id, twin_of = duplicate.delivery_id, duplicate.twin_of
         logger.info(
             "delivery %d is a content duplicate of delivery %d: handler %s not called",

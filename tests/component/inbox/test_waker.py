@@ -1,4 +1,4 @@
-"""The notifier on both databases: it wakes listeners in other processes, and never breaks its sender."""
+"""The waker on both databases: it wakes listeners in other processes, and never breaks its sender."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from support.processes import in_children
 
 
 @pytest.fixture
-def notifiers(where):
-    """The notifiers of two inboxes on one database, as two processes have them."""
+def wakers(where):
+    """The wakers of two inboxes on one database, as two processes have them."""
     inboxes = [open_inbox(where) for _ in range(2)]
-    yield [inbox.notifier for inbox in inboxes]
+    yield [inbox.waker for inbox in inboxes]
     for inbox in inboxes:
         inbox.close()
 
 
-def test_a_notification_wakes_a_listener_in_another_process(notifiers):
-    listener, sender = notifiers
+def test_a_notification_wakes_a_listener_in_another_process(wakers):
+    listener, sender = wakers
     listener.fileno()
 
-    in_children(1, lambda _: sender.notify() or b"")
+    in_children(1, lambda _: sender.wake() or b"")
 
     assert listener.wait(5) is True
     assert listener.wait(0) is False
 
 
-def test_a_wait_without_a_notification_takes_its_time(notifiers):
+def test_a_wait_without_a_notification_takes_its_time(wakers):
     started = time.monotonic()
 
-    assert notifiers[0].wait(0.05) is False
+    assert wakers[0].wait(0.05) is False
     assert time.monotonic() - started >= 0.05
 
 
-def test_a_notification_without_a_listener_is_lost_silently(notifiers):
-    notifiers[1].notify()
+def test_a_notification_without_a_listener_is_lost_silently(wakers):
+    wakers[1].wake()
 
-    assert notifiers[0].wait(0.1) is False
+    assert wakers[0].wait(0.1) is False
 
 
-def test_descriptors_beyond_what_select_takes_are_fine(notifiers):
+def test_descriptors_beyond_what_select_takes_are_fine(wakers):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 2_000:
         pytest.skip("the machine allows too few descriptors")
     resource.setrlimit(resource.RLIMIT_NOFILE, (2_000, hard))
     fillers = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
-    listener, sender = notifiers
+    listener, sender = wakers
     try:
         assert listener.fileno() > 1_024
-        sender.notify()
+        sender.wake()
         assert listener.wait(5) is True
     finally:
         listener.close()

@@ -1,4 +1,4 @@
-"""The notifier of an inbox on PostgreSQL: its connections break, and no sender and no worker suffers."""
+"""The waker of an inbox on PostgreSQL: its connections break, and no sender and no worker suffers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from billhook.engines.wakeup import Wakeup
 from billhook.inbox.postgres import database
-from billhook.inbox.postgres import notifier as module
+from billhook.inbox.postgres import waker as module
 from support.inbox_view import change, hang_up, open_inbox, rows
 from support.postgres import fresh_schema, with_options
 from support.processes import until
@@ -21,7 +21,7 @@ from support.proxy import proxied
 from support.templates import new_inbox
 from support.timeouts import scaled
 
-NAME = f"notifiers-{os.getpid()}"
+NAME = f"wakers-{os.getpid()}"
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def inboxes(url):
 
 
 @pytest.fixture
-def notifiers(inboxes):
-    return [inbox.notifier for inbox in inboxes]
+def wakers(inboxes):
+    return [inbox.waker for inbox in inboxes]
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def quick(monkeypatch):
 
 
 def hang_up_all(url):
-    """The server ends the notifiers' sessions; returns when these are gone, not when there are no others."""
+    """The server ends the wakers' sessions; returns when these are gone, not when there are no others."""
     sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = ?"
     ended = rows(url, sessions, NAME)
     for (pid,) in ended:
@@ -61,12 +61,12 @@ def hang_up_all(url):
 # --- notified, or not -----------------------------------------------------------------------------
 
 
-def test_many_notifications_are_one_wake_up_or_a_few(notifiers):
-    listener, sender = notifiers
+def test_many_notifications_are_one_wake_up_or_a_few(wakers):
+    listener, sender = wakers
     listener.fileno()
 
     for _ in range(500):
-        sender.notify()
+        sender.wake()
     heard = 0
     while listener.wait(0.2):
         heard += 1
@@ -75,28 +75,28 @@ def test_many_notifications_are_one_wake_up_or_a_few(notifiers):
     assert listener.wait(0) is False
 
 
-def test_an_inbox_notifies_only_its_own_workers_in_a_shared_database(notifiers, postgres_server):
-    notifiers[0].fileno()
+def test_an_inbox_notifies_only_its_own_workers_in_a_shared_database(wakers, postgres_server):
+    wakers[0].fileno()
 
     with fresh_schema(postgres_server.url) as elsewhere:
         other = open_inbox(new_inbox(elsewhere))
-        other.notifier.fileno()
-        other.notifier.notify()
-        heard_there = other.notifier.wait(5)
+        other.waker.fileno()
+        other.waker.wake()
+        heard_there = other.waker.wait(5)
         other.close()
         hang_up(elsewhere)
 
     assert heard_there is True
-    assert notifiers[0].wait(0.1) is False
+    assert wakers[0].wait(0.1) is False
 
 
 # --- broken connections ---------------------------------------------------------------------------
 
 
-def test_a_connection_that_the_server_ended_is_an_error_once_and_opened_again(notifiers, url, quick):
-    listener, sender = notifiers
+def test_a_connection_that_the_server_ended_is_an_error_once_and_opened_again(wakers, url, quick):
+    listener, sender = wakers
     listener.fileno()
-    sender.notify()
+    sender.wake()
     assert listener.wait(5) is True
     time.sleep(0.3)  # it is older than the pause
     hang_up_all(url)
@@ -105,62 +105,62 @@ def test_a_connection_that_the_server_ended_is_an_error_once_and_opened_again(no
         for _ in range(3):  # the goodbye is read before the end
             listener.wait(1)
 
-    with pytest.raises(OSError, match=r"the notifier's connection failed: .*(terminat|closed)"):
+    with pytest.raises(OSError, match=r"the waker's connection failed: .*(terminat|closed)"):
         wait()
     listener.fileno()
-    sender.notify()  # this one is lost with its connection
-    until(lambda: sender.notify() or listener.wait(0.1))
+    sender.wake()  # this one is lost with its connection
+    until(lambda: sender.wake() or listener.wait(0.1))
 
 
 def test_without_a_connection_notify_is_silent_and_listening_fails_at_once(url, monkeypatch):
     monkeypatch.setattr(module, "PAUSE_SECONDS", 1.5)
     with proxied(url) as proxy:
-        notifier = open_inbox(proxy.url).notifier
+        waker = open_inbox(proxy.url).waker
         proxy.fatal, proxy.heard = b"('synchronous_commit')", False
         before = proxy.connections
 
-        notifier.notify()
-        with pytest.raises(OSError, match="the notifier's connection failed: "):
-            notifier.fileno()
+        waker.wake()
+        with pytest.raises(OSError, match="the waker's connection failed: "):
+            waker.fileno()
         started = time.monotonic()
         for _ in range(100):
-            notifier.notify()
+            waker.wake()
             with pytest.raises(OSError, match="it was tried just now"):
-                notifier.fileno()
+                waker.fileno()
         seconds = time.monotonic() - started
 
         assert seconds < scaled(1)
         assert proxy.connections - before == 2
         proxy.fatal = None
         time.sleep(1.5)
-        assert notifier.fileno() > 0
-        notifier.close()
+        assert waker.fileno() > 0
+        waker.close()
 
 
 def test_notify_on_a_dead_connection_stops_in_time_and_never_raises(url, monkeypatch):
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.5)
     monkeypatch.setattr(database, "NOTIFY_TIMEOUT_SECONDS", 0.3)
     with proxied(url) as proxy:
-        notifier = open_inbox(proxy.url).notifier
-        notifier.notify()
+        waker = open_inbox(proxy.url).waker
+        waker.wake()
         proxy.hold()
 
         started = time.monotonic()
         for _ in range(20):  # one that gets no answer, one that gets no connection, and then none is tried
-            notifier.notify()
+            waker.wake()
         seconds = time.monotonic() - started
         proxy.release()
 
         assert 0.2 < seconds < scaled(5)
-        notifier.close()
+        waker.close()
 
 
-def test_without_the_tables_notify_is_silent_and_listening_fails(notifiers, url):
+def test_without_the_tables_notify_is_silent_and_listening_fails(wakers, url):
     change(url, "ALTER TABLE delivery RENAME TO lost")
 
-    notifiers[0].notify()
+    wakers[0].wake()
     with pytest.raises(OSError, match='relation "delivery" does not exist'):
-        notifiers[1].fileno()
+        wakers[1].fileno()
 
 
 # --- the worker's wakeup -----------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_a_listener_that_connected_again_at_once_would_be_busy(url, monkeypatch)
 def test_a_notification_ends_a_wait(inboxes):
     wakeup = Wakeup(inboxes[0])
     wakeup.clear()
-    notifying = threading.Timer(0.2, inboxes[1].notifier.notify)
+    notifying = threading.Timer(0.2, inboxes[1].waker.wake)
     notifying.start()
 
     started = time.monotonic()
@@ -226,7 +226,7 @@ def test_a_terminated_connection_ends_the_wait_and_the_next_wait_has_a_new_one(i
     started = time.monotonic()
     wakeup.wait(10)
     wakeup.clear()
-    notifying = threading.Timer(0.1, inboxes[1].notifier.notify)
+    notifying = threading.Timer(0.1, inboxes[1].waker.wake)
     notifying.start()
     wakeup.wait(10)
     seconds = time.monotonic() - started
@@ -239,9 +239,9 @@ def test_a_terminated_connection_ends_the_wait_and_the_next_wait_has_a_new_one(i
 
 
 def test_many_threads_notify_and_listen_and_no_descriptor_is_lost(inboxes, quick):
-    listener, sender = (inbox.notifier for inbox in inboxes)
+    listener, sender = (inbox.waker for inbox in inboxes)
     errors, stop = [], threading.Event()
-    sender.notify()
+    sender.wake()
     listener.fileno()
     before = len(list(Path("/proc/self/fd").iterdir()))
 
@@ -252,7 +252,7 @@ def test_many_threads_notify_and_listen_and_no_descriptor_is_lost(inboxes, quick
             except Exception as error:  # noqa: BLE001 - collected for the assertion
                 errors.append(error)
 
-    acts = [sender.notify, sender.notify, lambda: listener.wait(0), lambda: listener.wait(0.01)]
+    acts = [sender.wake, sender.wake, lambda: listener.wait(0), lambda: listener.wait(0.01)]
     threads = [threading.Thread(target=repeat, args=(act,)) for act in acts]
     for thread in threads:
         thread.start()
@@ -283,10 +283,10 @@ def no_descriptors_left():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_process_without_descriptors_has_no_notifier_and_survives(url):
+def test_a_process_without_descriptors_has_no_waker_and_survives(url):
     inbox = open_inbox(url)
     with no_descriptors_left():
-        inbox.notifier.notify()
-        with pytest.raises(OSError, match="the notifier's connection failed: "):
-            inbox.notifier.fileno()
+        inbox.waker.wake()
+        with pytest.raises(OSError, match="the waker's connection failed: "):
+            inbox.waker.fileno()
     inbox.close()

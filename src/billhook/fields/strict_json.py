@@ -93,7 +93,7 @@ def scan(text: str, start: int, depth: int = 0) -> tuple[object, int]:
 
 
 def not_json(text: str, at: int) -> str:
-    """What is said of a body that breaks off from JSON at `at`."""
+    """Return the message for a body that is no JSON from `at` on."""
     if text.startswith("\ufeff"):
         return "the body is not JSON: it begins with a byte order mark, which is invisible"
     line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
@@ -109,17 +109,17 @@ def dumps(value: object) -> bytes:
 
 
 def is_bounded(number: Decimal) -> bool:
-    """Is the finite `number` within MAX_DIGITS, in length and in magnitude?"""
+    """Return whether the finite `number` is within MAX_DIGITS, in length and in magnitude."""
     return abs(number.adjusted()) <= MAX_DIGITS and len(number.as_tuple().digits) <= MAX_DIGITS
 
 
 def in_utc(moment: datetime) -> datetime:
-    """`moment` in UTC; a naive one is read as UTC. OverflowError if that is outside the years 1 to 9999."""
+    """Return `moment` in UTC; a naive one is read as UTC. Raises OverflowError outside years 1 to 9999."""
     return moment.replace(tzinfo=UTC) if moment.utcoffset() is None else moment.astimezone(UTC)
 
 
 def datetime_text(moment: datetime) -> str:
-    """`moment` as it is written: ISO 8601, in UTC, with a `Z`."""
+    """Return `moment` as it is written: ISO 8601, in UTC, with a `Z`."""
     return f"{in_utc(moment).isoformat().removesuffix('+00:00')}Z"
 
 

@@ -9,8 +9,8 @@ from itertools import product
 import pytest
 
 from billhook import Delivery
-from billhook.dispatch import Headers
 from billhook.events import PingTest, sample
+from billhook.handlers import Headers
 from billhook.testing import delivery_of
 
 

@@ -36,7 +36,7 @@ _WORDS = {
 }
 """In JSON's terms, where pydantic has Python's."""
 ErrorFactory = Callable[[str, list[dict[str, Any]]], BillhookError]
-"""Makes the error of a text and details: `loc` (in the wire's spelling), `msg` and `type` of each mistake."""
+"""Makes the error of a text and details: `loc` (in camelCase), `msg` and `type` of each mistake."""
 
 
 class WireModel(BaseModel):
@@ -65,15 +65,15 @@ _BY_TYPE: dict[object, object] = {
 
 
 def sample(cls: type[S], **changes: Any) -> S:
-    """A valid `cls`, the same at every call, with every field given; `changes` replace or add fields.
+    """Return a valid `cls`, the same at every call, with every field given; `changes` replace or add fields.
 
     >>> from billhook.events import InvoiceApproved
     >>> sample(InvoiceApproved, invoice_id="inv_1").invoice_id
     'inv_1'
 
     A field shows the first of its `examples`, and is left out if they are `[]`; without any it needs to be a
-    str, bool, Decimal, datetime or Shape, a list of one, or optional. Changes are validated as in `cls(...)`:
-    pydantic's ValidationError.
+    str, bool, Decimal, datetime or WireModel, a list of one, or optional. Changes are validated as in
+    `cls(...)`: pydantic's ValidationError.
     """
     values = {
         name: _value(name, field)
@@ -98,14 +98,14 @@ def _of_type(name: str, annotation: Any) -> object:
 
 
 def require_object(data: object, refusal: ErrorFactory) -> dict[str, Any]:
-    """`data` if it is an object, else the refusal."""
+    """Return `data` if it is an object; raises the refusal otherwise."""
     if not isinstance(data, dict):
         raise refusal("the body is JSON, but not an object", [])
     return data
 
 
 def read(model: type[S], data: dict[str, Any], refusal: ErrorFactory) -> S:
-    """`data`, as strict_json decodes it, as a `model`; else the refusal."""
+    """Return `data`, as strict_json decodes it, as a `model`; raises the refusal otherwise."""
     try:
         # The wire has one spelling: a snake_case twin of a field is just another extra field.
         return model.model_validate(data, by_alias=True, by_name=False)
@@ -120,7 +120,7 @@ def read(model: type[S], data: dict[str, Any], refusal: ErrorFactory) -> S:
 
 
 def describe_details(mistakes: Iterable[Mapping[str, Any]]) -> str:
-    """Pydantic's list of mistakes, or the details of a refusal, as `limit: Input should be a number; …`."""
+    """Return pydantic's list of mistakes, or a refusal's details, as `limit: Input should be a number; …`."""
     return "; ".join(
         f"{'.'.join(map(str, each['loc']))}: {each['msg']}".removeprefix(": ") for each in mistakes
     )
@@ -130,5 +130,5 @@ HEADER_RULE = "must be printable ASCII without spaces, and not empty"
 
 
 def fits_header(value: str) -> bool:
-    """Is HEADER_RULE kept? Anything else an HTTP library refuses, and repeats in its error."""
+    """Return whether HEADER_RULE is kept: HTTP libraries refuse other texts, and repeat them in errors."""
     return re.fullmatch(r"[!-~]+", value) is not None

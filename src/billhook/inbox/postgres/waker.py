@@ -1,4 +1,4 @@
-"""The notifier on PostgreSQL: NOTIFY after each commit, and a connection that only LISTENs.
+"""The waker on PostgreSQL: NOTIFY after each commit, and a connection that only LISTENs.
 
 The notification is not part of the insert: transactions that notify commit one after another.
 """
@@ -18,7 +18,7 @@ from psycopg import sql
 from billhook.inbox.postgres.driver import reason
 from billhook.threads import reset_in_child
 
-__all__ = ["PostgresNotifier"]
+__all__ = ["PostgresWaker"]
 
 CHANNEL = "'billhook_' || 'delivery'::regclass::oid"
 """One channel for each inbox: a database may have several, in schemas of their own."""
@@ -47,7 +47,7 @@ class ReconnectingConnection:
                 yield self._open()
             except (psycopg.Error, OSError) as error:
                 self._close()
-                raise OSError(f"the notifier's connection failed: {reason(error)}") from None
+                raise OSError(f"the waker's connection failed: {reason(error)}") from None
 
     def close(self) -> None:
         """Close it; the next use opens it again."""
@@ -73,7 +73,7 @@ class ReconnectingConnection:
             connection.close()
 
 
-class PostgresNotifier:
+class PostgresWaker:
     """`notify`, `fileno` and `wait` from any thread. Lost connections are opened again."""
 
     def __init__(self, connect: Connect) -> None:
@@ -92,7 +92,7 @@ class PostgresNotifier:
         self._parents_connections += (self._notifying, self._listening)
         self._reset()
 
-    def notify(self) -> None:
+    def wake(self) -> None:
         """Wake every listener; never raises."""
         # A lost notification costs a poll interval; an error here would cost an accepted delivery its 200.
         with suppress(OSError), self._notifying.use() as connection:
@@ -113,9 +113,9 @@ class PostgresNotifier:
         with self._listening.use() as connection:
             return bool(list(connection.notifies(timeout=0)))
 
-    def listener(self) -> PostgresNotifier:
+    def listener(self) -> PostgresWaker:
         """Return a listener with a connection of its own, so that it takes no notification from an engine."""
-        listener = PostgresNotifier(self._connect)
+        listener = PostgresWaker(self._connect)
         with suppress(OSError):  # tried again at each wait
             listener.fileno()
         return listener

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from billhook.inbox.admin import details, summaries
-from billhook.inbox.failing import failing_delivery_ids, failure_groups
+from billhook.inbox.error_groups import failing_delivery_ids, failure_groups
 from billhook.inbox.related import related_deliveries
 from support.inbox_view import NOON, change, incoming
 
@@ -69,7 +69,7 @@ def test_the_deliveries_of_a_group_differ_in_case_from_those_of_another(inbox, w
 
 
 def test_the_deliveries_of_a_group_are_read_in_batches(inbox, where, monkeypatch):
-    monkeypatch.setattr("billhook.inbox.failing._BATCH", 2)
+    monkeypatch.setattr("billhook.inbox.error_groups._BATCH", 2)
     for error in ("KeyError: A", "KeyError: A", "KeyError: B", "KeyError: B", "KeyError: A"):
         stored(inbox, where, ("book", "dead", 1, error), state="dead")
 

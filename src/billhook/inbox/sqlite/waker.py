@@ -1,4 +1,4 @@
-"""The notifier on SQLite: named pipes beside the file wake processes that wait for deliveries.
+"""The waker on SQLite: named pipes beside the file wake processes that wait for deliveries.
 
 All workers share one pipe. Level-triggered: an unread byte wakes the next reader at once. The first that
 reads it takes it from the others, which is harmless, because it finds all the work. A listener that only
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from billhook.threads import reset_in_child
 
-__all__ = ["FifoNotifier", "ListenerPipe"]
+__all__ = ["FifoWaker", "ListenerPipe"]
 
 NO_READER_SECONDS = 0.1
 """How long the pipe is taken to have no reader after it had none."""
@@ -29,7 +29,7 @@ _SETTLED_NS = 100_000_000
 """How old the time of a folder's last change is before a second change surely shows in it."""
 
 
-class FifoNotifier:
+class FifoWaker:
     """`notify` from any process, `wait` in a worker; `notify` never raises."""
 
     def __init__(self, path: Path) -> None:
@@ -48,7 +48,7 @@ class FifoNotifier:
         # A descriptor closed during another thread's write may be reused for a socket by then.
         self._lock = threading.Lock()
 
-    def notify(self) -> None:
+    def wake(self) -> None:
         """Wake the workers, by one system call, and the listeners."""
         with self._lock:
             self._notify_workers()
@@ -148,7 +148,7 @@ class ListenerPipe:
         _own_folder_changed_at_ns(folder)
         name = uuid.uuid4().hex
         self._path = folder / name
-        # Under a hidden name until it has a reader: a notifier removes a pipe that has none.
+        # Under a hidden name until it has a reader: a waker removes a pipe that has none.
         hidden = folder / f".{name}"
         os.mkfifo(hidden, 0o600)
         self._descriptor = os.open(hidden, os.O_RDWR | os.O_NONBLOCK)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from billhook.dispatch.handler import Handler
+from billhook.handlers.handler import Handler
 
 __all__ = ["identity_text", "limits_text", "order_text"]
 

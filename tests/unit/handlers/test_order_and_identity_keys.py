@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from billhook.dispatch.field_keys import LONGEST, content_digest, order_key
 from billhook.events import InvoiceApproved, PaymentFailed, parse_event, sample
+from billhook.handlers.field_keys import LONGEST, content_digest, order_key
 
 NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import Field, StrictStr, ValidationError
 
-from billhook.wire import WireModel, sample, strict_json
-from billhook.wire.fields import Integer, JsonObject, JsonValue, ListOf, MaybeListOf
+from billhook.fields import WireModel, sample, strict_json
+from billhook.fields.types import Integer, JsonObject, JsonValue, ListOf, MaybeListOf
 
 
 class Thing(WireModel):
