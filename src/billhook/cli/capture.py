@@ -25,7 +25,7 @@ from typing import Final
 import click
 
 from billhook.cli.output import UsageConfigError, printable
-from billhook.cli.params import check_bindable
+from billhook.cli.params import listen
 
 __all__ = ["RawRequest", "capture", "parse_request"]
 
@@ -216,18 +216,13 @@ def capture(
       billhook capture --port 8080 --to captured --answer 503 --count 1
     """
     recorder = _Recorder(_own_folder(folder), max_files, max_mb * _MIB)
-    check_bindable(f"{host}:{port}")
-    with socket.create_server((host, port), family=_family(host), backlog=64) as listening:
+    with listen(host, port) as listening:
         at = f"http://{host}:{listening.getsockname()[1]}"
         with _StopSignal() as stop:
             click.echo(f"Recording requests to {at} in {printable(folder)}, answering {answer}")
             sys.stdout.flush()
             _accept(listening, recorder, answer, lambda: stop.asked or recorder.recorded == count)
     click.echo(f"{recorder.recorded} recorded")
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _own_folder(folder: Path) -> Path:

@@ -15,7 +15,7 @@ import click
 
 from billhook.cli.context import operator
 from billhook.cli.output import CliError, printable, progress
-from billhook.cli.params import DELIVERY_ID, TEXT, TIME, FiniteNumber, StateParam, as_json
+from billhook.cli.params import DELIVERY_ID, STATE, STATE_METAVAR, TEXT, TIME, FiniteNumber, as_json
 
 if TYPE_CHECKING:
     from typing import Self
@@ -29,7 +29,7 @@ _SEARCH_LIMIT = 100_000
 # By the names of the fields of DeliveryFilter.
 _FILTERS = {
     "event_type": click.option("--type", "event_type", type=TEXT, metavar="TYPE", help="Of this event type."),
-    "state": click.option("--state", type=StateParam(), help="In this state."),
+    "state": click.option("--state", type=STATE, metavar=STATE_METAVAR, help="In this state."),
     "error": click.option(
         "--error", type=TEXT, metavar="TEXT", help="With this text in the last error, in upper or lower case."
     ),
