@@ -27,8 +27,6 @@ import click
 from billhook.cli.output import UsageConfigError, printable
 from billhook.cli.params import listen
 
-__all__ = ["RawRequest", "capture", "parse_request"]
-
 MAX_HEAD_BYTES: Final = 64 * 1024
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,20}) (\S{1,8192}) HTTP/1\.[01]")
 # What surrounds the value is stripped by code: a pattern for it takes quadratic time on many spaces.

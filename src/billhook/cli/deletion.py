@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from billhook.inbox.erase import EraseResult
     from billhook.inbox.retention import Cutoffs
 
-__all__ = ["erase", "prune"]
-
 _STATES = ("done", "dead", "quarantined")
 _ALL_STATES = (*_STATES, "pruned", "erased")
 _LONGEST_PAUSE_SECONDS = 0.2

@@ -22,8 +22,6 @@ from billhook.cli.selection import ALL_FILTERS, Selection, confirming, delivery_
 if TYPE_CHECKING:
     from billhook.inbox import Deliveries, DeliveryDetails, DeliveryFilter
 
-__all__ = ["deliveries"]
-
 _LINES = 10
 _SEARCHED = 10_000
 """How many deliveries are searched for the first lines of `--contains`: new ones are what is waited for."""

@@ -29,16 +29,6 @@ from billhook.inbox.admin import (
 )
 from billhook.program import in_program
 
-__all__ = [
-    "delivery_error",
-    "details_json",
-    "print_deliveries",
-    "print_delivery",
-    "summary_json",
-    "write_body",
-]
-
-
 _SHOWN_CHARACTERS = 4_000
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from billhook.inbox import DeliveryDetails, Inbox
     from billhook.signing import Scheme
 
-__all__ = ["forward"]
-
 _MOST_WITHOUT_ANSWER = 10
 _MOST_ANSWERS = 50
 """How many different answers are counted one by one; a receiver's answers may all differ."""

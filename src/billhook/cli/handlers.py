@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from billhook.handlers import ConnectedHandlers, Handler
     from billhook.inbox import Inbox, PausedHandler
 
-__all__ = ["handler_names", "handlers", "load_subscribers", "require_all_handled"]
-
 UNKNOWN = "(unknown types)"
 
 

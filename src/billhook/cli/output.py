@@ -21,26 +21,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from billhook.errors import BillhookError, ConfigError
-from billhook.printable import printable
+from billhook.printable import printable as printable
 from billhook.program import in_program
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from billhook.inbox import PausedHandler
-
-__all__ = [
-    "BillhookGroup",
-    "CliError",
-    "ProgressBar",
-    "UsageConfigError",
-    "print_json",
-    "print_table",
-    "printable",
-    "progress",
-    "say_paused",
-    "terminal_width",
-]
 
 _PIPE_WIDTH = 160
 _MIN_CELL_WIDTH = 7

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from billhook.inbox import Inbox
     from billhook.inbox.replay import Backfill, ReplayResult
 
-__all__ = ["replay"]
-
 _MOST_TOLD = 20
 """Runs that succeeded which the question names."""
 _NOTHING_FINISHED = "Nothing to do: no such run is finished or waits for a retry."

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from billhook.sandbox import Sandbox, SandboxOptions
     from billhook.settings import Settings
 
-__all__ = ["sandbox"]
-
-
 _TEMPORARY = ("temporary", "sqlite://")
 _CALL_TIMEOUT_SECONDS = 90.0
 """Longer than the 60 seconds for which `POST /_sandbox/flush` may wait."""

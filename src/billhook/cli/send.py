@@ -25,9 +25,6 @@ from billhook.program import in_program
 if TYPE_CHECKING:
     from billhook.signing import Scheme
 
-__all__ = ["send"]
-
-
 _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
 """The index of a list item in a path: `.0` in `lines.0.amount`."""
 

@@ -17,9 +17,6 @@ from billhook.cli.params import as_json, handlers_argument, parse_http_url
 if TYPE_CHECKING:
     from billhook.client import BillingClient
 
-__all__ = ["subscribe"]
-
-
 # Source: spec, "Webhooks": it has an operation to subscribe, and none to list or remove subscriptions.
 _NO_LIST = (
     "Note: the service's API can neither list nor remove subscriptions, and its specification does not say "
