@@ -15,8 +15,7 @@ import click
 
 from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, print_table, progress
-from billhook.cli.params import FiniteNumber
-from billhook.cli.posting import SCHEMES, HttpPoster, HttpReply, chosen_settings, sign
+from billhook.cli.posting import SCHEME, TIMEOUT, HttpPoster, HttpReply, chosen_settings, sign
 from billhook.cli.selection import RATE, Found, Selection, confirming, delivery_count, selecting
 from billhook.printable import first_line
 
@@ -38,15 +37,10 @@ _MOST_ANSWERS = 50
     "--secret-file", required=True, type=click.Path(exists=True, dir_okay=False),
     help="A file with the secret that this receiver knows (for timestamped-rsa: the private key).",
 )  # fmt: skip
-@click.option(
-    "--scheme", type=click.Choice(SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
-)
+@SCHEME
 @click.option("--new-ids", is_flag=True, help="Send each under a new id, for a receiver that has had it.")
 @RATE
-@click.option(
-    "--timeout", type=FiniteNumber(0.1, 600), default=10.0, show_default=True,
-    help="Seconds to wait for an answer.",
-)  # fmt: skip
+@TIMEOUT
 @confirming
 def forward(
     selection: Selection, url: str, secret_file: str, scheme: str | None, new_ids: bool, timeout: float

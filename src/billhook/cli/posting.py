@@ -9,23 +9,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
 import click
 
 from billhook.cli.context import load_settings, user_app
-from billhook.cli.params import DEFAULT_BIND, parse_http_url
+from billhook.cli.params import DEFAULT_BIND, FiniteNumber, parse_http_url
 from billhook.errors import ConfigError
 
 if TYPE_CHECKING:
     from flask import Flask
 
-    from billhook.receiver.blueprint import WebhookRoute
     from billhook.settings import Settings
     from billhook.signing import Scheme
 
-SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
-"""What `--scheme` takes: the values of BILLHOOK_SIGNATURE."""
+_SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
+"""The values of BILLHOOK_SIGNATURE."""
+SCHEME = click.option(
+    "--scheme", type=click.Choice(_SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
+)
+TIMEOUT = click.option(
+    "--timeout", type=FiniteNumber(0.1, 600), default=10.0, show_default=True,
+    help="Seconds to wait for an answer.",
+)  # fmt: skip
 _MOST_CHARACTERS = 4_096
 """How much of an answer is read."""
 _HEADERS = {"Content-Type": "application/json", "User-Agent": "billhook"}
@@ -154,6 +160,7 @@ def open_target(
 ) -> Iterator[tuple[str, HttpPoster | AppPoster]]:
     """Give the target's name and its poster. Without a URL or an app it is where `serve` listens."""
     from billhook.extension import get_state
+    from billhook.receiver.blueprint import find_route
 
     app = user_app()
     if url is None and app is not None:
@@ -168,30 +175,6 @@ def open_target(
         yield url, poster
 
 
-def find_route(app: Flask, source: str | None, url: str | None = None) -> WebhookRoute:
-    """Return the app's receiver of `source`; without one, that at the URL's path, the default's or the only.
-
-    Raises ConfigError if there is none of these.
-    """
-    from billhook.receiver.blueprint import webhook_routes
-    from billhook.signing.source import DEFAULT_SOURCE
-
-    routes = webhook_routes(app)
-    # The path decides before the default does: --to a receiver must be signed as that receiver's source.
-    if source is None and url is not None:
-        for route in routes:
-            if urlsplit(url).path.rstrip("/") == route.path.rstrip("/"):
-                return route
-    named = [route for route in routes if route.source.name == (source or DEFAULT_SOURCE)]
-    if named or (source is None and len(routes) == 1):
-        return (named or routes)[0]
-    if not routes:
-        raise ConfigError("this Flask app has no billhook: call Billhook(...).init_app(app)")
-    known = ", ".join(sorted({route.source.name for route in routes}))
-    wrong = "has several sources" if source is None else f"has no source {source!r}"
-    raise ConfigError(f"the app {wrong}: give --source one of {known}")
-
-
 def chosen_settings(scheme: str | None) -> Settings:
     """Return the options in force, with a `scheme` that the command names; for its signatures."""
     # Replay protection is the receiver's duty: a sender may use a scheme that signs no time.
@@ -204,6 +187,7 @@ def choose_signer(
 ) -> tuple[Scheme, str]:
     """Return the options' scheme and secret, or those of a source of the app. Raises ConfigError."""
     from billhook.extension import configured_scheme
+    from billhook.receiver.blueprint import find_route
     from billhook.signing.source import DEFAULT_SOURCE
 
     app = user_app()

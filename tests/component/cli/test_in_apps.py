@@ -107,7 +107,7 @@ def test_send_plays_a_source_of_the_app(app):
 
 
 def test_send_signs_for_the_source_of_the_urls_path(app):
-    from billhook.cli.posting import find_route
+    from billhook.receiver.blueprint import find_route
 
     at = "http://127.0.0.1:8001/webhooks/billing"
 
@@ -117,7 +117,7 @@ def test_send_signs_for_the_source_of_the_urls_path(app):
 
 
 def test_the_only_source_needs_no_name_and_one_of_several_does(tmp_path):
-    from billhook.cli.posting import find_route
+    from billhook.receiver.blueprint import find_route
 
     def made(name: str, *sources: str):
         app = bare_app(tmp_path / name)
