@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -76,7 +76,7 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
     limits = Cutoffs.of(datetime.now(UTC), days, settings.key_days)
     with open_inbox() as inbox:
         if not (yes or dry_run or as_json):
-            emptied, deleted = _pass(inbox, limits, states, lambda number: None, dry_run=True)
+            emptied, deleted = _pass(inbox, limits, states, lambda number, ids: None, dry_run=True)
             if not emptied + deleted:
                 click.echo(_nothing_to_prune(days))
                 return
@@ -84,8 +84,8 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
             what = f"{deleted.total()} completely, {emptied.total()} except for their keys"
             confirm(f"Prune deliveries older than {_in_days(days)}: {what}?")
         which = " ".join([f"--older-than {days:g}", *(f"--state {state}" for state in states)])
-        with recording(inbox, "prune", which, dry_run=dry_run) as recorder:
-            emptied, deleted = _pass(inbox, limits, states, recorder.add, dry_run=dry_run)
+        with recording(inbox, "prune", which, dry_run=dry_run) as add:
+            emptied, deleted = _pass(inbox, limits, states, add, dry_run=dry_run)
     _report_pruned(emptied, deleted, days, dry_run=dry_run, as_json=as_json)
 
 
@@ -93,7 +93,7 @@ def _pass(
     inbox: Inbox,
     limits: Cutoffs,
     states: Sequence[str],
-    record: Callable[[int], object],
+    record: Callable[[int, Iterable[int]], object],
     *,
     dry_run: bool,
 ) -> tuple[Counter[str], Counter[str]]:
@@ -114,7 +114,7 @@ def _pass(
             result = inbox.prune(limits, after, states=chosen, dry_run=dry_run)
             emptied += result.emptied
             deleted += result.deleted
-            record(result.total)
+            record(result.total, ())
             steps.advance(result.after - after)
             after, over = result.after, result.over
             # A pause as long as the batch took: SQLite has one writer at a time, and receivers must get half.

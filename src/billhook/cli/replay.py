@@ -17,7 +17,7 @@ from billhook.cli.selection import (
     Selection,
     confirming,
     delivery_count,
-    no_match_message,
+    no_match,
     selecting,
 )
 
@@ -164,8 +164,9 @@ def _backfill(handler: str, *, all_handlers: bool) -> Backfill | None:
 def _check_stored(inbox: Inbox, handler: str) -> None:
     from billhook.inbox.admin import DeliveryFilter, count
 
-    if not count(inbox, DeliveryFilter(handler=handler)):
-        raise CliError(no_match_message(inbox, handler))
+    selection = DeliveryFilter(handler=handler)
+    if not count(inbox, selection):
+        raise CliError(no_match(inbox, selection))
 
 
 def _report(

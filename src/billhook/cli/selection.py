@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from billhook.inbox import DeliveryFilter, Inbox
-    from billhook.inbox.actions import ActionRecorder
 
 _SEARCH_LIMIT = 100_000
 """How many bodies a search for a text reads: some seconds' work for the database."""
@@ -166,7 +165,7 @@ class Selection:
             bounded = self.bounded(inbox)
             found = Found(admin.id_batches(inbox, bounded), admin.count(inbox, bounded), self.conditions)
         if not (found.total or self.as_json):
-            click.echo(no_match_message(inbox, self.filter.handler))
+            click.echo(no_match(inbox, self.filter))
             return None
         if question and self.asks:
             confirm(question.format(delivery_count(found.total)))
@@ -209,12 +208,12 @@ class Selection:
         label = "counting" if self.dry_run else f"{what.removesuffix('e')}ing"
         with (
             progress(label, found.total) as steps,
-            recording(inbox, what, found.which, dry_run=self.dry_run or not found.total) as recorder,
+            recording(inbox, what, found.which, dry_run=self.dry_run or not found.total) as add,
         ):
             for batch in found.batches:
                 changed = change(batch)
                 done += changed
-                recorder.add(changed.deliveries, () if found.is_named else batch)
+                add(changed.deliveries, () if found.is_named else batch)
                 steps.advance(len(batch))
                 # After each batch: a worker may begin with what is due now while others follow.
                 if not self.dry_run:
@@ -238,25 +237,21 @@ def _verb() -> str:
     return str(click.get_current_context().info_name)
 
 
-class _NoRecorder:
-    """Replace the recorder in a dry run, which is not recorded."""
-
-    def add(self, number: int, delivery_ids: Iterable[int] = ()) -> None:
-        """Do nothing."""
-
-
 @contextmanager
 def recording(
     inbox: Inbox, what: str, which: str, *, dry_run: bool = False
-) -> Iterator[ActionRecorder | _NoRecorder]:
-    """Record an action of this user, which the block carries out; a `dry_run` is not recorded."""
+) -> Iterator[Callable[[int, Iterable[int]], None]]:
+    """Record an action of this user, which the block carries out; a `dry_run` is not recorded.
+
+    Gives what adds a number of changed deliveries, and the ids of those that conditions selected.
+    """
     from billhook.inbox.actions import recorded
 
     if dry_run:
-        yield _NoRecorder()
+        yield lambda number, delivery_ids: None
         return
     with recorded(inbox, operator(), what, which, datetime.now(UTC)) as recorder:
-        yield recorder
+        yield recorder.add
 
 
 def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...]) -> list[int]:
@@ -304,22 +299,20 @@ def delivery_count(number: int) -> str:
     return "1 delivery" if number == 1 else f"{number} deliveries"
 
 
-def known_handlers_hint(inbox: Inbox) -> str:
-    """Return "; known handlers: …" with those of the newest deliveries, after a name that is not one."""
-    from billhook.inbox.admin import handler_names
+def no_match(inbox: Inbox, selection: DeliveryFilter) -> str:
+    """Return that nothing matches; for an unknown type or handler with the known names."""
+    from billhook.cli.events import suggest
+    from billhook.events import EVENT_TYPES
+    from billhook.inbox.admin import DeliveryFilter, count, handler_names
 
-    names = handler_names(inbox)
-    return f"; known handlers: {printable(', '.join(names))}" if names else ""
-
-
-def no_match_message(inbox: Inbox, handler: str | None) -> str:
-    """Return that nothing matches; for an unknown handler with the names that recent deliveries have."""
-    from billhook.inbox.admin import DeliveryFilter, count
-
-    text = "nothing matches"
-    if handler is None or count(inbox, DeliveryFilter(handler=handler)):
-        return text
-    return f"{text}: no delivery has a run of {printable(handler)}{known_handlers_hint(inbox)}"
+    told = ["no deliveries match"]
+    if selection.event_type is not None and selection.event_type not in EVENT_TYPES:
+        told.append(suggest(selection.event_type, EVENT_TYPES, most=1))
+    if selection.handler is not None and not count(inbox, DeliveryFilter(handler=selection.handler)):
+        told.append(f"none has a run of {printable(selection.handler)}")
+        names = handler_names(inbox)
+        told.append(f"known handlers: {printable(', '.join(names))}" if names else "")
+    return "; ".join(filter(None, told))
 
 
 def confirm(question: str) -> None:

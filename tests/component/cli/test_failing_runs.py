@@ -243,8 +243,10 @@ def test_discard_leaves_finished_deliveries_alone(run, busy):
     result = run("deliveries", "discard", "1", "--reason", "x", "--yes")
 
     assert "0 of 1 delivery discarded, with 0 runs\nNothing to do" in result.stdout
-    assert run("deliveries", "discard", "--state", "pruned", "--reason", "x").stdout == "nothing matches\n"
-    assert "no delivery has a run of nope; known handlers: book" in (
+    assert (
+        run("deliveries", "discard", "--state", "pruned", "--reason", "x").stdout == "no deliveries match\n"
+    )
+    assert "none has a run of nope; known handlers: book" in (
         run("deliveries", "discard", "--handler", "nope", "--reason", "x").stdout
     )
 

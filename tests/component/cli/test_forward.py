@@ -133,7 +133,7 @@ def test_an_empty_secret_file_is_refused(run, shop, plain, secret_file):
 def test_nothing_selected_is_no_failure(forward, plain):
     result = forward(plain.url, "--type", "Overage")
 
-    assert (result.exit_code, result.stdout) == (0, "nothing matches\n")
+    assert (result.exit_code, result.stdout) == (0, "no deliveries match\n")
 
 
 def test_a_pruned_delivery_is_told_of_and_not_sent(forward, plain, inbox_url):

@@ -187,7 +187,7 @@ def test_replay_with_one_missing_id_replays_nothing(run, shop, where):
 def test_replay_that_matches_nothing_asks_nothing(run, shop):
     for more in ([], ["--dry-run"], ["--yes"]):
         result = run("deliveries", "replay", "--state", "received", *more)
-        assert (result.exit_code, result.stdout, result.stderr) == (0, "nothing matches\n", "")
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "no deliveries match\n", "")
 
 
 def test_replay_of_an_unknown_handler_names_the_known_ones(run, shop):
@@ -195,8 +195,8 @@ def test_replay_of_an_unknown_handler_names_the_known_ones(run, shop):
     known = run("deliveries", "replay", "--handler", "send", "--type", "PingTest")
 
     assert unknown.exit_code == 0
-    assert unknown.stdout == "nothing matches: no delivery has a run of sned; known handlers: book, send\n"
-    assert known.stdout == "nothing matches\n"
+    assert unknown.stdout == "no deliveries match; none has a run of sned; known handlers: book, send\n"
+    assert known.stdout == "no deliveries match\n"
 
 
 def test_replay_of_a_succeeded_delivery_suggests_options(run, shop):
