@@ -15,7 +15,7 @@ import click
 
 from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, print_table, progress
-from billhook.cli.posting import SCHEME, TIMEOUT, HttpPoster, HttpReply, chosen_settings, sign
+from billhook.cli.posting import SCHEME, TIMEOUT, HttpPoster, HttpReply, sign, signing_settings
 from billhook.cli.selection import RATE, Found, Selection, confirming, delivery_count, selecting
 from billhook.printable import first_line
 
@@ -87,7 +87,7 @@ class _Signing:
         secrets = read_secrets_file(secret_file)
         if not secrets:
             raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
-        return cls(configured_scheme(chosen_settings(scheme)), secrets[0], new_ids)
+        return cls(configured_scheme(signing_settings(scheme)), secrets[0], new_ids)
 
     def headers(self, delivery: DeliveryDetails) -> dict[str, str]:
         """Return the headers of a delivery, signed now. Raises ValueError for what the scheme cannot sign."""

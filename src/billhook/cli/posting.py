@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult
 
 import click
 
@@ -60,7 +59,11 @@ class HttpPoster:
 
     def __init__(self, url: str, timeout_seconds: float) -> None:
         """Check the URL. Raises ConfigError, which repeats none of it: no password."""
-        self._parts = _parse_target(url)
+        self._parts = parse_http_url("--to", url)
+        if "@" in self._parts.netloc:
+            raise ConfigError(
+                "--to has a user name in it: leave it out, a webhook is authenticated by its signature alone"
+            )
         self._timeout_seconds = timeout_seconds
         self._connection: http.client.HTTPConnection | None = None
 
@@ -105,15 +108,6 @@ class HttpPoster:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-def _parse_target(url: str) -> SplitResult:
-    parts = parse_http_url("--to", url)
-    if "@" in parts.netloc:
-        raise ConfigError(
-            "--to has a user name in it: leave it out, a webhook is authenticated by its signature alone"
-        )
-    return parts
 
 
 def _reason(error: Exception) -> str:
@@ -175,7 +169,7 @@ def open_target(
         yield url, poster
 
 
-def chosen_settings(scheme: str | None) -> Settings:
+def signing_settings(scheme: str | None = None) -> Settings:
     """Return the options in force, with a `scheme` that the command names; for its signatures."""
     # Replay protection is the receiver's duty: a sender may use a scheme that signs no time.
     settings = replace(load_settings(), replay_protection="dedupe-only")
@@ -191,7 +185,7 @@ def choose_signer(
     from billhook.signing.source import DEFAULT_SOURCE
 
     app = user_app()
-    settings = chosen_settings(scheme)
+    settings = signing_settings(scheme)
     secrets: Any = settings.read_secrets(secret_file)
     if app is None:
         if source not in (None, DEFAULT_SOURCE):
