@@ -19,8 +19,6 @@ from billhook.program import in_program
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
 
-__all__ = ["db"]
-
 
 @contextmanager
 def _open_any_schema(*, missing_ok: bool = False) -> Iterator[Inbox]:

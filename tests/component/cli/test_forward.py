@@ -110,14 +110,12 @@ def test_an_address_without_a_scheme_is_refused(forward):
     assert "--to is not an http(s) URL: write http://HOST:PORT/PATH" in result.stderr
 
 
-def test_it_sends_nothing_without_a_selection_or_a_yes(run, shop, plain, secret_file):
+def test_it_sends_nothing_without_a_yes(run, shop, plain, secret_file):
     where = ("--to", plain.url, "--secret-file", secret_file(OWN))
 
-    unselected = run("deliveries", "forward", *where)
     unconfirmed = run("deliveries", "forward", "1", *where)
     dry = run("deliveries", "forward", "1", *where, "--dry-run")
 
-    assert (unselected.exit_code, "nothing to forward is selected" in unselected.stderr) == (2, True)
     assert (unconfirmed.exit_code, "add --yes to skip the question" in unconfirmed.stderr) == (1, True)
     assert f"Send 1 delivery to 127.0.0.1:{plain.port}?" in unconfirmed.output
     assert (dry.exit_code, dry.stdout) == (0, "1 delivery would be sent\n")
@@ -128,12 +126,6 @@ def test_an_empty_secret_file_is_refused(run, shop, plain, secret_file):
     result = run("deliveries", "forward", "1", "--to", plain.url, "--secret-file", secret_file("# none"))
 
     assert (result.exit_code, "--secret-file holds no secret" in result.stderr) == (2, True)
-
-
-def test_nothing_selected_is_no_failure(forward, plain):
-    result = forward(plain.url, "--type", "Overage")
-
-    assert (result.exit_code, result.stdout) == (0, "nothing matches\n")
 
 
 def test_a_pruned_delivery_is_told_of_and_not_sent(forward, plain, inbox_url):
