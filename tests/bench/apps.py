@@ -63,7 +63,6 @@ def threads_floor() -> Any:
         answer = receiver.accept(environ, route.source)
         start_response(f"{answer.status} OK", [("Content-Length", str(len(answer.body)))])
         yield answer.body
-        receiver.response_sent()
 
     return receive
 

@@ -128,7 +128,6 @@ def _accepts(inbox: Inbox) -> float:
             inbox.put(
                 NewDelivery("default", key, "InvoiceApproved", BODY, "{}", now, now), timeout_seconds=30
             )
-            inbox.response_sent()
 
     threads = [threading.Thread(target=put) for _ in range(THREADS)]
     started = time.perf_counter()

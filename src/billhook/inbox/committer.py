@@ -10,11 +10,12 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from billhook.errors import (
     BacklogFull,
@@ -40,8 +41,6 @@ GATHER_SECONDS = 0.002
 """Under load, how long a batch waits to become as large as the one before it."""
 LOAD_ROWS = 4
 """A batch of this size or more counts as load; below it no request waits for others."""
-RECHECK_SECONDS = 0.05
-"""How often a waiting request checks for itself whether it was committed, in case it is not woken."""
 HOLDER_SECONDS = 0.5
 """How long the name of the process that holds the write lock is good for the next refusals."""
 STARTUP_WAIT_SECONDS = 0.5
@@ -53,18 +52,10 @@ COST_FACTOR = 20
 
 @dataclass(slots=True, eq=False)
 class _QueueEntry:
-    """One request's place in the queue.
-
-    A coroutine waits for `future`, a thread for `done`, a lock that is held until the result is there.
-    """
+    """One request's place in the queue: a thread or a coroutine waits for its future, or cancels it."""
 
     delivery: NewDelivery
-    future: asyncio.Future[Receipt] | None = None
-    done: threading.Lock = field(default_factory=threading.Lock)
-    receipt: Receipt | None = None
-    error: InboxUnavailable | None = None
-    next: _QueueEntry | None = None
-    abandoned: bool = False
+    receipt: Future[Receipt] | asyncio.Future[Receipt]
 
 
 class BacklogLimit:
@@ -127,7 +118,6 @@ class Committer:
         self._holder: int | None = None
         self._holder_until = 0.0
         self._greenlets = False
-        self._next_waiter = threading.local()
         self.startup_check: StartupCheck | None = None
         """The check of the database that was still running when this process had started."""
         self._reset()
@@ -150,60 +140,44 @@ class Committer:
         """
         timeout = self._deadline_seconds if timeout_seconds is None else timeout_seconds
         end = time.monotonic() + timeout
-        check = self.startup_check
-        if check is not None:
-            check.wait(min(STARTUP_WAIT_SECONDS, timeout))
-            if check.done:
-                self.startup_check = None
+        if self.startup_check is not None:
+            self._wait_for_startup(timeout)
+        receipt: Future[Receipt] = Future()
         self._check_usable()
-        if getattr(self._next_waiter, "entry", None) is not None:
-            self.response_sent()  # a thread that puts again has sent its last response
-        entry = _QueueEntry(delivery)
-        entry.done.acquire()
-        self._queue.put(entry)
+        self._queue.put(_QueueEntry(delivery, receipt))
         try:
-            while not (
-                entry.done.acquire(timeout=max(0.0, min(RECHECK_SECONDS, end - time.monotonic())))
-                or entry.receipt is not None
-                or entry.error is not None
-            ):
-                if time.monotonic() >= end:
-                    # If it is committed all the same, the sender's next attempt is a duplicate.
-                    entry.abandoned = True
-                    raise self._deadline_passed(f"no commit within {timeout:.1f} s")
-        finally:
-            self._next_waiter.entry = entry.next
-        if entry.receipt is None:
-            raise entry.error or InboxUnavailable("the commit gave no receipt")
-        return entry.receipt
+            return receipt.result(max(0.0, end - time.monotonic()))
+        except TimeoutError:
+            # If it is committed all the same, the sender's next attempt is a duplicate.
+            receipt.cancel()
+            raise self._deadline_passed(f"no commit within {timeout:.1f} s") from None
 
     async def put_async(self, delivery: NewDelivery, timeout_seconds: float) -> Receipt:
         """Return as `put` does, without blocking the event loop, which is woken once for a whole batch."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_seconds
-        check = self.startup_check
-        if check is not None:
-            if check.done:
-                self.startup_check = None
-            else:
-                await asyncio.to_thread(check.wait, min(STARTUP_WAIT_SECONDS, timeout_seconds))
-        self._check_usable()
-        future: asyncio.Future[Receipt] = loop.create_future()
-        entry = _QueueEntry(delivery, future)
-        timer = loop.call_at(end, self._give_up, entry, timeout_seconds)
-        self._queue.put(entry)
+        if self.startup_check is not None:
+            await asyncio.to_thread(self._wait_for_startup, timeout_seconds)
+        receipt: asyncio.Future[Receipt] = loop.create_future()
+        timer = loop.call_at(end, self._give_up, receipt, timeout_seconds)
         try:
-            return await future
+            self._check_usable()
+            self._queue.put(_QueueEntry(delivery, receipt))
+            return await receipt  # cancelled for a client that has gone, and not stored if still in the queue
         finally:
             timer.cancel()
-            entry.abandoned = True  # the client may have gone: what is not in a batch yet need not be stored
 
-    def _give_up(self, entry: _QueueEntry, timeout_seconds: float) -> None:
-        entry.abandoned = True
-        if (
-            entry.future is not None and not entry.future.done()
-        ):  # pragma: no branch - it may be done in the same turn
-            entry.future.set_exception(self._deadline_passed(f"no commit within {timeout_seconds:.1f} s"))
+    def _give_up(self, receipt: asyncio.Future[Receipt], timeout_seconds: float) -> None:
+        if not receipt.done():  # pragma: no branch - it may be done in the same turn
+            receipt.set_exception(self._deadline_passed(f"no commit within {timeout_seconds:.1f} s"))
+
+    def _wait_for_startup(self, timeout_seconds: float) -> None:
+        """Give a database that was silent at start a moment to answer."""
+        check = self.startup_check
+        if check is not None:
+            check.wait(min(STARTUP_WAIT_SECONDS, timeout_seconds))
+            if check.done:
+                self.startup_check = None
 
     def _deadline_passed(self, text: str) -> DeadlinePassed:
         """Return the error; it names the process that holds the write lock, which may have stopped."""
@@ -226,17 +200,6 @@ class Committer:
         if self._failing and busy_since is not None:
             # Another request is finding out whether storage is back; this one would get the same answer.
             raise InboxUnavailable("the inbox is failing")
-
-    def response_sent(self) -> None:
-        """Call when the response to this thread's last `put` is sent: wakes the next request of its batch.
-
-        Woken one by one, the threads of a batch do not compete for the interpreter. A caller that forgets
-        this delays the next request by RECHECK_SECONDS at most.
-        """
-        following: _QueueEntry | None = getattr(self._next_waiter, "entry", None)
-        if following is not None:
-            self._next_waiter.entry = None
-            following.done.release()
 
     def start(self) -> None:
         """Start the thread in this process, if it is not running. Raises OutOfResources."""
@@ -266,8 +229,6 @@ class Committer:
 
     def _commit_batch(self, first: _QueueEntry) -> None:
         batch = [first]
-        error: InboxUnavailable | None = None
-        receipts: Sequence[Receipt] = ()
         try:
             if self._backlog is not None and self._backlog.full():
                 raise BacklogFull(f"{self._backlog.limit} deliveries wait already")  # noqa: TRY301 - like the others
@@ -286,14 +247,10 @@ class Committer:
             self._failing = False
         except Exception as failure:  # noqa: BLE001 - a defect must not end the only thread that commits
             error = self._unavailable(failure)
-        for number, entry in enumerate(batch):
-            if error is None:
-                entry.receipt = receipts[number]
-            else:
-                entry.error = error
-        if error is not None:
             self._busy_since = None  # a sender may retry at once: nothing is being tried any more
-        _wake(batch, one_by_one=not self._greenlets)
+            _answer((entry, error) for entry in batch)
+        else:
+            _answer(zip(batch, receipts, strict=True))
 
     def _fill(self, batch: list[_QueueEntry]) -> None:
         """Add the requests that wait in the queue to the batch.
@@ -309,7 +266,7 @@ class Committer:
                 if entry is None:
                     self._queue.put(None)  # the end mark stays in the queue
                     break
-                if not entry.abandoned:
+                if not entry.receipt.done():  # else its request has given up
                     batch.append(entry)
         self._last_size = len(batch)
 
@@ -331,34 +288,22 @@ class Committer:
         return InboxUnavailable("the commit failed")
 
 
-def _wake(batch: list[_QueueEntry], *, one_by_one: bool) -> None:
-    """Wake each event loop once, and the first of the threads, which wakes the next; or all of them."""
-    threads: list[_QueueEntry] = []
-    loops: dict[asyncio.AbstractEventLoop, list[_QueueEntry]] = {}
-    for entry in batch:
-        if entry.future is None:
-            threads.append(entry)
-        else:
-            loops.setdefault(entry.future.get_loop(), []).append(entry)
-    for loop, entries in loops.items():
-        with suppress(RuntimeError):  # the loop is closed: its requests have ended
-            loop.call_soon_threadsafe(_resolve, entries)
-    if not one_by_one:  # greenlets run one after the other anyway
-        for entry in threads:
-            entry.done.release()
-        return
-    # Threads wake one another, so each needs its result before the first is woken.
-    for entry, following in pairwise(threads):
-        entry.next = following
-    if threads:
-        threads[0].done.release()
-
-
-def _resolve(entries: list[_QueueEntry]) -> None:
-    """Set the results of the coroutines of one event loop. Runs in that loop."""
-    for entry in entries:
-        if entry.future is not None and not entry.future.done():
-            if entry.receipt is not None:
-                entry.future.set_result(entry.receipt)
+def _answer(
+    answers: Iterable[tuple[_QueueEntry, Receipt | InboxUnavailable]],
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> None:
+    """Wake the threads of a batch, and each event loop once, which then wakes its own coroutines (`loop`)."""
+    elsewhere: dict[Any, list[tuple[_QueueEntry, Receipt | InboxUnavailable]]] = {}
+    for entry, outcome in answers:
+        own_loop = None if isinstance(entry.receipt, Future) else entry.receipt.get_loop()
+        if own_loop is not loop:
+            elsewhere.setdefault(own_loop, []).append((entry, outcome))
+            continue
+        with suppress(InvalidStateError, asyncio.InvalidStateError):  # the request has given up
+            if isinstance(outcome, InboxUnavailable):
+                entry.receipt.set_exception(outcome)
             else:
-                entry.future.set_exception(entry.error or InboxUnavailable("the commit gave no receipt"))
+                entry.receipt.set_result(outcome)
+    for other, its_answers in elsewhere.items():
+        with suppress(RuntimeError):  # the loop is closed: its requests have ended
+            other.call_soon_threadsafe(_answer, its_answers, other)

@@ -81,8 +81,6 @@ class Inbox:
         """Return a Receipt once a delivery is on stable storage; see Committer.put."""
         self.put_async = self._committer.put_async
         """The same for a coroutine."""
-        self.response_sent = self._committer.response_sent
-        """Call when the response to this thread's last `put` is sent; see Committer.response_sent."""
 
     def _native(self, work: Callable[P, T]) -> Callable[P, T]:
         """Wrap `work` so that gevent's other greenlets run while the disk works, as they do with a server."""

@@ -19,6 +19,7 @@ from billhook.errors import SchemaMismatch, UnreleasedSchema
 from billhook.inbox.schema import FIRST_RELEASED, REVISION, version
 
 __all__ = [
+    "MAY_STORE",
     "MIGRATIONS",
     "REVISION",
     "any_schema",
@@ -37,6 +38,11 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 any_schema: ContextVar[bool] = ContextVar("any_schema", default=False)
 """True while an app is created only to upgrade its inbox: it must not refuse an old schema."""
 _VERSION = f"SELECT version_num, oldest_writer FROM {version.name}"  # noqa: S608 - our own table
+MAY_STORE = (
+    f"SELECT 1 FROM {version.name} "  # noqa: S608 - our own table
+    f"WHERE '{REVISION}' BETWEEN coalesce(oldest_writer, version_num) AND version_num"
+)
+"""A row if this code may store deliveries; the same as `verify` with `storing` in one statement."""
 
 
 def found_revision(connection: Connection) -> str | None:

@@ -92,7 +92,6 @@ def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:
             seen = request.__dict__  # what hooks of the app have used of the request so far
             answer = receiver.accept(request.environ, source, seen.get("_cached_data"), seen.get("stream"))
             response = _response(answer)
-            response.call_on_close(receiver.response_sent)
         if response.status_code in (405, 413):  # refused before the body was read
             response.call_on_close(partial(receiver.drain, request.environ))
         if PROBE in request.environ and (probe := find_probe(request.environ)) is not None:
@@ -115,7 +114,6 @@ class WsgiReceiver:
         self.intake = intake
         self._inbox = inbox
         self._body_deadline = BodyDeadline(intake.body_seconds)
-        self.response_sent = inbox.response_sent
 
     def accept(
         self,

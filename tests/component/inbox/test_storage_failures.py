@@ -10,7 +10,7 @@ import pytest
 
 from billhook.errors import DeadlinePassed, InboxUnavailable, OutOfResources
 from billhook.inbox.probe import Probe
-from support.inbox_view import Foreigner, change, hung, incoming, open_inbox
+from support.inbox_view import change, hung, incoming, open_inbox
 from support.postgres import only_sqlite
 from support.processes import until
 from support.timeouts import scaled
@@ -147,47 +147,3 @@ def writable(inbox):
         inbox.check_writable()
         return True
     return False
-
-
-# --- one by one -----------------------------------------------------------------------------------
-
-
-def put_together(inbox, where, count, *, answer):
-    """Puts that wait for one commit; how long after the first each came back, in seconds."""
-    returned = []
-
-    def put(number):
-        inbox.put(incoming(f"k{number}"))
-        returned.append(time.monotonic())
-        if answer:
-            inbox.response_sent()
-
-    with Foreigner(where):
-        threads = [threading.Thread(target=put, args=(number,)) for number in range(count)]
-        for thread in threads:
-            thread.start()
-        time.sleep(0.2)
-    for thread in threads:
-        thread.join()
-    return [moment - returned[0] for moment in returned]
-
-
-@only_sqlite
-def test_the_next_of_a_batch_is_released_after_the_previous_response(where):
-    inbox = open_inbox(where, deadline_seconds=5)
-
-    waits = put_together(inbox, where, 10, answer=True)
-
-    assert len(waits) == 10
-    inbox.close()
-
-
-@only_sqlite
-def test_a_missing_response_delays_its_batch_briefly(where):
-    inbox = open_inbox(where, deadline_seconds=5)
-
-    waits = put_together(inbox, where, 10, answer=False)
-
-    assert len(waits) == 10
-    assert max(waits) < scaled(1)
-    inbox.close()

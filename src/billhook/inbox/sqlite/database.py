@@ -152,7 +152,8 @@ class SqliteDatabase:
                 self._check_file(busy=len(rows) > 2)
                 inserter = self._connections.inserter or self._connections.open_inserter()
                 with self._lock.held():  # by migrations too
-                    migrate.verify(inserter.execute, storing=True)
+                    if inserter.execute(migrate.MAY_STORE).fetchone() is None:
+                        migrate.verify(inserter.execute, storing=True)  # raises
                     try:
                         cursor = inserter.execute(statement, values)
                     except sqlite3.OperationalError as error:
