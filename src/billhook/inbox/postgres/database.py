@@ -29,7 +29,6 @@ from billhook.inbox.postgres.driver import (
     replace_lost,
     warn_if_fsync_off,
 )
-from billhook.inbox.postgres.fast_path import PostgresFastPath
 from billhook.inbox.postgres.schemas import (
     create_or_move_schema,
     former_schema,
@@ -69,7 +68,6 @@ class PostgresDatabase:
         self.schema = schema_from_options(self._arguments.get("options", ""), schema)
         self._verify = verify
         self.waker = PostgresWaker(partial(self._connect, NOTIFY_TIMEOUT_SECONDS, autocommit=True))
-        self.fast_path = PostgresFastPath(self._connect_directly, self._storage_errors)
         self._parents_connections: list[object] = []
         self._fsync_checked = False
         self._reset()
@@ -212,7 +210,6 @@ class PostgresDatabase:
         with self._inserting, self._mutex:
             self._drop_inserter()
             self.waker.close()
-            self.fast_path.close()
             if self._engine is not None:
                 self._engine.dispose()
                 self._engine = None
