@@ -12,28 +12,28 @@ import socket
 import stat
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from types import FrameType
-from typing import Final
+from typing import BinaryIO, Final
 
 import click
 
 from billhook.cli.output import UsageConfigError, printable
-from billhook.cli.params import check_bindable
-
-__all__ = ["RawRequest", "capture", "parse_request"]
+from billhook.cli.params import listen
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,20}) (\S{1,8192}) HTTP/1\.[01]")
 # What surrounds the value is stripped by code: a pattern for it takes quadratic time on many spaces.
 _FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):(.*)", re.DOTALL)
 _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[^\r\n]*\r?\n")
+_LONGEST_LINE: Final = 1_024
+"""Of a chunked body: a chunk's size, or a trailer."""
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SECONDS: Final = 10.0
 """How long a client has for its whole request."""
 _CONNECTIONS: Final = 16
@@ -54,51 +54,9 @@ class RawRequest:
     remarks: tuple[str, ...] = ()
 
 
-def head_end(raw: bytes) -> int:
-    """Return where the body begins; -1 if the head has no end."""
-    ends = [raw.find(end) + len(end) for end in (b"\r\n\r\n", b"\n\n") if end in raw]
-    return min(ends, default=-1)
-
-
-class _Progress:
-    """Finds out whether all of a request has come, reading nothing twice that came in an earlier piece."""
-
-    def __init__(self) -> None:
-        self.body_at = -1
-        self._length: int | None = None
-        self._chunk_at: int | None = None
-
-    def is_complete(self, raw: bytearray) -> bool:
-        """Return whether `raw`, which has grown, is a whole request, or a head that is longer than any."""
-        if self.body_at < 0 and not self._found_head(bytes(raw[: MAX_HEAD_BYTES + 4])):
-            return len(raw) > MAX_HEAD_BYTES
-        if self._chunk_at is not None:
-            return self._found_last_chunk(raw)
-        return self._length is None or len(raw) >= self.body_at + self._length
-
-    def _found_head(self, raw: bytes) -> bool:
-        self.body_at = head_end(raw)
-        if self.body_at < 0:
-            return False
-        lines = raw[: self.body_at].lower().split(b"\n")
-        told = {name.strip(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
-        if b"chunked" in told.get(b"transfer-encoding", b""):
-            self._chunk_at = self.body_at
-        self._length = _content_length(told.get(b"content-length", b"0").decode("latin-1"))
-        return True
-
-    def _found_last_chunk(self, raw: bytearray) -> bool:
-        for start, size in _chunk_sizes(raw, self._chunk_at or 0):
-            if size == 0:
-                # Behind the last chunk there may be trailers, and an empty line ends them.
-                return raw.endswith(b"\r\n\r\n")
-            self._chunk_at = start
-        return False
-
-
 def parse_request(raw: bytes, name: str) -> RawRequest:
     """Parse the bytes of the file `name`. Raises UsageConfigError, with the line that is wrong."""
-    end = head_end(raw)
+    end = min((raw.find(each) + len(each) for each in (b"\r\n\r\n", b"\n\n") if each in raw), default=-1)
     remarks = []
     if end < 0:
         remarks.append("no empty line ends the head, so there is no body")
@@ -155,30 +113,16 @@ def _of_its_length(body: bytes, text: str | None, remarks: list[str]) -> bytes:
 
 
 def _unchunked(body: bytes, name: str) -> bytes:
-    pieces = list(_chunks(body))
-    if not pieces or pieces[-1] != b"":
-        raise UsageConfigError(f"{name} has a chunked body that is cut or broken: capture it again")
-    return b"".join(pieces)
-
-
-def _chunks(body: bytes) -> Iterator[bytes]:
-    """Yield the chunks, with the empty one at the end; stop early at anything else."""
-    for start, size in _chunk_sizes(body, 0):
-        begin = body.index(b"\n", start) + 1
-        yield body[begin : begin + size]
-
-
-def _chunk_sizes(body: bytes | bytearray, at: int) -> Iterator[tuple[int, int]]:
-    """Yield where the line of each whole chunk from `at` on begins, and how long the chunk is."""
+    pieces: list[bytes] = []
+    at = 0
     while (line := _CHUNK.match(body, at)) is not None:
         size = int(line[1], 16)
-        end = line.end() + size
-        if end > len(body):
-            return
-        yield at, size
         if size == 0:
-            return
-        at = end + (2 if body[end : end + 2] == b"\r\n" else 1)
+            return b"".join(pieces)
+        at = line.end() + size
+        pieces.append(body[line.end() : at])
+        at += 2 if body[at : at + 2] == b"\r\n" else 1
+    raise UsageConfigError(f"{name} has a chunked body that is cut or broken: capture it again")
 
 
 @click.command(short_help="Record raw requests to files, to look at their signatures.")
@@ -216,18 +160,15 @@ def capture(
       billhook capture --port 8080 --to captured --answer 503 --count 1
     """
     recorder = _Recorder(_own_folder(folder), max_files, max_mb * _MIB)
-    check_bindable(f"{host}:{port}")
-    with socket.create_server((host, port), family=_family(host), backlog=64) as listening:
+    stop = threading.Event()
+    with listen(host, port) as listening, ExitStack() as stack:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            stack.callback(signal.signal, number, signal.signal(number, lambda *_: stop.set()))
         at = f"http://{host}:{listening.getsockname()[1]}"
-        with _StopSignal() as stop:
-            click.echo(f"Recording requests to {at} in {printable(folder)}, answering {answer}")
-            sys.stdout.flush()
-            _accept(listening, recorder, answer, lambda: stop.asked or recorder.recorded == count)
+        click.echo(f"Recording requests to {at} in {printable(folder)}, answering {answer}")
+        sys.stdout.flush()
+        _accept(listening, recorder, answer, lambda: stop.is_set() or recorder.recorded == count)
     click.echo(f"{recorder.recorded} recorded")
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _own_folder(folder: Path) -> Path:
@@ -243,24 +184,6 @@ def _own_folder(folder: Path) -> Path:
             "name a new folder"
         )
     return folder
-
-
-class _StopSignal:
-    """Notes SIGTERM and SIGINT while its block runs; accepting looks at it a few times a second."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __enter__(self) -> _StopSignal:
-        self._before = [(each, signal.signal(each, self._note)) for each in (signal.SIGTERM, signal.SIGINT)]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before:
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
 
 
 class _Recorder:
@@ -297,38 +220,22 @@ class _Recorder:
 
 
 def _accept(listening: socket.socket, recorder: _Recorder, answer: int, done: Callable[[], bool]) -> None:
-    """Accept connections until `done`, each in a thread, at most _CONNECTIONS at a time."""
+    """Accept connections until `done`, which is asked a few times a second; each is served by a thread."""
     listening.settimeout(0.2)
-    room = threading.BoundedSemaphore(_CONNECTIONS)
-    threads: list[threading.Thread] = []
-    while not done():
-        if not room.acquire(timeout=0.2):
-            continue
-        try:
-            connection, _ = listening.accept()
-        except (TimeoutError, ConnectionError):
-            room.release()
-            continue
-        thread = threading.Thread(target=_serve, args=(connection, recorder, answer, room), daemon=True)
-        thread.start()
-        threads = [*(each for each in threads if each.is_alive()), thread]
-    for thread in threads:
-        thread.join(_SECONDS)
+    with ThreadPoolExecutor(_CONNECTIONS) as threads:
+        while not done():
+            with suppress(TimeoutError, ConnectionError):
+                threads.submit(_serve, listening.accept()[0], recorder, answer)
 
 
-def _serve(
-    connection: socket.socket, recorder: _Recorder, answer: int, room: threading.BoundedSemaphore
-) -> None:
-    try:
-        with connection, suppress(OSError):
-            raw = _read(connection, recorder.max_request_bytes)
-            if raw:
-                click.echo(_recorded(recorder, raw))
-                sys.stdout.flush()
-                connection.sendall(_response(answer))
-                connection.shutdown(socket.SHUT_WR)
-    finally:
-        room.release()
+def _serve(connection: socket.socket, recorder: _Recorder, answer: int) -> None:
+    with connection, suppress(OSError):
+        raw = _read(connection, recorder.max_request_bytes)
+        if raw:
+            click.echo(_recorded(recorder, raw))
+            sys.stdout.flush()
+            connection.sendall(_response(answer))
+            connection.shutdown(socket.SHUT_WR)
 
 
 def _recorded(recorder: _Recorder, raw: bytes) -> str:
@@ -354,22 +261,35 @@ def _response(status: int) -> bytes:
 
 def _read(connection: socket.socket, max_bytes: int) -> bytes:
     """Return the bytes of one request as they come, until its end, the limit or the time is reached."""
-    end = time.monotonic() + _SECONDS
-    raw = bytearray()
-    progress = _Progress()
-    continued = False
-    while len(raw) < max_bytes and (left := end - time.monotonic()) > 0:
-        connection.settimeout(left)
-        try:
-            piece = connection.recv(65_536)
-        except TimeoutError:
-            break
-        raw += piece
-        if not piece or progress.is_complete(raw):
-            break
-        if not continued and progress.body_at >= 0:
-            # A sender that asks before it sends the body waits for this line, and others ignore it.
-            if b"100-continue" in raw[:MAX_HEAD_BYTES].lower():
-                connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            continued = True
-    return bytes(raw)
+    connection.settimeout(None)
+    end = threading.Timer(_SECONDS, connection.shutdown, [socket.SHUT_RD])
+    end.start()
+    try:
+        with connection.makefile("rb") as stream:
+            return bytes(_read_request(stream, max_bytes, lambda: connection.sendall(_CONTINUE)))
+    finally:
+        end.cancel()
+
+
+def _read_request(stream: BinaryIO, max_bytes: int, let_continue: Callable[[], None]) -> bytearray:
+    raw, headers = bytearray(), {}
+    while (line := stream.readline(MAX_HEAD_BYTES + 1)).strip(b"\r\n") and len(raw) <= MAX_HEAD_BYTES:
+        raw += line
+        name, _, value = line.lower().partition(b":")
+        headers[name.strip()] = value.strip()
+    raw += line
+    # A sender that asks before it sends the body waits for this line.
+    if b"100-continue" in headers.get(b"expect", b""):
+        let_continue()
+    if b"chunked" not in headers.get(b"transfer-encoding", b""):
+        length = _content_length(headers.get(b"content-length", b"0").decode("latin-1"))
+        return raw + stream.read(min(length or 0, max_bytes - len(raw)))
+    while (chunk := _CHUNK.fullmatch(line := stream.readline(_LONGEST_LINE))) and len(raw) < max_bytes:
+        raw += line
+        if int(chunk[1], 16) == 0:
+            # Behind the last chunk there may be trailers, and an empty line ends them.
+            while line.strip(b"\r\n") and len(raw) < max_bytes:
+                raw += (line := stream.readline(_LONGEST_LINE))
+            return raw
+        raw += stream.read(min(int(chunk[1], 16), max_bytes - len(raw))) + stream.readline(_LONGEST_LINE)
+    return raw + line

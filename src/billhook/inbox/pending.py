@@ -52,15 +52,15 @@ STORED_COLUMNS: tuple[Column[Any], ...] = (
     delivery.c.headers,
     delivery.c.signed_at,
     delivery.c.received_at,
-    delivery.c.slot,
+    delivery.c.duplicate_slot,
     delivery.c.sent_as,
 )
 """In the order of StoredDelivery's fields."""
 CLAIMABLE = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
 """May be claimed at its time: when it is due, or when its lease runs out. As the partial index has it."""
-SUSPECT = and_(run.c.alone == literal_column("1"), in_states(run.c.state, RunState.DUE))
+SUSPECT = and_(run.c.runs_alone == literal_column("1"), in_states(run.c.state, RunState.DUE))
 """Due, and its last attempt was lost with its worker. As the partial index has it."""
-NOT_SUSPECT = or_(run.c.alone == 0, run.c.state == RunState.RUNNING.value)
+NOT_SUSPECT = or_(run.c.runs_alone == 0, run.c.state == RunState.RUNNING.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ _CLAIMED = (
     run.c.lease_owner,
     run.c.delivery_id,
     run.c.due_at,
-    run.c.alone,
-    run.c.excused,
+    run.c.runs_alone,
+    run.c.excused_attempts,
     run.c.replays,
 )
 _START = (
@@ -320,8 +320,8 @@ class InboxTransaction:
                 row.attempts + 1,
                 leased_until,
                 StoredDelivery(*row[len(_CLAIMED) : -1]),
-                row.excused,
-                row.alone == 1,
+                row.excused_attempts,
+                row.runs_alone == 1,
                 row.replays,
             )
             for row in rows
@@ -364,7 +364,7 @@ def _due_runs(*, of_one: bool, suspects: bool) -> Select[Any]:
 @cache
 def _due_suspects(*, of_one: bool) -> Select[Any]:
     not_alone = case((run.c.lease_owner == LOST_NOT_ALONE, 1), else_=0)
-    order = (not_alone, run.c.attempts - run.c.excused, run.c.due_at, run.c.id)
+    order = (not_alone, run.c.attempts - run.c.excused_attempts, run.c.due_at, run.c.id)
     return _locking(select(*_CLAIMED).where(SUSPECT, run.c.due_at <= _NOW).order_by(*order), of_one)
 
 

@@ -238,7 +238,9 @@ def test_a_closed_engine_does_not_use_the_inbox_and_excuses_running_handlers(app
     engine._worker._poll()  # whoever comes late
 
     assert not alive
-    assert rows(inbox_at(app), "SELECT state, attempts, alone, excused FROM run") == [("due", 1, 0, 1)]
+    assert rows(inbox_at(app), "SELECT state, attempts, runs_alone, excused_attempts FROM run") == [
+        ("due", 1, 0, 1)
+    ]
     error = rows(inbox_at(app), "SELECT error FROM failure")[0][0]
     assert error == "the worker was stopped, and the handler did not return within the grace"
 

@@ -106,7 +106,7 @@ def test_concurrent_new_repeated_and_conflicting_keys_each_get_their_own_receipt
 
     for number, (key, receipt) in enumerate(results):
         slot = "*" if number % 4 == 1 else ""
-        expected = value(where, "SELECT id FROM delivery WHERE key = ? AND slot = ?", key, slot)
+        expected = value(where, "SELECT id FROM delivery WHERE key = ? AND duplicate_slot = ?", key, slot)
         assert receipt.delivery_id == expected
         if number % 4 == 0:
             assert receipt.status is PutStatus.DUPLICATE

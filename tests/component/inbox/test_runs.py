@@ -321,7 +321,7 @@ def test_a_suspect_that_is_settled_is_no_longer_suspect(inbox, where):
     (again,) = claim_others(inbox, seconds=41)
 
     assert (again.attempt, again.excused, again.suspect) == (3, 1, False)
-    assert runs(where, "alone, excused") == [(0, 1)]
+    assert runs(where, "runs_alone, excused_attempts") == [(0, 1)]
 
 
 def test_suspects_never_lost_alone_are_claimed_first(inbox):
