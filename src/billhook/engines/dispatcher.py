@@ -108,16 +108,12 @@ class Dispatcher:
                 limits = dict.fromkeys(names, these) | limits | {handler.name: these}
         return limits
 
-    def fits_fast_path(self, plan: RunPlan) -> bool:
-        """Return whether a plan needs no more than its runs made: without options and limits."""
-        return plan.fits_fast_path and self.limits.keys().isdisjoint(plan.handlers)
-
     def claimable(self, planned: Iterable[PlannedDelivery]) -> dict[int, StoredDelivery]:
         """Return the deliveries, by id, whose runs may be claimed as they are made."""
         return {
-            planned_delivery.stored.delivery_id: planned_delivery.stored
-            for planned_delivery in planned
-            if self.fits_fast_path(planned_delivery.plan)
+            plan.delivery_id: stored
+            for plan, stored, _ in planned
+            if plan.is_plain and self.limits.keys().isdisjoint(plan.handlers)
         }
 
     def count_handlers(self) -> int:

@@ -29,13 +29,11 @@ from billhook.inbox.sql import json_text, utc_text
 from billhook.inbox.states import RunState
 
 __all__ = [
-    "ADD_ON_SQLITE",
     "DURATION_BOUNDS",
     "KEPT_FOR",
     "OTHER_TYPES",
     "Counted",
     "Counts",
-    "add_on_postgres",
     "compact",
     "shard_of",
 ]
@@ -206,7 +204,7 @@ class Counts:
         if self._sums and connection.dialect.name == "postgresql":
             connection.exec_driver_sql(_ADD_ON_POSTGRES, {"counts": self.for_postgres(shard)})
         elif self._sums:
-            connection.exec_driver_sql(ADD_ON_SQLITE, self.for_sqlite(shard))
+            connection.exec_driver_sql(_ADD_ON_SQLITE, self.for_sqlite(shard))
 
     def for_sqlite(self, shard: int = 0) -> list[tuple[Any, ...]]:
         """Return the rows to add, as its driver takes them."""
@@ -237,21 +235,9 @@ _ADD = """
         seconds = billhook_count.seconds + excluded.seconds,
         last_at = {latest}(billhook_count.last_at, excluded.last_at)
 """
-ADD_ON_SQLITE = f"{_INTO} VALUES ({', '.join('?' * len(_COLUMNS))}) {_ADD.format(latest='max')}"
-"""For the driver: add rows, given as tuples."""
-
-
-def add_on_postgres(handler: str = "new.handler", also_from: str = "", where: str = "TRUE") -> str:
-    """Return the statement for the driver that adds rows, given as the JSON text `counts`.
-
-    It may be a part of another one: then `handler`, `also_from` and `where` refer to that.
-    """
-    values = ", ".join(handler if name == "handler" else f"new.{name}" for name in _COLUMNS)
-    rows = f"{also_from} jsonb_populate_recordset(NULL::billhook_count, %(counts)s::jsonb) AS new"
-    return f"{_INTO} SELECT {values} FROM {rows} WHERE {where} {_ADD.format(latest='greatest')}"  # noqa: S608
-
-
-_ADD_ON_POSTGRES = add_on_postgres()
+_ADD_ON_SQLITE = f"{_INTO} VALUES ({', '.join('?' * len(_COLUMNS))}) {_ADD.format(latest='max')}"
+_ROWS = "jsonb_populate_recordset(NULL::billhook_count, %(counts)s::jsonb)"
+_ADD_ON_POSTGRES = f"{_INTO} SELECT {', '.join(_COLUMNS)} FROM {_ROWS} {_ADD.format(latest='greatest')}"  # noqa: S608
 
 
 # --- compaction ---------------------------------------------------------------------------------------

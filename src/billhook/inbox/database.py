@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -17,10 +16,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from billhook.errors import ConfigError, MissingExtra
-from billhook.inbox.records import DeliverySnapshot, NewDelivery, RunResult
+from billhook.inbox.records import NewDelivery
 from billhook.inbox.sqlite import SqliteDatabase
 
-__all__ = ["Database", "FastPath", "Listener", "Waker", "open_database"]
+__all__ = ["Database", "Listener", "Waker", "open_database"]
 
 
 class Listener(Protocol):
@@ -55,24 +54,6 @@ class Waker(Protocol):
         ...
 
 
-class FastPath(Protocol):
-    """The fast path of one delivery: read it, plan and claim its first run, settle its only one.
-
-    It writes what planning, claiming and settling write for many deliveries, in as few statements as
-    possible: for an engine that handles each delivery by itself. Deliveries with run options, failures and
-    siblings that may have ended too take the general path, billhook.inbox.transaction. The methods raise
-    InboxUnavailable when the storage fails.
-    """
-
-    def read(self, delivery_id: int, now: datetime) -> AbstractContextManager[DeliverySnapshot]:
-        """Read a delivery; the block may plan and claim it."""
-        ...
-
-    def settle(self, result: RunResult) -> bool:
-        """Settle the success of a delivery's only run; False when its lease was lost."""
-        ...
-
-
 class Database(Protocol):
     """Connections to one database, opened anew in every process.
 
@@ -97,11 +78,6 @@ class Database(Protocol):
     @property
     def waker(self) -> Waker:
         """Notified after each commit of deliveries."""
-        ...
-
-    @property
-    def fast_path(self) -> FastPath:
-        """The single-delivery statements."""
         ...
 
     def write_lock_holder(self) -> int | None:

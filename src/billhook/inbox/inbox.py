@@ -18,7 +18,7 @@ from billhook.inbox import limits as handler_limits
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.committer import BacklogLimit, Committer
 from billhook.inbox.counts import Counts
-from billhook.inbox.database import FastPath, Waker, open_database
+from billhook.inbox.database import Waker, open_database
 from billhook.inbox.ingest import ingest
 from billhook.inbox.pending import NextTimes, PendingDelivery
 from billhook.inbox.probe import Probe, StartupCheck
@@ -61,8 +61,6 @@ class Inbox:
         )
         self.waker: Waker = self.database.waker
         """Wakes every engine of this inbox, in any process; notified after each commit of deliveries."""
-        self.fast_path: FastPath = self.database.fast_path
-        """The single-delivery statements, for an engine that handles deliveries one by one."""
         count = self._native(self._count_unfinished)
         self._probe = Probe(self._native(self._commit_nothing))
         self._committer = Committer(

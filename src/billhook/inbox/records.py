@@ -5,7 +5,7 @@ Those of which each delivery makes some are named tuples, which cost a third of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -19,12 +19,10 @@ __all__ = [
     "Claim",
     "ContentKey",
     "CountedAs",
-    "DeliverySnapshot",
     "DuplicateRun",
     "HandlerLimits",
     "NewDelivery",
     "PausedHandler",
-    "PlanAndClaim",
     "PutStatus",
     "Receipt",
     "RunOptions",
@@ -157,8 +155,8 @@ class RunPlan(NamedTuple):
     counted_as: CountedAs | None = None
 
     @property
-    def fits_fast_path(self) -> bool:
-        """True if it only has handlers to call, without options; see billhook.inbox.database.FastPath."""
+    def is_plain(self) -> bool:
+        """Whether it only has handlers to call, without options."""
         return bool(self.handlers) and self.error is None and not self.options
 
 
@@ -295,23 +293,3 @@ class WorkerRecord:
     engine: str
     handlers: int | None
     started_at: datetime
-
-
-PlanAndClaim = Callable[[RunPlan, str, datetime, datetime], Claim | None]
-"""Plan, owner, now, leased until. Makes the runs of a plan that fits, claims the first, and commits.
-
-Returns None when another worker has planned it meanwhile.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class DeliverySnapshot:
-    """A delivery as it is now: `stored` while it is unplanned; else whether a run is `due`.
-
-    `paused` is how many handlers of the inbox are paused.
-    """
-
-    stored: StoredDelivery | None
-    due: bool
-    paused: int
-    plan_and_claim: PlanAndClaim

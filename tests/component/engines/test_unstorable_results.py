@@ -6,7 +6,9 @@ import pytest
 
 from billhook import Handlers
 from billhook.events import InvoiceApproved, PingTest
+from billhook.extension import get_state
 from support.apps import deliver, inbox_at
+from support.engines import celery_engine
 from support.inbox_view import change, rows
 from support.processes import until
 from support.signing import signed
@@ -55,3 +57,28 @@ def test_the_others_are_stored_and_it_is_in_ascii(running, inbox_url, kind):
     told = {"a text": "ValueError: a check mark \\u2713", "a row too large": "ValueError: too long"}
     assert error.startswith(told.get(kind, "the database refused the text of this error"))
     assert (error.isascii(), len(error) <= 500, len(handled)) == (True, True, 10)
+
+
+@pytest.mark.parametrize("engine", ["inline", "celery"])
+def test_an_engine_without_a_loop_stores_it_in_ascii_too(app_with, inbox_url, engine):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(PingTest, name="fails", retry=[])
+    def fails(event):
+        calls.append(1)
+        raise ValueError(REFUSED["a text"])
+
+    app = app_with(
+        handlers=[handlers],
+        BILLHOOK_INBOX_URL=inbox_url,
+        BILLHOOK_ENGINE="inline" if engine == "inline" else "worker",
+    )
+    refuse(inbox_at(app), "\u2713", 1_000)
+    deliver(app)
+    if engine == "celery":
+        celery_engine(app).execute(1)
+
+    failed = "SELECT state, last_error FROM run"
+    assert rows(inbox_at(app), failed) == [("dead", "ValueError: a check mark \\u2713")]
+    assert len(calls) == 1
+    assert get_state(app).handle_due() == 0

@@ -16,7 +16,7 @@ from billhook.inbox import counts as counts_of_inbox
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.counts import DURATION_BOUNDS, SHARDS, Counts, shard_of
 from billhook.inbox.overview import read_totals
-from support.inbox_view import NOON, change, hung, incoming, open_inbox, postgres, rows, upgraded, value
+from support.inbox_view import NOON, hung, incoming, open_inbox, postgres, rows, upgraded, value
 from support.postgres import only_sqlite
 from support.processes import until
 
@@ -212,26 +212,6 @@ def test_a_transaction_that_is_rolled_back_counts_nothing(inbox, where):
         1 / 0  # noqa: B018 - fails
 
     assert rows(where, NUMBERS) == []
-
-
-@only_sqlite
-def test_the_fast_path_counts_what_the_general_path_counts(inbox, where):
-    plan(inbox, "general")
-    (one,) = claim(inbox)
-    settle(inbox, result(one, duration_seconds=0.25))
-    expected = rows(where, NUMBERS)
-    change(where, "DELETE FROM billhook_count")
-    delivery_id = inbox.put(incoming("fast")).delivery_id
-
-    with inbox.fast_path.read(delivery_id, at(2)) as snapshot:
-        planned = RunPlan(delivery_id, ("h",), counted_as=LABELS)
-        two = snapshot.plan_and_claim(planned, OWNER, at(2), at(2) + LEASE)
-    assert inbox.fast_path.settle(result(two, duration_seconds=0.25))
-    assert not inbox.fast_path.settle(result(two, duration_seconds=0.25))
-
-    assert rows(where, NUMBERS) == expected
-    runs = rows(where, "SELECT started_at, duration_seconds, finished_at FROM run ORDER BY id")
-    assert runs[0] == runs[1]
 
 
 # --- many writers -------------------------------------------------------------------------------------

@@ -74,23 +74,12 @@ def test_nothing_is_handled_on_a_newer_schema(inbox, where, upgrade):
         with inbox.transaction("me") as transaction:
             transaction.settle([result])
 
-    def handle_by_the_fast_path():
-        with inbox.fast_path.read(2, NOON) as look:
-            assert look.plan_and_claim(RunPlan(2, ("h",)), "me", NOON, LATER) is None
-        assert not inbox.fast_path.settle(result)
-
     uses = [lambda: inbox.poll(9), settle, lambda: inbox.pause_handler("h", None, NOON)]
     for use in uses:
         with pytest.raises(SchemaMismatch) as refused:
             use()
         assert refused.value.stores
         assert str(refused.value) == STORES
-    if inbox.database.is_remote:
-        handle_by_the_fast_path()
-    else:
-        with pytest.raises(SchemaMismatch):
-            handle_by_the_fast_path()
-
     assert (rows(where, "SELECT * FROM delivery"), rows(where, "SELECT * FROM run")) == before
 
 

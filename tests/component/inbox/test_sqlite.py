@@ -16,7 +16,7 @@ import pytest
 from billhook.errors import ConfigError, DeadlinePassed, InboxUnavailable, SchemaMismatch
 from billhook.inbox import Inbox
 from billhook.inbox.admin import revision
-from billhook.inbox.sqlite import database, driver
+from billhook.inbox.sqlite import driver
 from billhook.inbox.sqlite.locks import FORK_GUARD
 from billhook.metrics import InboxCollector
 from support.apps import make_app
@@ -100,20 +100,6 @@ def test_the_log_is_moved_into_the_file_now_and_then(inbox, path, tmp_path):
 
     assert value(alone, "SELECT count(*) FROM delivery") > 100
     assert value(path, "SELECT count(*) FROM delivery") == 300
-
-
-def test_the_log_is_moved_into_the_file_by_the_fast_path_too(inbox, path, tmp_path, monkeypatch):
-    monkeypatch.setattr(database, "CHECKPOINT_COMMITS", 3)
-    inbox.put(incoming("k"))
-
-    for number in range(3):
-        with inbox.database.write_raw() as driver:
-            driver.execute("UPDATE delivery SET error = ?", (f"error {number}",))
-
-    alone = tmp_path / "alone" / "copy.db"
-    alone.parent.mkdir()
-    alone.write_bytes(path.read_bytes())  # without the log beside it
-    assert value(alone, "SELECT error FROM delivery") in {"error 1", "error 2"}
 
 
 # --- failing --------------------------------------------------------------------------------------

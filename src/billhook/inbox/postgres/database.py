@@ -30,7 +30,6 @@ from billhook.inbox.postgres.driver import (
     replace_lost,
     warn_if_fsync_off,
 )
-from billhook.inbox.postgres.fast_path import PostgresFastPath
 from billhook.inbox.postgres.schemas import (
     create_schema,
     other_schemas,
@@ -66,7 +65,6 @@ class PostgresDatabase:
         self._arguments = check_conninfo(url.get_dialect()().create_connect_args(url)[1])
         self.schema = schema_from_options(self._arguments.get("options", ""), schema)
         self.waker = PostgresWaker(partial(self._connect, NOTIFY_TIMEOUT_SECONDS, autocommit=True))
-        self.fast_path = PostgresFastPath(self._connect_directly, self._storage_errors)
         self._parents_connections: list[object] = []
         self._fsync_checked = False
         self._reset()
@@ -199,7 +197,6 @@ class PostgresDatabase:
         with self._inserting, self._mutex:
             self._drop_inserter()
             self.waker.close()
-            self.fast_path.close()
             if self._engine is not None:
                 self._engine.dispose()
                 self._engine = None

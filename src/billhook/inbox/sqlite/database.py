@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC
 from pathlib import Path
 from typing import cast
@@ -31,7 +31,6 @@ from billhook.inbox.sqlite.driver import (
     raise_unless_busy,
     take_over_log,
 )
-from billhook.inbox.sqlite.fast_path import SqliteFastPath
 from billhook.inbox.sqlite.file import (
     beside,
     check_log_belongs,
@@ -78,7 +77,6 @@ class SqliteDatabase:
         self._busy_seconds = busy_seconds
         self._own_folder = own_folder
         self.waker = FifoWaker(beside(self.path, "-wake"))
-        self.fast_path = SqliteFastPath(self.read_raw, self.write_raw)
         self._parents_connections: list[Connections] = []
         self._reset()
         reset_in_child(self._reset_in_child)
@@ -178,33 +176,10 @@ class SqliteDatabase:
                 migrate.verify(_driver(connection).execute, storing=storing)
                 yield connection
 
-    @contextmanager
-    def read_raw(self) -> Iterator[sqlite3.Connection]:
-        """Borrow a driver connection, for statements that each read by themselves; takes no lock."""
-        with FORK_GUARD.at_work(), self._checked(busy=True):
-            engine = self._connections.engine or self._open_engine()
-            with closing(engine.raw_connection()) as pooled:
-                driver = cast("sqlite3.Connection", pooled.driver_connection)
-                migrate.verify(driver.execute)
-                yield driver
-
     def _open_engine(self) -> Engine:
         # Only here: the committer holds the mutex while it waits for the disk, and a read need not.
         with self._mutex:
             return self._connections.engine or self._connections.open_engine()
-
-    @contextmanager
-    def write_raw(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction as `write` does, on the driver's own connection."""
-        with FORK_GUARD.at_work(), self._mutex, self._checked(busy=True):
-            driver = self._connections.inserter or self._connections.open_inserter()
-            with self._lock.held(), driver:  # `driver` commits, or rolls back
-                execute_until_deadline(driver, "BEGIN IMMEDIATE", (), self._busy_seconds)
-                migrate.verify(driver.execute)
-                yield driver
-            self._commits += 1
-        if self._commits >= CHECKPOINT_COMMITS:
-            self.checkpoint()
 
     @contextmanager
     def migration_transaction(self) -> Iterator[Connection]:
