@@ -37,9 +37,8 @@ if str(TESTS) not in sys.path:
 from billhook import Handlers, signals  # noqa: E402
 from billhook.cli import flask_group, main  # noqa: E402
 from billhook.cli.demo import report  # noqa: E402
-from billhook.cli.demo.expectations import DemoResult, samples  # noqa: E402
+from billhook.cli.demo.expectations import samples  # noqa: E402
 from billhook.cli.output import CliError, UsageConfigError  # noqa: E402
-from billhook.cli.posting import HttpReply  # noqa: E402
 from billhook.effects import metadata as effect_tables  # noqa: E402
 from billhook.events import EVENT_TYPES, InvoiceApproved, PaymentFailed, sample  # noqa: E402
 from billhook.inbox.schema import metadata as inbox_tables  # noqa: E402
@@ -142,10 +141,9 @@ def json_lines() -> Iterator[str]:
         for path, arguments in COMMANDS_WITH_JSON.items():
             result = app.test_cli_runner().invoke(args=["billhook", *path.split(), *arguments, "--json"])
             yield from _keys_of(path, result.stdout)
-    row = samples(SECRET, datetime.now(UTC))[0]
     runner = CliRunner()
     with runner.isolation() as (out, *_):
-        report([DemoResult(row, HttpReply(200, "{}", 0.1), [], "done", [])], 1.0, as_json=True)
+        report(samples(SECRET, datetime.now(UTC))[:1], 1.0, as_json=True)
         yield from _keys_of("demo", out.getvalue().decode())
 
 

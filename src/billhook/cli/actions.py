@@ -11,8 +11,6 @@ from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, print_table
 from billhook.cli.params import TIME, as_json
 
-__all__ = ["actions"]
-
 
 @click.command(short_help="List what operators did: who, what, which, when.")
 @click.option("--since", type=TIME, help="Done since this time: an age (2h, 7d) or ISO 8601.")

@@ -12,28 +12,28 @@ import socket
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from io import BytesIO
 from pathlib import Path
-from types import FrameType
 from typing import BinaryIO, Final
 
 import click
 
 from billhook.cli.output import UsageConfigError, printable
-from billhook.cli.params import check_bindable
-
-__all__ = ["RawRequest", "capture", "parse_request"]
+from billhook.cli.params import listen
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,20}) (\S{1,8192}) HTTP/1\.[01]")
 # What surrounds the value is stripped by code: a pattern for it takes quadratic time on many spaces.
 _FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):(.*)", re.DOTALL)
 _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[^\r\n]*\r?\n")
+_LONGEST_LINE: Final = 1_024
+"""Of a chunked body: a chunk's size, or a trailer."""
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SECONDS: Final = 10.0
 """How long a client has for its whole request."""
 _CONNECTIONS: Final = 16
@@ -54,64 +54,38 @@ class RawRequest:
     remarks: tuple[str, ...] = ()
 
 
-class _Recording:
-    """A stream that keeps what is read from it, and ends after `left` bytes."""
-
-    def __init__(self, stream: BinaryIO, left: int) -> None:
-        self.raw = bytearray()
-        self.left = left
-        self._stream = stream
-
-    def read(self, count: int) -> bytes:
-        return self._kept(self._stream.read(min(count, self.left)))
-
-    def readline(self) -> bytes:
-        return self._kept(self._stream.readline(self.left))
-
-    def _kept(self, piece: bytes) -> bytes:
-        self.raw += piece
-        self.left -= len(piece)
-        return piece
-
-
 def parse_request(raw: bytes, name: str) -> RawRequest:
     """Parse the bytes of the file `name`. Raises UsageConfigError, with the line that is wrong."""
-    stream = BytesIO(raw)
-    lines, has_end = _head_lines(stream)
-    remarks = [] if has_end else ["no empty line ends the head, so there is no body"]
-    request_line = _REQUEST_LINE.fullmatch(lines[0].rstrip(b"\r\n") if lines else b"")
+    end = min((raw.find(each) + len(each) for each in (b"\r\n\r\n", b"\n\n") if each in raw), default=-1)
+    remarks = []
+    if end < 0:
+        remarks.append("no empty line ends the head, so there is no body")
+        end = len(raw)
+    head, body = raw[:end], raw[end:]
+    lines = [line.removesuffix(b"\r") for line in head.rstrip(b"\r\n").split(b"\n")]
+    request_line = _REQUEST_LINE.fullmatch(lines[0])
     if request_line is None:
         raise UsageConfigError(
             f"{name} is no raw HTTP request: its first line must be like `POST /webhooks/billing HTTP/1.1`; "
             "`billhook capture` records such files"
         )
-    if not any(line.endswith(b"\r\n") for line in lines):
+    if b"\r\n" not in head:
         remarks.append("its line ends are LF instead of CRLF: an editor may have changed the body as well")
     headers = _headers(lines[1:], name)
     told = {key.lower(): value for key, value in headers.items()}
     if "chunked" in told.get("transfer-encoding", "").lower():
-        body = _unchunked(stream, name)
+        body = _unchunked(body, name)
     else:
-        body = _of_its_length(stream.read(), told.get("content-length"), remarks)
+        body = _of_its_length(body, told.get("content-length"), remarks)
     method, target = (part.decode("latin-1") for part in request_line.groups())
     return RawRequest(method, target, headers, body, tuple(remarks))
-
-
-def _head_lines(stream: _Recording | BytesIO) -> tuple[list[bytes], bool]:
-    """Read the lines of the head, and whether an empty one ends it."""
-    lines: list[bytes] = []
-    while line := stream.readline():
-        if line in (b"\r\n", b"\n"):
-            return lines, True
-        lines.append(line)
-    return lines, False
 
 
 def _headers(lines: list[bytes], name: str) -> dict[str, str]:
     found: dict[str, str] = {}
     spelt: dict[str, str] = {}
     for number, line in enumerate(lines, 2):
-        field = _FIELD.fullmatch(line.rstrip(b"\r\n"))
+        field = _FIELD.fullmatch(line)
         if field is None:
             raise UsageConfigError(
                 f"{name} is no raw HTTP request: line {number} is no header, `Name: value`"
@@ -138,24 +112,17 @@ def _of_its_length(body: bytes, text: str | None, remarks: list[str]) -> bytes:
     return body[:length]
 
 
-def _unchunked(stream: BytesIO, name: str) -> bytes:
-    pieces = list(_chunks(stream))
-    if not pieces or pieces[-1] != b"":
-        raise UsageConfigError(f"{name} has a chunked body that is cut or broken: capture it again")
-    return b"".join(pieces)
-
-
-def _chunks(stream: _Recording | BytesIO) -> Iterator[bytes]:
-    """Yield the chunks, with the empty one at the end; stop early at anything else."""
-    while (found := _CHUNK.fullmatch(stream.readline())) is not None:
-        size = int(found[1], 16)
-        chunk = stream.read(size)
-        if len(chunk) < size:
-            return
-        yield chunk
-        if not chunk:
-            return
-        stream.readline()  # the line end behind it
+def _unchunked(body: bytes, name: str) -> bytes:
+    pieces: list[bytes] = []
+    at = 0
+    while (line := _CHUNK.match(body, at)) is not None:
+        size = int(line[1], 16)
+        if size == 0:
+            return b"".join(pieces)
+        at = line.end() + size
+        pieces.append(body[line.end() : at])
+        at += 2 if body[at : at + 2] == b"\r\n" else 1
+    raise UsageConfigError(f"{name} has a chunked body that is cut or broken: capture it again")
 
 
 @click.command(short_help="Record raw requests to files, to look at their signatures.")
@@ -193,18 +160,15 @@ def capture(
       billhook capture --port 8080 --to captured --answer 503 --count 1
     """
     recorder = _Recorder(_own_folder(folder), max_files, max_mb * _MIB)
-    check_bindable(f"{host}:{port}")
-    with socket.create_server((host, port), family=_family(host), backlog=64) as listening:
+    stop = threading.Event()
+    with listen(host, port) as listening, ExitStack() as stack:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            stack.callback(signal.signal, number, signal.signal(number, lambda *_: stop.set()))
         at = f"http://{host}:{listening.getsockname()[1]}"
-        with _StopSignal() as stop:
-            click.echo(f"Recording requests to {at} in {printable(folder)}, answering {answer}")
-            sys.stdout.flush()
-            _accept(listening, recorder, answer, lambda: stop.asked or recorder.recorded == count)
+        click.echo(f"Recording requests to {at} in {printable(folder)}, answering {answer}")
+        sys.stdout.flush()
+        _accept(listening, recorder, answer, lambda: stop.is_set() or recorder.recorded == count)
     click.echo(f"{recorder.recorded} recorded")
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _own_folder(folder: Path) -> Path:
@@ -220,24 +184,6 @@ def _own_folder(folder: Path) -> Path:
             "name a new folder"
         )
     return folder
-
-
-class _StopSignal:
-    """Notes SIGTERM and SIGINT while its block runs; accepting looks at it a few times a second."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __enter__(self) -> _StopSignal:
-        self._before = [(each, signal.signal(each, self._note)) for each in (signal.SIGTERM, signal.SIGINT)]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before:
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
 
 
 class _Recorder:
@@ -274,38 +220,22 @@ class _Recorder:
 
 
 def _accept(listening: socket.socket, recorder: _Recorder, answer: int, done: Callable[[], bool]) -> None:
-    """Accept connections until `done`, each in a thread, at most _CONNECTIONS at a time."""
+    """Accept connections until `done`, which is asked a few times a second; each is served by a thread."""
     listening.settimeout(0.2)
-    room = threading.BoundedSemaphore(_CONNECTIONS)
-    threads: list[threading.Thread] = []
-    while not done():
-        if not room.acquire(timeout=0.2):
-            continue
-        try:
-            connection, _ = listening.accept()
-        except (TimeoutError, ConnectionError):
-            room.release()
-            continue
-        thread = threading.Thread(target=_serve, args=(connection, recorder, answer, room), daemon=True)
-        thread.start()
-        threads = [*(each for each in threads if each.is_alive()), thread]
-    for thread in threads:
-        thread.join(_SECONDS)
+    with ThreadPoolExecutor(_CONNECTIONS) as threads:
+        while not done():
+            with suppress(TimeoutError, ConnectionError):
+                threads.submit(_serve, listening.accept()[0], recorder, answer)
 
 
-def _serve(
-    connection: socket.socket, recorder: _Recorder, answer: int, room: threading.BoundedSemaphore
-) -> None:
-    try:
-        with connection, suppress(OSError):
-            raw = _read(connection, recorder.max_request_bytes)
-            if raw:
-                click.echo(_recorded(recorder, raw))
-                sys.stdout.flush()
-                connection.sendall(_response(answer))
-                connection.shutdown(socket.SHUT_WR)
-    finally:
-        room.release()
+def _serve(connection: socket.socket, recorder: _Recorder, answer: int) -> None:
+    with connection, suppress(OSError):
+        raw = _read(connection, recorder.max_request_bytes)
+        if raw:
+            click.echo(_recorded(recorder, raw))
+            sys.stdout.flush()
+            connection.sendall(_response(answer))
+            connection.shutdown(socket.SHUT_WR)
 
 
 def _recorded(recorder: _Recorder, raw: bytes) -> str:
@@ -331,25 +261,35 @@ def _response(status: int) -> bytes:
 
 def _read(connection: socket.socket, max_bytes: int) -> bytes:
     """Return the bytes of one request as they come, until its end, the limit or the time is reached."""
-    timer = threading.Timer(_SECONDS, connection.shutdown, [socket.SHUT_RD])
-    timer.start()
+    connection.settimeout(None)
+    end = threading.Timer(_SECONDS, connection.shutdown, [socket.SHUT_RD])
+    end.start()
     try:
         with connection.makefile("rb") as stream:
-            recording = _Recording(stream, MAX_HEAD_BYTES)
-            lines, has_end = _head_lines(recording)
-            recording.left = max_bytes - len(recording.raw) if has_end else 0
-            told = {
-                name.strip(): value.strip()
-                for name, _, value in (line.lower().partition(b":") for line in lines)
-            }
-            if b"100-continue" in told.get(b"expect", b""):
-                # A sender that asks before it sends the body waits for this line.
-                connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            if b"chunked" in told.get(b"transfer-encoding", b""):
-                if list(_chunks(recording))[-1:] == [b""]:
-                    _head_lines(recording)  # trailers, and an empty line that ends them
-            else:
-                recording.read(_content_length(told.get(b"content-length", b"").decode("latin-1")) or 0)
+            return bytes(_read_request(stream, max_bytes, lambda: connection.sendall(_CONTINUE)))
     finally:
-        timer.cancel()
-    return bytes(recording.raw)
+        end.cancel()
+
+
+def _read_request(stream: BinaryIO, max_bytes: int, let_continue: Callable[[], None]) -> bytearray:
+    raw, headers = bytearray(), {}
+    while (line := stream.readline(MAX_HEAD_BYTES + 1)).strip(b"\r\n") and len(raw) <= MAX_HEAD_BYTES:
+        raw += line
+        name, _, value = line.lower().partition(b":")
+        headers[name.strip()] = value.strip()
+    raw += line
+    # A sender that asks before it sends the body waits for this line.
+    if b"100-continue" in headers.get(b"expect", b""):
+        let_continue()
+    if b"chunked" not in headers.get(b"transfer-encoding", b""):
+        length = _content_length(headers.get(b"content-length", b"0").decode("latin-1"))
+        return raw + stream.read(min(length or 0, max_bytes - len(raw)))
+    while (chunk := _CHUNK.fullmatch(line := stream.readline(_LONGEST_LINE))) and len(raw) < max_bytes:
+        raw += line
+        if int(chunk[1], 16) == 0:
+            # Behind the last chunk there may be trailers, and an empty line ends them.
+            while line.strip(b"\r\n") and len(raw) < max_bytes:
+                raw += (line := stream.readline(_LONGEST_LINE))
+            return raw
+        raw += stream.read(min(int(chunk[1], 16), max_bytes - len(raw))) + stream.readline(_LONGEST_LINE)
+    return raw + line

@@ -25,22 +25,6 @@ if TYPE_CHECKING:
 
 _PACKAGE = str(Path(__file__).parents[1])
 
-__all__ = [
-    "environment",
-    "flask_arguments",
-    "get_inbox",
-    "is_file_missing",
-    "load_app",
-    "load_settings",
-    "open_inbox",
-    "operator",
-    "reject_handlers_argument",
-    "reporting_import_errors",
-    "user_app",
-    "worker_environment",
-    "worker_hint",
-]
-
 
 def environment(handlers: Sequence[str] = ()) -> dict[str, str]:
     """Return this process's environment, with BILLHOOK_HANDLERS replaced by `handlers` if there are any."""

@@ -5,36 +5,33 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, progress
-from billhook.cli.params import DELIVERY_ID, TEXT, FiniteNumber, as_json, delivery_filters
+from billhook.cli.params import TEXT, FiniteNumber
 from billhook.cli.selection import (
-    Flags,
-    SelectedDeliveries,
-    apply_in_batches,
+    Found,
+    Selection,
     confirm,
+    confirming,
     delivery_count,
-    describe,
     in_batches,
-    parse_selection,
     recording,
-    select,
-    within_search_limit,
+    selecting,
 )
 from billhook.program import in_program
 
 if TYPE_CHECKING:
-    from billhook.inbox import DeliveryFilter, Inbox
+    from billhook.inbox import Inbox
     from billhook.inbox.erase import EraseResult
     from billhook.inbox.retention import Cutoffs
-
-__all__ = ["erase", "prune"]
 
 _STATES = ("done", "dead", "quarantined")
 _ALL_STATES = (*_STATES, "pruned", "erased")
@@ -58,9 +55,7 @@ _MOST_NAMED = 20
     multiple=True,
     help="Only deliveries in this state. May be repeated. Default: all three, and kept keys.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be deleted without deleting it.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@as_json
+@confirming
 def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete old finished deliveries: their bodies, headers, runs and errors.
 
@@ -81,7 +76,7 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
     limits = Cutoffs.of(datetime.now(UTC), days, settings.key_days)
     with open_inbox() as inbox:
         if not (yes or dry_run or as_json):
-            emptied, deleted = _pass(inbox, limits, states, lambda number: None, dry_run=True)
+            emptied, deleted = _pass(inbox, limits, states, lambda number, ids: None, dry_run=True)
             if not emptied + deleted:
                 click.echo(_nothing_to_prune(days))
                 return
@@ -89,8 +84,8 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
             what = f"{deleted.total()} completely, {emptied.total()} except for their keys"
             confirm(f"Prune deliveries older than {_in_days(days)}: {what}?")
         which = " ".join([f"--older-than {days:g}", *(f"--state {state}" for state in states)])
-        with recording(inbox, "prune", which, dry_run=dry_run) as recorder:
-            emptied, deleted = _pass(inbox, limits, states, recorder.add, dry_run=dry_run)
+        with recording(inbox, "prune", which, dry_run=dry_run) as add:
+            emptied, deleted = _pass(inbox, limits, states, add, dry_run=dry_run)
     _report_pruned(emptied, deleted, days, dry_run=dry_run, as_json=as_json)
 
 
@@ -98,7 +93,7 @@ def _pass(
     inbox: Inbox,
     limits: Cutoffs,
     states: Sequence[str],
-    record: Callable[[int], object],
+    record: Callable[[int, Iterable[int]], object],
     *,
     dry_run: bool,
 ) -> tuple[Counter[str], Counter[str]]:
@@ -119,7 +114,7 @@ def _pass(
             result = inbox.prune(limits, after, states=chosen, dry_run=dry_run)
             emptied += result.emptied
             deleted += result.deleted
-            record(result.total)
+            record(result.total, ())
             steps.advance(result.after - after)
             after, over = result.after, result.over
             # A pause as long as the batch took: SQLite has one writer at a time, and receivers must get half.
@@ -164,35 +159,20 @@ def _in_days(days: float) -> str:
     epilog="Copies elsewhere are not erased: backups, exports, logs, your own database; nor, until VACUUM, "
     "dead rows on PostgreSQL and traces of rows that moved on SQLite. The page of the inbox says more."
 )
-@click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
+@selecting(ids=True, other="customer")
 @click.option(
     "--customer",
     type=TEXT,
     metavar="ID",
     help="Whose body names this customer: exactly this id, in a field that identifies a customer.",
 )
-@delivery_filters
-@click.option("--handler", type=TEXT, metavar="NAME", help="With a run of this handler.")
-@click.option(
-    "--conflicts", is_flag=True, help="Deliveries with the key of another delivery but other content."
-)
 @click.option(
     "--discard",
     is_flag=True,
     help="Discard those that are not finished: their handlers are not called again.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be done without doing it.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@as_json
-def erase(
-    delivery_ids: tuple[int, ...],
-    customer: str | None,
-    discard: bool,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-    **selected: Any,
-) -> None:
+@confirming
+def erase(selection: Selection, customer: str | None, discard: bool) -> None:
     """Erase deliveries: those given by ID, of a customer, or that the options select.
 
     Body, headers, errors and failed attempts are removed from the database. The key stays, so that the
@@ -205,57 +185,49 @@ def erase(
       billhook deliveries erase 42
       billhook deliveries erase --customer cus_1001 --dry-run
     """
-    selection, search_limit = parse_selection(
-        "erase", delivery_ids, selected, other_filter=customer is not None
-    )
-    flags = Flags(dry_run, yes, as_json)
-    with open_inbox() as inbox:
-        if customer is None:
-            # Not asked here: the question says what an answer of yes does, which is counted first.
-            quiet = flags._replace(yes=True)
-            chosen = select(
-                inbox,
-                delivery_ids,
-                selection,
-                search_limit,
-                question="",
-                past_participle="erased",
-                flags=quiet,
-            )
-            unsure: list[int] = []
-        else:
-            _check_customer(customer, delivery_ids)
-            selection = within_search_limit(inbox, selection, search_limit)
-            chosen, unsure = _of_customer(inbox, customer, selection)
-        if chosen is not None:
-            _work(inbox, chosen, unsure, flags, discard=discard)
+    from billhook.inbox.erase import EraseResult, empty_log
+    from billhook.inbox.erase import erase as erase_these
 
-
-def _check_customer(customer: str, delivery_ids: tuple[int, ...]) -> None:
-    if not customer.strip():
+    if customer is not None and not customer.strip():
         raise UsageConfigError("--customer is empty: give the customer's id, as deliveries have it")
-    if delivery_ids:
+    if customer and selection.ids:
         raise click.UsageError("give ids or --customer, not both")
+    now = datetime.now(UTC)
+    with open_inbox() as inbox:
+        # Not asked here: the question says what an answer of yes does, which is counted first.
+        found, unsure = (
+            (selection.find(inbox), []) if customer is None else _of_customer(inbox, customer, selection)
+        )
+        if found is None:
+            return
+        ids = [one for batch in found.batches for one in batch]
+        found = found._replace(batches=[*in_batches(ids, _BATCH)])
 
+        def count(batch: list[int]) -> EraseResult:
+            return erase_these(inbox, batch, now, discard_unfinished=discard, dry_run=True)
 
-def _work(
-    inbox: Inbox, chosen: SelectedDeliveries, unsure: list[int], flags: Flags, *, discard: bool
-) -> None:
-    """Count, ask, erase and report; exit code 1 if a delivery was left."""
-    ids = [one for batch in chosen.batches for one in batch]
-    done, clean = _count(inbox, ids, discard=discard, dry_run=flags.dry_run), True
-    if done.erased and not flags.dry_run:
-        if not any(flags):
-            confirm(_question(done))
-        done, clean = _erase(inbox, chosen._replace(batches=in_batches(ids, _BATCH)), discard=discard)
-    _report_erased(len(ids), done, unsure, clean=clean, flags=flags)
-    if unsure or (done.unfinished and not flags.dry_run):
+        def change(batch: list[int]) -> EraseResult:
+            return erase_these(inbox, batch, now, discard_unfinished=discard)
+
+        done, clean = replace(selection, dry_run=True).apply(inbox, found, count, EraseResult()), True
+        if done.unfinished and not selection.dry_run:
+            each = (one for batch in found.batches if count(batch).unfinished for one in batch)
+            unfinished = islice((one for one in each if count([one]).unfinished), _MOST_NAMED + 1)
+            raise CliError(
+                f"{delivery_count(done.unfinished)} of {len(ids)} not finished ({_named([*unfinished])}): "
+                "nothing was erased; wait for the handlers, or give them up with --discard"
+            )
+        if done.deliveries and not selection.dry_run:
+            if selection.asks:
+                confirm(_question(done))
+            done = selection.apply(inbox, found, change, EraseResult())
+            clean = empty_log(inbox)
+    _report_erased(len(ids), done, unsure, selection, clean=clean)
+    if unsure or (done.unfinished and not selection.dry_run):
         sys.exit(1)
 
 
-def _of_customer(
-    inbox: Inbox, customer: str, selection: DeliveryFilter
-) -> tuple[SelectedDeliveries, list[int]]:
+def _of_customer(inbox: Inbox, customer: str, selection: Selection) -> tuple[Found, list[int]]:
     """Return the deliveries that name the customer, and those that cannot be read and have the id in them."""
     from billhook.events.inspection import names_customer, search_parts
     from billhook.inbox.admin import count
@@ -264,52 +236,16 @@ def _of_customer(
     def examine(event_type: str, body: bytes) -> bool | None:
         return names_customer(event_type, body, customer)
 
-    with progress("searching", count(inbox, selection)) as steps:
-        search = search_bodies(inbox, selection, search_parts(customer), examine, steps.advance)
+    bounded = selection.bounded(inbox)
+    with progress("searching", count(inbox, bounded)) as steps:
+        search = search_bodies(inbox, bounded, search_parts(customer), examine, steps.advance)
     click.echo(f"searched {delivery_count(search.searched)}: {len(search.found)} of this customer", err=True)
-    which = " ".join(filter(None, ["--customer …", describe(selection)]))
-    return SelectedDeliveries([search.found], len(search.found), which), search.unsure
-
-
-def _count(inbox: Inbox, ids: list[int], *, discard: bool, dry_run: bool) -> EraseResult:
-    """Count what there is to erase. Raises CliError for what is not finished, unless it may be discarded."""
-    from billhook.inbox.erase import EraseResult, erase
-
-    result = EraseResult()
-    unfinished: list[int] = []
-    now = datetime.now(UTC)
-    for batch in in_batches(ids, _BATCH):
-        counted = erase(inbox, batch, now, discard_unfinished=discard, dry_run=True)
-        result += counted
-        if counted.unfinished and len(unfinished) < _MOST_NAMED:
-            unfinished += [one for one in batch if erase(inbox, [one], now, dry_run=True).unfinished]
-    if unfinished and not dry_run:
-        raise CliError(
-            f"{delivery_count(result.unfinished)} of {len(ids)} not finished ({_named(unfinished)}): nothing "
-            "was erased; wait for the handlers, or give them up with --discard"
-        )
-    return result
-
-
-def _erase(inbox: Inbox, chosen: SelectedDeliveries, *, discard: bool) -> tuple[EraseResult, bool]:
-    """Erase them; return the counts, and whether the database's log holds nothing of them any more."""
-    from billhook.inbox.erase import EraseResult, empty_log, erase
-
-    result = EraseResult()
-    now = datetime.now(UTC)
-
-    def change(batch: list[int]) -> int:
-        nonlocal result
-        changed = erase(inbox, batch, now, discard_unfinished=discard)
-        result += changed
-        return changed.erased
-
-    apply_in_batches(inbox, "erase", chosen, change, dry_run=False)
-    return result, empty_log(inbox)
+    which = " ".join(filter(None, ["--customer …", selection.conditions]))
+    return Found([search.found], len(search.found), which), search.unsure
 
 
 def _question(planned: EraseResult) -> str:
-    text = f"Erase {delivery_count(planned.erased)} for good"
+    text = f"Erase {delivery_count(planned.deliveries)} for good"
     if planned.discarded:
         text += f", and give up {planned.discarded} of them that are not finished"
     return f"{text}?"
@@ -319,15 +255,17 @@ def _named(ids: list[int]) -> str:
     return ", ".join([*map(str, ids[:_MOST_NAMED]), *(["…"] if len(ids) > _MOST_NAMED else [])])
 
 
-def _report_erased(total: int, done: EraseResult, unsure: list[int], *, clean: bool, flags: Flags) -> None:
-    if flags.as_json:
-        counts = {"selected": total, "erased": done.erased, "discarded": done.discarded}
+def _report_erased(
+    total: int, done: EraseResult, unsure: list[int], selection: Selection, *, clean: bool
+) -> None:
+    if selection.as_json:
+        counts = {"selected": total, "erased": done.deliveries, "discarded": done.discarded}
         counts |= {"unfinished": done.unfinished}
-        print_json({**counts, "unreadable": unsure, "log_emptied": clean, "dry_run": flags.dry_run})
+        print_json({**counts, "unreadable": unsure, "log_emptied": clean, "dry_run": selection.dry_run})
         return
-    would = "would be " if flags.dry_run else ""
+    would = "would be " if selection.dry_run else ""
     discarded = f", {done.discarded} of them {would}discarded first" if done.discarded else ""
-    click.echo(f"{done.erased} of {delivery_count(total)} {would}erased{discarded}")
+    click.echo(f"{done.deliveries} of {delivery_count(total)} {would}erased{discarded}")
     if done.unfinished:
         click.echo(f"{done.unfinished} not erased: not finished; --discard gives their handlers up")
     if unsure:

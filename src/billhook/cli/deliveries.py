@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,23 +15,12 @@ from billhook.cli.context import open_inbox
 from billhook.cli.deletion import erase, prune
 from billhook.cli.forward import forward
 from billhook.cli.output import CliError, UsageConfigError, print_json, printable, progress, say_paused
-from billhook.cli.params import CONTAINS, DELIVERY_ID, KEY, TEXT, TIME, as_json, delivery_filters
+from billhook.cli.params import DELIVERY_ID, TEXT, TIME, as_json
 from billhook.cli.replay import replay
-from billhook.cli.selection import (
-    Flags,
-    apply_in_batches,
-    delivery_count,
-    parse_selection,
-    select,
-    take_search_limit,
-    within_search_limit,
-)
+from billhook.cli.selection import ALL_FILTERS, Selection, confirming, delivery_count, selecting
 
 if TYPE_CHECKING:
     from billhook.inbox import Deliveries, DeliveryDetails, DeliveryFilter
-    from billhook.inbox.discard import DiscardResult
-
-__all__ = ["deliveries"]
 
 _LINES = 10
 _SEARCHED = 10_000
@@ -42,22 +32,16 @@ _LONGEST_REASON = 500
 
 
 @click.command()
+@selecting("event_type", "source", "key", "contains", "conflicts")
 @click.option(
     "-n", "--lines", type=click.IntRange(0, 100_000), metavar="N",
     help="Begin with the newest N. Default: 10; with --since all of them.",
 )  # fmt: skip
-@click.option("--type", "event_type", type=TEXT, metavar="TYPE", help="Of this event type.")
-@click.option("--source", type=TEXT, metavar="NAME", help="From this source.")
-@KEY
-@CONTAINS
-@click.option(
-    "--conflicts", is_flag=True, help="Deliveries with the key of another delivery but other content."
-)
 @click.option("--since", type=TIME, help="Begin with those since this time: an age (2h, 7d) or ISO 8601.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print a line of JSON for each, as `deliveries export` does."
 )
-def tail(lines: int | None, since: datetime | None, as_json: bool, **selected: Any) -> None:
+def tail(selection: Selection, lines: int | None, since: datetime | None) -> None:
     """Print the newest deliveries, and then each new one as it is stored, until Ctrl-C.
 
     A line has the time of receipt in UTC, the id, the type, the state at that moment, the source and the key.
@@ -68,24 +52,24 @@ def tail(lines: int | None, since: datetime | None, as_json: bool, **selected: A
       billhook deliveries tail
       billhook deliveries tail -n 0 --type PaymentFailed --json | jq .body
     """
-    from billhook.inbox import Deliveries, DeliveryFilter
+    from billhook.inbox import Deliveries
     from billhook.inbox.admin import export
 
     limit = lines if lines is not None or since is not None else _LINES
+    selected = replace(selection.filter, since=since)
     with open_inbox() as inbox, suppress(KeyboardInterrupt):
-        selection = DeliveryFilter(**selected, since=since)
         deliveries = Deliveries(inbox)
         newest = next(deliveries.find(limit=1), None)
         last = 0 if newest is None else newest.summary.id
         if limit != 0:
-            first = within_search_limit(inbox, selection, _SEARCHED)
+            first = replace(selection, filter=selected, search_limit=_SEARCHED).bounded(inbox)
             found = (
                 export(inbox, first) if limit is None else reversed([*deliveries.find(first, limit=limit)])
             )
             for one in found:
-                _print(one, as_json=as_json)
+                _print(one, as_json=selection.as_json)
                 last = max(last, one.summary.id)
-        _follow(deliveries, selection, last, as_json=as_json)
+        _follow(deliveries, selected, last, as_json=selection.as_json)
 
 
 def _follow(deliveries: Deliveries, selection: DeliveryFilter, last: int, *, as_json: bool) -> None:
@@ -146,12 +130,7 @@ deliveries.add_command(tail)
 
 
 @deliveries.command("list")
-@delivery_filters
-@click.option("--handler", type=TEXT, metavar="NAME", help="With a run of this handler.")
-@click.option("--twins", is_flag=True, help="Deliveries that a handler has already had under another key.")
-@click.option(
-    "--conflicts", is_flag=True, help="Deliveries with the key of another delivery but other content."
-)
+@selecting(*ALL_FILTERS)
 @click.option(
     "--limit",
     type=click.IntRange(1, 10_000),
@@ -166,7 +145,7 @@ deliveries.add_command(tail)
     help="Continue after this delivery, the last of the previous page.",
 )
 @as_json
-def list_(limit: int, after: int | None, as_json: bool, **selected: Any) -> None:
+def list_(selection: Selection, limit: int, after: int | None) -> None:
     """List deliveries, newest first. A line shows the handler in the worst state.
 
     \b
@@ -177,12 +156,9 @@ def list_(limit: int, after: int | None, as_json: bool, **selected: Any) -> None
       billhook deliveries list --contains inv_3007 --since 7d
     """
     from billhook.cli.delivery_format import print_deliveries
-    from billhook.inbox import DeliveryFilter
 
-    search_limit = take_search_limit(selected)
     with open_inbox() as inbox:
-        selection = within_search_limit(inbox, DeliveryFilter(**selected), search_limit)
-        print_deliveries(inbox, selection, limit, after, as_json=as_json)
+        print_deliveries(inbox, selection.bounded(inbox), limit, after, as_json=selection.as_json)
         say_paused(inbox.paused_handlers())
 
 
@@ -218,12 +194,8 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
 
 
 @deliveries.command()
-@delivery_filters
-@click.option("--handler", type=TEXT, metavar="NAME", help="With a run of this handler.")
-@click.option(
-    "--conflicts", is_flag=True, help="Deliveries with the key of another delivery but other content."
-)
-def export(**selected: Any) -> None:
+@selecting()
+def export(selection: Selection) -> None:
     """Write deliveries as JSON Lines, oldest first, with bodies, runs and failures.
 
     A body that is not UTF-8 is in body_base64 instead of body. The file has the permissions of your shell's
@@ -234,34 +206,24 @@ def export(**selected: Any) -> None:
       billhook deliveries export --since 7d > deliveries.jsonl
     """
     from billhook.cli.delivery_format import details_json
-    from billhook.inbox.admin import DeliveryFilter, count, export
+    from billhook.inbox.admin import count, export
 
-    search_limit = take_search_limit(selected)
     with open_inbox() as inbox:
-        selection = within_search_limit(inbox, DeliveryFilter(**selected), search_limit)
-        with progress("exporting", count(inbox, selection)) as steps:
+        bounded = selection.bounded(inbox)
+        with progress("exporting", count(inbox, bounded)) as steps:
             # One line at a time: an inbox can be larger than the memory.
-            for one in export(inbox, selection):
+            for one in export(inbox, bounded):
                 click.echo(json.dumps(details_json(one)))
                 steps.advance()
 
 
 @deliveries.command()
-@click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
-@delivery_filters
-@click.option("--handler", type=TEXT, metavar="NAME", help="With a run of this handler.")
-@click.option(
-    "--conflicts", is_flag=True, help="Deliveries with the key of another delivery but other content."
-)
+@selecting(ids=True)
 @click.option(
     "--reason", type=TEXT, required=True, metavar="TEXT", help="The reason; it is stored as the last error."
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be done without doing it.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@as_json
-def discard(
-    delivery_ids: tuple[int, ...], reason: str, dry_run: bool, yes: bool, as_json: bool, **selected: Any
-) -> None:
+@confirming
+def discard(selection: Selection, reason: str) -> None:
     """Discard deliveries: those given by ID, or those that the options select.
 
     Handlers that have not succeeded are not called again, and the deliveries are done, with the reason as
@@ -279,34 +241,22 @@ def discard(
     reason = " ".join(reason.split())[:_LONGEST_REASON]  # one line: it is a cell of the table of deliveries
     if not reason:
         raise UsageConfigError("--reason is empty: give a reason, which is stored with the delivery")
-    selection, search_limit = parse_selection("discard", delivery_ids, selected)
-    flags = Flags(dry_run, yes, as_json)
-    done, now = DiscardResult(), datetime.now(UTC)
-
-    def change(batch: list[int]) -> int:
-        nonlocal done
-        changed = discard_these(inbox, batch, reason, now, dry_run=dry_run)
-        done += changed
-        return changed.deliveries
-
+    now = datetime.now(UTC)
     with open_inbox() as inbox:
-        chosen = select(
-            inbox, delivery_ids, selection, search_limit,
-            question="Discard {}?", past_participle="discarded", flags=flags,
-        )  # fmt: skip
-        if chosen is None:
+        found = selection.find(inbox, "Discard {}?")
+        if found is None:
             return
-        apply_in_batches(inbox, "discard", chosen, change, dry_run=dry_run)
-    _report_discarded(chosen.total, done, reason, dry_run=dry_run, as_json=as_json)
 
+        def change(batch: list[int]) -> DiscardResult:
+            return discard_these(inbox, batch, reason, now, dry_run=selection.dry_run)
 
-def _report_discarded(total: int, done: DiscardResult, reason: str, *, dry_run: bool, as_json: bool) -> None:
-    if as_json:
-        counts = {"selected": total, "discarded": done.deliveries, "runs": done.runs}
-        print_json({**counts, "reason": reason, "dry_run": dry_run})
+        done = selection.apply(inbox, found, change, DiscardResult())
+    if selection.as_json:
+        counts = {"selected": found.total, "discarded": done.deliveries, "runs": done.runs}
+        print_json({**counts, "reason": reason, "dry_run": selection.dry_run})
         return
-    would = "would be " if dry_run else ""
+    would = "would be " if selection.dry_run else ""
     runs = "1 run" if done.runs == 1 else f"{done.runs} runs"
-    click.echo(f"{done.deliveries} of {delivery_count(total)} {would}discarded, with {runs}")
+    click.echo(f"{done.deliveries} of {delivery_count(found.total)} {would}discarded, with {runs}")
     if not done.deliveries:
         click.echo("Nothing to do: they are already done, or past their retention.")

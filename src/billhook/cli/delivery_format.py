@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from billhook.cli.output import print_json, print_table, printable, terminal_width
-from billhook.cli.selection import known_handlers_hint
+from billhook.cli.output import print_json, print_table, printable
+from billhook.cli.selection import no_match
 from billhook.clock import format_duration
 from billhook.handlers.quarantine import parse_error
 from billhook.handlers.tracebacks import users_frames
@@ -23,21 +23,10 @@ from billhook.inbox.admin import (
     DeliverySummary,
     ListedDelivery,
     RunDetails,
-    count,
     page,
     with_runs,
 )
 from billhook.program import in_program
-
-__all__ = [
-    "delivery_error",
-    "details_json",
-    "print_deliveries",
-    "print_delivery",
-    "summary_json",
-    "write_body",
-]
-
 
 _SHOWN_CHARACTERS = 4_000
 
@@ -132,19 +121,13 @@ def _print_runs(runs: list[RunDetails]) -> None:
     if not runs:
         click.echo("no handler has a run of this delivery")
         return
-    columns: dict[str, list[object]] = {
-        "handler": [run.handler for run in runs],
-        "state": [run.status for run in runs],
-        "attempts": [run.attempts for run in runs],
-        "took": [_took(run.duration_seconds) for run in runs],
-        "next": [_next_attempt(run) for run in runs],
-        "last error": [_last_error(run) for run in runs],
-        "why discarded": [_why_discarded(run) for run in runs],
-    }
-    for name in ("took", "next", "last error", "why discarded"):
-        if not any(columns[name]):
-            del columns[name]
-    print_table("runs", list(columns), zip(*columns.values(), strict=True))
+    optional = ("took", "next", "last error", "why discarded")
+    rows = [
+        (run.handler, run.status, run.attempts, _took(run.duration_seconds), _next_attempt(run),
+         _last_error(run), _why_discarded(run))
+        for run in runs
+    ]  # fmt: skip
+    print_table("runs", ("handler", "state", "attempts", *optional), rows, optional=optional)
     for run in runs:
         if run.twin_of is not None:
             click.echo(f"for {printable(run.handler)} it is a duplicate of delivery {run.twin_of}")
@@ -209,9 +192,9 @@ def _with_iso_times(fields: dict[str, Any]) -> dict[str, Any]:
 
 # Of several runs the one whose state comes first is shown; a `due` run that failed before is `retrying`.
 _STATES_BY_SEVERITY = ("dead", "paused", "retrying", "running", "due", "waiting", "discarded", "succeeded")
-_OPTIONAL_COLUMNS = ("key", "next try (UTC)", "attempts", "handler")
+_OPTIONAL_COLUMNS = ("source", "next try (UTC)", "twin of", "conflict of", "why discarded", "last error")
+_SPARE_COLUMNS = ("key", "next try (UTC)", "attempts", "handler")
 """The columns that a narrow terminal leaves out, in this order; `show` prints them all."""
-_MIN_CUT_WIDTH = 10
 
 
 def print_deliveries(
@@ -224,7 +207,7 @@ def print_deliveries(
     if as_json:
         print_json([summary_json(one) for one in shown])
     elif not shown:
-        click.echo(_no_match(inbox, selection))
+        click.echo(no_match(inbox, selection))
     else:
         _print(shown)
         if more:
@@ -235,26 +218,15 @@ def _print(shown: Sequence[ListedDelivery]) -> None:
     """Print a table. A terminal cuts the last error, or the key; ids and names stay whole."""
     from billhook.signing.source import DEFAULT_SOURCE
 
-    columns = {name: [] for name in _row(shown[0])}  # type: dict[str, list[Any]]
-    for one in shown:
-        for name, cell in _row(one).items():
-            columns[name].append(cell)
-    # Columns that say nothing on this page are left out: a line should fit on a terminal.
-    if all(source == DEFAULT_SOURCE for source in columns["source"]):
-        del columns["source"]
-    for name in ("next try (UTC)", "twin of", "conflict of", "why discarded", "last error"):
-        if not any(columns[name]):
-            del columns[name]
-    cut = next((name for name in ("last error", "why discarded") if name in columns), "key")
-    for name in _OPTIONAL_COLUMNS:
-        if (
-            name in columns
-            and name != cut
-            and _table_width(columns, cut) > (terminal_width() or _table_width(columns, cut))
-        ):
-            del columns[name]
-    whole = list(columns) if terminal_width() is None else [name for name in columns if name != cut]
-    print_table("", list(columns), zip(*columns.values(), strict=True), whole=whole, cut=cut)
+    rows = [_row(one) for one in shown]
+    if all(row["source"] == DEFAULT_SOURCE for row in rows):
+        rows = [row | {"source": None} for row in rows]
+    cut = next((name for name in ("last error", "why discarded") if any(row[name] for row in rows)), "key")
+    print_table(
+        "", list(rows[0]), [row.values() for row in rows],
+        whole=rows[0].keys() - {cut}, cut=cut, optional=_OPTIONAL_COLUMNS,
+        spare=[name for name in _SPARE_COLUMNS if name != cut],
+    )  # fmt: skip
 
 
 def _row(one: ListedDelivery) -> dict[str, Any]:
@@ -291,28 +263,3 @@ def _next_retry(run: RunDetails) -> str | None:
     if run.state == RunState.DUE and run.due_at is None and not run.paused:
         return "at its limit"
     return _format_time(run.due_at) if _retried(run) and run.due_at is not None else None
-
-
-def _table_width(columns: dict[str, list[Any]], cut: str) -> int:
-    """Return the width of the table if `cut` has its minimum width."""
-    return sum(
-        2 + (_MIN_CUT_WIDTH if name == cut else max(len(name), *(_length(cell) for cell in cells)))
-        for name, cells in columns.items()
-    )
-
-
-def _length(cell: object) -> int:
-    return 0 if cell is None else len(printable(cell))
-
-
-def _no_match(inbox: Inbox, selection: DeliveryFilter) -> str:
-    """Return that nothing matches; for an unknown type or handler with the known names."""
-    from billhook.cli.events import suggest
-    from billhook.events import EVENT_TYPES
-
-    hints = []
-    if selection.event_type is not None and selection.event_type not in EVENT_TYPES:
-        hints.append(suggest(selection.event_type, EVENT_TYPES, most=1))
-    if selection.handler is not None and not count(inbox, DeliveryFilter(handler=selection.handler)):
-        hints.append(f"none has a run of {printable(selection.handler)}{known_handlers_hint(inbox)}")
-    return "; ".join(["no deliveries match", *filter(None, hints)])

@@ -16,8 +16,6 @@ from billhook.errors import ConfigError
 if TYPE_CHECKING:
     from billhook.events import Event
 
-__all__ = ["event_class", "events", "suggest"]
-
 
 @click.command()
 @click.argument("event_type", metavar="[TYPE]", required=False)

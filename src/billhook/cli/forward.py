@@ -5,26 +5,23 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections import Counter
-from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.context import load_settings, open_inbox
+from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, print_table, progress
-from billhook.cli.params import DELIVERY_ID, TEXT, FiniteNumber, as_json, delivery_filters
-from billhook.cli.posting import SCHEMES, HttpPoster, HttpReply
-from billhook.cli.selection import Flags, delivery_count, paced, parse_selection, select
+from billhook.cli.posting import SCHEME, TIMEOUT, HttpPoster, HttpReply, sign, signing_settings
+from billhook.cli.selection import RATE, Found, Selection, confirming, delivery_count, selecting
 from billhook.printable import first_line
 
 if TYPE_CHECKING:
     from billhook.inbox import DeliveryDetails, Inbox
     from billhook.signing import Scheme
-
-__all__ = ["forward"]
 
 _MOST_WITHOUT_ANSWER = 10
 _MOST_ANSWERS = 50
@@ -32,7 +29,7 @@ _MOST_ANSWERS = 50
 
 
 @click.command()
-@click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
+@selecting(ids=True)
 @click.option(
     "--to", "url", required=True, metavar="URL", help="The receiver's URL, with http:// or https://."
 )
@@ -40,37 +37,13 @@ _MOST_ANSWERS = 50
     "--secret-file", required=True, type=click.Path(exists=True, dir_okay=False),
     help="A file with the secret that this receiver knows (for timestamped-rsa: the private key).",
 )  # fmt: skip
-@click.option(
-    "--scheme", type=click.Choice(SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
-)
-@delivery_filters
-@click.option("--handler", type=TEXT, metavar="NAME", help="With a run of this handler.")
-@click.option(
-    "--conflicts", is_flag=True, help="Deliveries with the key of another delivery but other content."
-)
+@SCHEME
 @click.option("--new-ids", is_flag=True, help="Send each under a new id, for a receiver that has had it.")
-@click.option(
-    "--rate", type=FiniteNumber(0.01, 100_000), metavar="N", help="At most N deliveries per second."
-)
-@click.option(
-    "--timeout", type=FiniteNumber(0.1, 600), default=10.0, show_default=True,
-    help="Seconds to wait for an answer.",
-)  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Show what would be sent without sending it.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@as_json
+@RATE
+@TIMEOUT
+@confirming
 def forward(
-    delivery_ids: tuple[int, ...],
-    url: str,
-    secret_file: str,
-    scheme: str | None,
-    new_ids: bool,
-    rate: float | None,
-    timeout: float,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-    **selected: Any,
+    selection: Selection, url: str, secret_file: str, scheme: str | None, new_ids: bool, timeout: float
 ) -> None:
     """Send stored deliveries to another receiver, signed anew: staging, or your own machine.
 
@@ -84,20 +57,14 @@ def forward(
       billhook deliveries forward --since 1h --rate 5 --to https://staging.example/hooks --secret-file own.txt
     """
     signing = _Signing.of(scheme, secret_file, new_ids=new_ids)
-    selection, search_limit = parse_selection("forward", delivery_ids, selected)
     poster, sent = HttpPoster(url, timeout), _Sent()
     with open_inbox() as inbox, poster:
-        chosen = select(
-            inbox, delivery_ids, selection, search_limit,
-            question=f"Send {{}} to {urlsplit(url).netloc}?", past_participle="sent",
-            flags=Flags(dry_run, yes, as_json),
-        )  # fmt: skip
-        if chosen is None:
+        found = selection.find(inbox, f"Send {{}} to {urlsplit(url).netloc}?")
+        if found is None:
             return
-        if not dry_run:
-            batches = chosen.batches if rate is None else paced(chosen.batches, rate)
-            _send(inbox, batches, chosen.total, poster, signing, sent)
-    _report(chosen.total, sent, dry_run=dry_run, as_json=as_json)
+        if not selection.dry_run:
+            _send(inbox, found, poster, signing, sent)
+    _report(found.total, sent, dry_run=selection.dry_run, as_json=selection.as_json)
     if sent.is_bad:
         sys.exit(1)
 
@@ -117,28 +84,20 @@ class _Signing:
         from billhook.extension import configured_scheme
         from billhook.settings import read_secrets_file
 
-        # Replay protection is the receiver's duty.
-        settings = dataclasses.replace(load_settings(), replay_protection="dedupe-only")
-        if scheme is not None:
-            settings = dataclasses.replace(settings, signature=scheme)
         secrets = read_secrets_file(secret_file)
         if not secrets:
             raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
-        return cls(configured_scheme(settings), secrets[0], new_ids)
+        return cls(configured_scheme(signing_settings(scheme)), secrets[0], new_ids)
 
     def headers(self, delivery: DeliveryDetails) -> dict[str, str]:
         """Return the headers of a delivery, signed now. Raises ValueError for what the scheme cannot sign."""
-        summary, body = delivery.summary, delivery.body
-        now, message_id = datetime.now(UTC), None if self.new_ids else summary.key
-        kind = {"X-Webhook-Type": summary.event_type} if summary.event_type else {}
-        event_type, secret = summary.event_type, self.secret
+        summary, now = delivery.summary, datetime.now(UTC)
+        signed = partial(sign, self.scheme, self.secret, summary.event_type, delivery.body, now)
         try:
-            signed = self.scheme.sign(body, secret, event_type=event_type, now=now, message_id=message_id)
+            return signed(None if self.new_ids else summary.key)
         except ValueError:
             # The key comes from another scheme and is no id of this one; its hash identifies it as well.
-            message_id = sha256(summary.key.encode()).hexdigest()
-            signed = self.scheme.sign(body, secret, event_type=event_type, now=now, message_id=message_id)
-        return {**kind, **signed}
+            return signed(sha256(summary.key.encode()).hexdigest())
 
 
 class _Sent:
@@ -168,14 +127,12 @@ class _Sent:
         return self.stopped_at is None
 
 
-def _send(
-    inbox: Inbox, batches: Iterable[list[int]], total: int, poster: HttpPoster, signing: _Signing, sent: _Sent
-) -> None:
+def _send(inbox: Inbox, found: Found, poster: HttpPoster, signing: _Signing, sent: _Sent) -> None:
     from billhook.inbox import DeliveryState
     from billhook.inbox.admin import details
 
-    with progress("sending", total) as steps:
-        for batch in batches:
+    with progress("sending", found.total) as steps:
+        for batch in found.batches:
             for delivery in details(inbox, batch):
                 steps.advance()
                 if delivery.summary.state == DeliveryState.PRUNED:
@@ -216,8 +173,12 @@ def _report(total: int, sent: _Sent, *, dry_run: bool, as_json: bool) -> None:
     ]
     if rows:
         print_table("", ("status", "answer", "count"), rows)
-    good = sum(count for (status, _), count in sent.answers.items() if status is not None and status < 300)
-    click.echo(f"{number} of {delivery_count(total)} sent, {good} accepted")
+    taken: Counter[str] = Counter(accepted=0)
+    for (status, text), count in sent.answers.items():
+        if status is not None and status < 300:
+            taken["duplicates" if '"duplicate"' in text else "accepted"] += count
+    results = ", ".join(f"{count} {result}" for result, count in taken.items())
+    click.echo(f"{number} of {delivery_count(total)} sent, {results}")
     for reason, count in sent.skipped.items():
         click.echo(f"{count} not sent, {reason}")
     if sent.stopped_at is not None:

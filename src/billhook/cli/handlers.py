@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from billhook.handlers import ConnectedHandlers, Handler
     from billhook.inbox import Inbox, PausedHandler
 
-__all__ = ["handler_names", "handlers", "load_subscribers", "require_all_handled"]
-
 UNKNOWN = "(unknown types)"
 
 
@@ -203,25 +201,24 @@ def _print_table(
 ) -> None:
     from billhook.handlers.description import identity_text, limits_text, order_text
 
-    listed = [handler for handler, _ in by_name.values()]
-    columns: dict[str, list[object]] = {
-        "handler": list(by_name),
-        "event types": ["all" if len(types) == every else "\n".join(types) for _, types in by_name.values()],
-        "time-out (s)": [handler.timeout_seconds for handler in listed],
-    }
     # Most apps use none of these: a column appears with the first handler that does.
-    if not paused.keys().isdisjoint(by_name):
-        columns["state"] = ["PAUSED" if name in paused else None for name in by_name]
-    if any(handler.is_limited for handler in listed):
-        columns["limits"] = [limits_text(handler) for handler in listed]
-    if any(handler.sources for handler in listed):
-        columns["sources"] = ["\n".join(handler.sources) or "all" for handler in listed]
-    if any(handler.ordered_by for handler in listed):
-        columns["ordered by"] = [order_text(handler) for handler in listed]
-    if any(handler.identity for handler in listed):
-        columns["identity"] = [identity_text(handler) for handler in listed]
-    cells = zip(*columns.values(), strict=True)
-    print_table("", list(columns), cells, whole=["event types"], keep="\n")
+    optional = ("state", "limits", "sources", "ordered by", "identity")
+    has_sources = any(handler.sources for handler, _ in by_name.values())
+    rows = [
+        (
+            name,
+            "all" if len(types) == every else "\n".join(types),
+            handler.timeout_seconds,
+            "PAUSED" if name in paused else None,
+            limits_text(handler),
+            "\n".join(handler.sources) or ("all" if has_sources else None),
+            order_text(handler),
+            identity_text(handler),
+        )
+        for name, (handler, types) in by_name.items()
+    ]
+    columns = ("handler", "event types", "time-out (s)", *optional)
+    print_table("", columns, rows, whole=["event types"], keep="\n", optional=optional)
 
 
 def handler_names(connected: ConnectedHandlers) -> set[str]:

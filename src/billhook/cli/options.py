@@ -10,8 +10,6 @@ from billhook.cli.output import print_json, print_table, terminal_width
 from billhook.cli.params import as_json
 from billhook.settings import OPTIONS, Option
 
-__all__ = ["markdown_table", "options"]
-
 _TABLE_WIDTH = 120
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from billhook.errors import BillhookError, ConfigError
-from billhook.printable import printable
+from billhook.printable import printable as printable
 from billhook.program import in_program
 
 if TYPE_CHECKING:
@@ -29,21 +29,9 @@ if TYPE_CHECKING:
 
     from billhook.inbox import PausedHandler
 
-__all__ = [
-    "BillhookGroup",
-    "CliError",
-    "ProgressBar",
-    "UsageConfigError",
-    "print_json",
-    "print_table",
-    "printable",
-    "progress",
-    "say_paused",
-    "terminal_width",
-]
-
 _PIPE_WIDTH = 160
 _MIN_CELL_WIDTH = 7
+_MIN_CUT_WIDTH = 10
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -63,22 +51,36 @@ def terminal_width() -> int | None:
 def print_table(
     title: str,
     columns: Sequence[str],
-    rows: Iterable[Sequence[object]],
+    rows: Iterable[Iterable[object]],
     *,
     whole: Collection[str] = (),
     cut: str = "",
     keep: str = "",
+    optional: Collection[str] = (),
+    spare: Sequence[str] = (),
 ) -> None:
     """Print a table on stdout. Cells are plain text, never markup.
 
-    Columns in `whole` are never wrapped; cells of `cut` end in … on a narrow terminal. Invisible characters
-    are escaped but for those in `keep`: a line feed in an error's text would look like a further row.
+    Columns in `whole` are never wrapped; cells of `cut` end in … on a terminal. Without a cell that says
+    something an `optional` column is left out, and the `spare` ones are, in this order, on a terminal that is
+    too narrow. Invisible characters are escaped but for those in `keep`: a line feed in an error's text would
+    look like a further row.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    width = terminal_width()
+    cells = [[Text("" if cell is None else printable(cell, keep)) for cell in row] for row in rows]
+    # By number, because two columns may have the same name.
+    shown = {number: [row[number] for row in cells] for number in range(len(columns))}
+    shown = {n: own for n, own in shown.items() if columns[n] not in optional or any(map(len, own))}
+    widths = {n: max([len(columns[n]), *(cell.cell_len for cell in own)]) for n, own in shown.items()}
+    for number in map(columns.index, spare if width is not None else ()):
+        least = sum(2 + (_MIN_CUT_WIDTH if columns[n] == cut else widths[n]) for n in shown)
+        if least > (width or 0):
+            shown.pop(number, None)
     table = Table(
         title=title or None,
         title_justify="left",
@@ -88,17 +90,17 @@ def print_table(
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )
-    cells = [[Text("" if cell is None else printable(cell, keep)) for cell in row] for row in rows]
-    taken = 2 * (len(columns) - 1)
-    for number, column in enumerate(columns):
+    unbroken = {cut, *whole} if width is None else {*whole}
+    taken = 2 * (len(shown) - 1) + sum(widths[n] for n in shown if columns[n] in unbroken)
+    room = (width or _PIPE_WIDTH) - taken
+    room = max(room, 0 if all(columns[n] in unbroken for n in shown) else _MIN_CELL_WIDTH)
+    for number, own in shown.items():
         # Wrapped, not cut: people copy ids and names from tables.
-        table.add_column(column, overflow="fold", no_wrap=column in whole)
-        if column in whole:
-            taken += max([len(column), *(row[number].cell_len for row in cells)])
-    room = max((terminal_width() or _PIPE_WIDTH) - taken, _MIN_CELL_WIDTH if len(whole) < len(columns) else 0)
-    for row in cells:
-        if cut and terminal_width() is not None:
-            row[columns.index(cut)].truncate(room, overflow="ellipsis")
+        table.add_column(columns[number], overflow="fold", no_wrap=columns[number] in unbroken)
+        if columns[number] == cut and width is not None:
+            for cell in own:
+                cell.truncate(room, overflow="ellipsis")
+    for row in zip(*shown.values(), strict=True):
         table.add_row(*row)
     # A width of our own: rich would take 80 for a pipe, and break the columns that must stay whole.
     Console(width=taken + room).print(table)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import ipaddress
 import math
 import os
 import re
 import socket
-import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import click
@@ -22,47 +21,17 @@ from billhook.cli.output import UsageConfigError
 from billhook.clock import parse_time
 from billhook.errors import ConfigError
 
-__all__ = [
-    "BIND",
-    "CONTAINS",
-    "DEFAULT_BIND",
-    "DELIVERY_ID",
-    "KEY",
-    "SEARCH_LIMIT",
-    "TCP_BIND",
-    "TEXT",
-    "TIME",
-    "BindAddress",
-    "DefaultGroup",
-    "DeliveryIdParam",
-    "FiniteNumber",
-    "TimeParam",
-    "Utf8Text",
-    "as_json",
-    "check_bindable",
-    "delivery_filters",
-    "handlers_argument",
-    "is_local",
-    "parse_http_url",
-    "require_all",
-]
 
+class Parsed(click.ParamType):  # type: ignore[type-arg] # generic from click 8.4 on, and 8.2 is enough
+    """A value that `parse` makes of the text; its ValueError says what is wrong."""
 
-F = TypeVar("F", bound=Callable[..., Any])
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
 
-# click.ParamType is generic from 8.4 on, and 8.2 is enough for all else.
-
-
-class TimeParam(click.ParamType):  # type: ignore[type-arg]
-    """A time: an age (90s, 30m, 2h, 7d, 1w) or ISO 8601, which is UTC without an offset."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, datetime):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            return parse_time(value, datetime.now(UTC))
+            return self._parse(value) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -77,68 +46,32 @@ class FiniteNumber(click.FloatRange):
         return number
 
 
-class Utf8Text(click.ParamType):  # type: ignore[type-arg]
-    """Text that a database can store: no NUL, and no lone surrogates from an argument that is not UTF-8."""
-
-    name = "text"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = str(value)
-        if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-            self.fail("the argument is not valid UTF-8 text", param, ctx)
-        return text
+def _utf8(text: str) -> str:
+    # What a database can store: no NUL, and no lone surrogates from an argument that is not UTF-8.
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("the argument is not valid UTF-8 text")
+    return text
 
 
-class DeliveryIdParam(click.ParamType):  # type: ignore[type-arg]
-    """The id of a delivery in the inbox: a positive 64-bit number."""
-
-    name = "id"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        text = str(value)
-        # isascii: isdecimal accepts digits of other scripts. 20 digits are one more than 2**63 has, and int()
-        # refuses a text of thousands of digits with an error of its own.
-        if not (text.isascii() and text.isdecimal() and 1 <= int(text[:20]) < 2**63):
-            self.fail(
-                f"{text!r} is not a delivery id: use the number in the first column of `deliveries list`",
-                param,
-                ctx,
-            )
-        return int(text)
+def _delivery_id(text: str) -> int:
+    if not (re.fullmatch("[0-9]{1,19}", text) and 0 < int(text) < 2**63):
+        raise ValueError(
+            f"{text!r} is not a delivery id: use the number in the first column of `deliveries list`"
+        )
+    return int(text)
 
 
-class StateParam(click.ParamType):  # type: ignore[type-arg]
-    """The state of a delivery: as `deliveries list` shows it, or as it is stored."""
+_STATES = (
+    "received", "waiting", "paused", "running", "retrying", "done", "dead", "quarantined", "pruned", "erased"
+)  # fmt: skip
 
-    name = "state"
-    shown = (
-        "received", "waiting", "paused", "running", "retrying", "done", "dead", "quarantined", "pruned",
-        "erased",
-    )  # fmt: skip
-    stored = ("planned",)
-    # What people type who know other queues. A hint and no alias, because some mean two of our states.
-    other_words: ClassVar[dict[str, str]] = {
-        "failed": "dead, or retrying", "failing": "retrying", "error": "dead, or retrying",
-        "pending": "waiting", "queued": "waiting", "due": "waiting", "succeeded": "done", "ok": "done",
-        "discarded": "done",
-    }  # fmt: skip
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return f"[{'|'.join(self.shown)}]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = str(value)
-        if text not in (*self.shown, *self.stored):
-            near = difflib.get_close_matches(text.casefold(), self.shown, n=1)
-            hint = self.other_words.get(text.casefold()) or "".join(near)
-            known = f"did you mean {hint}?" if hint else f"the states are {', '.join(self.shown)}"
-            self.fail(f"unknown state {text!r}: {known}", param, ctx)
-        return text
-
-
-TIME = TimeParam()
-TEXT = Utf8Text()
-DELIVERY_ID = DeliveryIdParam()
+TIME = Parsed("time", lambda text: parse_time(text, datetime.now(UTC)))
+"""An age (90s, 30m, 2h, 7d, 1w) or ISO 8601, which is UTC without an offset."""
+TEXT = Parsed("text", _utf8)
+DELIVERY_ID = Parsed("id", _delivery_id)
+STATE = click.Choice((*_STATES, "planned"), case_sensitive=False)
+STATE_METAVAR = f"[{'|'.join(_STATES)}]"
+"""Without the state that is stored and never shown."""
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on stdout.")
 
@@ -147,49 +80,6 @@ handlers_argument = click.argument("handlers", nargs=-1, metavar="[HANDLERS]..."
 require_all = click.option(
     "--require-all", is_flag=True, help="Fail (exit code 1) if an event type has no handler."
 )
-
-
-SEARCH_LIMIT = 100_000
-"""How many bodies a search for a text reads: some seconds' work for the database."""
-CONTAINS = click.option(
-    "--contains",
-    type=TEXT,
-    metavar="TEXT",
-    help="With this text in the body, exactly as sent. The search is bounded.",
-)
-KEY = click.option("--key", type=TEXT, metavar="KEY", help="With this key, the id that the sender signed.")
-
-
-def delivery_filters(command: F) -> F:
-    """Add the options that select deliveries.
-
-    They are event_type, state, error, source, key, since, until, contains, and search_limit, which is for
-    `billhook.cli.selection.take_search_limit`.
-    """
-    for option in (
-        click.option(
-            "--search-limit",
-            type=click.IntRange(1),
-            metavar="N",
-            help=f"How many deliveries --contains reads, the newest first. Default: {SEARCH_LIMIT}.",
-        ),
-        CONTAINS,
-        click.option("--until", type=TIME, help="Received before this time: an age (2h, 7d) or ISO 8601."),
-        click.option("--since", type=TIME, help="Received since this time: an age (2h, 7d) or ISO 8601."),
-        KEY,
-        click.option("--source", type=TEXT, metavar="NAME", help="From this source."),
-        click.option(
-            "--error",
-            type=TEXT,
-            metavar="TEXT",
-            help="With this text in the last error, in upper or lower case.",
-        ),
-        click.option("--state", type=StateParam(), help="In this state."),
-        click.option("--type", "event_type", type=TEXT, metavar="TYPE", help="Of this event type."),
-    ):
-        # click prints options in the reverse order of the decorators, so the list above ends with the first.
-        command = option(command)
-    return command
 
 
 class DefaultGroup(click.Group):
@@ -226,40 +116,51 @@ _TCP = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]*):([0-9]{1,5})")
 _OTHER = re.compile(r"unix:\S+|fd://[0-9]{1,9}")
 
 
-class BindAddress(click.ParamType):  # type: ignore[type-arg]
-    """HOST:PORT, unix:PATH or fd://NUMBER, as gunicorn reads them; with `tcp` only HOST:PORT."""
+def _tcp_address(text: str) -> str:
+    match = _TCP.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    if not 1 <= int(match[2]) <= 65_535:
+        raise ValueError(f"{text!r} has a port that is not a number from 1 to 65535")
+    return text
 
-    name = "address"
 
-    def __init__(self, *, tcp: bool) -> None:
-        self._tcp = tcp
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = str(value)
-        match = _TCP.fullmatch(text)
-        if match is None and self._tcp:
-            self.fail(f"{text!r} is not HOST:PORT", param, ctx)
-        if match is None and not _OTHER.fullmatch(text):
-            self.fail(f"{text!r} is neither HOST:PORT nor unix:PATH", param, ctx)
-        if match is not None and not 1 <= int(match[2]) <= 65_535:
-            self.fail(f"{text!r} has a port that is not a number from 1 to 65535", param, ctx)
+def _address(text: str) -> str:
+    """Check an address as gunicorn reads it."""
+    if _OTHER.fullmatch(text):
         return text
+    if not _TCP.fullmatch(text):
+        raise ValueError(f"{text!r} is neither HOST:PORT nor unix:PATH")
+    return _tcp_address(text)
 
 
-BIND = BindAddress(tcp=False)
-TCP_BIND = BindAddress(tcp=True)
+BIND = Parsed("address", _address)
+TCP_BIND = Parsed("address", _tcp_address)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises UsageConfigError if nothing can listen there."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with reporting_bind_errors(f"{host}:{port}"):
+        return socket.create_server((host, port), family=family)
 
 
 def check_bindable(bind: str) -> None:
     """Raise UsageConfigError if nothing can listen there: gunicorn reports that late and at length."""
-    match = _TCP.fullmatch(bind)
-    try:
-        if match is not None:
-            _try_port(match[1], int(match[2]))
+    with reporting_bind_errors(bind):
+        if match := _TCP.fullmatch(bind):
+            listen(match[1].strip("[]"), int(match[2])).close()
         elif bind.startswith("fd://"):
             os.fstat(int(bind.removeprefix("fd://")))
         else:
-            _try_path(Path(bind.removeprefix("unix:")))
+            _check_path(Path(bind.removeprefix("unix:")))
+
+
+@contextmanager
+def reporting_bind_errors(bind: str) -> Iterator[None]:
+    """Raise UsageConfigError for an OSError of the block."""
+    try:
+        yield
     except (OSError, UnicodeError) as error:
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             raise UsageConfigError(
@@ -267,6 +168,15 @@ def check_bindable(bind: str) -> None:
             ) from None
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageConfigError(f"cannot listen on {bind} ({reason}): give another --bind HOST:PORT") from None
+
+
+def _check_path(path: Path) -> None:
+    """Check that the folder is writable: gunicorn replaces a socket that it finds."""
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        path.parent.stat()  # raises the better error if the folder does not exist
+        raise PermissionError(errno.EACCES, "its folder is not writable")
+    if path.exists() and not path.is_socket():
+        raise FileExistsError(errno.EEXIST, "a file with this name exists")
 
 
 def is_local(bind: str) -> bool:
@@ -279,20 +189,3 @@ def is_local(bind: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _try_port(host: str, port: int) -> None:
-    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        # As gunicorn binds: without it, connections of a server that just ended make the port look taken.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host.strip("[]"), port))
-
-
-def _try_path(path: Path) -> None:
-    """Check that the folder is writable: gunicorn replaces a socket that it finds."""
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        path.parent.stat()  # raises the better error if the folder does not exist
-        raise PermissionError(errno.EACCES, "its folder is not writable")
-    if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
-        raise FileExistsError(errno.EEXIST, "a file with this name exists")

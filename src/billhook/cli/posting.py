@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-import dataclasses
 import http.client
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import SplitResult, urlsplit
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from billhook.cli.context import load_settings, user_app
-from billhook.cli.params import DEFAULT_BIND, parse_http_url
+from billhook.cli.params import DEFAULT_BIND, FiniteNumber, parse_http_url
 from billhook.errors import ConfigError
 
 if TYPE_CHECKING:
     from flask import Flask
 
-    from billhook.receiver.blueprint import WebhookRoute
+    from billhook.settings import Settings
     from billhook.signing import Scheme
 
-__all__ = [
-    "SCHEMES",
-    "AppPoster",
-    "HttpPoster",
-    "HttpReply",
-    "Poster",
-    "choose_signer",
-    "choose_target",
-    "find_route",
-]
-
-
-SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
-"""What `--scheme` takes: the values of BILLHOOK_SIGNATURE."""
-_READ_BYTES = 4_096
+_SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
+"""The values of BILLHOOK_SIGNATURE."""
+SCHEME = click.option(
+    "--scheme", type=click.Choice(_SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
+)
+TIMEOUT = click.option(
+    "--timeout", type=FiniteNumber(0.1, 600), default=10.0, show_default=True,
+    help="Seconds to wait for an answer.",
+)  # fmt: skip
+_MOST_CHARACTERS = 4_096
+"""How much of an answer is read."""
+_HEADERS = {"Content-Type": "application/json", "User-Agent": "billhook"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +45,25 @@ class HttpReply:
     seconds: float
 
 
+def sign(
+    scheme: Scheme, secret: str, event_type: str, body: bytes, now: datetime, message_id: str | None = None
+) -> dict[str, str]:
+    """Return the headers of a delivery. Raises ValueError for what the scheme cannot sign."""
+    kind = {"X-Webhook-Type": event_type} if event_type else {}
+    return kind | dict(scheme.sign(body, secret, event_type=event_type, now=now, message_id=message_id))
+
+
 # http.client and not httpx: `send` and `demo` work without the extra `client`.
 class HttpPoster:
     """Post to one URL over a connection that it keeps alive: no redirects, no proxies. A context manager."""
 
     def __init__(self, url: str, timeout_seconds: float) -> None:
         """Check the URL. Raises ConfigError, which repeats none of it: no password."""
-        self._parts = _parse_target(url)
+        self._parts = parse_http_url("--to", url)
+        if "@" in self._parts.netloc:
+            raise ConfigError(
+                "--to has a user name in it: leave it out, a webhook is authenticated by its signature alone"
+            )
         self._timeout_seconds = timeout_seconds
         self._connection: http.client.HTTPConnection | None = None
 
@@ -88,11 +96,9 @@ class HttpPoster:
                 self._parts.hostname or "", self._parts.port, timeout=self._timeout_seconds
             )
         target = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
-        self._connection.request(
-            "POST", target, body, {"Content-Type": "application/json", "User-Agent": "billhook", **headers}
-        )
+        self._connection.request("POST", target, body, {**_HEADERS, **headers})
         response = self._connection.getresponse()
-        text = response.read(_READ_BYTES).decode("utf-8", "replace")
+        text = response.read(_MOST_CHARACTERS).decode("utf-8", "replace")
         # A longer answer was not read to its end, and its rest would be taken for the next answer.
         if not response.isclosed() or response.will_close:
             self._close()
@@ -104,15 +110,6 @@ class HttpPoster:
             self._connection = None
 
 
-def _parse_target(url: str) -> SplitResult:
-    parts = parse_http_url("--to", url)
-    if "@" in parts.netloc:
-        raise ConfigError(
-            "--to has a user name in it: leave it out, a webhook is authenticated by its signature alone"
-        )
-    return parts
-
-
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
@@ -121,97 +118,62 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-_READ_CHARACTERS = 4_096
-
-
-class Poster(Protocol):
-    """Post deliveries: HttpPoster or AppPoster. A context manager."""
-
-    def __enter__(self) -> Poster: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
-        """Post a delivery. A failure on the way does not raise."""
-        ...
-
-
+@dataclass(frozen=True, slots=True)
 class AppPoster:
-    """Post to a path of a Flask app in this process, without a server."""
+    """Post to a path of a Flask app in this process, without a server.
 
-    def __init__(
-        self, app: Flask, path: str, environ: Mapping[str, Any] | None = None, scheme: str = "https"
-    ) -> None:
-        """Add `environ` to the WSGI environ of each request; over TLS, for an app may redirect plain HTTP."""
-        self._app = app
-        self._client = app.test_client()
-        self._path = path
-        self._environ = dict(environ or {})
-        self._scheme = scheme
-        self._open = ExitStack()
+    `environ` is added to the WSGI environ of each request; over TLS, for an app may redirect plain HTTP.
+    """
 
-    def __enter__(self) -> AppPoster:
-        from billhook.extension import get_state
-
-        # The process of a command ends soon: handlers that it began would be interrupted.
-        self._open.enter_context(get_state(self._app).engine_disabled())
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
+    app: Flask
+    path: str
+    environ: dict[str, Any] = field(default_factory=dict)
+    scheme: str = "https"
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
-        """Post a delivery."""
+        """Post a delivery. A failure of the app does not raise: it is a result without a status."""
         started = time.monotonic()
         try:
-            response = self._client.post(
-                self._path,
+            response = self.app.test_client().post(
+                self.path,
                 data=body,
-                headers={"Content-Type": "application/json", "User-Agent": "billhook", **headers},
-                url_scheme=self._scheme,
-                environ_overrides=self._environ,
+                headers={**_HEADERS, **headers},
+                url_scheme=self.scheme,
+                environ_overrides=self.environ,
             )
         except Exception as error:  # noqa: BLE001 - the app's own code, which may raise anything
             return HttpReply(None, f"no answer: the app raised {type(error).__name__}: {error}", 0.0)
         with response:
-            text = response.get_data(as_text=True)[:_READ_CHARACTERS]
+            text = response.get_data(as_text=True)[:_MOST_CHARACTERS]
             return HttpReply(response.status_code, text, time.monotonic() - started)
 
 
-def choose_target(url: str | None, source: str | None, timeout_seconds: float) -> tuple[str, Poster]:
-    """Return the target's name and its poster. Without a URL or an app it is where `serve` listens."""
+@contextmanager
+def open_target(
+    url: str | None, source: str | None, timeout_seconds: float
+) -> Iterator[tuple[str, HttpPoster | AppPoster]]:
+    """Give the target's name and its poster. Without a URL or an app it is where `serve` listens."""
+    from billhook.extension import get_state
+    from billhook.receiver.blueprint import find_route
+
     app = user_app()
     if url is None and app is not None:
         path = find_route(app, source).path
         click.echo(f"note: posting to the app itself, at {path}; use --to URL to post to a server", err=True)
-        return path, AppPoster(app, path)
-    if url is None:
-        url = f"http://{DEFAULT_BIND}/{load_settings().url_prefix.strip('/')}"
-    return url, HttpPoster(url, timeout_seconds)
+        # The process of a command ends soon: handlers that it began would be interrupted.
+        with get_state(app).engine_disabled():
+            yield path, AppPoster(app, path)
+        return
+    url = url or f"http://{DEFAULT_BIND}/{load_settings().url_prefix.strip('/')}"
+    with HttpPoster(url, timeout_seconds) as poster:
+        yield url, poster
 
 
-def find_route(app: Flask, source: str | None, url: str | None = None) -> WebhookRoute:
-    """Return the app's receiver of `source`; without one, that at the URL's path, the default's or the only.
-
-    Raises ConfigError if there is none of these.
-    """
-    from billhook.receiver.blueprint import webhook_routes
-    from billhook.signing.source import DEFAULT_SOURCE
-
-    routes = webhook_routes(app)
-    # The path decides before the default does: --to a receiver must be signed as that receiver's source.
-    if source is None and url is not None:
-        for route in routes:
-            if urlsplit(url).path.rstrip("/") == route.path.rstrip("/"):
-                return route
-    named = [route for route in routes if route.source.name == (source or DEFAULT_SOURCE)]
-    if named or (source is None and len(routes) == 1):
-        return (named or routes)[0]
-    if not routes:
-        raise ConfigError("this Flask app has no billhook: call Billhook(...).init_app(app)")
-    known = ", ".join(sorted({route.source.name for route in routes}))
-    wrong = "has several sources" if source is None else f"has no source {source!r}"
-    raise ConfigError(f"the app {wrong}: give --source one of {known}")
+def signing_settings(scheme: str | None = None) -> Settings:
+    """Return the options in force, with a `scheme` that the command names; for its signatures."""
+    # Replay protection is the receiver's duty: a sender may use a scheme that signs no time.
+    settings = replace(load_settings(), replay_protection="dedupe-only")
+    return settings if scheme is None else replace(settings, signature=scheme)
 
 
 def choose_signer(
@@ -219,13 +181,11 @@ def choose_signer(
 ) -> tuple[Scheme, str]:
     """Return the options' scheme and secret, or those of a source of the app. Raises ConfigError."""
     from billhook.extension import configured_scheme
+    from billhook.receiver.blueprint import find_route
     from billhook.signing.source import DEFAULT_SOURCE
 
     app = user_app()
-    # Replay protection is the receiver's duty: a sender may use a scheme that signs no time.
-    settings = dataclasses.replace(load_settings(), replay_protection="dedupe-only")
-    if scheme is not None:
-        settings = dataclasses.replace(settings, signature=scheme)
+    settings = signing_settings(scheme)
     secrets: Any = settings.read_secrets(secret_file)
     if app is None:
         if source not in (None, DEFAULT_SOURCE):

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from billhook.inbox import Inbox
     from billhook.reconcile import DeliveredEvents, MissingEvent, Reconciliation
 
-__all__ = ["reconcile"]
-
 _ON_THEIR_WAY = timedelta(minutes=15)
 """Events as new as this are left out by default: their deliveries may be on their way."""
 _CLOCKS = timedelta(hours=1)

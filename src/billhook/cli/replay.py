@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from billhook.cli.context import open_inbox, worker_hint
 from billhook.cli.output import CliError, print_json, printable, say_paused
-from billhook.cli.params import DELIVERY_ID, TEXT, FiniteNumber, as_json, delivery_filters
+from billhook.cli.params import TEXT
 from billhook.cli.selection import (
-    Flags,
-    SelectedDeliveries,
-    apply_in_batches,
+    MOST_FILTERS,
+    RATE,
+    Selection,
+    confirming,
     delivery_count,
-    no_match_message,
-    paced,
-    parse_selection,
-    select,
+    no_match,
+    selecting,
 )
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
     from billhook.inbox.replay import Backfill, ReplayResult
 
-__all__ = ["replay"]
-
 _MOST_TOLD = 20
 """Runs that succeeded which the question names."""
+_NOTHING_FINISHED = "Nothing to do: no such run is finished or waits for a retry."
+_NOTHING_FAILED = (
+    "Nothing to do: no handler failed. Use --all-handlers to run the succeeded handlers again, or "
+    "--handler NAME for one of them."
+)
 
 
 @click.command(
     epilog="For delivery.once() a replayed run counts as a new occurrence, so its effect is made again; a "
     "run that only waited for a retry does not."
 )
-@click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
-@delivery_filters
+@selecting(*(name for name in MOST_FILTERS if name != "handler"), ids=True, other="handler")
 @click.option(
     "--handler",
     type=TEXT,
@@ -52,27 +53,10 @@ _MOST_TOLD = 20
     metavar="TYPE",
     help="Read the delivery as this type; only before any handler has run.",
 )
-@click.option(
-    "--conflicts", is_flag=True, help="Deliveries with the key of another delivery but other content."
-)
 @click.option("--all-handlers", is_flag=True, help="Every handler, including those that succeeded.")
-@click.option(
-    "--rate", type=FiniteNumber(0.01, 100_000), metavar="N", help="At most N deliveries per second."
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be done without doing it.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@as_json
-def replay(
-    delivery_ids: tuple[int, ...],
-    handler: str | None,
-    as_type: str | None,
-    all_handlers: bool,
-    rate: float | None,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-    **selected: Any,
-) -> None:
+@RATE
+@confirming
+def replay(selection: Selection, handler: str | None, as_type: str | None, all_handlers: bool) -> None:
     """Handle deliveries again: those given by ID, or those that the options select.
 
     Handlers that failed or wait for a retry run again with all their attempts; one that succeeded runs again
@@ -85,29 +69,35 @@ def replay(
       billhook deliveries replay --state dead --since 1d --dry-run
       billhook deliveries replay 44 --as PaymentFailed
     """
-    filters, limit = parse_selection("replay", delivery_ids, selected, other_filter=handler is not None)
+    from billhook.inbox.replay import ReplayResult
+    from billhook.inbox.replay import replay as replay_these
+
     if as_type is not None:
         _check_type(as_type, alone=handler is None and not all_handlers)
     backfill = None if handler is None else _backfill(handler, all_handlers=all_handlers)
+    filters = selection.filter
     # With filters, a new handler is to get deliveries without a run of it: those must not be filtered out.
     wanted = None if backfill and not filters.is_everything else handler
     # Deliveries that await an operator's decision are selected only if asked for.
     decided = as_type is None and not filters.conflicts
-    filters = dataclasses.replace(filters, handler=wanted, decided=decided)
+    selection = replace(selection, filter=replace(filters, handler=wanted, decided=decided))
+    now = datetime.now(UTC)
     with open_inbox() as inbox:
-        if delivery_ids and handler is not None and backfill is None:
+        if selection.ids and handler is not None and backfill is None:
             _check_stored(inbox, handler)
-        _check_ids(inbox, delivery_ids, as_type)
-        question = _question(inbox, delivery_ids, handler, all_handlers)
-        chosen = select(
-            inbox, delivery_ids, filters, limit, question=question,
-            past_participle="replayed", flags=(flags := Flags(dry_run, yes, as_json)),
-        )  # fmt: skip
-        if chosen is None:
+        _check_ids(inbox, selection.ids, as_type)
+        found = selection.find(inbox, _question(inbox, selection.ids, handler, all_handlers))
+        if found is None:
             return
-        if rate is not None and not dry_run:
-            chosen = chosen._replace(batches=paced(chosen.batches, rate))
-        _replay(inbox, chosen, _ReplayOptions(handler, backfill, all_handlers, as_type), flags)
+
+        def change(batch: list[int]) -> ReplayResult:
+            return replay_these(
+                inbox, batch, now, handler=handler, backfill=backfill, all_handlers=all_handlers,
+                as_type=as_type, dry_run=selection.dry_run,
+            )  # fmt: skip
+
+        done = selection.apply(inbox, found, change, ReplayResult())
+        _report(inbox, selection, found.total, done, with_succeeded=all_handlers or handler is not None)
 
 
 def _question(inbox: Inbox, delivery_ids: tuple[int, ...], handler: str | None, all_handlers: bool) -> str:
@@ -130,46 +120,6 @@ def _question(inbox: Inbox, delivery_ids: tuple[int, ...], handler: str | None, 
         + left_out
         + "Effects of handlers that succeeded are made again, also with delivery.once(). Replay {}?"
     )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _ReplayOptions:
-    """Which runs of the selected deliveries a replay makes due again."""
-
-    handler: str | None
-    backfill: Backfill | None
-    all_handlers: bool
-    as_type: str | None
-
-    @property
-    def includes_succeeded(self) -> bool:
-        """Whether runs that succeeded are replayed as well."""
-        return self.all_handlers or self.handler is not None
-
-
-def _replay(inbox: Inbox, chosen: SelectedDeliveries, options: _ReplayOptions, flags: Flags) -> None:
-    from billhook.inbox.replay import ReplayResult, replay
-
-    now = datetime.now(UTC)
-    done = ReplayResult()
-
-    def change(batch: list[int]) -> int:
-        nonlocal done
-        changed = replay(
-            inbox,
-            batch,
-            now,
-            handler=options.handler,
-            backfill=options.backfill,
-            all_handlers=options.all_handlers,
-            as_type=options.as_type,
-            dry_run=flags.dry_run,
-        )
-        done += changed
-        return changed.deliveries
-
-    apply_in_batches(inbox, "replay", chosen, change, dry_run=flags.dry_run)
-    _report(inbox, chosen.total, done, options, dry_run=flags.dry_run, as_json=flags.as_json)
 
 
 def _check_type(as_type: str, *, alone: bool) -> None:
@@ -214,42 +164,29 @@ def _backfill(handler: str, *, all_handlers: bool) -> Backfill | None:
 def _check_stored(inbox: Inbox, handler: str) -> None:
     from billhook.inbox.admin import DeliveryFilter, count
 
-    if not count(inbox, DeliveryFilter(handler=handler)):
-        raise CliError(no_match_message(inbox, handler))
+    selection = DeliveryFilter(handler=handler)
+    if not count(inbox, selection):
+        raise CliError(no_match(inbox, selection))
 
 
 def _report(
-    inbox: Inbox, total: int, done: ReplayResult, options: _ReplayOptions, *, dry_run: bool, as_json: bool
+    inbox: Inbox, selection: Selection, total: int, done: ReplayResult, *, with_succeeded: bool
 ) -> None:
     """Print the result for `total` deliveries and, on stderr, a hint if no worker is running."""
-    if as_json:
+    if selection.as_json:
         counts = {"selected": total, "replayed": done.deliveries, "reread": done.requeued, "runs": done.runs}
-        print_json({**counts, "added": done.added, "dry_run": dry_run})
+        print_json({**counts, "added": done.added, "dry_run": selection.dry_run})
     else:
-        _print(total, done, dry_run=dry_run, includes_succeeded=options.includes_succeeded)
-    if not as_json:
+        would = "would be " if selection.dry_run else ""
+        runs = "1 run" if done.runs == 1 else f"{done.runs} runs"
+        click.echo(
+            f"{done.deliveries} of {delivery_count(total)} {would}replayed: "
+            f"{runs} {would}due again, {delivery_count(done.requeued)} {would}parsed again"
+            + (f", {delivery_count(done.added)} {would}handled for the first time" if done.added else "")
+        )
+        if not done.deliveries:
+            click.echo(_NOTHING_FINISHED if with_succeeded else _NOTHING_FAILED)
         say_paused(inbox.paused_handlers())
-    hint = worker_hint(inbox) if done.deliveries and not dry_run else None
+    hint = worker_hint(inbox) if done.deliveries and not selection.dry_run else None
     if hint is not None:
         click.echo(hint, err=True)
-
-
-def _print(total: int, done: ReplayResult, *, dry_run: bool, includes_succeeded: bool) -> None:
-    would = "would be " if dry_run else ""
-    runs = "1 run" if done.runs == 1 else f"{done.runs} runs"
-    click.echo(
-        f"{done.deliveries} of {delivery_count(total)} {would}replayed: "
-        f"{runs} {would}due again, {delivery_count(done.requeued)} {would}parsed again"
-        + (f", {delivery_count(done.added)} {would}handled for the first time" if done.added else "")
-    )
-    if not done.deliveries:
-        click.echo(_why_nothing(includes_succeeded))
-
-
-def _why_nothing(includes_succeeded: bool) -> str:
-    if includes_succeeded:
-        return "Nothing to do: no such run is finished or waits for a retry."
-    return (
-        "Nothing to do: no handler failed. Use --all-handlers to run the succeeded handlers again, or "
-        "--handler NAME for one of them."
-    )

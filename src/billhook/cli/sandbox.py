@@ -13,17 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from billhook.cli.context import load_settings
 from billhook.cli.output import print_json, progress
 from billhook.cli.params import TCP_BIND, as_json, check_bindable
+from billhook.cli.posting import signing_settings
 from billhook.settings import OPTIONS, Settings
 
 if TYPE_CHECKING:
     from billhook.sandbox import Sandbox, SandboxOptions
     from billhook.settings import Settings
-
-__all__ = ["sandbox"]
-
 
 _TEMPORARY = ("temporary", "sqlite://")
 _CALL_TIMEOUT_SECONDS = 90.0
@@ -87,7 +84,7 @@ def sandbox(
         return
     from billhook.sandbox.gunicorn_server import serve
 
-    settings = dataclasses.replace(load_settings(), replay_protection="dedupe-only")  # a receiver's duty
+    settings = signing_settings()
     with tempfile.TemporaryDirectory(prefix="billhook-sandbox-") as folder:
         options = _options(
             settings,

@@ -1,229 +1,279 @@
-"""Select the deliveries that a command changes, by ids or by filters, confirm the change, and record it."""
+"""Select the deliveries that a command works on, by ids or by options, confirm a change, and record it."""
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import click
 
 from billhook.cli.context import operator
 from billhook.cli.output import CliError, printable, progress
-from billhook.cli.params import SEARCH_LIMIT
+from billhook.cli.params import DELIVERY_ID, STATE, STATE_METAVAR, TEXT, TIME, FiniteNumber, as_json
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from billhook.inbox import DeliveryFilter, Inbox
-    from billhook.inbox.actions import ActionRecorder
 
-__all__ = [
-    "Flags",
-    "SelectedDeliveries",
-    "apply_in_batches",
-    "confirm",
-    "delivery_count",
-    "describe",
-    "in_batches",
-    "known_handlers_hint",
-    "no_match_message",
-    "paced",
-    "parse_selection",
-    "recording",
-    "select",
-    "take_search_limit",
-    "within_search_limit",
-]
+_SEARCH_LIMIT = 100_000
+"""How many bodies a search for a text reads: some seconds' work for the database."""
+
+# By the names of the fields of DeliveryFilter.
+_FILTERS = {
+    "event_type": click.option("--type", "event_type", type=TEXT, metavar="TYPE", help="Of this event type."),
+    "state": click.option("--state", type=STATE, metavar=STATE_METAVAR, help="In this state."),
+    "error": click.option(
+        "--error", type=TEXT, metavar="TEXT", help="With this text in the last error, in upper or lower case."
+    ),
+    "source": click.option("--source", type=TEXT, metavar="NAME", help="From this source."),
+    "key": click.option(
+        "--key", type=TEXT, metavar="KEY", help="With this key, the id that the sender signed."
+    ),
+    "since": click.option(
+        "--since", type=TIME, help="Received since this time: an age (2h, 7d) or ISO 8601."
+    ),
+    "until": click.option(
+        "--until", type=TIME, help="Received before this time: an age (2h, 7d) or ISO 8601."
+    ),
+    "contains": click.option(
+        "--contains", type=TEXT, metavar="TEXT",
+        help="With this text in the body, exactly as sent. The search is bounded.",
+    ),
+    "search_limit": click.option(
+        "--search-limit", type=click.IntRange(1), metavar="N",
+        help=f"How many deliveries --contains reads, the newest first. Default: {_SEARCH_LIMIT}.",
+    ),
+    "handler": click.option("--handler", type=TEXT, metavar="NAME", help="With a run of this handler."),
+    "twins": click.option(
+        "--twins", is_flag=True, help="Deliveries that a handler has already had under another key."
+    ),
+    "conflicts": click.option(
+        "--conflicts", is_flag=True, help="Deliveries with the key of another delivery but other content."
+    ),
+}  # fmt: skip
+ALL_FILTERS = tuple(_FILTERS)
+MOST_FILTERS = tuple(name for name in _FILTERS if name != "twins")
+_IDS = click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
+
+_HOW = ("delivery_ids", "dry_run", "yes", "as_json", "rate")
+
+Command = Callable[..., None]
+R = TypeVar("R", bound="Result")
 
 
-class Flags(NamedTuple):
-    """Hold the options that every command which changes deliveries has."""
+def selecting(*names: str, ids: bool = False, other: str | None = None) -> Callable[[Command], Command]:
+    """Add the options that select deliveries, all or those named; the command gets a Selection instead.
 
-    dry_run: bool
-    yes: bool
-    as_json: bool
-
-
-class SelectedDeliveries(NamedTuple):
-    """Hold ids of deliveries in batches, their number, and the ids or the conditions that selected them.
-
-    `conditions` repeat no text of a payload: they are recorded, and it may name a customer.
+    With `ids` the command changes deliveries: either ids or an option has to be given, or the argument
+    `other`, which selects too.
     """
+    names = names or MOST_FILTERS
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def select(**arguments: Any) -> None:
+            own = {name: arguments.pop(name) for name in (*names, *_HOW) if name in arguments}
+            selection = Selection.of(own)
+            if ids:
+                selection.check(is_enough=other is not None and arguments[other] is not None)
+            command(selection, **arguments)
+
+        for name in reversed(names):
+            select = _FILTERS[name](select)
+        return _IDS(select) if ids else select
+
+    return decorate
+
+
+def confirming(command: Command) -> Command:
+    """Add --dry-run, --yes and --json."""
+    dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done without doing it.")
+    yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+    return dry_run(yes(as_json(command)))
+
+
+RATE = click.option(
+    "--rate", type=FiniteNumber(0.01, 100_000), metavar="N", help="At most N deliveries per second."
+)
+
+
+class Found(NamedTuple):
+    """Hold ids of deliveries in batches, their number, and what selected them, for the record of actions."""
 
     batches: Iterable[list[int]]
     total: int
-    conditions: str = ""
-    named: tuple[int, ...] = ()
+    which: str
+    is_named: bool = False
+    """Whether `which` are the ids."""
 
 
-def parse_selection(
-    verb: str, delivery_ids: tuple[int, ...], options: dict[str, Any], *, other_filter: bool = False
-) -> tuple[DeliveryFilter, int]:
-    """Return the filter and the search limit from a command's options.
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which deliveries a command works on, and how."""
 
-    Raises UsageError unless there are either ids or filters; with `other_filter` another option selects.
-    """
-    from billhook.inbox import DeliveryFilter
+    ids: tuple[int, ...]
+    filter: DeliveryFilter
+    search_limit: int
+    dry_run: bool
+    asks: bool
+    as_json: bool
+    rate: float | None
 
-    search_limit = take_search_limit(options)
-    # An empty text is a condition: dropped, it would select more.
-    filters = {name: value for name, value in options.items() if value is not None and value is not False}
-    if not (delivery_ids or filters or other_filter):
-        raise click.UsageError(
-            f"nothing to {verb} is selected: give ids, or one of --type --state --error --source --key "
-            "--since --until --contains --handler --conflicts"
-        )
-    if delivery_ids and filters:
-        raise click.UsageError("give ids or filters, not both")
-    return DeliveryFilter(**filters), search_limit
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> Selection:
+        """Make it from a command's options. Raises UsageError for a limit without a search."""
+        from billhook.inbox import DeliveryFilter
+
+        ids, limit, rate = (options.pop(name, None) for name in ("delivery_ids", "search_limit", "rate"))
+        dry_run, yes, as_json = (options.pop(name, False) for name in ("dry_run", "yes", "as_json"))
+        if limit is not None and options.get("contains") is None:
+            raise click.UsageError("--search-limit is for --contains TEXT")
+        asks = not (dry_run or yes or as_json)
+        filters = DeliveryFilter(**options)
+        return cls(ids or (), filters, limit or _SEARCH_LIMIT, dry_run, asks, as_json, rate)
+
+    def check(self, *, is_enough: bool) -> None:
+        """Raise UsageError unless there are either ids or options, or something else `is_enough`."""
+        if not (self.ids or is_enough) and self.filter.is_everything:
+            raise click.UsageError(
+                f"nothing to {_verb()} is selected: give ids, or one of --type --state --error --source "
+                "--key --since --until --contains --handler --conflicts"
+            )
+        if self.ids and not self.filter.is_everything:
+            raise click.UsageError("give ids or filters, not both")
+
+    def find(self, inbox: Inbox, question: str = "") -> Found | None:
+        """Find the deliveries, and ask the user whether to go on; None if there are none.
+
+        `question` has {} for their number; with --json nothing is asked, and none is a result too. Raises
+        CliError for an unknown id.
+        """
+        from billhook.inbox import admin
+        from billhook.inbox.actions import ids_text
+
+        if self.ids:
+            ids = _check_ids(inbox, self.ids)
+            found = Found(in_batches(ids, admin.BATCH), len(ids), ids_text(ids), is_named=True)
+        else:
+            bounded = self.bounded(inbox)
+            found = Found(admin.id_batches(inbox, bounded), admin.count(inbox, bounded), self.conditions)
+        if not (found.total or self.as_json):
+            click.echo(no_match(inbox, self.filter))
+            return None
+        if question and self.asks:
+            confirm(question.format(delivery_count(found.total)))
+        if self.rate is None or self.dry_run:
+            return found
+        return found._replace(batches=paced(found.batches, self.rate))
+
+    def bounded(self, inbox: Inbox) -> DeliveryFilter:
+        """Bound a search for a text to the newest of the selected deliveries; print the bound on stderr."""
+        from billhook.inbox.admin import search_bound
+
+        if self.filter.contains is None:
+            return self.filter
+        number, from_id, received_at = search_bound(inbox, self.filter, self.search_limit)
+        is_full = number == self.search_limit
+        searched = f"searched {'the newest ' if is_full else ''}{delivery_count(number)}"
+        if received_at is not None:
+            searched += f", back to {received_at:%Y-%m-%d %H:%M:%S} UTC"
+        click.echo(searched + ("; --search-limit N searches more" if is_full else ""), err=True)
+        return replace(self.filter, from_id=from_id)
+
+    @property
+    def conditions(self) -> str:
+        """The filter as the options that it comes from, without texts that may be of a payload."""
+        options = []
+        for field in fields(self.filter):
+            value = getattr(self.filter, field.name)
+            if value in (None, False) or field.name == "decided":
+                continue
+            option = "--type" if field.name == "event_type" else f"--{field.name}"
+            text = f"{value:%Y-%m-%dT%H:%M:%S}" if isinstance(value, datetime) else printable(value)
+            if field.name in ("contains", "error"):
+                text = "…"
+            options.append(option if value is True else f"{option} {text}")
+        return " ".join(options)
+
+    def apply(self, inbox: Inbox, found: Found, change: Callable[[list[int]], R], start: R) -> R:
+        """Apply `change` to each batch, record it, and return the sum of its results."""
+        what, done = _verb(), start
+        label = "counting" if self.dry_run else f"{what.removesuffix('e')}ing"
+        with (
+            progress(label, found.total) as steps,
+            recording(inbox, what, found.which, dry_run=self.dry_run or not found.total) as add,
+        ):
+            for batch in found.batches:
+                changed = change(batch)
+                done += changed
+                add(changed.deliveries, () if found.is_named else batch)
+                steps.advance(len(batch))
+                # After each batch: a worker may begin with what is due now while others follow.
+                if not self.dry_run:
+                    inbox.waker.wake()
+        return done
 
 
-def select(
-    inbox: Inbox,
-    delivery_ids: tuple[int, ...],
-    selection: DeliveryFilter,
-    search_limit: int,
-    *,
-    question: str,
-    past_participle: str,
-    flags: Flags,
-) -> SelectedDeliveries | None:
-    """Find the selected deliveries, and ask the user whether to go on; None if there are none.
+class Result(Protocol):
+    """What a change did, as a sum over batches."""
 
-    `question` has {} for their number; with flags.as_json nothing is asked, and none is a result too. Raises
-    CliError for an unknown id: "nothing was {past_participle}".
-    """
-    batches, total = _select_ids(inbox, delivery_ids, selection, past_participle, search_limit)
-    if not (total or flags.as_json):
-        click.echo(no_match_message(inbox, selection.handler))
-        return None
-    if not any(flags):
-        confirm(question.format(delivery_count(total)))
-    return SelectedDeliveries(batches, total, describe(selection), delivery_ids)
+    @property
+    def deliveries(self) -> int:
+        """How many deliveries it changed."""
+        ...
+
+    def __add__(self, other: Self, /) -> Self: ...
 
 
-_OPTIONS = {"event_type": "type"}
-_PAYLOAD_TEXTS = ("contains", "error")
-_NO_OPTIONS = ("decided", "from_id")
-
-
-def describe(selection: DeliveryFilter) -> str:
-    """Return a filter as the options that it comes from, without texts that may be of a payload."""
-    options = []
-    for field in fields(selection):
-        value = getattr(selection, field.name)
-        if value in (None, False) or field.name in _NO_OPTIONS:
-            continue
-        option = f"--{_OPTIONS.get(field.name, field.name)}"
-        text = f"{value:%Y-%m-%dT%H:%M:%S}" if isinstance(value, datetime) else printable(value)
-        if field.name in _PAYLOAD_TEXTS:
-            text = "…"
-        options.append(option if value is True else f"{option} {text}")
-    return " ".join(options)
-
-
-class _NoRecorder:
-    """Replace the recorder in a dry run, which is not recorded."""
-
-    def add(self, number: int, delivery_ids: Iterable[int] = ()) -> None:
-        """Do nothing."""
+def _verb() -> str:
+    """Return the name of the command."""
+    return str(click.get_current_context().info_name)
 
 
 @contextmanager
 def recording(
     inbox: Inbox, what: str, which: str, *, dry_run: bool = False
-) -> Iterator[ActionRecorder | _NoRecorder]:
-    """Record an action of this user, which the block carries out; a `dry_run` is not recorded."""
+) -> Iterator[Callable[[int, Iterable[int]], None]]:
+    """Record an action of this user, which the block carries out; a `dry_run` is not recorded.
+
+    Gives what adds a number of changed deliveries, and the ids of those that conditions selected.
+    """
     from billhook.inbox.actions import recorded
 
     if dry_run:
-        yield _NoRecorder()
+        yield lambda number, delivery_ids: None
         return
     with recorded(inbox, operator(), what, which, datetime.now(UTC)) as recorder:
-        yield recorder
+        yield recorder.add
 
 
-def apply_in_batches(
-    inbox: Inbox,
-    what: str,
-    selected: SelectedDeliveries,
-    change: Callable[[list[int]], int],
-    *,
-    dry_run: bool,
-) -> None:
-    """Apply `change` to each batch, and record it: it returns how many deliveries it changed."""
-    from billhook.inbox.actions import ids_text
+def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...]) -> list[int]:
+    """Return the ids in order. Raises CliError for one that is unknown or has no content any more.
 
-    label = "counting" if dry_run else f"{what.removesuffix('e')}ing"
-    which = ids_text(set(selected.named)) if selected.named else selected.conditions
-    with (
-        progress(label, selected.total) as steps,
-        recording(inbox, what, which, dry_run=dry_run or not selected.total) as recorder,
-    ):
-        for batch in selected.batches:
-            recorder.add(change(batch), () if selected.named else batch)
-            steps.advance(len(batch))
-            # After each batch: a worker may begin with what is due now while others follow.
-            if not dry_run:
-                inbox.waker.wake()
-
-
-def take_search_limit(selected: dict[str, Any]) -> int:
-    """Remove and return the search limit. Raises UsageError for one without a text to search for."""
-    limit = selected.pop("search_limit", None)
-    if limit is not None and selected.get("contains") is None:
-        raise click.UsageError("--search-limit is for --contains TEXT")
-    return SEARCH_LIMIT if limit is None else int(limit)
-
-
-def within_search_limit(inbox: Inbox, selection: DeliveryFilter, limit: int) -> DeliveryFilter:
-    """Bound a search for a text to the newest `limit` selected deliveries; print the bound on stderr."""
-    from billhook.inbox.admin import search_bound
-
-    if selection.contains is None:
-        return selection
-    number, from_id, received_at = search_bound(inbox, selection, limit)
-    searched = (
-        f"searched the newest {delivery_count(number)}"
-        if number == limit
-        else (f"searched {delivery_count(number)}")
-    )
-    if received_at is not None:
-        searched += f", back to {received_at:%Y-%m-%d %H:%M:%S} UTC"
-    if number == limit:
-        searched += "; --search-limit N searches more"
-    click.echo(searched, err=True)
-    return replace(selection, from_id=from_id)
-
-
-def _select_ids(
-    inbox: Inbox, delivery_ids: tuple[int, ...], selection: Any, past_participle: str, search_limit: int
-) -> tuple[Iterable[list[int]], int]:
-    """Return the ids in batches and their number. Raises CliError for an unknown id."""
+    All are checked first: a typing error among them must not leave the work half done.
+    """
     from billhook.inbox import DeliveryState, admin
 
-    if not delivery_ids:
-        selection = within_search_limit(inbox, selection, search_limit)
-        return admin.id_batches(inbox, selection), admin.count(inbox, selection)
-    # Named ids are all checked first: a typing error among them must not leave the work half done.
     wanted = sorted(set(delivery_ids))
     states = {found.summary.id: found.summary.state for found in admin.details(inbox, wanted)}
-    for delivery_id in wanted:
-        if delivery_id not in states:
-            raise CliError(f"there is no delivery {delivery_id} in this inbox; nothing was {past_participle}")
-        if states[delivery_id] == DeliveryState.PRUNED.value:
-            raise CliError(
-                f"delivery {delivery_id} is past its retention, only its key is left; nothing was "
-                f"{past_participle}"
-            )
-        if states[delivery_id] == DeliveryState.ERASED.value:
-            raise CliError(
-                f"delivery {delivery_id} was erased, its body is gone; nothing was {past_participle}"
-            )
-    return in_batches(wanted, admin.BATCH), len(wanted)
+    for one in wanted:
+        if one not in states:
+            wrong = f"there is no delivery {one} in this inbox"
+        elif states[one] == DeliveryState.PRUNED:
+            wrong = f"delivery {one} is past its retention, only its key is left"
+        elif states[one] == DeliveryState.ERASED:
+            wrong = f"delivery {one} was erased, its body is gone"
+        else:
+            continue
+        raise CliError(f"{wrong}; nothing was {_verb().removesuffix('e')}ed")
+    return wanted
 
 
 def in_batches(wanted: list[int], size: int) -> Iterator[list[int]]:
@@ -249,22 +299,20 @@ def delivery_count(number: int) -> str:
     return "1 delivery" if number == 1 else f"{number} deliveries"
 
 
-def known_handlers_hint(inbox: Inbox) -> str:
-    """Return "; known handlers: …" with those of the newest deliveries, after a name that is not one."""
-    from billhook.inbox.admin import handler_names
+def no_match(inbox: Inbox, selection: DeliveryFilter) -> str:
+    """Return that nothing matches; for an unknown type or handler with the known names."""
+    from billhook.cli.events import suggest
+    from billhook.events import EVENT_TYPES
+    from billhook.inbox.admin import DeliveryFilter, count, handler_names
 
-    names = handler_names(inbox)
-    return f"; known handlers: {printable(', '.join(names))}" if names else ""
-
-
-def no_match_message(inbox: Inbox, handler: str | None) -> str:
-    """Return that nothing matches; for an unknown handler with the names that recent deliveries have."""
-    from billhook.inbox.admin import DeliveryFilter, count
-
-    text = "nothing matches"
-    if handler is None or count(inbox, DeliveryFilter(handler=handler)):
-        return text
-    return f"{text}: no delivery has a run of {printable(handler)}{known_handlers_hint(inbox)}"
+    told = ["no deliveries match"]
+    if selection.event_type is not None and selection.event_type not in EVENT_TYPES:
+        told.append(suggest(selection.event_type, EVENT_TYPES, most=1))
+    if selection.handler is not None and not count(inbox, DeliveryFilter(handler=selection.handler)):
+        told.append(f"none has a run of {printable(selection.handler)}")
+        names = handler_names(inbox)
+        told.append(f"known handlers: {printable(', '.join(names))}" if names else "")
+    return "; ".join(filter(None, told))
 
 
 def confirm(question: str) -> None:

@@ -13,20 +13,18 @@ from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.context import user_app, worker_hint
+from billhook.cli.context import get_inbox, user_app, worker_hint
 from billhook.cli.events import event_class, suggest
 from billhook.cli.output import print_json, print_table, printable, progress
-from billhook.cli.params import FiniteNumber, as_json
-from billhook.cli.posting import SCHEMES, HttpReply, choose_signer, choose_target
+from billhook.cli.params import as_json
+from billhook.cli.posting import SCHEME, TIMEOUT, HttpReply, choose_signer, open_target, sign
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
 from billhook.fields import strict_json
+from billhook.printable import first_line
 from billhook.program import in_program
 
 if TYPE_CHECKING:
     from billhook.signing import Scheme
-
-__all__ = ["send"]
-
 
 _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
 """The index of a list item in a path: `.0` in `lines.0.amount`."""
@@ -61,17 +59,9 @@ _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
 @click.option(
     "--count", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="How many times to send."
 )
-@click.option(
-    "--scheme", type=click.Choice(SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
-)
+@SCHEME
 @click.option("--id", "message_id", help="The delivery's id, if the scheme signs one. Default: random.")
-@click.option(
-    "--timeout",
-    type=FiniteNumber(0.1, 600),
-    default=10.0,
-    show_default=True,
-    help="Seconds to wait for an answer.",
-)
+@TIMEOUT
 @as_json
 def send(
     event_type: str,
@@ -104,29 +94,20 @@ def send(
     # Only notes: an invalid body is often what the user wants to test the receiver with.
     for warning in _payload_warnings(event_type, body, changes):
         click.echo(f"note: {printable(warning)}", err=True)
-    place, unopened = choose_target(url, source, timeout)
-    with unopened as poster, progress("sending", count) as steps:
+    with open_target(url, source, timeout) as (place, poster), progress("sending", count) as steps:
         for _ in range(count):
             # Signed anew each time: a random id makes each a new delivery; with --id they are duplicates.
             headers = _headers(signer, secret, body, event_type, message_id)
             answers.append(poster.post(body, headers))
             steps.advance()
     _report(answers, place, as_json)
-    if url is None:
-        _hint_at_missing_worker(answers)
-    if any(answer.status != 200 for answer in answers):
-        sys.exit(1)
-
-
-def _hint_at_missing_worker(answers: Sequence[HttpReply]) -> None:
-    """Print how to start a worker, if deliveries were stored by the app in this process and none runs."""
-    from billhook.extension import get_state
-
     app = user_app()
-    if app is not None and any(answer.status == 200 for answer in answers):
-        hint = worker_hint(get_state(app).inbox)
+    if url is None and app is not None and any(answer.status == 200 for answer in answers):
+        hint = worker_hint(get_inbox(app))
         if hint is not None:
             click.echo(f"note: stored, but not handled yet. {hint}", err=True)
+    if any(answer.status != 200 for answer in answers):
+        sys.exit(1)
 
 
 def _headers(
@@ -135,14 +116,12 @@ def _headers(
     if not (event_type.isascii() and event_type.isprintable()):
         raise ConfigError(f"TYPE is {event_type!r}: it is sent in a header, so it must be printable ASCII")
     try:
-        headers = signer.sign(
-            body, secret, event_type=event_type, now=datetime.now(UTC), message_id=message_id
-        )
+        headers = sign(signer, secret, event_type, body, datetime.now(UTC), message_id)
     except ValueError as error:
         raise ConfigError(f"--id is {message_id!r}, which cannot be signed: {error}") from None
     from billhook.doctor.examination import TEST_USER_AGENT
 
-    return {"User-Agent": TEST_USER_AGENT, "X-Webhook-Type": event_type, **headers}
+    return {"User-Agent": TEST_USER_AGENT, **headers}
 
 
 def _payload_warnings(event_type: str, body: bytes, changes: Sequence[str]) -> list[str]:
@@ -226,26 +205,16 @@ def _set_field(value: Any, path: str, new: object) -> None:
     A missing object is created, a missing list item is not: its index would leave a gap.
     """
     *parents, last = path.split(".")
-    for name in parents:
-        value = _child(value, name, path, default={})
-    if isinstance(value, dict):
-        value[last] = new
-    elif isinstance(value, list) and last.isdecimal() and int(last) < len(value):
-        value[int(last)] = new
-    else:
-        raise _no_such(path, last)
-
-
-def _child(value: Any, name: str, path: str, default: object) -> Any:
-    if isinstance(value, dict):
-        return value.setdefault(name, default)
-    if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
-        return value[int(name)]
-    raise _no_such(path, name)
-
-
-def _no_such(path: str, name: str) -> ConfigError:
-    return ConfigError(f"--set {path}: the body has no place for {name!r}")
+    for name in (*parents, last):
+        if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+            key: Any = int(name)
+        elif isinstance(value, dict):
+            key = name
+            value.setdefault(key, {})
+        else:
+            raise ConfigError(f"--set {path}: the body has no place for {name!r}")
+        outer, value = value, value[key]
+    outer[key] = new
 
 
 _NO_RECEIVER = "no receiver at this path; the default path is /webhooks/billing"
@@ -268,37 +237,40 @@ def _report(answers: Sequence[HttpReply], url: str, as_json: bool) -> None:
         return
     if len(answers) == 1:
         status = answers[0].status
-        text = printable(_text(answers[0], url))
+        text = printable("; ".join(filter(None, _explain(answers[0], url))))
         click.echo(f"{text if status is None else f'{status} {text}'} ({seconds[0] * 1000:.0f} ms)")
         return
-    counted = Counter((answer.status, _text(answer, url)[:200]) for answer in answers)
+    explained = [(answer.status, *_explain(answer, url)) for answer in answers]
+    counted = Counter((status, first_line(text)) for status, text, _ in explained)
     rows = [
         ("none" if status is None else status, text, number)
         for (status, text), number in counted.most_common()
     ]
     print_table("", ("status", "answer", "count"), rows)
+    for hint in dict.fromkeys(hint for *_, hint in explained if hint):
+        click.echo(f"hint: {printable(hint)}")
     click.echo(f"{len(answers)} sent, p50 {summary['p50_ms']} ms, p99 {summary['p99_ms']} ms")
 
 
-def _text(answer: HttpReply, url: str) -> str:
-    """Return the body of a receiver's answer; in place of any other server's page, what it means."""
-    text = answer.body.strip()
+def _explain(answer: HttpReply, url: str) -> tuple[str, str]:
+    """Return a receiver's answer, in place of any other server's page what it means; and a hint, or ""."""
+    text, hint = answer.body.strip(), ""
     if answer.status is None:
         text = text if text.startswith("no answer") else f"no answer: {text}"
         if "refused" in text:
-            text += f"; is the receiver running at {urlsplit(url).netloc}?"
+            hint = f"is the receiver running at {urlsplit(url).netloc}?"
     elif url.startswith("/") and answer.status >= 300 and not _is_object(text):
         # The path is a receiver's path in this app, and receivers answer with a JSON object: so a hook, a
         # middleware or an error handler of the app answered in its place.
         text = in_program("the app answered, not billhook; run `billhook check` to see why")
     elif answer.status == 401 and _is_object(text):
-        text += "; the receiver has another secret (BILLHOOK_SECRETS, BILLHOOK_SECRETS_FILE) or scheme"
+        hint = "the receiver has another secret (BILLHOOK_SECRETS, BILLHOOK_SECRETS_FILE) or scheme"
     elif answer.status in (404, 405) and not _is_object(text):
         text = _NO_RECEIVER
     # An HTML page with a 200 is usually a website's; one with a 5xx a proxy's in front of a receiver.
     elif text.startswith("<"):
         text = "an HTML page, not a receiver's answer" if answer.status >= 500 else _NO_RECEIVER
-    return text
+    return text, hint
 
 
 def _is_object(text: str) -> bool:

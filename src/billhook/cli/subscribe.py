@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,10 @@ import click
 
 from billhook.cli.api.calls import as_usage_errors, open_client
 from billhook.cli.output import CliError, print_json, print_table, printable, progress
-from billhook.cli.params import as_json, handlers_argument, parse_http_url
+from billhook.cli.params import Parsed, as_json, handlers_argument, parse_http_url
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
-
-__all__ = ["subscribe"]
-
 
 # Source: spec, "Webhooks": it has an operation to subscribe, and none to list or remove subscriptions.
 _NO_LIST = (
@@ -46,22 +44,16 @@ class _Subscription:
         return {name: number for name, number in both.items() if number is not None}
 
 
-class _ThresholdParam(click.ParamType):  # type: ignore[type-arg]
-    """TYPE=NUMBER: an event type and its percentage."""
+def _parse_threshold(text: str) -> tuple[str, Decimal]:
+    """Parse TYPE=NUMBER: an event type and its percentage."""
+    event_type, _, number = text.partition("=")
+    with suppress(InvalidOperation):
+        if event_type and Decimal(number).is_finite():
+            return event_type, Decimal(number)
+    raise ValueError(f"{text!r} is not TYPE=NUMBER, such as CommitmentUsageCrossed=80")
 
-    name = "threshold"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, Decimal]:
-        event_type, equals, text = str(value).partition("=")
-        try:
-            number = Decimal(text)
-        except InvalidOperation:
-            number = Decimal("NaN")
-        if not (event_type and equals and number.is_finite()):
-            self.fail(f"{value!r} is not TYPE=NUMBER, such as CommitmentUsageCrossed=80", param, ctx)
-        return event_type, number
+_THRESHOLD = Parsed("threshold", _parse_threshold)
 
 
 @click.command()
@@ -74,11 +66,11 @@ class _ThresholdParam(click.ParamType):  # type: ignore[type-arg]
     help="Subscribe to this type only, not to every handled one. May be repeated.",
 )  # fmt: skip
 @click.option(
-    "--threshold", "thresholds", type=_ThresholdParam(), multiple=True, metavar="TYPE=NUMBER",
+    "--threshold", "thresholds", type=_THRESHOLD, multiple=True, metavar="TYPE=NUMBER",
     help="Send events of TYPE from this percentage on, if it has a threshold. May be repeated.",
 )  # fmt: skip
 @click.option(
-    "--recurring-threshold", "recurring", type=_ThresholdParam(), multiple=True, metavar="TYPE=NUMBER",
+    "--recurring-threshold", "recurring", type=_THRESHOLD, multiple=True, metavar="TYPE=NUMBER",
     help="Send them again after every further NUMBER percent. May be repeated.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the subscriptions without sending anything.")
@@ -105,10 +97,8 @@ def subscribe(
       flask --app myshop billhook subscribe --callback-url https://shop.example/webhooks/billing
     """
     parse_http_url("--callback-url", callback_url, "https://HOST/PATH")
-    first, again = (
-        _by_event_type("--threshold", thresholds),
-        _by_event_type("--recurring-threshold", recurring),
-    )
+    first = _by_event_type("--threshold", thresholds)
+    again = _by_event_type("--recurring-threshold", recurring)
     planned = _plan(event_types or _handled_types(handlers), first, again)
     _check_rules(callback_url, planned)
     done = planned if dry_run else _subscribe_all(callback_url, planned)
@@ -210,25 +200,22 @@ def _may_be_done(error: Exception) -> bool:
 
 
 def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_json: bool) -> None:
-    results = ["would be subscribed" if dry_run else each.result for each in done]
+    results = [(each, "would be subscribed" if dry_run else each.result) for each in done]
     if as_json:
         subscriptions = [
             {
                 "event_type": each.event_type,
-                "threshold": None if each.threshold is None else str(each.threshold),
-                "recurring_threshold": None
-                if each.recurring_threshold is None
-                else str(each.recurring_threshold),
+                "threshold": _text(each.threshold),
+                "recurring_threshold": _text(each.recurring_threshold),
                 "result": result,
                 "error": each.error,
             }
-            for each, result in zip(done, results, strict=True)
+            for each, result in results
         ]
         print_json({"callback_url": callback_url, "dry_run": dry_run, "subscriptions": subscriptions})
     else:
         rows = [
-            (each.event_type, each.threshold, each.recurring_threshold, result)
-            for each, result in zip(done, results, strict=True)
+            (each.event_type, each.threshold, each.recurring_threshold, result) for each, result in results
         ]
         columns = ("event type", "threshold", "recurring", "result")
         print_table("", columns, rows, whole=("event type", "result"))
@@ -237,3 +224,7 @@ def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_
                 click.echo(f"{each.event_type}: {printable(each.error)}", err=True)
     # Always, and on stderr: after a failure the reader is about to run the command again.
     click.echo(_NO_LIST, err=True)
+
+
+def _text(number: Decimal | None) -> str | None:
+    return None if number is None else str(number)

@@ -248,10 +248,10 @@ def erase_one(context: DashboardContext, delivery_id: int) -> Response:
     give_up = request.form.get("discard") == "1"
     with context.recorded("erase", "") as record:
         done = erase(context.inbox, [delivery_id], context.now, discard_unfinished=give_up)
-        record(done.erased, [delivery_id])
+        record(done.deliveries, [delivery_id])
     if done.unfinished:
         return _back(context, delivery_id, "Not erased: it is not finished. Discard it first.", "warn")
-    if not done.erased:
+    if not done.deliveries:
         return _back(context, delivery_id, "Nothing was erased: there is no content.", "warn")
     context.inbox.waker.wake()
     if not empty_log(context.inbox):

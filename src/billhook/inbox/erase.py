@@ -37,7 +37,7 @@ _LOG_SECONDS = 2.0
 class EraseResult:
     """How many deliveries were erased, were discarded for it, or are left because they are not finished."""
 
-    erased: int = 0
+    deliveries: int = 0
     discarded: int = 0
     unfinished: int = 0
 

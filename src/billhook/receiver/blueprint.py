@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from flask import Blueprint, Flask
 
@@ -68,6 +69,29 @@ def webhook_routes(app: Flask) -> list[WebhookRoute]:
     rules = app.url_map.iter_rules()
     views = ((rule.rule, app.view_functions.get(rule.endpoint)) for rule in rules)
     return [WebhookRoute(path, getattr(view, SOURCE)) for path, view in views if hasattr(view, SOURCE)]
+
+
+def find_route(
+    app: Flask, source: str | None, url: str | None = None, *, option: str = "--source"
+) -> WebhookRoute:
+    """Return the app's receiver of `source`; without one, that at the URL's path, the default's or the only.
+
+    Raises ConfigError if there is none of these; `option` is what names a source.
+    """
+    routes = webhook_routes(app)
+    # The path decides before the default does: --to a receiver must be signed as that receiver's source.
+    if source is None and url is not None:
+        for route in routes:
+            if urlsplit(url).path.rstrip("/") == route.path.rstrip("/"):
+                return route
+    named = [route for route in routes if route.source.name == (source or DEFAULT_SOURCE)]
+    if named or (source is None and len(routes) == 1):
+        return (named or routes)[0]
+    if not routes:
+        raise ConfigError("this Flask app has no billhook: call Billhook(...).init_app(app)")
+    known = ", ".join(sorted({route.source.name for route in routes}))
+    wrong = "has several sources" if source is None else f"has no source {source!r}"
+    raise ConfigError(f"the app {wrong}: give {option} one of {known}")
 
 
 def make_blueprint(

@@ -21,7 +21,7 @@ from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, sample
 from billhook.events.samples import refuse_misspelt
 from billhook.handlers import Delivery, Headers
-from billhook.receiver.blueprint import WebhookRoute, webhook_routes
+from billhook.receiver.blueprint import find_route, webhook_routes
 from billhook.signing.source import DEFAULT_SOURCE
 from billhook.testing.apps import preparation, settle
 
@@ -62,7 +62,7 @@ def deliver(
     name of the source; without one it is the default, or the only one.
     """
     made = _event(event, overrides)
-    route = _route(app, source)
+    route = find_route(app, source, option="source=")
     body = made.to_json()
     headers = {"Content-Type": "application/json", "X-Webhook-Type": made.type}
     if signed is not False:
@@ -128,17 +128,6 @@ def _event(
         return sample(event, **overrides)
     # Made anew and not copied: the overrides are to be valid too.
     return type(event)(**{**event.model_dump(exclude_unset=True), **overrides}) if overrides else event
-
-
-def _route(app: Flask, source: str | None) -> WebhookRoute:
-    routes = webhook_routes(app)
-    found = [route for route in routes if route.source.name == (source or DEFAULT_SOURCE)]
-    if not found and source is None and len(routes) == 1:
-        found = routes
-    if not found:
-        names = ", ".join(sorted(route.source.name for route in routes)) or "none"
-        raise ConfigError(f"the app has no source {source or DEFAULT_SOURCE!r}: give source=, of {names}")
-    return found[0]
 
 
 class RunningSandbox:

@@ -118,7 +118,7 @@ def test_by_id_too_and_not_those_of_other_types(run, filled):
 def test_replay_by_handler_alone_does_not_backfill(run, filled):
     nothing = run("deliveries", "replay", "--handler", "audit", "--yes", HANDLERS="newer.py")
 
-    assert nothing.stdout == "nothing matches: no delivery has a run of audit; known handlers: book, pong\n"
+    assert nothing.stdout == "no deliveries match; none has a run of audit; known handlers: book, pong\n"
     assert value(filled, "SELECT count(*) FROM run WHERE handler = 'audit'") == 0
 
 
@@ -126,7 +126,7 @@ def test_a_name_that_is_neither_registered_nor_stored_is_refused(run, filled):
     result = run("deliveries", "replay", "1", "--handler", "audti", "--yes")
 
     assert result.exit_code == 1
-    assert "no delivery has a run of audti; known handlers: book, pong" in result.stderr
+    assert "none has a run of audti; known handlers: book, pong" in result.stderr
 
 
 def test_a_name_that_is_stored_needs_no_module(run, filled):

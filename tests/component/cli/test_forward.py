@@ -62,9 +62,11 @@ def test_a_second_time_the_receiver_knows_them_unless_they_have_new_ids(forward,
     forward(staging.url, "1", "2")
 
     again = forward(staging.url, "1", "2", "--json")
+    more = forward(staging.url, "1", "2", "3")
     anew = forward(staging.url, "1", "2", "--new-ids", "--json")
 
     assert [one["answer"] for one in json.loads(again.stdout)["answers"]] == ['{"status": "duplicate"}']
+    assert "3 of 3 deliveries sent, 1 accepted, 2 duplicates" in more.stdout
     assert [one["answer"] for one in json.loads(anew.stdout)["answers"]] == ['{"status": "accepted"}']
     assert json.loads(anew.stdout)["statuses"] == {"200": 2}
 
@@ -110,14 +112,12 @@ def test_an_address_without_a_scheme_is_refused(forward):
     assert "--to is not an http(s) URL: write http://HOST:PORT/PATH" in result.stderr
 
 
-def test_it_sends_nothing_without_a_selection_or_a_yes(run, shop, plain, secret_file):
+def test_it_sends_nothing_without_a_yes(run, shop, plain, secret_file):
     where = ("--to", plain.url, "--secret-file", secret_file(OWN))
 
-    unselected = run("deliveries", "forward", *where)
     unconfirmed = run("deliveries", "forward", "1", *where)
     dry = run("deliveries", "forward", "1", *where, "--dry-run")
 
-    assert (unselected.exit_code, "nothing to forward is selected" in unselected.stderr) == (2, True)
     assert (unconfirmed.exit_code, "add --yes to skip the question" in unconfirmed.stderr) == (1, True)
     assert f"Send 1 delivery to 127.0.0.1:{plain.port}?" in unconfirmed.output
     assert (dry.exit_code, dry.stdout) == (0, "1 delivery would be sent\n")
@@ -128,12 +128,6 @@ def test_an_empty_secret_file_is_refused(run, shop, plain, secret_file):
     result = run("deliveries", "forward", "1", "--to", plain.url, "--secret-file", secret_file("# none"))
 
     assert (result.exit_code, "--secret-file holds no secret" in result.stderr) == (2, True)
-
-
-def test_nothing_selected_is_no_failure(forward, plain):
-    result = forward(plain.url, "--type", "Overage")
-
-    assert (result.exit_code, result.stdout) == (0, "nothing matches\n")
 
 
 def test_a_pruned_delivery_is_told_of_and_not_sent(forward, plain, inbox_url):

@@ -107,7 +107,7 @@ def test_send_plays_a_source_of_the_app(app):
 
 
 def test_send_signs_for_the_source_of_the_urls_path(app):
-    from billhook.cli.posting import find_route
+    from billhook.receiver.blueprint import find_route
 
     at = "http://127.0.0.1:8001/webhooks/billing"
 
@@ -117,7 +117,7 @@ def test_send_signs_for_the_source_of_the_urls_path(app):
 
 
 def test_the_only_source_needs_no_name_and_one_of_several_does(tmp_path):
-    from billhook.cli.posting import find_route
+    from billhook.receiver.blueprint import find_route
 
     def made(name: str, *sources: str):
         app = bare_app(tmp_path / name)
@@ -215,12 +215,13 @@ def test_standalone_send_refuses_a_source_of_a_flask_app(tmp_path, monkeypatch):
 
 
 def test_standalone_send_without_a_url_posts_to_serves_address(monkeypatch):
-    from billhook.cli.posting import choose_target
+    from billhook.cli.posting import open_target
 
     monkeypatch.setattr("billhook.cli.posting.user_app", lambda: None)
     monkeypatch.setattr("billhook.cli.posting.load_settings", lambda: type("S", (), {"url_prefix": "hooks/"}))
 
-    assert choose_target(None, None, 1.0)[0] == "http://127.0.0.1:8000/hooks"
+    with open_target(None, None, 1.0) as (place, _):
+        assert place == "http://127.0.0.1:8000/hooks"
 
 
 def test_a_worker_of_an_app_whose_inbox_has_another_schema_does_not_start(app_with, tmp_path):

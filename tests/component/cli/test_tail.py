@@ -32,12 +32,6 @@ def test_a_search_says_what_it_searched(run, shop):
     assert none.stderr == "searched 0 deliveries\n"
 
 
-def test_a_search_limit_without_a_text_is_a_usage_error(run, shop):
-    result = run("deliveries", "list", "--search-limit", "5")
-
-    assert (result.exit_code, "--search-limit is for --contains TEXT" in result.stderr) == (2, True)
-
-
 def test_export_replay_and_discard_select_by_key_and_text(run, shop):
     exported = run("deliveries", "export", "--contains", "inv_1")
     conflicts = run("deliveries", "export", "--conflicts")

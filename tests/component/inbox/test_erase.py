@@ -79,7 +79,7 @@ def test_an_erased_delivery_keeps_its_key_and_its_result_and_nothing_of_its_cont
 
     result = erase(inbox, [erased], LATER)
 
-    assert result == EraseResult(erased=1)
+    assert result == EraseResult(deliveries=1)
     assert rows(
         where, "SELECT key, state, body, headers, error, digest FROM delivery WHERE id = ?", erased
     ) == [("k1", "erased", b"", "{}", None, None)]
@@ -125,7 +125,7 @@ def test_a_quarantined_delivery_is_erased_with_the_reason(inbox, where):
     with inbox.transaction("w") as transaction:
         transaction.plan([RunPlan(delivery_id, error=f"not readable: {MARK.decode()}")], NOON)
 
-    assert erase(inbox, [delivery_id], LATER) == EraseResult(erased=1)
+    assert erase(inbox, [delivery_id], LATER) == EraseResult(deliveries=1)
     assert MARK.decode() not in stored_text(where)
 
 
@@ -195,7 +195,7 @@ def test_one_that_is_discarded_for_it_is_not_handled_any_more(inbox, where):
 
     result = erase(inbox, [unread, waiting, retrying], LATER, discard_unfinished=True)
 
-    assert result == EraseResult(erased=3, discarded=3)
+    assert result == EraseResult(deliveries=3, discarded=3)
     assert MARK.decode() not in stored_text(where)
     assert inbox.received(9) == []
     with inbox.transaction("w") as transaction:
@@ -239,7 +239,7 @@ def test_a_dry_run_counts_and_changes_nothing(inbox, where):
         erase(inbox, [done, open_one], LATER, discard_unfinished=flag, dry_run=True) for flag in (False, True)
     ]
 
-    assert counts == [EraseResult(erased=1, unfinished=1), EraseResult(erased=2, discarded=1)]
+    assert counts == [EraseResult(deliveries=1, unfinished=1), EraseResult(deliveries=2, discarded=1)]
     assert stored_text(where) == before
 
 
@@ -403,7 +403,7 @@ def test_a_delivery_that_is_erased_and_replayed_at_one_time_is_handled_with_its_
         return [replay(others[0], [one], NOON).runs for one in ids]
 
     def erase_each():
-        return [erase(others[1], [one], NOON).erased for one in reversed(ids)]
+        return [erase(others[1], [one], NOON).deliveries for one in reversed(ids)]
 
     with ThreadPoolExecutor(2) as pool:
         replayed, erased = (work.result() for work in [pool.submit(replay_each), pool.submit(erase_each)])

@@ -160,7 +160,7 @@ def test_each_source_signs_in_its_own_way(app_of):
 
     assert deliver(app, InvoiceApproved, source="eu") == ACCEPTED
     assert deliver(app, InvoiceApproved) == ACCEPTED
-    with pytest.raises(ConfigError, match="the app has no source 'us': give source=, of default, eu"):
+    with pytest.raises(ConfigError, match="the app has no source 'us': give source= one of default, eu"):
         deliver(app, InvoiceApproved, source="us")
 
 

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 
 from billhook.cli.demo import report
 from billhook.cli.demo.expectations import (
-    DemoResult,
-    Expectation,
+    DemoDelivery,
     HandlerCall,
     bad_deliveries,
     compare,
@@ -23,7 +22,7 @@ from support.signing import OTHER_SECRET, SECRET
 NOW = datetime.now(UTC)
 
 
-def planned() -> list[Expectation]:
+def planned() -> list[DemoDelivery]:
     """A sample of each type, and the five bad ones."""
     rows = samples(SECRET, NOW)
     return [*rows, *bad_deliveries(rows, SECRET, OTHER_SECRET, NOW)]
@@ -34,19 +33,21 @@ class GoodRun:
 
     def __init__(self) -> None:
         self.rows = planned()
-        self.answers = [HttpReply(row.status, row.answer, 0.01) for row in self.rows]
+        for row in self.rows:
+            row.reply = HttpReply(row.status, row.answer, 0.01)
         self.notes = [
-            HandlerCall(row.key, row.event_type, row.handled_as, 1, row.body)
+            HandlerCall(row.key, row.event_type, row.handled_as, row.body.decode())
             for row in self.rows
             if row.handled_as and not row.label.startswith("duplicate")
         ]
         self.states = {row.key: row.state for row in self.rows if row.state}
 
-    def results(self) -> list[DemoResult]:
-        return compare(zip(self.rows, self.answers, strict=True), self.notes, self.states)
+    def results(self) -> list[DemoDelivery]:
+        compare(self.rows, self.notes, self.states)
+        return self.rows
 
     def wrong(self) -> list[str]:
-        return [f"{verdict.row.label}: {wrong}" for verdict in self.results() for wrong in verdict.wrong]
+        return [f"{row.label}: {wrong}" for row in self.results() for wrong in row.wrong]
 
     def at(self, label: str) -> int:
         return next(number for number, row in enumerate(self.rows) if row.label.startswith(label))
@@ -72,7 +73,7 @@ def test_an_accepted_forgery_is_found():
     for label in ("forged", "stale"):
         good_run = GoodRun()
         number = good_run.at(label)
-        good_run.answers[number] = HttpReply(200, '{"status": "accepted"}', 0.01)
+        good_run.rows[number].reply = HttpReply(200, '{"status": "accepted"}', 0.01)
         good_run.states[good_run.rows[number].key] = "done"
 
         told = "\n".join(good_run.wrong())
@@ -84,7 +85,7 @@ def test_an_accepted_forgery_is_found():
 def test_a_duplicate_that_is_accepted_or_handled_twice_is_found():
     good_run = GoodRun()
     number = good_run.at("duplicate")
-    good_run.answers[number] = HttpReply(200, '{"status": "accepted"}', 0.01)
+    good_run.rows[number].reply = HttpReply(200, '{"status": "accepted"}', 0.01)
     good_run.notes.append(next(note for note in good_run.notes if note.key == good_run.rows[number].key))
 
     told = "\n".join(good_run.wrong())
@@ -103,9 +104,9 @@ def test_a_lost_delivery_is_found():
 
 def test_another_event_and_other_values_are_found():
     good_run = GoodRun()
-    good_run.notes[0] = dataclasses.replace(good_run.notes[0], handled_as="PingTest")
-    good_run.notes[14] = dataclasses.replace(good_run.notes[14], body=b'{"date":"2020-01-01","reportId":"x"}')
-    good_run.notes[11] = dataclasses.replace(good_run.notes[11], body=b"[]")
+    good_run.notes[0] = good_run.notes[0]._replace(handled_as="PingTest")
+    good_run.notes[14] = good_run.notes[14]._replace(body='{"date":"2020-01-01","reportId":"x"}')
+    good_run.notes[11] = good_run.notes[11]._replace(body="[]")
 
     assert [wrong.split(": ")[1] for wrong in good_run.wrong()] == [
         "the handler got PingTest, not AnonymousCustomer",
@@ -117,14 +118,14 @@ def test_another_event_and_other_values_are_found():
 def test_a_broken_body_that_reaches_a_handler_is_found():
     good_run = GoodRun()
     row = good_run.rows[good_run.at("a body that is not JSON")]
-    good_run.notes.append(HandlerCall(row.key, row.event_type, "InvoiceApproved", 1, row.body))
+    good_run.notes.append(HandlerCall(row.key, row.event_type, "InvoiceApproved", row.body.decode()))
 
     assert good_run.wrong() == ["a body that is not JSON: handled 1 times, not 0"]
 
 
 def test_no_answer_is_found_and_shown(capsys):
     good_run = GoodRun()
-    good_run.answers[0] = HttpReply(None, "Connection refused", 0.0)
+    good_run.rows[0].reply = HttpReply(None, "Connection refused", 0.0)
     results = good_run.results()
 
     assert not report(results, 1.0, as_json=False)
@@ -149,7 +150,7 @@ def test_the_table_fits_a_terminal_with_every_name_whole(capsys, monkeypatch):
 
 def test_a_row_that_went_wrong_is_never_the_same(capsys):
     good_run = GoodRun()
-    good_run.notes[14] = dataclasses.replace(good_run.notes[14], body=b'{"date":"2020-01-01","reportId":"x"}')
+    good_run.notes[14] = good_run.notes[14]._replace(body='{"date":"2020-01-01","reportId":"x"}')
 
     assert not report(good_run.results(), 1.0, as_json=False)
 
@@ -160,23 +161,21 @@ def test_a_row_that_went_wrong_is_never_the_same(capsys):
 
 def test_several_deliveries_of_a_type_are_one_line_and_one_bad_one_spoils_it():
     good_run = GoodRun()
-    twice = [*good_run.results()[:23], good_run.results()[3]]
-    good_run.notes.pop(3)
-    spoilt = [*twice[:23], good_run.results()[3]]
+    twice = [*good_run.results()[:23], good_run.rows[3]]
+    name = good_run.rows[3].event_type
 
-    name = twice[3].row.event_type
-    assert {verdict.row.label for verdict in group_by_type(twice)} == {*EVENT_TYPES, f"{name} x2"} - {name}
-    assert not any(verdict.wrong for verdict in group_by_type(twice))
-    assert [(verdict.row.label, verdict.wrong) for verdict in group_by_type(spoilt) if verdict.wrong] == [
-        (f"{name} x2", ("handled 0 times, not 1",))
+    assert {row.label for row in group_by_type(twice)} == {*EVENT_TYPES, f"{name} x2"} - {name}
+    assert not any(row.wrong for row in group_by_type(twice))
+
+    twice[3] = dataclasses.replace(twice[3], wrong=["handled 0 times, not 1"])
+    assert [(row.label, row.wrong) for row in group_by_type(twice) if row.wrong] == [
+        (f"{name} x2", ["handled 0 times, not 1"])
     ]
 
 
 def test_a_type_that_was_never_sent_is_reported():
-    results = GoodRun().results()[1:23]
+    found = group_by_type(GoodRun().results()[1:23])
 
-    found = group_by_type(results)
-
-    assert [(one.row.label, one.wrong) for one in found if one.wrong] == [
-        ("AnonymousCustomer", ("it was never sent",))
+    assert [(row.label, row.wrong) for row in found if row.wrong] == [
+        ("AnonymousCustomer", ["it was never sent"])
     ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,17 +14,12 @@ from billhook.cli.params import as_json
 from billhook.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from billhook.cli.demo.expectations import DemoResult
-    from billhook.cli.demo.processes import DemoAddress
-
-__all__ = ["demo", "report"]
+    from billhook.cli.demo.expectations import DemoDelivery
 
 _SAMPLES_ONLY = (
     "Note: sending samples; pip install 'billhook[sandbox]' to see the events of a real billing service"
 )
 _NEXT = "Next: README.md shows how to write your own handlers and try them with a sandbox"
-
-_COLUMNS = ("sent", "answer", "handler got", "inbox", "result")
 
 
 @click.command(short_help="See it work on this machine.")
@@ -46,97 +41,73 @@ def demo(stay: bool, as_json: bool) -> None:
       billhook demo && echo all is well
       billhook demo --stay
     """
-    from billhook.cli.demo.processes import HANDLERS, DemoEnvironment
+    from billhook.cli.demo.processes import DemoEnvironment
 
     started = time.monotonic()
-    with DemoEnvironment(HANDLERS, stays=stay) as environment:
-        if not environment.has_sandbox:
+    with DemoEnvironment(stays=stay) as environment:
+        if environment.sandbox is None:
             if stay:
                 raise MissingExtra("a demo that stays", "sandbox")
             click.echo(_SAMPLES_ONLY, err=True)
         with progress("running the demo", None) as steps:
-            results = environment.play(steps.advance)
-        seconds = time.monotonic() - started
-        log = environment.log_tail() if any(result.wrong for result in results) else ""
+            rows = environment.play(steps.advance)
         if not as_json:
-            _print_steps(environment.steps)
-        good = report(results, seconds, as_json, environment.addresses if stay else ())
-        if good and stay:
-            _announce(environment.addresses, as_json)
+            click.echo("gunicorn received the deliveries and a worker handled them. They were caused by:")
+            for step in environment.steps or ["signed a sample of each event type and posted it"]:
+                click.echo(f"- {step}")
+            click.echo("- posted 5 bad deliveries\n")
+        if not report(rows, time.monotonic() - started, as_json, environment.addresses if stay else None):
+            log = environment.log_tail()
+            raise CliError(f"not every delivery had the expected result; the end of the servers' log:\n{log}")
+        if stay:
+            if not as_json:
+                _announce(environment.addresses)
+            # A reader at the other end of a pipe waits for this, and the process does not end.
+            sys.stdout.flush()
             environment.stay()
-    if not good:
-        raise CliError(
-            "not every delivery had the expected result; the end of the servers' log:\n"
-            + printable(log, "\n")
-        )
     if not as_json:
         click.echo(_NEXT)
 
 
-def _announce(addresses: Sequence[DemoAddress], as_json: bool) -> None:
+def _announce(addresses: Mapping[str, Mapping[str, Any]]) -> None:
     """Print where everything is, and how to log in."""
-    if not as_json:
-        click.echo("Everything stays up until Ctrl-C:")
-        for one in addresses:
-            click.echo(f"  {one.name:10} {one.url}")
-            for name, value in one.login.items():
-                click.echo(f"  {'':10} {name}: {value}")
-        click.echo("Raise an event on the sandbox's page Trigger: it arrives in the dashboard.")
-    # A reader at the other end of a pipe waits for this, and the process does not end.
-    sys.stdout.flush()
-
-
-def _print_steps(steps: Sequence[str]) -> None:
-    """Print what was done before the table."""
-    click.echo("gunicorn received the deliveries and a worker handled them. They were caused by:")
-    for step in steps or ["signed a sample of each event type and posted it"]:
-        click.echo(f"- {step}")
-    click.echo("- posted 5 bad deliveries\n")
+    click.echo("Everything stays up until Ctrl-C:")
+    for name, one in addresses.items():
+        click.echo(f"  {name:10} {one['url']}")
+        for key, value in one["login"].items():
+            click.echo(f"  {'':10} {key}: {value}")
+    click.echo("Raise an event on the sandbox's page Trigger: it arrives in the dashboard.")
 
 
 def report(
-    results: Sequence[DemoResult], seconds: float, as_json: bool, addresses: Sequence[DemoAddress] = ()
+    rows: Sequence[DemoDelivery], seconds: float, as_json: bool, addresses: Mapping[str, object] | None = None
 ) -> bool:
     """Print the results; return True if every one is as expected. JSON has the addresses of what stays."""
-    good = sum(not result.wrong for result in results)
+    good = sum(not row.wrong for row in rows)
     if as_json:
-        ok = good == len(results)
-        found = {"ok": ok, "seconds": round(seconds, 2), "rows": [result.to_json() for result in results]}
-        stays = {one.name: {"url": one.url, "login": dict(one.login)} for one in addresses}
-        print_json({**found, "addresses": stays} if stays else found)
-        return ok
-    print_table(
-        "",
-        _COLUMNS,
-        [
-            (
-                result.row.label,
-                _answer(result),
-                _handled(result),
-                result.state or "-",
-                "WRONG" if result.wrong else "ok",
-            )
-            for result in results
-        ],
-        whole=_COLUMNS,
-    )
-    for result in results:
-        if result.wrong:
-            click.echo(f"{result.row.label}: {printable('; '.join(result.wrong))}")
-    click.echo(f"{good} of {len(results)} as expected, in {seconds:.1f} s")
-    return good == len(results)
+        found = {"ok": good == len(rows), "seconds": round(seconds, 2), "rows": [*map(_row_json, rows)]}
+        print_json({**found, "addresses": addresses} if addresses else found)
+        return good == len(rows)
+    columns = ("sent", "answer", "handler got", "inbox", "result")
+    print_table("", columns, [_cells(row) for row in rows], whole=columns)
+    for row in rows:
+        if row.wrong:
+            click.echo(f"{row.label}: {printable('; '.join(row.wrong))}")
+    click.echo(f"{good} of {len(rows)} as expected, in {seconds:.1f} s")
+    return good == len(rows)
 
 
-def _answer(result: DemoResult) -> str:
-    got = result.answer.status
-    text = "no answer" if got is None else str(got)
-    if got == 200:
-        text += " duplicate" if "duplicate" in result.answer.body else " accepted"
-    return text
+def _row_json(row: DemoDelivery) -> dict[str, Any]:
+    sent = {"sent": row.label, "type": row.event_type, "expected": row.status}
+    got = {"got": row.reply.status, "answer": row.reply.body, "handler": row.handled, "state": row.stored}
+    return {**sent, **got, "ok": not row.wrong, "wrong": row.wrong}
 
 
-def _handled(result: DemoResult) -> str:
-    """Return `same` for one call with the event that was sent, or the classes that the handler got."""
-    if result.handled == result.row.event_type and not result.wrong:
-        return "same"
-    return result.handled or "-"
+def _cells(row: DemoDelivery) -> tuple[str, ...]:
+    status = row.reply.status
+    answer = "no answer" if status is None else str(status)
+    if status == 200:
+        answer += " duplicate" if "duplicate" in row.reply.body else " accepted"
+    is_same = row.handled == row.event_type and not row.wrong
+    handled = "same" if is_same else row.handled or "-"
+    return row.label, answer, handled, row.stored or "-", "WRONG" if row.wrong else "ok"

@@ -1,38 +1,26 @@
-"""What the demo sends, the expected result of each delivery, and the comparison with the real one. No I/O."""
+"""What the demo sends, what is to become of each delivery, and the comparison with what did. No I/O."""
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
-from billhook.cli.posting import HttpReply
+from billhook.cli.posting import HttpReply, sign
 from billhook.errors import PayloadError
 from billhook.events import EVENT_TYPES, parse_event, sample
 from billhook.signing import StandardWebhooks
 
-__all__ = [
-    "DemoResult",
-    "Expectation",
-    "HandlerCall",
-    "bad_deliveries",
-    "compare",
-    "expect_handled",
-    "group_by_type",
-    "samples",
-]
-
+NO_REPLY = HttpReply(None, "", 0.0)
 ACCEPTED = '{"status": "accepted"}'
 DUPLICATE = '{"status": "duplicate"}'
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """A delivery to send, and its expected answer, class for the handler (None: no call) and state."""
+@dataclass(slots=True)
+class DemoDelivery:
+    """A delivery: as sent, what is expected of it, and what really happened."""
 
     label: str
     event_type: str
@@ -41,7 +29,14 @@ class Expectation:
     status: int = 200
     answer: str = ACCEPTED
     handled_as: str | None = None
+    """The expected class for the handler; None for no call."""
     state: str | None = "done"
+
+    reply: HttpReply = NO_REPLY
+    handled: str = ""
+    stored: str | None = None
+    wrong: list[str] = field(default_factory=list)
+    """What is not as expected."""
 
     @property
     def key(self) -> str:
@@ -49,159 +44,93 @@ class Expectation:
         return self.headers["webhook-id"]
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerCall:
-    """A call of the demo's handler."""
+class HandlerCall(NamedTuple):
+    """A call of the demo's handler, as that notes it."""
 
     key: str
     event_type: str
     handled_as: str
-    attempt: int
-    body: bytes
-
-    @classmethod
-    def read(cls, line: str) -> HandlerCall:
-        """Parse a line that demo.handlers wrote."""
-        note = json.loads(line)
-        body = base64.b64decode(note["event"])
-        return cls(note["key"], note["type"], note["class"], note["attempt"], body)
+    body: str
 
 
-@dataclass(frozen=True, slots=True)
-class DemoResult:
-    """An expectation, what really happened, and what is wrong with it (nothing, if it is met)."""
-
-    row: Expectation
-    answer: HttpReply
-    handled: str
-    state: str | None
-    wrong: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON."""
-        return {
-            "sent": self.row.label,
-            "type": self.row.event_type,
-            "expected": self.row.status,
-            "got": self.answer.status,
-            "answer": self.answer.body,
-            "handler": self.handled,
-            "state": self.state,
-            "ok": not self.wrong,
-            "wrong": list(self.wrong),
-        }
+def expect_handled(event_type: str, body: bytes, key: str, secret: str, now: datetime) -> DemoDelivery:
+    """Return a good delivery: accepted, and handled once with the values that were sent."""
+    headers = sign(StandardWebhooks(), secret, event_type, body, now, key)
+    return DemoDelivery(event_type, event_type, body, headers, handled_as=event_type)
 
 
-def samples(secret: str, now: datetime) -> list[Expectation]:
+def samples(secret: str, now: datetime) -> list[DemoDelivery]:
     """Return a sample of each type."""
     return [
-        expect_handled(name, sample(model).to_json(), f"demo_{number}", secret, now)
-        for number, (name, model) in enumerate(EVENT_TYPES.items(), 1)
+        expect_handled(name, sample(model).to_json(), f"demo_{name}", secret, now)
+        for name, model in EVENT_TYPES.items()
     ]
-
-
-def expect_handled(event_type: str, body: bytes, key: str, secret: str, now: datetime) -> Expectation:
-    """Return a good delivery: accepted, and handled once with the values that were sent."""
-    headers = _sign(body, event_type, secret, now, key)
-    return Expectation(event_type, event_type, body, headers, handled_as=event_type)
 
 
 def bad_deliveries(
-    sent: Iterable[Expectation], secret: str, forged_secret: str, now: datetime
-) -> list[Expectation]:
+    sent: Iterable[DemoDelivery], secret: str, forged_secret: str, now: datetime
+) -> list[DemoDelivery]:
     """Return five bad deliveries, one of them a repetition of one that was `sent`."""
-    name = "InvoiceApproved"
+    name, future = "InvoiceApproved", "BrandNewEvent"
     first = next(row for row in sent if row.event_type == name)
-    refused = partial(Expectation, status=401, answer="authentication_failed", state=None)
-    body, old = first.body, now - timedelta(hours=1)
-    unknown, broken = b'{"surprise":true}', b'{"date": "2026-01-'
+    body, unknown, broken = first.body, b'{"surprise":true}', b'{"date": "2026-01-'
+    signed = partial(sign, StandardWebhooks())
+    forged = signed(forged_secret, name, body, now, "demo_forged")
+    stale = signed(secret, name, body, now - timedelta(hours=1), "demo_stale")
+    new = signed(secret, future, unknown, now, "demo_unknown")
+    torn = signed(secret, name, broken, now, "demo_broken")
+    refused = partial(DemoDelivery, status=401, answer="authentication_failed", state=None)
     return [
-        refused("forged (another secret)", name, body, _sign(body, name, forged_secret, now, "demo_forged")),
-        refused("stale (signed an hour ago)", name, body, _sign(body, name, secret, old, "demo_stale")),
-        replace(first, label="duplicate (the same again)", answer=DUPLICATE),
-        Expectation(
-            "a type from the future",
-            "BrandNewEvent",
-            unknown,
-            _sign(unknown, "BrandNewEvent", secret, now, "demo_unknown"),
-            handled_as="UnknownEvent",
-        ),
-        Expectation(
-            "a body that is not JSON",
-            name,
-            broken,
-            _sign(broken, name, secret, now, "demo_broken"),
-            state="quarantined",
-        ),
+        refused("forged (another secret)", name, body, forged),
+        refused("stale (signed an hour ago)", name, body, stale),
+        replace(first, label="duplicate (the same again)", answer=DUPLICATE, wrong=[]),
+        DemoDelivery("a type from the future", future, unknown, new, handled_as="UnknownEvent"),
+        DemoDelivery("a body that is not JSON", name, broken, torn, state="quarantined"),
     ]
 
 
-def group_by_type(results: Iterable[DemoResult]) -> list[DemoResult]:
-    """Return one result for each of the 23 types, over all its deliveries; a missing type is wrong."""
-    by_type: dict[str, list[DemoResult]] = {name: [] for name in EVENT_TYPES}
-    for result in results:
-        by_type[result.row.event_type].append(result)
-    return [_combine(name, of_type) for name, of_type in by_type.items()]
+def compare(rows: Iterable[DemoDelivery], calls: Iterable[HandlerCall], states: Mapping[str, str]) -> None:
+    """Note what the handler got and what the inbox has ({key: state}), and what is wrong with it."""
+    for row in rows:
+        own = [call for call in calls if call.key == row.key]
+        row.handled, row.stored = ", ".join(call.handled_as for call in own), states.get(row.key)
+        row.wrong = [*_differences(row, own)]
 
 
-def _combine(name: str, results: list[DemoResult]) -> DemoResult:
-    if not results:
-        nothing = Expectation(name, name, b"", {}, handled_as=name)
-        return DemoResult(nothing, HttpReply(None, "", 0.0), "", None, ("it was never sent",))
-    worst = next((result for result in results if result.wrong), results[0])
-    wrong = dict.fromkeys(text for result in results for text in result.wrong)  # each text once, in order
-    label = name if len(results) == 1 else f"{name} x{len(results)}"
-    return replace(worst, row=replace(worst.row, label=label), wrong=tuple(wrong))
+def _differences(row: DemoDelivery, calls: list[HandlerCall]) -> Iterator[str]:
+    if row.reply.status is None:
+        yield f"no answer, expected {row.status}"
+    elif row.reply.status != row.status:
+        yield f"answered {row.reply.status}, not {row.status}"
+    elif row.answer not in row.reply.body:
+        yield f"answered {row.reply.body!r}, not {row.answer!r}"
+    if row.stored != row.state:
+        yield f"stored as {row.stored}, not {row.state}"
+    expected = 0 if row.handled_as is None else 1
+    if len(calls) != expected:
+        yield f"handled {len(calls)} times, not {expected}"
+    elif expected and (calls[0].handled_as, calls[0].event_type) != (row.handled_as, row.event_type):
+        yield f"the handler got {calls[0].handled_as}, not {row.handled_as}"
+    elif expected and not _is_same(row, calls[0]):
+        yield "the handler got other values than were sent"
 
 
-def compare(
-    sent: Iterable[tuple[Expectation, HttpReply]], notes: Iterable[HandlerCall], states: Mapping[str, str]
-) -> list[DemoResult]:
-    """Compare expectations with the answers, the handler's calls and the inbox ({key: state})."""
-    by_key: dict[str, list[HandlerCall]] = {}
-    for note in notes:
-        by_key.setdefault(note.key, []).append(note)
-    return [_compare(row, answer, by_key.get(row.key, []), states.get(row.key)) for row, answer in sent]
-
-
-def _compare(row: Expectation, answer: HttpReply, notes: list[HandlerCall], state: str | None) -> DemoResult:
-    wrong = []
-    if answer.status is None:
-        wrong.append(f"no answer, expected {row.status}")
-    elif answer.status != row.status:
-        wrong.append(f"answered {answer.status}, not {row.status}")
-    elif row.answer not in answer.body:
-        wrong.append(f"answered {answer.body!r}, not {row.answer!r}")
-    if state != row.state:
-        wrong.append(f"stored as {state}, not {row.state}")
-    wrong += _wrong_calls(row, notes)
-    handled = ", ".join(note.handled_as for note in notes)
-    return DemoResult(row, answer, handled, state, tuple(wrong))
-
-
-def _wrong_calls(row: Expectation, notes: list[HandlerCall]) -> list[str]:
-    calls = 0 if row.handled_as is None else 1
-    if len(notes) != calls:
-        return [f"handled {len(notes)} times, not {calls}"]
-    wrong = []
-    for note in notes:
-        if note.handled_as != row.handled_as or note.event_type != row.event_type:
-            wrong.append(f"the handler got {note.handled_as}, not {row.handled_as}")
-        elif not _same(row, note):
-            wrong.append("the handler got other values than were sent")
-    return wrong
-
-
-def _same(row: Expectation, note: HandlerCall) -> bool:
+def _is_same(row: DemoDelivery, call: HandlerCall) -> bool:
     # As events, not as bytes: the handler's copy was written again, and spacing and order may differ.
     try:
-        return parse_event(row.event_type, row.body) == parse_event(row.event_type, note.body)
+        return parse_event(row.event_type, row.body) == parse_event(row.event_type, call.body.encode())
     except PayloadError:
         return False
 
 
-def _sign(body: bytes, event_type: str, secret: str, now: datetime, message_id: str) -> dict[str, str]:
-    signed = StandardWebhooks().sign(
-        body, secret, event_type=event_type, now=now.astimezone(UTC), message_id=message_id
-    )
-    return {"X-Webhook-Type": event_type, **signed}
+def group_by_type(rows: list[DemoDelivery]) -> Iterator[DemoDelivery]:
+    """Yield one delivery for each of the 23 types, with what is wrong with all; a missing type is wrong."""
+    for name in EVENT_TYPES:
+        of_type = [row for row in rows if row.event_type == name]
+        if of_type:
+            worst = next((row for row in of_type if row.wrong), of_type[0])
+            wrong = dict.fromkeys(text for row in of_type for text in row.wrong)  # each text once, in order
+            label = name if len(of_type) == 1 else f"{name} x{len(of_type)}"
+            yield replace(worst, label=label, wrong=[*wrong])
+        else:
+            yield DemoDelivery(name, name, b"", {}, wrong=["it was never sent"])

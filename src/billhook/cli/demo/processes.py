@@ -2,277 +2,223 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from base64 import b64encode
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from billhook.cli.demo.expectations import (
-    DemoResult,
-    Expectation,
+    DemoDelivery,
     HandlerCall,
     bad_deliveries,
     compare,
+    expect_handled,
     group_by_type,
     samples,
 )
 from billhook.cli.demo.handlers import NOTES
 from billhook.cli.output import CliError, printable
 from billhook.cli.posting import HttpPoster, HttpReply
-from billhook.cli.processes import spawn, stop_all, web_command, worker_command
-from billhook.errors import ApiError, InboxUnavailable, MissingExtra
+from billhook.cli.processes import spawn, stop_all
+from billhook.cli.serve import web_command
+from billhook.cli.worker import worker_command
+from billhook.errors import MissingExtra, SandboxError
+from billhook.fields import strict_json
 
 if TYPE_CHECKING:
-    from billhook.cli.demo.sender import SandboxSender
-
-__all__ = ["HANDLERS", "DemoAddress", "DemoEnvironment"]
-
+    from billhook.sandbox import Sandbox
 
 HANDLERS = "billhook.cli.demo.handlers"
-_URL_PATH = "/webhooks/billing"
 _TIMEOUT_SECONDS = 60.0
 """For an answer and for the handlers: the first delivery waits until the servers are up."""
 _TAIL_LINES = 40
-_POLL_SECONDS = 0.5
-_SANDBOX = "sandbox.db"
+_MOST_DELIVERIES = 1_000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@dataclass(frozen=True, slots=True)
-class DemoAddress:
-    """Where a part of the demo is reached, with what it takes to log in."""
-
-    name: str
-    url: str
-    login: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class DemoEnvironment:
     """Everything that the demo runs. A context manager, in the main thread.
 
-    `play` sends and compares; `steps` lists what the sandbox did.
+    `play` sends and compares; `steps` lists what the sandbox did, and `addresses` where everything is, with
+    what it takes to log in. Without the extra, `sandbox` is None, and samples are sent.
     """
 
-    def __init__(self, handlers: str, *, stays: bool = False) -> None:
+    def __init__(self, *, stays: bool = False) -> None:
         """`stays`: with a dashboard, and a signal ends it with the exit code 0."""
-        self._handlers = handlers
         self._stays = stays
         # New ones for each run: nothing of the user's own is used, or could be used against it.
-        secret, forged = (f"whsec_{b64encode(secrets.token_bytes(32)).decode()}" for _ in range(2))
-        self._secret = secret
-        self._forged_secret = forged
+        self._secret, self._forged_secret = (
+            f"whsec_{b64encode(secrets.token_bytes(32)).decode()}" for _ in range(2)
+        )
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._service: SandboxSender | None = None
-        self._serving = ExitStack()
+        self.sandbox: Sandbox | None = None
         self.steps: list[str] = []
-        self._begun = False
-        self._interrupted_by: int | None = None
-        self.addresses: list[DemoAddress] = []
+        self.addresses: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> DemoEnvironment:
-        self._before = [(number, signal.signal(number, self._on_signal)) for number in _SIGNALS]
-        self._folder = Path(tempfile.mkdtemp(prefix="billhook-demo-"))  # readable by its owner only
-        try:
-            self._begin()
-            self._begun = True
-            if self._interrupted_by is not None:
-                sys.exit(128 + self._interrupted_by)
-        except BaseException:
-            self._clear()
-            raise
+        with ExitStack() as stack:
+            for number in _SIGNALS:
+                stack.callback(signal.signal, number, signal.signal(number, self._on_signal))
+            folder = TemporaryDirectory(prefix="billhook-demo-", ignore_cleanup_errors=True)
+            self._folder = Path(stack.enter_context(folder))  # readable by its owner only
+            stack.callback(self._stop)
+            self._start_servers()
+            # After the servers: it starts threads, and a fork must not happen beside them.
+            self._start_sandbox(stack)
+            # Again, before the sandbox is closed: that may still be waiting for an answer of theirs.
+            stack.callback(self._stop)
+            self._stack = stack.pop_all()
         return self
 
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Exit, but not while a child is being started: nothing would stop that child."""
-        self._interrupted_by = number
-        if self._begun:
-            # A demo that stays ends so; one that does not is interrupted.
-            sys.exit(0 if self._stays else 128 + number)
+        # A demo that stays ends so; one that does not is interrupted.
+        sys.exit(0 if self._stays else 128 + number)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._clear()
+    def _stop(self) -> None:
+        for number in _SIGNALS:  # a second Ctrl-C would leave processes and files behind
+            signal.signal(number, signal.SIG_IGN)
+        stop_all(tuple(self._children.values()), 10.0)
 
-    @property
-    def has_sandbox(self) -> bool:
-        """Return whether the sandbox is installed; without it, samples are sent."""
-        return self._service is not None
-
-    def play(self, advance: Callable[[], None]) -> list[DemoResult]:
-        """Send everything, wait for the handlers and compare. Raises CliError if a server exits."""
-        url = f"http://127.0.0.1:{self._port}{_URL_PATH}"
-        sent = self._play_sandbox(self._service, url, advance) if self._service else []
-        with HttpPoster(url, _TIMEOUT_SECONDS) as poster:
-
-            def post(row: Expectation) -> tuple[Expectation, HttpReply]:
-                answer = poster.post(row.body, row.headers)
-                self._check_alive()
-                advance()
-                return row, answer
-
-            sent = sent or [post(row) for row in samples(self._secret, datetime.now(UTC))]
-            good = [row for row, _ in sent]
-            bad = [
-                post(row)
-                for row in bad_deliveries(good, self._secret, self._forged_secret, datetime.now(UTC))
-            ]
-        # The inbox shows the end of each run, and the handler's file what it was called with.
-        states = _wait_until_settled(self._folder / "billhook.db", _TIMEOUT_SECONDS, self._check_alive)
-        notes = self._folder / NOTES
-        lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
-        called = [HandlerCall.read(line) for line in lines]
-        return [*group_by_type(compare(sent, called, states)), *compare(bad, called, states)]
-
-    def _play_sandbox(
-        self, service: SandboxSender, url: str, advance: Callable[[], None]
-    ) -> list[tuple[Expectation, HttpReply]]:
-        try:
-            self.steps += service.play(url, advance)
-            return service.sent(self._secret)
-        except ApiError:
-            self._check_alive()  # a server that exited is the better explanation
-            raise
-
-    def stay(self) -> None:
-        """Keep everything running until a signal ends this process. Raises CliError if a server exits."""
-        while True:
-            self._check_alive()
-            time.sleep(_POLL_SECONDS)
-
-    def log_tail(self) -> str:
-        """Return the last lines that gunicorn and the worker logged."""
-        with suppress(OSError):
-            lines = (self._folder / "log").read_text(encoding="utf-8", errors="replace").splitlines()
-            return "\n".join(lines[-_TAIL_LINES:])
-        return ""
-
-    def _begin(self) -> None:
-        secret_file = _private(self._folder / "secret", self._secret + "\n")
-        environ = self._environ(secret_file)
-        password = secrets.token_urlsafe(18)
-        if self._stays:
-            environ["BILLHOOK_DASHBOARD"] = str(_private(self._folder / "dashboard", f"demo:{password}\n"))
-        # Bound here, so no other process can take the port; requests wait in its queue until a server is up.
-        with (
-            socket.create_server(("127.0.0.1", 0)) as listener,
-            (self._folder / "log").open("wb") as log,
-        ):
-            self._port = listener.getsockname()[1]
-            url = f"http://127.0.0.1:{self._port}"
-            self.addresses.append(DemoAddress("receiver", f"{url}{_URL_PATH}"))
-            if self._stays:
-                login = {"user": "demo", "password": password}
-                self.addresses.append(DemoAddress("dashboard", f"{url}/billhook/", login))
-
-            def start(name: str, command: list[str], *sockets: socket.socket) -> None:
-                self._children[name] = spawn(
-                    command, environ, output=log, cwd=self._folder,
-                    pass_fds=[one.fileno() for one in sockets],
-                )  # fmt: skip
-
-            start("the web server", web_command(f"fd://{listener.fileno()}", 1), listener)
-            start("the worker", worker_command(4, 5))
-        self._service = self._sandbox()  # last: it starts threads, and a fork must not happen beside them
-
-    def _sandbox(self) -> SandboxSender | None:
-        """Start the sandbox in this process: a child would be slower. None if it is not installed."""
-        try:
-            from billhook.cli.api.calls import sandbox_client
-            from billhook.cli.demo.sender import SandboxSender
-            from billhook.sandbox import Sandbox, SandboxOptions
-            from billhook.sandbox.serving import serving
-        except MissingExtra:
-            return None
-        database_url = f"sqlite:///{self._folder / _SANDBOX}"
-        options = SandboxOptions(
-            database_url=database_url,
-            secrets=(self._secret,),
-            allow_private=True,
-            delivery_timeout_seconds=_TIMEOUT_SECONDS,
-        )
-        sandbox = Sandbox(options)
-        url = self._serving.enter_context(serving(sandbox))
-        login = {"client id": sandbox.client_id, "API token": sandbox.api_token or ""}
-        self.addresses.insert(0, DemoAddress("sandbox", f"{url}/", login))
-        client = sandbox_client(url, sandbox.client_id, sandbox.api_token or "", 2 * _TIMEOUT_SECONDS)
-        return SandboxSender(self._serving.enter_context(client), _TIMEOUT_SECONDS)
-
-    def _environ(self, secret_file: Path) -> dict[str, str]:
+    def _start_servers(self) -> None:
         # The user's own settings must not reach the demo: it would write to their inbox.
         ours = ("BILLHOOK_", "FLASK_", "GUNICORN_", "WEB_CONCURRENCY")
         environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         if "PYTHONPATH" in environ:  # the children run in another folder
             parts = environ["PYTHONPATH"].split(os.pathsep)
             environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(part) for part in parts)  # noqa: PTH100
-        return environ | {
-            "BILLHOOK_SECRETS_FILE": str(secret_file),
+        environ |= {
+            "BILLHOOK_SECRETS": self._secret,
             "BILLHOOK_INBOX_URL": f"sqlite:///{self._folder / 'billhook.db'}",
-            "BILLHOOK_HANDLERS": self._handlers,
+            "BILLHOOK_HANDLERS": HANDLERS,
             "BILLHOOK_ENGINE": "worker",
         }
+        # Bound here, so no other process can take the port; requests wait in its queue until a server is up.
+        with socket.create_server(("127.0.0.1", 0)) as listener, (self._folder / "log").open("wb") as log:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            self._url = f"{url}/webhooks/billing"
+            self.addresses["receiver"] = {"url": self._url, "login": {}}
+            if self._stays:
+                login = {"user": "demo", "password": secrets.token_urlsafe(18)}
+                password_file = self._folder / "dashboard"
+                password_file.touch(mode=0o600)
+                password_file.write_text(":".join(login.values()), encoding="ascii")
+                environ["BILLHOOK_DASHBOARD"] = str(password_file)
+                self.addresses["dashboard"] = {"url": f"{url}/billhook/", "login": login}
+            commands = {
+                "the web server": web_command(f"fd://{listener.fileno()}", 1),
+                "the worker": worker_command(4, 5),
+            }
+            for name, command in commands.items():
+                self._children[name] = spawn(
+                    command, environ, output=log, cwd=self._folder, pass_fds=[listener.fileno()]
+                )
+
+    def _start_sandbox(self, stack: ExitStack) -> None:
+        """Start the sandbox, if it is installed, in this process: a child would be slower."""
+        try:
+            from billhook.sandbox import Sandbox, SandboxOptions
+        except MissingExtra:
+            return
+        options = SandboxOptions(
+            database_url=f"sqlite:///{self._folder / 'sandbox.db'}",
+            secrets=(self._secret,),
+            allow_private=True,
+            delivery_timeout_seconds=_TIMEOUT_SECONDS,
+        )
+        self.sandbox = Sandbox(options)
+        login = {"client id": self.sandbox.client_id, "API token": self.sandbox.api_token or ""}
+        url = stack.enter_context(self.sandbox.run())
+        self.addresses = {"sandbox": {"url": f"{url}/", "login": login}, **self.addresses}
+
+    def play(self, advance: Callable[[], None]) -> list[DemoDelivery]:
+        """Send everything, wait for the handlers and compare. Raises CliError if a server exits."""
+        with HttpPoster(self._url, _TIMEOUT_SECONDS) as poster:
+
+            def post(rows: list[DemoDelivery]) -> list[DemoDelivery]:
+                for row in rows:
+                    row.reply = poster.post(row.body, row.headers)
+                    self._check_alive()
+                    advance()
+                return rows
+
+            good = self._play_sandbox(advance) or post(samples(self._secret, datetime.now(UTC)))
+            bad = post(bad_deliveries(good, self._secret, self._forged_secret, datetime.now(UTC)))
+        # The inbox shows the end of each run, and the handler's file what it was called with.
+        states = self._wait_until_settled()
+        notes = self._folder / NOTES
+        lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
+        compare([*good, *bad], [HandlerCall(*json.loads(line)) for line in lines], states)
+        return [*group_by_type(good), *bad]
+
+    def _play_sandbox(self, advance: Callable[[], None]) -> list[DemoDelivery]:
+        """Make every event happen; return each delivery and the last answer to it; none without a sandbox."""
+        if self.sandbox is None:
+            return []
+        from billhook.sandbox.scenario import run_scenario
+
+        call = self.sandbox.call
+        try:
+            for step in run_scenario(call, self._url, self.sandbox.clock.now()):
+                self.steps.append(step)
+                advance()
+            # Deliveries are sent in the background: without it, the last ones would be missing from the log.
+            call("POST", "/_sandbox/flush", {"timeoutSeconds": _TIMEOUT_SECONDS})
+        except SandboxError:
+            self._check_alive()  # a server that exited is the better explanation
+            raise
+        raised = call("GET", f"/_sandbox/raised?limit={_MOST_DELIVERIES}")["raised"]
+        bodies = {one["id"]: strict_json.dumps(one["body"]) for one in raised}
+        sent = []
+        for one in call("GET", f"/_sandbox/deliveries?limit={_MOST_DELIVERIES}")["deliveries"]:
+            body = bodies[one["raisedId"]]
+            row = expect_handled(one["eventType"], body, one["id"], self._secret, datetime.now(UTC))
+            last = one["attempts"][-1] if one["attempts"] else {}
+            text = str(last.get("answer", last.get("error", "not sent")))
+            row.reply = HttpReply(last.get("status"), text, last.get("milliseconds", 0) / 1000)
+            sent.append(row)
+        return sent
+
+    def _wait_until_settled(self) -> dict[str, str]:
+        """Return {key: state} of the inbox once nothing is pending, or after the time-out."""
+        from billhook.inbox import Inbox
+        from billhook.inbox.admin import DeliveryFilter, page
+
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        with closing(Inbox(f"sqlite:///{self._folder / 'billhook.db'}")) as inbox:
+            while True:
+                states = {one.key: one.state for one in page(inbox, DeliveryFilter(), _MOST_DELIVERIES)}
+                if time.monotonic() >= deadline or not {"received", "planned"} & {*states.values()}:
+                    return states
+                self._check_alive()
+                time.sleep(0.02)
+
+    def stay(self) -> None:
+        """Keep everything running until a signal ends this process. Raises CliError if a server exits."""
+        while True:
+            self._check_alive()
+            time.sleep(0.5)
+
+    def log_tail(self) -> str:
+        """Return the last lines that gunicorn and the worker logged."""
+        lines = (self._folder / "log").read_text(encoding="utf-8", errors="replace").splitlines()
+        return printable("\n".join(lines[-_TAIL_LINES:]), "\n")
 
     def _check_alive(self) -> None:
         for name, child in self._children.items():
             if child.poll() is not None:
-                tail = printable(self.log_tail(), "\n")
-                raise CliError(f"{name} exited unexpectedly; the end of its log:\n{tail}")
-
-    def _clear(self) -> None:
-        for number in _SIGNALS:  # a second Ctrl-C would leave processes and files behind
-            signal.signal(number, signal.SIG_IGN)
-        # The servers before the sandbox: it may still be waiting for an answer of theirs.
-        stop_all(tuple(self._children.values()), 10.0)
-        self._serving.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        for number, handler in self._before:
-            signal.signal(number, handler)
-
-
-def _private(path: Path, text: str) -> Path:
-    """Write a file that its owner alone may read."""
-    path.touch(mode=0o600)
-    path.write_text(text, encoding="ascii")
-    return path
-
-
-_MAX_DELIVERIES = 1_000
-
-
-def _wait_until_settled(
-    path: Path, timeout_seconds: float, check_alive: Callable[[], None]
-) -> dict[str, str]:
-    """Return {key: state} of the inbox at `path` once nothing is pending, or after the time-out."""
-    from billhook.inbox import Inbox
-    from billhook.inbox.admin import DeliveryFilter, page
-
-    inbox = Inbox(f"sqlite:///{path}")
-    deadline = time.monotonic() + timeout_seconds
-    try:
-        while True:
-            over = time.monotonic() >= deadline
-            try:
-                states = {one.key: one.state for one in page(inbox, DeliveryFilter(), _MAX_DELIVERIES)}
-            except InboxUnavailable:  # the server that creates it is not up yet, or is exiting
-                if over:
-                    raise
-            else:
-                if over or not any(state in ("received", "planned") for state in states.values()):
-                    return states
-            check_alive()
-            time.sleep(0.02)
-    finally:
-        inbox.close()
+                raise CliError(f"{name} exited unexpectedly; the end of its log:\n{self.log_tail()}")
