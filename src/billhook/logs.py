@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import math
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from billhook.log_output import NonBlockingHandler
 from billhook.printable import PrintableFormatter, first_line, printable
 
-__all__ = ["EscapedTracebacks", "JsonFormatter", "fields", "set_up_logging"]
+__all__ = ["EscapedTracebacks", "JsonFormatter", "LimitedLog", "fields", "set_up_logging"]
 
 _STANDARD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 """What every record has; `taskName` since Python 3.12."""
@@ -53,6 +58,81 @@ def fields(
         for name, value in given.items()
         if value is not None
     }
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Records of one kind: when the last line was logged, and what has come since."""
+
+    logged_at: float
+    count: int = 0
+    level: int = logging.NOTSET
+    text: str = ""
+    extra: dict[str, object] = field(default_factory=dict)
+    error: BaseException | None = None
+
+
+class LimitedLog:
+    """Logs the first record of a kind at once, then one line in `interval_seconds` with the number since.
+
+    It is for what strangers can cause, who could flood the log otherwise. Kinds come from the configuration
+    and the code, so their number is small no matter what is sent.
+    """
+
+    def __init__(
+        self,
+        logger: logging.Logger,
+        interval_seconds: float = 1.0,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._logger = logger
+        self.interval_seconds = interval_seconds
+        self.monotonic = monotonic
+        self._lock = threading.Lock()
+        self.kinds: dict[Hashable, _Kind] = {}
+        """Empty until the first record: what is called for every accepted delivery asks this first."""
+
+    def log(
+        self, kind: Hashable, level: int, text: str, error: BaseException | None = None, **known: Any
+    ) -> None:
+        """Log `text` now, with the traceback of `error`, or count it into the next line of its kind.
+
+        `known` is what `fields` takes.
+        """
+        now = self.monotonic()
+        with self._lock:
+            record = self.kinds.setdefault(kind, _Kind(-math.inf))
+            record.level, record.text, record.extra = level, text, fields(**known)
+            record.count, record.error = record.count + 1, error
+            due = self._take_due(now, self.interval_seconds)
+        self._write(due, now)
+        record.error = None  # its traceback refers to the whole request
+
+    def flush(self, *, all_of_them: bool = False) -> None:
+        """Log the kinds whose last line is old enough, or `all_of_them` when the process ends."""
+        if not self.kinds:
+            return
+        now = self.monotonic()
+        with self._lock:
+            due = self._take_due(now, 0.0 if all_of_them else self.interval_seconds)
+        self._write(due, now)
+
+    def _take_due(self, now: float, age_seconds: float) -> list[_Kind]:
+        due = []
+        for kind, record in self.kinds.items():
+            if record.count and now - record.logged_at >= age_seconds:
+                due.append(record)
+                self.kinds[kind] = _Kind(now)
+        return due
+
+    def _write(self, due: list[_Kind], now: float) -> None:
+        for one in due:
+            if one.count == 1:
+                self._logger.log(one.level, "%s", one.text, exc_info=one.error, extra=one.extra)
+                continue
+            text, extra = "%s; %d times in %.0f s", {**one.extra, "count": one.count}
+            arguments = (one.text, one.count, now - one.logged_at)
+            self._logger.log(one.level, text, *arguments, exc_info=one.error, extra=extra)
 
 
 class JsonFormatter(PrintableFormatter):

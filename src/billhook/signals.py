@@ -11,13 +11,11 @@ retried. A subscriber that raises is logged and stops neither the others nor the
 from __future__ import annotations
 
 import logging
-import math
-import time
 from typing import Any
 
 from blinker import Namespace, Signal
 
-from billhook.logs import fields
+from billhook.logs import LimitedLog, fields
 
 __all__ = [
     "delivery_accepted",
@@ -89,17 +87,8 @@ def __dir__() -> list[str]:
     return sorted([*__all__, *_events])
 
 
-_told_at = -math.inf
-
-
-def _may_tell() -> bool:
-    """Return whether a second has passed since it did last: strangers must not fill the log by refusals."""
-    global _told_at
-    now = time.monotonic()
-    if now - _told_at < 1:
-        return False
-    _told_at = now
-    return True
+_refusals = LimitedLog(logger)
+"""For observers that raise at a refusal, which strangers cause as often as they like."""
 
 
 def emit(signal: Signal, sender: object, **facts: Any) -> None:
@@ -109,12 +98,14 @@ def emit(signal: Signal, sender: object, **facts: Any) -> None:
     for receiver in signal.receivers_for(sender):
         try:
             receiver(sender, **facts)
-        except BaseException:  # even CancelledError and SystemExit must not stop the delivery
-            if signal is delivery_rejected and not _may_tell():
-                continue
+        except BaseException as error:  # even CancelledError and SystemExit must not stop the delivery
             known = {name: facts[name] for name in _LOGGED if name in facts}
             if "delivery" in facts:
                 delivery = facts["delivery"]
                 known |= {"delivery_id": delivery.id, "source": delivery.source, "key": delivery.key}
                 known |= {"event_type": delivery.event_type, "attempt": delivery.attempt}
-            logger.exception("an observer of a lifecycle signal raised", extra=fields(**known))
+            text = "an observer of a lifecycle signal raised"
+            if signal is delivery_rejected:
+                _refusals.log("observer", logging.ERROR, text, error, **known)
+            else:
+                logger.exception(text, extra=fields(**known))

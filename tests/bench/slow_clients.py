@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from billhook.cli.processes import web_command
+from billhook.cli.serve import web_command
 from billhook.events import InvoiceApproved, sample
 from billhook.signing import StandardWebhooks
 

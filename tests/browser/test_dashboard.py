@@ -174,7 +174,7 @@ def test_every_action_is_reached_by_keyboard_without_scripts(open_page):
     page.keyboard.type("PingTest")
     page.keyboard.press("Enter")
     page.get_by_text("--type PingTest").wait_for(state="attached")
-    watched.tab_to("button:has-text('all that the filters select')")
+    watched.tab_to("button:has-text('Replay all that match')")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Replay 1 delivery?").wait_for()
     watched.tab_to("main button:has-text('Replay')")
@@ -205,7 +205,7 @@ def test_the_marked_deliveries_are_replayed_after_a_count(open_page):
 
     page.get_by_label("delivery 4").check()
     page.get_by_label("delivery 5").check()
-    page.get_by_role("button", name="the marked ones").click()
+    page.get_by_role("button", name="Replay selected").click()
     page.get_by_role("heading", name="Replay 2 deliveries?").wait_for()
     page.get_by_role("button", name="Replay").click()
 

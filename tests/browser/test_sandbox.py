@@ -74,7 +74,7 @@ def addresses(visit: WatchedPage) -> list[str]:
         visit.page.goto(path)
         found.append(str(visit.page.locator(selector).first.get_attribute("href")))
     visit.page.goto(found[-1])
-    return [*found, str(visit.page.get_by_text("Page to print").get_attribute("href"))]
+    return [*found, str(visit.page.get_by_text("Print view").get_attribute("href"))]
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (320, "dark")])

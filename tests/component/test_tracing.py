@@ -13,12 +13,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from billhook import Handlers, signals, tracing
-from billhook.engines.celery.executor import DeliveryExecutor
 from billhook.errors import Discard
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox.replay import replay
 from support.apps import deliver, inbox_at
+from support.engines import celery_engine
 from support.inbox_view import rows
 from support.processes import until
 
@@ -59,10 +59,8 @@ def run_inline(app):
 
 
 def run_celery(app):
-    """As a task does it, in the thread of the task."""
-    state = get_state(app)
-    executor = DeliveryExecutor(state.inbox, state.dispatcher, lease_seconds=30.0, publish=lambda one: None)
-    executor.execute(1)
+    """As a task does it."""
+    celery_engine(app).execute(1)
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import fcntl
+import importlib
 import json
 import os
 import signal
@@ -20,6 +21,8 @@ from pathlib import Path
 
 import pytest
 
+import billhook
+from billhook.cli.serve import SourceFiles
 from support.inbox_view import incoming, open_inbox, rows
 from support.processes import alive, children, descendants, until
 from support.signing import SECRET, signed
@@ -251,6 +254,47 @@ def test_a_hangup_has_new_handlers_loaded_and_refuses_no_connection(cli):
     assert cli.read("handled.txt") == ""
     server.send_signal(signal.SIGTERM)
     assert server.wait(30) == 0
+
+
+@pytest.mark.slow
+def test_with_reload_a_changed_file_has_new_handlers_loaded(cli):
+    (cli.folder / "helper.py").write_text("NAME = 'handled.txt'\n")
+    handlers = HANDLERS.replace('"handled.txt"', "NAME")
+    (cli.folder / "shop_handlers.py").write_text("from helper import NAME\n" + handlers)
+    server = cli.serve("shop_handlers.py", "--reload")
+
+    (cli.folder / "helper.py").write_text("this is no Python")
+    until(lambda: "reload failed" in cli.log(), 30)
+    (cli.folder / "helper.py").write_text("NAME = 'anew.txt'\n")
+    until(lambda: cli.log().count("worker started with") == 2, 30)
+
+    cli.run("send", "InvoiceApproved", "--to", cli.url, "--set", "invoiceId=inv_9")
+    until(lambda: "inv_9" in cli.read("anew.txt"), 30)
+    assert cli.log().count("billhook.serve: reloading") == 1
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(30) == 0
+
+
+def test_only_the_users_own_files_are_watched(tmp_path, monkeypatch):
+    (tmp_path / "own_module.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_module", raising=False)
+    importlib.import_module("own_module")
+    now = [1_000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    files = SourceFiles()
+    found = []
+    for name in ("own_module.py", "beside.py", "notes.txt"):
+        (tmp_path / name).write_text("x = 1")
+        os.utime(tmp_path / name, (now[0], now[0]))
+        now[0] += 1
+        found += [files.is_changed(), files.is_changed()]
+    (tmp_path / "beside.py").unlink()
+    now[0] += 1
+
+    assert [*found, files.is_changed()] == [True, False, True, False, False, False, True]
+    assert not any(path.is_relative_to(Path(billhook.__file__).parent) for path in files._read())
+    assert not any("site-packages" in path.parts for path in files._read())
 
 
 @pytest.mark.long

@@ -16,9 +16,9 @@ from support.processes import alive, children, until
 from support.worker_group import signalled
 
 SOON = """
-from billhook.cli import liveness, main
+from billhook.cli import main, processes
 
-liveness._MIN_SILENCE_SECONDS /= 5
+processes._MIN_SILENCE_SECONDS /= 5
 main()
 """
 """`billhook`, whose children may be silent for three seconds."""

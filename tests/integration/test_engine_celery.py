@@ -175,20 +175,6 @@ def test_fifty_messages_for_one_delivery_are_one_call(shop):
     assert Counter(name for name, *_ in shop.calls()) == {"direct": 50, "note": 1}
 
 
-def test_a_web_process_republishes_deliveries_no_sweeper_found(shop):
-    app = shop.app()
-    app_state = get_state(app)
-    app_state.inbox.put(incoming("msg_lost"))
-    app_state.engine.start()
-
-    def waiting():
-        with app.extensions["celery"].connection_for_read() as connection:
-            queue = {"durable": True, "auto_delete": False}
-            return connection.default_channel.queue_declare(shop.queue, **queue).message_count
-
-    until(lambda: waiting() == 1, 30)
-
-
 def test_a_pickle_on_the_queue_is_not_opened(shop):
     app = shop.app()
     celery = app.extensions["celery"]

@@ -21,8 +21,9 @@ from support.inbox_view import change, incoming, open_inbox, postgres, rows, val
 from support.postgres import libpq, with_options
 from support.processes import together, until
 from support.proxy import proxied
+from support.senders import Senders, post
 from support.server import gunicorn, head
-from support.signing import SECRET, signed
+from support.signing import SECRET
 from support.templates import new_inbox
 from support.timeouts import scaled
 
@@ -31,10 +32,6 @@ TESTS = Path(__file__).parents[1]
 DEADLINE = 1.0
 """Seconds; the default would only be waited for longer."""
 PASSWORD = "hunter2hunter2"
-
-
-def post(server, key):
-    return server.post(b"{}", signed(message_id=key))
 
 
 def ready(server):
@@ -72,41 +69,6 @@ def check_every_answer(answers, where):
 def two_workers(folder, url):
     """A receiver of two processes, of which gunicorn may replace either in the middle of an outage."""
     return gunicorn(folder, workers=2, BILLHOOK_INBOX_URL=url)
-
-
-class Senders:
-    """Threads that send one delivery after the other; `answers` are (key, status)."""
-
-    def __init__(self, server, count=4):
-        self.answers = []
-        self._server = server
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._send, args=(n,)) for n in range(count)]
-
-    def _send(self, sender):
-        number = 0
-        while not self._stop.is_set():
-            number += 1
-            key = f"msg_{sender}_{number}"
-            self.answers.append((key, post(self._server, key).status))
-
-    def good(self):
-        return sum(status == 200 for _, status in self.answers)
-
-    def more(self, count=20):
-        """Until so many more were accepted."""
-        enough = self.good() + count
-        until(lambda: self.good() >= enough, 40)
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
 
 
 # --- the server does not answer -------------------------------------------------------------------
@@ -204,11 +166,11 @@ def test_processes_that_are_replaced_in_an_outage_do_not_take_gunicorn_along(
 
 @pytest.mark.slow
 def test_a_wrong_schema_version_found_after_start_is_503_and_logged(frail_server, frail_url, tmp_path):
-    change(frail_url, "UPDATE billhook_version SET version_num = '0001'")
+    change(frail_url, "UPDATE billhook_version SET version_num = '9999'")
     with contextlib.ExitStack() as stack:
         with frail_server.frozen():
             server = stack.enter_context(gunicorn(tmp_path, BILLHOOK_INBOX_URL=frail_url))
-        told = f"the inbox has schema 0001, this billhook needs {REVISION}: run `billhook db upgrade`"
+        told = f"the inbox has schema 9999, this billhook needs {REVISION}: it is newer"
         until(lambda: post(server, "msg_1").status == 503 and told in server.log.read_text(), 20)
         unready = ready(server)
         change(frail_url, "UPDATE billhook_version SET version_num = ?", REVISION)

@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from flask.cli import FlaskGroup
 
 from billhook import Handlers
-from billhook.cli.processes import stop_all, worker_command
-from billhook.cli.supervisor import Role, Supervisor, worker_roles
+from billhook.cli.processes import Child, Supervisor, stop_all
+from billhook.cli.worker import worker_children, worker_command
 from billhook.events import PingTest
 from support.processes import until
 from support.supervision import drive, supervise
@@ -37,7 +37,7 @@ SLOW = (
 )
 
 
-def child(code, started=None):
+def child(code, started=None, descriptor=None):
     """A process that has printed a line, so that its signal handlers are set."""
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -57,8 +57,14 @@ def not_under_nohup():
     signal.signal(signal.SIGHUP, before)
 
 
-def role(code, started=None, *, name="the worker", grace_seconds=10.0, vital=False, reload=None):
-    return Role(name, partial(child, code, started), grace_seconds, vital, reload)
+def role(code, started=None, *, name="the worker", grace_seconds=10.0):
+    return Child(name, partial(child, code, started), grace_seconds)
+
+
+def web_server(*codes, started=None):
+    """Its first process runs the first code, the next one the second, and so on."""
+    left = iter(codes)
+    return Child("the web server", lambda _: child(next(left), started), 10.0, is_web_server=True)
 
 
 @pytest.mark.slow
@@ -88,15 +94,11 @@ def test_each_child_has_its_own_restart_pause():
     assert {text.split(" exited")[0] for text in messages} == {"worker 1"}
 
 
-def test_a_vital_child_that_exits_at_first_start_ends_all():
+def test_a_web_server_that_exits_at_first_start_ends_all():
     messages, started = [], []
 
     code, _ = supervise(
-        [
-            role("raise SystemExit(7)", name="the web server", vital=True),
-            role("import time; time.sleep(60)", started),
-        ],
-        messages=messages,
+        [web_server("raise SystemExit(7)"), role("import time; time.sleep(60)", started)], messages=messages
     )
 
     assert code == 7
@@ -105,13 +107,11 @@ def test_a_vital_child_that_exits_at_first_start_ends_all():
 
 
 @pytest.mark.slow
-def test_a_vital_child_that_ran_before_is_restarted_after_any_error():
-    messages, started = [], []
-    codes = iter(["import os; os.kill(os.getpid(), 9)", *["raise SystemExit(1)"] * 2, "raise SystemExit(0)"])
+def test_a_web_server_that_ran_before_is_restarted_after_any_error():
+    messages = []
+    codes = ["import os; os.kill(os.getpid(), 9)", *["raise SystemExit(1)"] * 2, "raise SystemExit(0)"]
 
-    code, _ = supervise(
-        [Role("the web server", lambda: child(next(codes), started), 5.0, vital=True)], messages=messages
-    )
+    code, _ = supervise([web_server(*codes)], messages=messages)
 
     assert code == 0  # somebody asked the last one to end
     assert [text.split(";")[0].rsplit(" ", 1)[1] for text in messages] == ["137", "1", "1", "0"]
@@ -131,7 +131,7 @@ def server_that_reloads(folder, started):
         "print(flush=True)\n"
         "while True: time.sleep(0.05)"
     )
-    return role(code, started, name="the web server", vital=True, reload=signal.SIGHUP)
+    return web_server(code, started=started)
 
 
 def hang_up():
@@ -139,7 +139,7 @@ def hang_up():
 
 
 def test_sighup_reloads_the_web_server_and_replaces_the_workers_one_by_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("billhook.cli.supervisor._RELOAD_INTERVAL_SECONDS", 0.2)
+    monkeypatch.setattr("billhook.cli.processes._RELOAD_INTERVAL_SECONDS", 0.2)
     web, workers, messages, alive = [], [], [], []
 
     def look():
@@ -156,7 +156,7 @@ def test_sighup_reloads_the_web_server_and_replaces_the_workers_one_by_one(tmp_p
             *(role("import time; time.sleep(60)", workers) for _ in range(2)),
         ],
         messages=messages,
-        trial=GOOD,
+        start_trial=GOOD,
     )
     driving.join()
 
@@ -175,7 +175,7 @@ def test_a_failed_trial_replaces_no_process(tmp_path):
     supervise(
         [server_that_reloads(tmp_path, web), role("import time; time.sleep(60)", workers)],
         messages=messages,
-        trial=BAD,
+        start_trial=BAD,
     )
     driving.join()
 
@@ -188,7 +188,7 @@ def test_a_worker_that_does_not_make_room_within_its_grace_is_killed(monkeypatch
     started, messages = [], []
     driving = drive((lambda: len(started) == 1, hang_up), (lambda: len(started) == 2, lambda: None))
 
-    supervise([role(PATIENT, started, grace_seconds=0.5)], messages=messages, trial=GOOD)
+    supervise([role(PATIENT, started, grace_seconds=0.5)], messages=messages, start_trial=GOOD)
     driving.join()
 
     assert started[0].returncode == -signal.SIGKILL
@@ -198,7 +198,7 @@ def test_a_worker_that_does_not_make_room_within_its_grace_is_killed(monkeypatch
 def test_a_closed_terminal_stops_all_also_where_sighup_reloads(monkeypatch):
     started, messages = [], []
     there = [True]
-    monkeypatch.setattr("billhook.cli.supervisor.has_terminal", lambda: there[0])
+    monkeypatch.setattr("billhook.cli.processes.has_terminal", lambda: there[0])
 
     def close_it():
         there[0] = False
@@ -206,7 +206,7 @@ def test_a_closed_terminal_stops_all_also_where_sighup_reloads(monkeypatch):
 
     driving = threading.Thread(target=lambda: (until(lambda: started, 20), close_it()))
     driving.start()
-    code, _ = supervise([role("import time; time.sleep(60)", started)], messages=messages, trial=GOOD)
+    code, _ = supervise([role("import time; time.sleep(60)", started)], messages=messages, start_trial=GOOD)
     driving.join()
 
     assert (code, messages) == (0, [])
@@ -214,7 +214,7 @@ def test_a_closed_terminal_stops_all_also_where_sighup_reloads(monkeypatch):
 
 def test_without_a_terminal_there_is_none_to_lose():
     """In a session of its own a process has none; with one it has."""
-    ask = "from billhook.cli.supervisor import has_terminal; print(has_terminal())"
+    ask = "from billhook.cli.processes import has_terminal; print(has_terminal())"
 
     without = subprocess.check_output([sys.executable, "-c", ask], text=True, start_new_session=True)
     pid, ours = pty.fork()
@@ -279,28 +279,25 @@ def test_a_second_signal_kills_all_of_them_at_once():
     assert seconds < scaled(5)
 
 
-def no_task():
+def no_task(descriptor=None):
     raise BlockingIOError(11, "Resource temporarily unavailable")
 
 
 def test_the_supervisor_ends_when_it_can_start_nothing():
-    with (
-        pytest.raises(OSError, match="Resource"),
-        Supervisor([Role("b", no_task, 1.0)], log=print) as supervisor,
-    ):
-        supervisor.run()
+    with pytest.raises(OSError, match="Resource"):
+        supervise([Child("b", no_task, 1.0)])
 
 
 @pytest.mark.slow
 def test_a_child_for_which_no_task_is_left_is_started_later_and_the_others_go_on():
     messages, started, failures = [], [], iter([None])
 
-    def start():
+    def start(descriptor):
         if next(failures, 0) is None:
             no_task()
         return child(PATIENT, started)
 
-    roles = [role(PATIENT, started, grace_seconds=0.1), Role("b", start, 0.1)]
+    roles = [role(PATIENT, started, grace_seconds=0.1), Child("b", start, 0.1)]
     supervise(roles, messages=messages, signals=[(2.0, signal.SIGTERM)])
 
     assert messages == ["b cannot be started: Resource temporarily unavailable; restarting in 0.5 s"]
@@ -312,7 +309,10 @@ def test_a_reload_for_which_no_task_is_left_ends_nothing():
     hang_up, end = (0.5, signal.SIGHUP), (1.0, signal.SIGTERM)
 
     code, _ = supervise(
-        [role(PATIENT, started, grace_seconds=0.1)], messages=messages, trial=no_task, signals=[hang_up, end]
+        [role(PATIENT, started, grace_seconds=0.1)],
+        messages=messages,
+        start_trial=no_task,
+        signals=[hang_up, end],
     )
 
     assert (code, len(started)) == (0, 1)
@@ -322,22 +322,11 @@ def test_a_reload_for_which_no_task_is_left_ends_nothing():
 @pytest.mark.slow
 def test_a_web_server_that_fails_for_want_of_a_task_is_started_again():
     messages = []
-    codes = iter(["raise SystemExit(-1)", "raise SystemExit(0)"])
 
-    code, _ = supervise(
-        [Role("the web server", lambda: child(next(codes)), 5.0, vital=True)], messages=messages
-    )
+    code, _ = supervise([web_server("raise SystemExit(-1)", "raise SystemExit(0)")], messages=messages)
 
     assert code == 0
     assert messages[0] == "the web server exited with code 255; restarting in 0.5 s"
-
-
-def test_signals_mean_afterwards_what_they_meant_before():
-    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
-
-    supervise([role("raise SystemExit(0)", vital=True)])
-
-    assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)] == before
 
 
 def test_under_nohup_a_closed_terminal_stops_nothing():
@@ -354,11 +343,8 @@ def test_under_nohup_a_closed_terminal_stops_nothing():
 
 
 def test_several_workers_are_numbered_in_messages():
-    def start(descriptor):
-        raise AssertionError
-
-    assert [one.name for one in worker_roles(1, start, 5, 60)] == ["the worker"]
-    assert [(one.name, one.grace_seconds) for one in worker_roles(2, start, 5, 60)] == [
+    assert [one.name for one in worker_children(1, [], {}, 5)] == ["the worker"]
+    assert [(one.name, one.grace_seconds) for one in worker_children(2, [], {}, 5)] == [
         ("worker 1", 10),
         ("worker 2", 10),
     ]

@@ -1,4 +1,4 @@
-"""What a parent hears of its children: heartbeats in pipes, and what it does about those that fall silent."""
+"""What a parent hears of its children by memory that they share, and what it does about silent ones."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from contextlib import suppress
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
-from billhook.cli.liveness import HeartbeatMonitor, HeartbeatSender, interval_seconds
-from billhook.cli.supervisor import Role, worker_roles
-from billhook.cli.worker import start_watchdog
+from billhook.cli.processes import Child, HeartbeatSender, start_watchdog
 from billhook.inbox.sqlite.locks import HOLDING
-from support.processes import until
-from support.supervision import drive, supervise
+from support.supervision import drive, supervise, supervisor_of
 
 BEATS = """
-import os, sys, time
-from billhook.cli.liveness import HeartbeatSender
-sender = HeartbeatSender(int(sys.argv[1]))
-sender.beat()
+import sys, time
+from billhook.cli.processes import HeartbeatSender
+heartbeat = HeartbeatSender({}, None, int(sys.argv[1]))
+heartbeat.interval_seconds = 0.0
+heartbeat.beat()
 print(flush=True)
 while True:
-    sender.beat()
+    heartbeat.beat()
     time.sleep(0.05)
 """
 FORKS_AND_BEATS = (
@@ -43,24 +42,9 @@ if os.fork() == 0:
 )
 UP_AND_GONE = """
 import sys
-from billhook.cli.liveness import HeartbeatSender
-HeartbeatSender(int(sys.argv[1])).beat()
+from billhook.cli.processes import HeartbeatSender
+HeartbeatSender({}, None, int(sys.argv[1])).beat()
 raise SystemExit(3)
-"""
-WATCHES = """
-import os, signal, sys, time
-from billhook.cli.worker import start_watchdog
-from billhook.cli.liveness import HeartbeatSender
-signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a user's code may
-sender = HeartbeatSender(int(sys.argv[1]))
-print(flush=True)
-sys.stdin.readline()
-if sys.argv[2] == "watch":
-    start_watchdog(1.0, sender.beat)
-else:
-    sender.beat()
-time.sleep(1.2)
-print("goes on")
 """
 LIMIT_SECONDS = 4.0
 
@@ -68,7 +52,7 @@ LIMIT_SECONDS = 4.0
 @pytest.fixture
 def soon(monkeypatch):
     """Nobody wants to wait for the shipped limit."""
-    monkeypatch.setattr("billhook.cli.liveness._MIN_SILENCE_SECONDS", LIMIT_SECONDS)
+    monkeypatch.setattr("billhook.cli.processes._MIN_SILENCE_SECONDS", LIMIT_SECONDS)
 
 
 def begin(code, started, descriptor, *, popen=subprocess.Popen):
@@ -88,17 +72,6 @@ def stop(started):
     return (lambda: started), lambda: (time.sleep(1), started[0].send_signal(signal.SIGSTOP))
 
 
-@pytest.fixture
-def pipe():
-    reader, writer = os.pipe()
-    for descriptor in (reader, writer):
-        os.set_blocking(descriptor, False)
-    yield reader, writer
-    for descriptor in (reader, writer):
-        with suppress(OSError):
-            os.close(descriptor)
-
-
 # --- the parent -----------------------------------------------------------------------------------
 
 
@@ -112,7 +85,10 @@ def test_a_child_that_is_stopped_is_killed_and_replaced(soon, code):
     started, messages = [], []
     driving = drive(stop(started), (lambda: len(started) == 3, lambda: None))
 
-    supervise(worker_roles(2, partial(begin, code, started), 5.0, 0.1), messages=messages)
+    supervise(
+        [Child(name, partial(begin, code, started), 5.0) for name in ("worker 1", "worker 2")],
+        messages=messages,
+    )
     driving.join()
 
     assert started[0].returncode == -signal.SIGKILL
@@ -120,25 +96,6 @@ def test_a_child_that_is_stopped_is_killed_and_replaced(soon, code):
         "worker 1 sends no heartbeats (stopped or hanging): killing it",
         "worker 1 exited with code 137; restarting in 0.5 s",
     ]
-
-
-@pytest.mark.slow
-def test_control_a_stopped_child_without_heartbeats_is_not_replaced(monkeypatch):
-    """The control: it is the heartbeats that tell."""
-    monkeypatch.setattr("billhook.cli.liveness._MIN_SILENCE_SECONDS", 0.5)
-    started, messages = [], []
-    deaf = HeartbeatMonitor(0.1)
-    driving = drive(
-        stop(started),
-        (lambda: True, lambda: time.sleep(1.5)),
-        (lambda: True, lambda: started[0].send_signal(signal.SIGCONT)),
-    )
-
-    supervise([Role("deaf", partial(deaf.start, partial(begin, BEATS, started)), 5.0)], messages=messages)
-    driving.join()
-    deaf.close()
-
-    assert (len(started), messages) == (1, [])
 
 
 class Frozen(subprocess.Popen):
@@ -150,14 +107,14 @@ class Frozen(subprocess.Popen):
 
 @pytest.mark.long
 def test_another_one_starts_beside_one_that_not_even_sigkill_ends(soon, monkeypatch):
-    monkeypatch.setattr("billhook.cli.supervisor._KILL_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("billhook.cli.processes._KILL_TIMEOUT_SECONDS", 0.5)
     started, messages = [], []
 
     def start(descriptor):
         return begin(BEATS, started, descriptor, popen=subprocess.Popen if started else Frozen)
 
     driving = drive(stop(started), (lambda: len(started) == 2, lambda: None))
-    supervise(worker_roles(1, start, 5.0, 0.1), messages=messages)
+    supervise([Child("the worker", start, 5.0)], messages=messages)
     driving.join()
     still_there = started[0].poll() is None
     os.kill(started[0].pid, signal.SIGKILL)
@@ -173,224 +130,156 @@ def test_a_child_that_had_started_is_restarted_within_a_second():
     started, messages = [], []
     driving = drive((lambda: len(messages) == 3, lambda: None))
 
-    supervise(worker_roles(1, partial(begin, UP_AND_GONE, started), 5.0, 60.0), messages=messages)
+    supervise([Child("the worker", partial(begin, UP_AND_GONE, started), 5.0)], messages=messages)
     driving.join()
 
     assert [text.rpartition("restarting in ")[2] for text in messages[:3]] == ["0.5 s", "1 s", "1 s"]
 
 
-def started_by(heartbeats):
-    """The writing end of a pipe whose other end the heartbeats have; and no process."""
-    writers = []
-    heartbeats.start(lambda descriptor: writers.append(os.dup(descriptor)))
-    return writers[0]
+class Watched:
+    """A supervisor, and its child that is no process; `killed_at` is asked at each half second from 0 on."""
+
+    def __init__(self, lease_seconds=1.0, *, holder=None, is_web_server=False):
+        self.process = SimpleNamespace(pid=7, kill=lambda: self.kills.append(1), wait=lambda timeout: None)
+        self.kills, self.heartbeat = [], None
+        self.child = Child("a", self.start, 5.0, is_web_server)
+        self.supervisor = supervisor_of([self.child], lease_seconds=lease_seconds, lock_holder=lambda: holder)
+        self.child.begin(0.0)
+
+    def start(self, descriptor):
+        self.heartbeat = HeartbeatSender({}, None, os.dup(descriptor))
+        return self.process
+
+    def beat(self, monkeypatch, now):
+        monkeypatch.setattr("time.monotonic", lambda: now)
+        self.heartbeat._next_at = 0.0
+        self.heartbeat.beat()
+        monkeypatch.undo()
+
+    def killed_at(self, seconds):
+        for half in range(int(2 * seconds)):
+            self.supervisor._check(self.child, self.process, half / 2)
+            if self.kills:
+                return half / 2
+        return None
 
 
-def test_silence_is_three_leases_and_at_least_fifteen_seconds():
-    assert HeartbeatMonitor(1.0).limit_seconds == 15
-    assert HeartbeatMonitor(60.0).limit_seconds == 180
-    assert (interval_seconds(60.0), interval_seconds(0.6)) == (1.0, pytest.approx(0.2))
+@pytest.mark.parametrize(("lease_seconds", "limit"), [(1.0, 15.0), (60.0, 180.0)])
+def test_silence_is_three_leases_and_at_least_fifteen_seconds(monkeypatch, lease_seconds, limit):
+    watched = Watched(lease_seconds)
+    watched.beat(monkeypatch, 100.0)
+
+    assert watched.killed_at(1_000) == 100.0 + limit + 0.5
 
 
-def hangs_at(heartbeats, seconds):
-    """Look every half second until then, from the hundredth on; when it was first found to hang."""
-    for half in range(200, int(200 + 2 * seconds)):
-        if heartbeats.is_hung(half / 2):
-            return half / 2
-    return None
+@pytest.mark.parametrize(("lease_seconds", "limit"), [(1.0, 600.0), (300.0, 900.0)])
+def test_a_process_has_ten_minutes_for_its_first_heartbeat(lease_seconds, limit):
+    assert Watched(lease_seconds).killed_at(1_000) == limit + 0.5
+    assert Watched(lease_seconds, is_web_server=True).killed_at(1_000) is None
 
 
-def test_only_silence_that_the_parent_observed_counts():
-    heartbeats = HeartbeatMonitor(1.0)
-    writer = started_by(heartbeats)
-    os.write(writer, b".")
+def test_the_next_process_has_as_much_time_from_its_own_start(monkeypatch):
+    watched = Watched()
+    watched.beat(monkeypatch, 100.0)
 
-    assert hangs_at(heartbeats, 15) is None
-    assert not heartbeats.is_hung(500.0)  # we did not run ourselves: nothing is known of it
-    assert [heartbeats.is_hung(500.0 + second) for second in range(1, 17)] == [*[False] * 15, True]
-    os.write(writer, b"...")
-    assert not heartbeats.is_hung(517.0)
-    heartbeats.close()
-    os.close(writer)
+    watched.child.begin(200.0)
+
+    assert watched.killed_at(1_000) == 800.5
 
 
-def test_silence_is_measured_from_each_processes_first_heartbeat():
-    heartbeats = HeartbeatMonitor(1.0)
-    writer = started_by(heartbeats)
-    assert hangs_at(heartbeats, 100) is None
-    assert not heartbeats.has_started
-    os.write(writer, b".")
-    assert hangs_at(heartbeats, 20) == 115.5
-    assert heartbeats.has_started
-    os.close(writer)
+@pytest.mark.parametrize(("holder", "killed_at"), [(7, 105.5), (8, 115.5)])
+def test_a_silent_process_is_killed_after_five_seconds_if_it_holds_the_write_lock(
+    monkeypatch, holder, killed_at
+):
+    watched = Watched(holder=holder)
+    watched.beat(monkeypatch, 100.0)
 
-    os.close(started_by(heartbeats))
-
-    assert hangs_at(heartbeats, 100) is None
-    assert not heartbeats.has_started
-    heartbeats.close()
+    assert watched.killed_at(1_000) == killed_at
 
 
-def test_a_process_that_never_sends_its_first_heartbeat_hangs_after_ten_minutes():
-    heartbeats = HeartbeatMonitor(1.0)
-    first = started_by(heartbeats)
-    assert hangs_at(heartbeats, 1_000) == 700.5
+@pytest.mark.slow
+def test_what_the_parent_did_not_see_is_no_silence(monkeypatch):
+    """The whole machine stands still, and its parts go on one after another."""
+    monkeypatch.setattr("billhook.cli.processes._MIN_SILENCE_SECONDS", 2.5)
+    started, messages = [], []
 
-    # The next process has as much time, from its own start.
-    second = started_by(heartbeats)
-    assert not any(heartbeats.is_hung(701.0 + seconds) for seconds in range(601))
-    assert heartbeats.is_hung(1_302.0)
-    heartbeats.close()
-    os.close(first)
-    os.close(second)
+    def stand_still_once():  # called in the parent's loop
+        if started and not messages:
+            time.sleep(1)
+            started[0].send_signal(signal.SIGSTOP)
+            time.sleep(3)
+            threading.Timer(1.0, started[0].send_signal, [signal.SIGCONT]).start()
+            messages.append("went on")
+        return False
 
+    supervise(
+        [Child("the worker", partial(begin, BEATS, started), 5.0)],
+        messages=messages,
+        signals=[(8.0, signal.SIGTERM)],
+        start_trial=lambda: None,
+        is_changed=stand_still_once,
+    )
 
-def test_a_process_with_long_leases_has_longer_for_its_start():
-    heartbeats = HeartbeatMonitor(300.0)
-    writer = started_by(heartbeats)
-    assert hangs_at(heartbeats, 1_100) == 1_000.5
-    heartbeats.close()
-    os.close(writer)
+    assert (len(started), messages) == (1, ["went on"])
 
 
 # --- the child ------------------------------------------------------------------------------------
 
 
-def test_a_file_that_reuses_the_descriptor_of_a_closed_pipe_is_not_written_to(tmp_path, pipe, caplog):
-    reader, writer = pipe
-    sender = HeartbeatSender(writer)
-    sender.beat()
-    assert os.read(reader, 10) == b"."
-    with (tmp_path / "a users").open("wb") as file:
-        os.dup2(file.fileno(), writer)
+def test_a_handler_that_closes_all_descriptors_silences_no_heartbeat():
+    closes = BEATS.replace("print(", "import os; os.closerange(3, 1000); print(")
+    started, messages = [], []
 
-        for _ in range(3):
-            sender.beat()
+    child = Child("the worker", partial(begin, closes, started), 5.0)
+    driving = drive((lambda: child.beat_at > child.since + 1, lambda: None))
+    supervise([child], messages=messages)
+    driving.join()
 
-    assert (tmp_path / "a users").read_bytes() == b""
-    assert [record.getMessage() for record in caplog.records] == [
-        "a handler closed the heartbeat pipe: the parent will restart this process"
-    ]
+    assert messages == []
 
 
-def test_another_pipe_is_not_written_to_either(pipe):
-    _, writer = pipe
-    sender = HeartbeatSender(writer)
-    other_reader, other_writer = os.pipe()
-    os.dup2(other_writer, writer)
-    os.close(other_writer)
+def watch(monkeypatch, hang_seconds, is_stalled=lambda: False, *, heartbeat=None):
+    """A watchdog whose thread has looked once."""
 
-    sender.beat()
+    class End(Exception):
+        pass
 
-    os.set_blocking(other_reader, False)
-    with pytest.raises(BlockingIOError):
-        os.read(other_reader, 1)
-    os.close(other_reader)
+    def once(target, name):
+        with pytest.raises(End):
+            target()
 
+    def end(seconds):
+        raise End
 
-def test_a_closed_descriptor_or_no_pipe_raises_nothing(tmp_path, pipe):
-    _, writer = pipe
-    sender = HeartbeatSender(writer)
-    os.close(writer)
-    sender.beat()
-    with (tmp_path / "file").open("wb") as file:
-        HeartbeatSender(file.fileno()).beat()
-    HeartbeatSender(-1).beat()
-
-    assert (tmp_path / "file").read_bytes() == b""
+    monkeypatch.setattr("billhook.cli.processes.start_thread", once)
+    monkeypatch.setattr("billhook.cli.processes.time", SimpleNamespace(sleep=end, monotonic=time.monotonic))
+    monkeypatch.setattr(HOLDING, "changed", None)
+    start_watchdog(heartbeat or HeartbeatSender({}), hang_seconds, is_stalled)
 
 
-def test_a_full_pipe_does_not_block_and_is_not_inherited(pipe):
-    reader, writer = pipe
-    os.set_inheritable(writer, True)
-    sender = HeartbeatSender(writer)
-    with suppress(BlockingIOError):
-        while True:
-            os.write(writer, b"x" * 4096)
-
-    sender.beat()
-
-    assert not os.get_inheritable(writer)
-    with suppress(BlockingIOError):
-        while True:
-            os.read(reader, 65_536)
-    sender.beat()
-    assert os.read(reader, 10) == b"."
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("way", "code"), [("watch", 0), ("bare", -signal.SIGPIPE)])
-def test_a_child_without_its_parent_survives_sigpipe(way, code):
-    """Without the watch thread, which does not let SIGPIPE through, it would be killed: the control."""
-    reader, writer = os.pipe()
-    child = subprocess.Popen(
-        [sys.executable, "-c", WATCHES, str(writer), way],
-        pass_fds=(writer,), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    os.close(writer)
-    assert child.stdout is not None
-    child.stdout.readline()
-
-    os.close(reader)
-    messages, _ = child.communicate(b"\n", timeout=60)
-
-    assert child.returncode == code
-    assert messages == (b"goes on\n" if code == 0 else b"")
-
-
-def test_the_watch_beats_within_a_second_or_a_third_of_a_lease(pipe):
-    reader, writer = pipe
-    code = (
-        "import sys, time\n"
-        "from billhook.cli.worker import start_watchdog\n"
-        "from billhook.cli.liveness import HeartbeatSender\n"
-        "start_watchdog(0.3, HeartbeatSender(int(sys.argv[1])).beat)\n"
-        "time.sleep(60)\n"
-    )
-    child = subprocess.Popen([sys.executable, "-c", code, str(writer)], pass_fds=(writer,))
-    heard = 0
-
-    def hear():
-        nonlocal heard
-        with suppress(BlockingIOError):
-            heard += len(os.read(reader, 100))
-        return heard >= 5
-
-    try:
-        until(hear, 20)
-    finally:
-        child.kill()
-        child.wait()
-
-
-def test_a_watchdog_for_which_no_thread_is_left_goes_on_and_tells_its_parent(monkeypatch):
-    beats, loops = [], []
+@pytest.mark.parametrize(("stalled", "beats"), [(False, [1]), (True, [])])
+def test_a_watchdog_for_which_no_thread_is_left_goes_on_and_reports_unless_its_loop_stands_still(
+    monkeypatch, stalled, beats
+):
+    told = []
 
     def no_thread(*_, **__):
         raise RuntimeError("unable to start watchdog thread")
 
-    monkeypatch.setattr(
-        sys.modules["billhook.cli.worker"], "start_heartbeat", lambda beat, pause: loops.append(beat)
-    )
-    monkeypatch.setattr(HOLDING, "changed", None)
     monkeypatch.setattr("faulthandler.dump_traceback_later", no_thread)
+    heartbeat = SimpleNamespace(beat=lambda: told.append(1), interval_seconds=1.0)
+    watch(monkeypatch, 1.0, lambda: stalled, heartbeat=heartbeat)
 
-    start_watchdog(1.0, lambda: beats.append(1))
-    loops[0]()
-    loops[0]()
-
-    assert beats == [1, 1]
+    assert told == beats
 
 
-@pytest.mark.parametrize(("lease_seconds", "usual"), [(30.0, 30.0), (math.inf, None)])
-def test_the_watchdog_is_quick_while_the_write_lock_is_held(monkeypatch, lease_seconds, usual):
+@pytest.mark.parametrize(("hang_seconds", "usual"), [(30.0, 30.0), (1.0, 5.0), (math.inf, None)])
+def test_the_watchdog_is_quick_while_the_write_lock_is_held(monkeypatch, hang_seconds, usual):
     limits = []
-    monkeypatch.setattr(sys.modules["billhook.cli.worker"], "start_heartbeat", lambda beat, pause: beat())
-    monkeypatch.setattr(HOLDING, "changed", None)
     monkeypatch.setattr("faulthandler.dump_traceback_later", lambda seconds, **_: limits.append(seconds))
     monkeypatch.setattr("faulthandler.cancel_dump_traceback_later", lambda: limits.append(None))
 
-    start_watchdog(lease_seconds, lambda: None)
+    watch(monkeypatch, hang_seconds)
     HOLDING.set(True)
     HOLDING.set(False)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from billhook.cli.liveness import Liveness
+from billhook.cli.processes import HeartbeatSender
 from billhook.errors import ConfigError
 from support.processes import until
 from support.timeouts import scaled
@@ -81,8 +81,9 @@ def hang(group):
 
 
 @pytest.mark.slow
-def test_systemd_hears_of_start_life_and_stop(group, systemd):
-    worker = group.start("worker", "hangs_once.py")
+@pytest.mark.parametrize("arguments", [["worker"], ["serve", "--bind", "unix:socket"]])
+def test_systemd_hears_of_start_life_and_stop(group, systemd, arguments):
+    worker = group.start(*arguments, "hangs_once.py")
 
     assert systemd.next(scaled(30)) == "READY=1\nWATCHDOG=1"
     assert [systemd.next(scaled(WATCHDOG_SECONDS)) for _ in range(2)] == ["WATCHDOG=1"] * 2
@@ -177,19 +178,19 @@ def test_the_documented_probe_distinguishes_a_fresh_heartbeat_file_from_an_old_o
 
 def test_a_health_file_that_cannot_be_made_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="cannot be written: No such file or directory"):
-        Liveness({}, tmp_path / "none" / "alive")
+        HeartbeatSender({}, tmp_path / "none" / "alive")
 
 
 def test_a_file_that_cannot_be_touched_any_more_is_logged_once(tmp_path, caplog):
     (tmp_path / "folder").mkdir()
-    liveness = Liveness({}, tmp_path / "folder" / "alive")
-    liveness.interval_seconds = 0.0
+    heartbeat = HeartbeatSender({}, tmp_path / "folder" / "alive")
+    heartbeat.interval_seconds = 0.0
     (tmp_path / "folder" / "alive").unlink()
     (tmp_path / "folder").rmdir()
 
     for _ in range(3):
-        liveness.beat()
-    liveness.close()
+        heartbeat.beat()
+    heartbeat.close()
 
     (message,) = caplog.messages
     assert "cannot be touched" in message
@@ -198,10 +199,10 @@ def test_a_file_that_cannot_be_touched_any_more_is_logged_once(tmp_path, caplog)
 def test_without_systemd_nothing_is_told_and_its_variables_do_not_reach_children():
     environ = {"NOTIFY_SOCKET": "@billhook-test-nobody", "WATCHDOG_USEC": "x", "WATCHDOG_PID": "1", "A": "b"}
 
-    liveness = Liveness(environ)
-    liveness.beat()  # nothing listens there
-    liveness.stopping()
+    heartbeat = HeartbeatSender(environ)
+    heartbeat.beat()  # nothing listens there
+    heartbeat.stopping()
 
     assert environ == {"A": "b"}
-    assert liveness.is_used
-    assert not Liveness({}).is_used
+    assert heartbeat.is_external
+    assert not HeartbeatSender({}).is_external

@@ -75,12 +75,13 @@ class Service:
     http: HTTPServer
     clock: Clock
     lifetime: timedelta = timedelta(hours=1)
-    jwt: bool = True
     taken: list[Taken] = field(default_factory=list)
     refs: dict[str, dict[str, Any]] = field(default_factory=dict)
     tokens: dict[str, datetime] = field(default_factory=dict)
     max_events: int = 1000
     max_bytes: int = MAX_BYTES
+    duplicate_code: str | None = None
+    """The code beside the text of an event whose ref exists; the specification has none."""
     instead: Answer | None = None
     """What every call that is not a login gets."""
     _answers: dict[str, deque[Answer]] = field(default_factory=lambda: defaultdict(deque))
@@ -153,7 +154,7 @@ class Service:
         if taken.headers.get("X-Api-Key") != CLIENT_ID or taken.json != {"refreshToken": REFRESH_TOKEN}:
             return REFUSED
         ends = self.clock.now() + self.lifetime
-        token = a_token(ends, f"user-{len(self.tokens)}") if self.jwt else f"opaque-{len(self.tokens)}-token"
+        token = a_token(ends, f"user-{len(self.tokens)}")
         self.tokens[token] = ends
         return answered(200, granted(token, self.lifetime, ends))
 
@@ -168,7 +169,8 @@ class Service:
         with self._lock:
             for event in events:
                 if event["ref"] in self.refs:
-                    invalid.append({"event": event, "error": "ref already exists"})
+                    code = {"code": self.duplicate_code} if self.duplicate_code else {}
+                    invalid.append({"event": event, "error": "ref already exists", **code})
                 elif event["name"] == "nonsense":
                     invalid.append({"event": event, "error": "no such event"})
                 else:

@@ -86,8 +86,8 @@ def disable_suspects() -> None:
 
     def expire_as_any_other(connection: Any, now: Any, **more: Any) -> None:
         expire(connection, now, **more)
-        lost = update(run).where(run.c.alone == 1, run.c.state == "due")
-        connection.execute(lost.values(alone=0, excused=0, due_at=now))
+        lost = update(run).where(run.c.runs_alone == 1, run.c.state == "due")
+        connection.execute(lost.values(runs_alone=0, excused_attempts=0, due_at=now))
 
     leases.expire_leases = expire_as_any_other
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from celery import Celery
+
 from billhook import Handlers
-from billhook.engines.celery.sweeper import Sweeper
+from billhook.engines.celery import CeleryEngine
 from billhook.events import EVENT_TYPES, CustomerCreated, PingTest, sample
 from billhook.extension import get_state
 from support.apps import deliver
@@ -57,7 +59,17 @@ def plan_and_claim(app, owner, now, *, most=10, lease_seconds=30):
         return transaction.claim(most, now, now + timedelta(seconds=lease_seconds))
 
 
-def sweeper_of(state, clock):
-    """Return the sweeper of a Celery worker's main process, as the engine makes it."""
-    limits = state.dispatcher.limits
-    return Sweeper(state.inbox, clock, lambda: state.inbox.release_held("sweeper", limits, clock.now()))
+def swept(sweeper, queued=0):
+    """Return what a sweep publishes, and the seconds until the next one."""
+    ids = []
+    pause = sweeper.sweep(lambda: queued, ids.append)
+    return ids, pause
+
+
+def celery_engine(app, published=None, lease_seconds=30.0):
+    """Return a Celery engine for the app's inbox; what it would publish is added to the list `published`."""
+    state = get_state(app)
+    celery = Celery("shop", broker="memory://", set_as_current=False)
+    engine = CeleryEngine(state.inbox, state.dispatcher, celery, lease_seconds=lease_seconds)
+    engine._publish_all = ([] if published is None else published).extend
+    return engine

@@ -7,22 +7,34 @@ import signal
 import threading
 import time
 
-from billhook.cli.supervisor import Supervisor
+from billhook.cli.processes import HeartbeatSender, Supervisor
 from support.processes import until
 
+HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
-def supervise(roles, *, signals=(), messages=None, trial=None):
+
+def supervisor_of(children, messages=None, **more):
+    log = (messages if messages is not None else []).append
+    usual = {"heartbeat": HeartbeatSender({}), "lease_seconds": 0.1, "log": log}
+    return Supervisor(children=children, **usual | more)
+
+
+def supervise(children, *, signals=(), messages=None, **more):
     """The exit code, and the seconds it took from the first signal on; signals are (seconds, number)."""
-    tell = (messages if messages is not None else []).append
-    with Supervisor(roles, log=tell, trial=trial) as supervisor:
-        timers = [threading.Timer(after, os.kill, (os.getpid(), number)) for after, number in signals]
-        for timer in timers:
-            timer.start()
-        began = time.monotonic()
+    supervisor = supervisor_of(children, messages, **more)
+    timers = [threading.Timer(after, os.kill, (os.getpid(), number)) for after, number in signals]
+    before = {number: signal.getsignal(number) for number in HANDLED}
+    for timer in timers:
+        timer.start()
+    began = time.monotonic()
+    try:
         code = supervisor.run()
         seconds = time.monotonic() - began - (signals[0][0] if signals else 0)
         for timer in timers:
             timer.join()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return code, seconds
 
 

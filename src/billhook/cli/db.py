@@ -53,15 +53,13 @@ def upgrade() -> None:
 
     with _open_any_schema() as inbox:
         if is_file_missing(inbox):  # of an app, which creates its file at start
-            before = moved_from = None
+            before = None
             inbox.database.prepare()  # creates the file with the newest schema
         else:
             before = revision(inbox)
-            moved_from = inbox.upgrade()
+            inbox.upgrade()
         after = revision(inbox)
         others = inbox.database.other_schemas() if before is None else []
-    if moved_from is not None:
-        click.echo(f"moved here from the schema {moved_from}")
     click.echo(
         f"schema {after}: nothing to do" if before == after else f"schema {before or 'none'} -> {after}"
     )
@@ -83,15 +81,11 @@ def current(as_json: bool) -> None:
 
     with _open_any_schema() as inbox:
         version = None if is_file_missing(inbox) else revision(inbox)
-        former = inbox.database.former_schema() if version is None else None
         place, schema = inbox.database.display_url, inbox.database.schema
     if as_json:
-        location = {"place": place, "database_schema": schema, "former_schema": former}
-        print_json({"found": version, "needed": REVISION, **location})
+        print_json({"found": version, "needed": REVISION, "place": place, "database_schema": schema})
         return
     remedy = "" if version == REVISION else in_program(": run `billhook db upgrade`")
-    if former is not None:
-        remedy += f", which moves the inbox here from the schema {former}"
     if version is not None and version > REVISION:  # revisions are numbered texts: 0001, 0002, …
         remedy = ": it is newer than this billhook; upgrade the package"
     click.echo(f"schema {version or 'none'}, this billhook needs {REVISION}{remedy}")

@@ -173,8 +173,12 @@ def _report(total: int, sent: _Sent, *, dry_run: bool, as_json: bool) -> None:
     ]
     if rows:
         print_table("", ("status", "answer", "count"), rows)
-    good = sum(count for (status, _), count in sent.answers.items() if status is not None and status < 300)
-    click.echo(f"{number} of {delivery_count(total)} sent, {good} accepted")
+    taken: Counter[str] = Counter(accepted=0)
+    for (status, text), count in sent.answers.items():
+        if status is not None and status < 300:
+            taken["duplicates" if '"duplicate"' in text else "accepted"] += count
+    results = ", ".join(f"{count} {result}" for result, count in taken.items())
+    click.echo(f"{number} of {delivery_count(total)} sent, {results}")
     for reason, count in sent.skipped.items():
         click.echo(f"{count} not sent, {reason}")
     if sent.stopped_at is not None:

@@ -20,6 +20,7 @@ from billhook.cli.params import as_json
 from billhook.cli.posting import SCHEME, TIMEOUT, HttpReply, choose_signer, open_target, sign
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
 from billhook.fields import strict_json
+from billhook.printable import first_line
 from billhook.program import in_program
 
 if TYPE_CHECKING:
@@ -236,37 +237,40 @@ def _report(answers: Sequence[HttpReply], url: str, as_json: bool) -> None:
         return
     if len(answers) == 1:
         status = answers[0].status
-        text = printable(_text(answers[0], url))
+        text = printable("; ".join(filter(None, _explain(answers[0], url))))
         click.echo(f"{text if status is None else f'{status} {text}'} ({seconds[0] * 1000:.0f} ms)")
         return
-    counted = Counter((answer.status, _text(answer, url)[:200]) for answer in answers)
+    explained = [(answer.status, *_explain(answer, url)) for answer in answers]
+    counted = Counter((status, first_line(text)) for status, text, _ in explained)
     rows = [
         ("none" if status is None else status, text, number)
         for (status, text), number in counted.most_common()
     ]
     print_table("", ("status", "answer", "count"), rows)
+    for hint in dict.fromkeys(hint for *_, hint in explained if hint):
+        click.echo(f"hint: {printable(hint)}")
     click.echo(f"{len(answers)} sent, p50 {summary['p50_ms']} ms, p99 {summary['p99_ms']} ms")
 
 
-def _text(answer: HttpReply, url: str) -> str:
-    """Return the body of a receiver's answer; in place of any other server's page, what it means."""
-    text = answer.body.strip()
+def _explain(answer: HttpReply, url: str) -> tuple[str, str]:
+    """Return a receiver's answer, in place of any other server's page what it means; and a hint, or ""."""
+    text, hint = answer.body.strip(), ""
     if answer.status is None:
         text = text if text.startswith("no answer") else f"no answer: {text}"
         if "refused" in text:
-            text += f"; is the receiver running at {urlsplit(url).netloc}?"
+            hint = f"is the receiver running at {urlsplit(url).netloc}?"
     elif url.startswith("/") and answer.status >= 300 and not _is_object(text):
         # The path is a receiver's path in this app, and receivers answer with a JSON object: so a hook, a
         # middleware or an error handler of the app answered in its place.
         text = in_program("the app answered, not billhook; run `billhook check` to see why")
     elif answer.status == 401 and _is_object(text):
-        text += "; the receiver has another secret (BILLHOOK_SECRETS, BILLHOOK_SECRETS_FILE) or scheme"
+        hint = "the receiver has another secret (BILLHOOK_SECRETS, BILLHOOK_SECRETS_FILE) or scheme"
     elif answer.status in (404, 405) and not _is_object(text):
         text = _NO_RECEIVER
     # An HTML page with a 200 is usually a website's; one with a 5xx a proxy's in front of a receiver.
     elif text.startswith("<"):
         text = "an HTML page, not a receiver's answer" if answer.status >= 500 else _NO_RECEIVER
-    return text
+    return text, hint
 
 
 def _is_object(text: str) -> bool:

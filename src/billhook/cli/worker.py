@@ -6,19 +6,18 @@ limit.
 
 from __future__ import annotations
 
-import faulthandler
 import logging
 import math
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -32,23 +31,21 @@ from billhook.cli.context import (
     worker_environment,
 )
 from billhook.cli.handlers import handler_names, require_all_handled
-from billhook.cli.liveness import LOCK_HOLDER_SECONDS, interval_seconds
 from billhook.cli.params import FiniteNumber, handlers_argument, require_all
 from billhook.errors import BillhookError, ConfigError
 from billhook.logs import set_up_logging
 
 if TYPE_CHECKING:
-    from billhook.cli.liveness import Liveness
+    from billhook.cli.processes import Child, HeartbeatSender
     from billhook.state import BillhookState
 
-__all__ = ["worker"]
+__all__ = ["open_standard_streams", "worker", "worker_children", "worker_command"]
 
 logger = logging.getLogger("billhook.worker")
 _POLL_SECONDS = 0.2
 _RELEASE_SECONDS = 3.0
 """After the grace period, to release leases: the storage may be slow or unavailable."""
 _EXIT_SECONDS = 1.0
-_MIN_SILENCE_SECONDS = 5.0
 
 
 @click.command(short_help="Call the handlers of received deliveries.")
@@ -104,11 +101,12 @@ def worker(
       billhook worker myshop/billing.py --drain
       billhook worker myshop/billing.py --health-file /tmp/billhook.alive
     """
-    from billhook.cli.liveness import Liveness
+    from billhook.cli.processes import HeartbeatSender
     from billhook.extension import get_state
 
     _check(handlers, processes, drain=drain)
-    liveness = Liveness(os.environ, health_file)
+    open_standard_streams()
+    heartbeat = HeartbeatSender(os.environ, health_file, heartbeats)
     environ = worker_environment(handlers)
     if user_app() is None:
         set_up_logging(environ.get("BILLHOOK_LOG_FORMAT"), show_process=True)
@@ -122,8 +120,8 @@ def worker(
     if processes > 1:
         # New interpreters, not forks of this one: an app may have started threads when it was built.
         state.inbox.close()
-        sys.exit(_supervise(state, processes, threads, grace, environ, liveness))
-    _work(state, threads, grace, liveness, drain=drain, watched=watched, heartbeats=heartbeats)
+        sys.exit(_supervise(state, processes, threads, grace, environ, heartbeat))
+    _work(state, threads, grace, heartbeat, drain=drain, watched=watched)
 
 
 def _check(handlers: Sequence[str], processes: int, *, drain: bool) -> None:
@@ -146,69 +144,90 @@ def _supervise(
     threads: int,
     grace: float,
     environ: dict[str, str],
-    liveness: Liveness,
+    heartbeat: HeartbeatSender,
 ) -> int:
     """Supervise `processes` workers; return the exit code."""
-    from billhook.cli.processes import spawn_worker, worker_command
-    from billhook.cli.supervisor import Supervisor, worker_roles
+    from billhook.cli.processes import Supervisor
 
     command = worker_command(threads, grace, flask=flask_arguments())
-    start = partial(spawn_worker, command, {**environ, "PYTHONUNBUFFERED": "1"})
-    lock_holder = state.inbox.database.write_lock_holder
-    roles = worker_roles(processes, start, grace, state.settings.lease_seconds, lock_holder)
-    with Supervisor(roles, log=logger.warning, beat=liveness.beat, on_stop=liveness.stopping) as supervisor:
-        code = supervisor.run()
-    liveness.close()
-    return code
+    return Supervisor(
+        children=worker_children(processes, command, {**environ, "PYTHONUNBUFFERED": "1"}, grace),
+        heartbeat=heartbeat,
+        lease_seconds=state.settings.lease_seconds,
+        log=logger.warning,
+        lock_holder=state.inbox.database.write_lock_holder,
+    ).run()
+
+
+def worker_command(threads: int, grace_seconds: float, *, flask: Sequence[str] | None = None) -> list[str]:
+    """Return the command of a supervised worker; its handlers come from the environment.
+
+    `flask` has the arguments between `flask` and `billhook`, for a worker of the user's own app.
+    """
+    program = ["billhook"] if flask is None else ["flask", *flask, "billhook"]
+    # -P keeps the current folder off sys.path, where a file of the user's named flask.py would be imported.
+    command = [sys.executable, "-P", "-m", *program, "worker", "--watched"]
+    return [*command, "--threads", str(threads), "--grace", f"{grace_seconds:g}"]
+
+
+def worker_children(
+    processes: int, command: Sequence[str], environ: Mapping[str, str], grace_seconds: float
+) -> list[Child]:
+    """Return `processes` workers for a supervisor."""
+    from billhook.cli.processes import Child, spawn
+
+    def start(descriptor: int) -> subprocess.Popen[bytes]:
+        return spawn([*command, "--heartbeats", str(descriptor)], environ, pass_fds=(descriptor,))
+
+    names = ["the worker"] if processes == 1 else [f"worker {number + 1}" for number in range(processes)]
+    # A worker keeps to its grace period by itself, so this one is longer.
+    return [Child(name, start, grace_seconds + 5) for name in names]
 
 
 def _work(
     state: BillhookState,
     threads: int,
     grace: float,
-    liveness: Liveness,
+    heartbeat: HeartbeatSender,
     *,
     drain: bool,
     watched: bool,
-    heartbeats: int | None,
 ) -> None:
-    from billhook.cli.liveness import HeartbeatSender
+    from billhook.cli.processes import start_watchdog
     from billhook.engines.worker import MAX_ABANDONED_THREADS
 
     worker = state.worker(threads)
 
     def stop() -> None:
         worker.stop()
-        liveness.stopping()
+        heartbeat.stopping()
 
     # Before the first claim: a signal that comes in between would end the process with its leases held.
     shutdown = GracefulShutdown(stop, grace, exit_on_second=not watched)
-    if watched:
-        start_watchdog(
-            state.settings.lease_seconds,
-            _no_heartbeat if heartbeats is None else HeartbeatSender(heartbeats).beat,
-        )
-    elif liveness.is_used:
-        # systemd or the platform starts it again; their own limits say how long a handler may keep the
-        # interpreter otherwise.
-        start_watchdog(math.inf, _no_heartbeat)
-    if liveness.is_used:
-        # A process whose loop hangs has a thread that could go on telling that all is well.
-        start_heartbeat(lambda: None if worker.is_stalled else liveness.beat(), liveness.interval_seconds)
+    if watched or heartbeat.is_external:
+        # A parent ends a process whose handler keeps the interpreter; systemd and a platform have limits of
+        # their own for that. A process whose loop stands still has a thread that could report otherwise.
+        hang_seconds = state.settings.lease_seconds if watched else math.inf
+        start_watchdog(heartbeat, hang_seconds, lambda: worker.is_stalled)
     if drain:
         threading.Thread(target=_end_when_idle, args=(state, shutdown.request), daemon=True).start()
     logger.info("worker started with %d threads", threads)
     # Only a process that is restarted may give up on its abandoned threads: unwatched, nothing replaces it.
     worker.run(grace_seconds=grace, max_abandoned_threads=MAX_ABANDONED_THREADS if watched else math.inf)
     state.close()
-    liveness.close()
+    heartbeat.close()
     logger.info("worker stopped")
     shutdown.complete()
     sys.exit(shutdown.exit_code)
 
 
-def _no_heartbeat() -> None:
-    """Send no heartbeat: there is no pipe to a parent."""
+def open_standard_streams() -> None:
+    """Open what is closed of the descriptors 0 to 2, or a file that is opened later would get the output."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free
 
 
 def _end_when_idle(state: BillhookState, end: Callable[[], None]) -> None:
@@ -239,7 +258,7 @@ class GracefulShutdown:
         self._done = False
         # The only queue that is safe in a signal handler, which can interrupt any code.
         self._deadlines: SimpleQueue[float] = SimpleQueue()
-        threading.Thread(target=self._enforce_deadline, name="billhook-shutdown", daemon=True).start()
+        threading.Thread(target=self._enforce_deadlines, name="billhook-shutdown", daemon=True).start()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
@@ -257,7 +276,7 @@ class GracefulShutdown:
         """Note that the work is done; exit soon even if threads of the user's code still run."""
         self._done = True
         # Python waits for threads that are no daemons before it exits; a handler's may never end.
-        threading.Thread(target=self._exit_after, args=(_EXIT_SECONDS,), daemon=True).start()
+        self._deadlines.put(_EXIT_SECONDS)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         # os._exit: sys.exit would run exit handlers and wait for threads, and this is for those that hang.
@@ -268,68 +287,14 @@ class GracefulShutdown:
             self._deadlines.put(self._grace_seconds + _RELEASE_SECONDS)
             self._stop()
 
-    def _enforce_deadline(self) -> None:
-        self._exit_after(self._deadlines.get())
-
-    def _exit_after(self, seconds: float) -> None:
-        time.sleep(seconds)
+    def _enforce_deadlines(self) -> None:
+        """Exit when the latest deadline is over."""
+        seconds: float | None = None
+        with suppress(Empty):
+            while True:
+                seconds = self._deadlines.get(timeout=seconds)
         # os._exit writes out no buffers: without this, a handler's last output would be lost.
         for output in (sys.stdout, sys.stderr, *logging.getLogger().handlers):
             with suppress(Exception):
                 output.flush()
         os._exit(self.exit_code)
-
-
-def start_watchdog(lease_seconds: float, beat: Callable[[], None]) -> None:
-    """Exit with a traceback of every thread if no Python code has run for a lease's length.
-
-    A handler can hang while it holds the interpreter lock, for example in a regular expression: then no
-    thread can time it out or renew a lease. faulthandler's timer is written in C and needs no lock. `beat`
-    tells the parent that this process runs, because a stopped process cannot watch itself. While it holds the
-    write lock of an inbox in SQLite the limit is LOCK_HOLDER_SECONDS; a slow disk is no silence.
-    """
-    from billhook.inbox.sqlite.locks import HOLDING
-
-    seconds = max(_MIN_SILENCE_SECONDS, lease_seconds)
-    pause = min(seconds / 8, interval_seconds(lease_seconds))
-
-    # Not sys.stderr, which a handler may replace by what has no descriptor, or close.
-    output = _kept_error_output()
-
-    def renew() -> None:
-        # Each call replaces the timer before: it fires only if no thread comes back in time.
-        with suppress(Exception):  # no thread can be started now: the next call tries again
-            limit = min(seconds, LOCK_HOLDER_SECONDS) if HOLDING.now else seconds
-            if limit < math.inf:
-                faulthandler.dump_traceback_later(limit, exit=True, file=output)
-            else:
-                faulthandler.cancel_dump_traceback_later()
-
-    def keep_alive() -> None:
-        renew()
-        beat()
-
-    # While this process holds SQLite's write lock no other can write, and the receiver refuses everything.
-    HOLDING.changed = renew
-    start_heartbeat(keep_alive, pause)
-
-
-def _kept_error_output() -> int:
-    """Return a descriptor that leads to standard error for as long as this process lives."""
-    try:
-        return os.dup(2)
-    except OSError:  # it is closed
-        return os.open(os.devnull, os.O_WRONLY)
-
-
-def start_heartbeat(beat: Callable[[], None], pause_seconds: float) -> None:
-    """Call `beat` from a thread of its own, again and again, for as long as Python code runs here."""
-
-    def keep_alive() -> None:
-        # If the parent is gone, `beat` must get an error, also if the user's code has changed SIGPIPE.
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPIPE])
-        while True:
-            beat()
-            time.sleep(pause_seconds)
-
-    threading.Thread(target=keep_alive, name="billhook-watch", daemon=True).start()

@@ -5,20 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import httpx2
 from pydantic import SecretStr
 
-from billhook.client.operations.access import Auth, Webhooks
-from billhook.client.operations.contracts import CatalogProducts, Contracts, Plans
-from billhook.client.operations.customers import Customers, CustomFields
-from billhook.client.operations.invoices import Credits, Invoices
-from billhook.client.operations.usage import CloudUsage, Events, Measurements
-from billhook.client.retries import Retrier, RetryPolicy
+from billhook.client.operations import OperationGroups
+from billhook.client.responses import Redactor, ResponseParser
+from billhook.client.retries import RetryPolicy
 from billhook.client.session import Session
-from billhook.client.transport import Redactor, Transport, parse_base_url
+from billhook.client.transport import Transport, open_client, parse_base_url
 from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError
 from billhook.fields import strict_json
@@ -26,13 +22,11 @@ from billhook.fields.model import HEADER_RULE, fits_header
 from billhook.file_modes import check_secret_file
 from billhook.settings import Settings
 
-__all__ = ["BillingClient"]
-
 _SYSTEM_CLOCK = SystemClock()
 _RETRIES = RetryPolicy()
 
 
-class BillingClient:
+class BillingClient(OperationGroups):
     """The billing service's API. Source: spec, "Endpoints" and "Authentication".
 
     >>> with BillingClient("https://billing.example", client_id, token) as client:  # doctest: +SKIP
@@ -64,41 +58,40 @@ class BillingClient:
         `httpx2.HTTPTransport(verify=context)`.
         """
         # SecretStr from here on: some tools show the variables of a traceback.
-        client_id, refresh_token = _secret(client_id), _secret(refresh_token)
-        _check(client_id, refresh_token)
+        client_id, refresh_token = (
+            secret if isinstance(secret, SecretStr) else SecretStr(secret)
+            for secret in (client_id, refresh_token)
+        )
+        for name, secret in (
+            ("the client id (BILLHOOK_API_CLIENT_ID)", client_id),
+            ("the refresh token (BILLHOOK_API_REFRESH_TOKEN)", refresh_token),
+        ):
+            if not fits_header(secret.get_secret_value()):
+                raise ConfigError(f"{name} {HEADER_RULE}")
         if not 0 < timeout_seconds <= 86_400:
             raise ConfigError(f"timeout_seconds is {timeout_seconds!r}: it must be above 0 and at most 86400")
-        redactor = Redactor(refresh_token, client_id)
-        self._transport = Transport(
-            base_url, client_id, redactor, timeout_seconds=timeout_seconds, transport=transport
+        parser = ResponseParser(Redactor(refresh_token, client_id), clock)
+        self._transport = Transport(parse_base_url(base_url), client_id, parser, open_client(transport))
+        super().__init__(
+            Session(self._transport, parser, retries, clock, sleep, timeout_seconds, refresh_token)
         )
-        self._session = session = Session(
-            self._transport, Retrier(retries, clock, sleep), redactor, clock, refresh_token
-        )
-        self.auth = Auth(session)
-        self.events = Events(session)
-        self.measurements = Measurements(session)
-        self.customers = Customers(session)
-        self.contracts = Contracts(session)
-        self.plans = Plans(session)
-        self.catalog_products = CatalogProducts(session)
-        self.invoices = Invoices(session)
-        self.credits = Credits(session)
-        self.custom_fields = CustomFields(session)
-        self.cloud_usage = CloudUsage(session)
-        self.webhooks = Webhooks(session)
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> Self:
-        """Create a client from the BILLHOOK_API_ options. Raises ConfigError, which names missing options."""
-        return cls(*_options(settings))
+    def from_settings(cls, settings: Settings, **options: Any) -> Self:
+        """Create a client from the BILLHOOK_API_ options. Raises ConfigError, which names missing options.
 
-    @staticmethod
-    def credentials(settings: Settings) -> tuple[str, SecretStr, SecretStr]:
-        """Return base URL, client id and API token from the options. Raises ConfigError."""
-        base_url, client_id, refresh_token = _options(settings)
-        _check(client_id, refresh_token)
-        return parse_base_url(base_url), client_id, refresh_token
+        `options` are keywords of the constructor.
+        """
+        is_set = {
+            "BILLHOOK_API_URL": settings.api_url is not None,
+            "BILLHOOK_API_CLIENT_ID": settings.api_client_id is not None,
+            "BILLHOOK_API_REFRESH_TOKEN (or BILLHOOK_API_REFRESH_TOKEN_FILE)": (
+                settings.api_refresh_token is not None or settings.api_refresh_token_file is not None
+            ),
+        }
+        if missing := [name for name, there in is_set.items() if not there]:
+            raise ConfigError(f"calls to the billing service's API need options: set {', '.join(missing)}")
+        return cls(str(settings.api_url), str(settings.api_client_id), _token(settings), **options)
 
     def request(
         self, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None
@@ -119,52 +112,22 @@ class BillingClient:
         # httpx would silently replace the one in the path.
         if query is not None and "?" in path:
             raise ValueError("the query is given twice: in path and as query")
-        raw = None if body is None else strict_json.dumps(body)
+        raw = b"" if body is None else strict_json.dumps(body)
         return self._session.custom(method, path, query, raw)
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
-        self._transport.close()
+        self._transport.http.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
         made = hasattr(self, "_transport")  # a traceback may show one that could not be made
         return f"<BillingClient {self._transport.base_url}>" if made else "<BillingClient>"
-
-
-def _secret(value: str | SecretStr) -> SecretStr:
-    return value if isinstance(value, SecretStr) else SecretStr(value)
-
-
-def _check(client_id: SecretStr, refresh_token: SecretStr) -> None:
-    for name, secret in (
-        ("the client id (BILLHOOK_API_CLIENT_ID)", client_id),
-        ("the refresh token (BILLHOOK_API_REFRESH_TOKEN)", refresh_token),
-    ):
-        if not fits_header(secret.get_secret_value()):
-            raise ConfigError(f"{name} {HEADER_RULE}")
-
-
-def _options(settings: Settings) -> tuple[str, SecretStr, SecretStr]:
-    """Return base URL, client id and API token from the options, unchecked."""
-    is_set = {
-        "BILLHOOK_API_URL": settings.api_url is not None,
-        "BILLHOOK_API_CLIENT_ID": settings.api_client_id is not None,
-        "BILLHOOK_API_REFRESH_TOKEN (or BILLHOOK_API_REFRESH_TOKEN_FILE)": (
-            settings.api_refresh_token is not None or settings.api_refresh_token_file is not None
-        ),
-    }
-    if not all(is_set.values()):
-        missing = ", ".join(name for name, there in is_set.items() if not there)
-        raise ConfigError(f"calls to the billing service's API need options: set {missing}")
-    return str(settings.api_url), SecretStr(str(settings.api_client_id)), _token(settings)
 
 
 def _token(settings: Settings) -> SecretStr:

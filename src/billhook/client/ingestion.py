@@ -5,28 +5,31 @@ Source: spec, "Endpoints", PUT /events and POST /v2/events; "Limits"; "Errors", 
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from pydantic import ValidationError
 
+from billhook.client.retries import may_be_done
 from billhook.errors import ApiError, RequestTooLarge, ResourceError
 from billhook.fields.model import describe_details
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, IngestionResult, UsageEvent
-
-__all__ = ["EventInput", "EventResult", "EventState", "Progress", "ingest"]
-
 
 EventInput = UsageEvent | Mapping[str, Any]
 """A usage event from the user: the model, or a mapping with its fields."""
 
 
 class EventState(StrEnum):
-    """The result of an event. `UNCONFIRMED`: it was sent, and it is not known whether it was stored."""
+    """The result of an event.
+
+    `DUPLICATE`: the service refused it, and has its ref: this ingestion sent the ref before, or the service
+    gave a code for that. `UNCONFIRMED`: it is not known whether it was stored; a refusal is unconfirmed after
+    an attempt without an answer, which may have stored the event. `INVALID`: refused, see `error`, which may
+    say that the ref exists from an earlier ingestion.
+    """
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
@@ -50,7 +53,10 @@ class EventResult:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of an ingestion after a batch: requests, bytes of their bodies, events by state."""
+    """Progress of an ingestion after a batch: requests, bytes of their bodies, events by state.
+
+    Unconfirmed events are not counted.
+    """
 
     batches: int = 0
     sent_bytes: int = 0
@@ -58,172 +64,154 @@ class Progress:
     duplicate: int = 0
     invalid: int = 0
 
-    def after(self, batches: int, sent_bytes: int, results: Sequence[EventResult]) -> Progress:
-        """Return the progress after another batch. Unconfirmed events are not counted: the ingestion ends."""
-        states = [result.state for result in results]
-        return Progress(
-            self.batches + batches,
-            self.sent_bytes + sent_bytes,
-            self.accepted + states.count(EventState.ACCEPTED),
-            self.duplicate + states.count(EventState.DUPLICATE),
-            self.invalid + states.count(EventState.INVALID),
-        )
-
 
 _HEAD, _BETWEEN, _TAIL = b'{"events":[', b",", b"]}"
-# The specification shows neither a code nor a text for a duplicate. An error that is not surely one counts as
-# invalid. Single words, because a pattern with anything between two of them takes quadratic time.
-_DUPLICATE = re.compile(r"\bduplicat", re.IGNORECASE)
-_REF = re.compile(r"\bref(?:erence)?\b", re.IGNORECASE)
-_ALREADY = re.compile(r"\balready\b", re.IGNORECASE)
-_TAKEN = re.compile(r"\b(?:already|exists?|(?:been|is|was) (?:used|taken))\b", re.IGNORECASE)
-_DENIED = re.compile(r"\bnot\b|n't\b", re.IGNORECASE)
+# Codes for a ref that exists, if the service gives one. The specification shows an error text only, and no
+# text tells for certain what it means.
+_DUPLICATE_CODES = frozenset({"already_exists", "duplicate_ref", "ref_already_exists"})
+_MOST_REMEMBERED = 100_000
+
+Send = Callable[..., IngestionResult]
+"""Sends the `body` of one batch, and calls `on_retry` with the error of each attempt that it repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """An event ready to be sent; one with a `problem` is not sent."""
+    """An event ready to be sent."""
 
     given: EventInput
-    ref: str = ""
-    encoded: bytes = b""
-    problem: str | None = None
+    ref: str
+    encoded: bytes
+
+
+_Entry = _Item | EventResult  # the latter for an event that cannot be sent
 
 
 def ingest(
     events: Iterable[EventInput],
-    send: Callable[[bytes], IngestionResult],
+    send: Send,
     on_progress: Callable[[Progress], object] | None = None,
     *,
     clean: Callable[[str], str],
     max_events: int = MAX_BATCH_EVENTS,
     max_bytes: int = MAX_BATCH_BYTES,
 ) -> Iterator[EventResult]:
-    """Send `events` by `send`, which takes the body of one batch; yield results in the order of events.
+    """Send `events` by `send`; yield results in the order of events.
 
     `clean` redacts and shortens the service's error texts before they are used.
     """
-    progress = Progress()
-    for items in _batches((_item(given, max_bytes) for given in events), max_events, max_bytes):
-        batch = _Batch(items, send, clean)
-        failure = batch.run()
-        progress = progress.after(batch.requests, batch.sent_bytes, batch.results)
+    sender = _BatchSender(send, clean)
+    counts: Counter[EventState] = Counter()
+    for batch in _batches((_item(given, max_bytes) for given in events), max_events, max_bytes):
+        sent = iter(sender.results([each for each in batch if isinstance(each, _Item)]))
+        results = [each if isinstance(each, EventResult) else next(sent) for each in batch]
+        counts.update(result.state for result in results)
         if on_progress is not None:
-            on_progress(progress)
-        yield from batch.results
-        if failure is not None:
-            raise failure
+            known = (counts[state] for state in EventState if state is not EventState.UNCONFIRMED)
+            on_progress(Progress(sender.requests, sender.sent_bytes, *known))
+        yield from results
+        if sender.failure is not None:
+            raise sender.failure
 
 
-def _item(given: EventInput, max_bytes: int) -> _Item:
-    """Encode an event, or state why it cannot be sent."""
+def _item(given: EventInput, max_bytes: int) -> _Entry:
+    """Encode an event, or say why it cannot be sent."""
     try:
-        event = given if isinstance(given, UsageEvent) else UsageEvent.model_validate(given)
+        event = UsageEvent.model_validate(given)
         encoded = event.to_request()
+        alone = len(_HEAD) + len(encoded) + len(_TAIL)
+        if alone <= max_bytes:
+            return _Item(given, event.ref, encoded)
+        problem = f"this event alone makes a request of {alone} bytes, and the limit is {max_bytes}"
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False, include_context=False)
-        return _Item(given, problem=describe_details(found))
+        problem = describe_details(found)
     except (TypeError, ValueError, ResourceError) as error:
-        return _Item(given, problem=str(error))
-    alone = len(_HEAD) + len(encoded) + len(_TAIL)
-    if alone > max_bytes:
-        problem = f"this event alone makes a request of {alone} bytes, and the limit is {max_bytes}"
-        return _Item(given, problem=problem)
-    return _Item(given, event.ref, encoded)
+        problem = str(error)
+    return EventResult(given, EventState.INVALID, problem)
 
 
-def _batches(items: Iterable[_Item], max_events: int, max_bytes: int) -> Iterator[list[_Item]]:
+def _batches(items: Iterable[_Entry], max_events: int, max_bytes: int) -> Iterator[list[_Entry]]:
     """Split into batches within both limits; an unsendable event counts towards the number, not the size."""
-    batch: list[_Item] = []
+    batch: list[_Entry] = []
     size = len(_HEAD) + len(_TAIL)
     for item in items:
+        length = len(item.encoded) if isinstance(item, _Item) else 0
         # `size` has a comma after each event, and so it is the body's size with this one as the last.
-        if batch and (len(batch) == max_events or size + len(item.encoded) > max_bytes):
+        if batch and (len(batch) == max_events or size + length > max_bytes):
             yield batch
             batch, size = [], len(_HEAD) + len(_TAIL)
         batch.append(item)
-        size += len(item.encoded) + len(_BETWEEN)
+        size += length + len(_BETWEEN)
     if batch:
         yield batch
 
 
-class _Batch:
-    """The events of one batch, and their results."""
+class _BatchSender:
+    """Sends the batches of one ingestion; `failure` is the error that ended it."""
 
-    def __init__(
-        self, items: list[_Item], send: Callable[[bytes], IngestionResult], clean: Callable[[str], str]
-    ) -> None:
-        self.results: list[EventResult] = []
+    def __init__(self, send: Send, clean: Callable[[str], str]) -> None:
+        self.failure: ApiError | None = None
         self.requests = 0
         self.sent_bytes = 0
-        self._items = items
         self._send = send
         self._clean = clean
+        self._accepted: dict[str, None] = {}
+        self._lost: set[str] = set()
 
-    def run(self) -> ApiError | None:
-        """Send the batch, halved if it is too large for the service; return the error that stopped it."""
-        failure: ApiError | None = None
-        found: dict[int, EventResult] = {}
-        parts = deque([[item for item in self._items if item.problem is None]])
-        while parts and failure is None:
-            part = parts.popleft()
-            if not part:
-                continue
+    def results(self, items: list[_Item]) -> list[EventResult]:
+        """Send a batch, halved if it is too large for the service; return the result of each event."""
+
+        def note(error: ApiError) -> None:
+            if may_be_done(error):
+                self._lost.update(item.ref for item in items)
+
+        if items and self.failure is None:
+            body = _HEAD + _BETWEEN.join(item.encoded for item in items) + _TAIL
+            self.requests += 1
+            self.sent_bytes += len(body)
             try:
-                answer = self._send_part(part)
+                return self._outcomes(items, self._send(body=body, on_retry=note))
             except RequestTooLarge as error:
-                # A proxy may have a lower limit than the service; the halves keep the order.
-                if len(part) > 1:
-                    half = len(part) // 2
-                    parts.extendleft([part[half:], part[:half]])
-                else:
-                    found[id(part[0])] = EventResult(part[0].given, EventState.INVALID, error.message)
+                too_large = error.message
             except ApiError as error:
-                failure = error
-            else:
-                found.update(_results(part, answer, self._clean))
-        for item in self._items:
-            missing = EventResult(item.given, EventState.INVALID, item.problem)
-            if item.problem is None:
-                missing = EventResult(item.given, EventState.UNCONFIRMED, str(failure))
-            self.results.append(found.get(id(item), missing))
-        return failure
+                self.failure = error
+        if self.failure is not None or not items:
+            return [EventResult(item.given, EventState.UNCONFIRMED, str(self.failure)) for item in items]
+        if len(items) == 1:
+            return [EventResult(items[0].given, *self._refused(items[0].ref, too_large))]
+        # A proxy may have a lower limit than the service; the halves keep the order.
+        half = len(items) // 2
+        return self.results(items[:half]) + self.results(items[half:])
 
-    def _send_part(self, part: list[_Item]) -> IngestionResult:
-        body = _HEAD + _BETWEEN.join(item.encoded for item in part) + _TAIL
-        self.requests += 1
-        self.sent_bytes += len(body)
-        return self._send(body)
+    def _outcomes(self, items: list[_Item], answer: IngestionResult) -> list[EventResult]:
+        """Return the result of each event; of two with the same ref, the first is the accepted one."""
+        # By ref, not by position: the response lists valid and invalid events apart.
+        by_ref: defaultdict[str, deque[tuple[EventState, str | None]]] = defaultdict(deque)
+        for event in answer.valid_events:
+            by_ref[event.ref].append((EventState.ACCEPTED, None))
+            self._accepted[event.ref] = None
+        for refused in answer.invalid_events:
+            # An event that is no event at all is returned as any JSON.
+            event_json = refused.event
+            ref = event_json.get("ref") if isinstance(event_json, dict) else getattr(event_json, "ref", None)
+            code = (refused.model_extra or {}).get("code")
+            by_ref[str(ref)].append(self._refused(str(ref), refused.error, code))
+        # An ingestion may have any number of events: the oldest refs are forgotten.
+        for ref in list(self._accepted)[:-_MOST_REMEMBERED]:
+            del self._accepted[ref]
+        self._lost.difference_update(by_ref)
+        unnamed = EventState.UNCONFIRMED, "the answer does not name it"
+        return [
+            EventResult(item.given, *(by_ref[item.ref].popleft() if by_ref[item.ref] else unnamed))
+            for item in items
+        ]
 
-
-def _results(
-    part: list[_Item], answer: IngestionResult, clean: Callable[[str], str]
-) -> Iterator[tuple[int, EventResult]]:
-    """Return the result of each event; of two with the same ref, the first is the accepted one."""
-    # By ref, not by position: the response lists valid and invalid events apart.
-    by_ref: defaultdict[str, deque[tuple[EventState, str | None]]] = defaultdict(deque)
-    for event in answer.valid_events:
-        by_ref[event.ref].append((EventState.ACCEPTED, None))
-    for refused in answer.invalid_events:
-        # An event that is no event at all is returned as any JSON.
-        event_json = refused.event
-        ref = event_json.get("ref") if isinstance(event_json, dict) else getattr(event_json, "ref", None)
-        error = clean(refused.error)
-        state = EventState.DUPLICATE if _is_duplicate(error) else EventState.INVALID
-        by_ref[str(ref)].append((state, error))
-    for item in part:
-        outcomes = by_ref[item.ref]
-        unnamed = (EventState.UNCONFIRMED, "the answer does not name it")
-        yield id(item), EventResult(item.given, *(outcomes.popleft() if outcomes else unnamed))
-
-
-def _is_duplicate(error: str) -> bool:
-    # "the ref must not be empty" or "does not exist" is no duplicate.
-    if _DENIED.search(error):
-        return False
-    ref, already = _REF.search(error), _ALREADY.search(error)
-    return (
-        _DUPLICATE.search(error) is not None
-        or (ref is not None and _TAKEN.search(error, ref.end()) is not None)
-        or (already is not None and _REF.search(error, already.end()) is not None)
-    )
+    def _refused(self, ref: str, error: str, code: object = None) -> tuple[EventState, str]:
+        """Return what became of an event that the service lists as invalid, perhaps because it has it."""
+        text = self._clean(error)
+        if ref in self._accepted or not _DUPLICATE_CODES.isdisjoint((error, str(code))):
+            return EventState.DUPLICATE, text
+        if ref in self._lost:
+            return EventState.UNCONFIRMED, f"an attempt got no answer, and the next one: {text}"
+        return EventState.INVALID, text

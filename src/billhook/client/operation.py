@@ -1,4 +1,4 @@
-"""ApiOperation: method and path of an endpoint, and whether its request may be repeated; and Listing.
+"""ApiOperation: an endpoint, the models of its request and response, and whether it may be repeated; Listing.
 
 A listing iterates over the items of all pages. Source: spec, "Endpoints", on pagination.
 """
@@ -9,19 +9,18 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote, unquote
 
 from billhook.errors import UnexpectedResponse
-
-__all__ = ["ApiOperation", "Listing", "ListingPage", "custom_operation"]
+from billhook.resources import Resource
 
 _PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 _METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
-_SAFE_METHODS = frozenset({"GET"})
 # RFC 3986: a path and a query. A "#" would be cut off by the HTTP library, a "{" is a parameter's here.
 _PATH = re.compile(r"/(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*")
 _QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
+R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
 # A service that repeats empty pages for ever must not keep the caller for ever.
 _MOST_EMPTY_PAGES = 100
@@ -29,16 +28,24 @@ _LONGEST_CURSOR = 8_192  # it goes into an address, and servers take little more
 
 
 @dataclass(frozen=True, slots=True)
-class ApiOperation:
+class ApiOperation(Generic[R]):
     """One endpoint. Source: spec, "Endpoints".
 
-    `repeatable` is true if two requests have the effect of one. Then the client repeats a request without
-    knowing whether the first one arrived.
+    `response` is the model of its answer, `Resource` where the specification shows none; `request` the model
+    of its body, or of a listing's query. `idempotent` says of anything but a GET that two requests have the
+    effect of one.
     """
 
     method: str
     path: str
-    repeatable: bool
+    response: type[R]
+    request: type[Any] = Resource
+    idempotent: bool = False
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a request may be sent again without knowing whether the one before it arrived."""
+        return self.idempotent or self.method == "GET"
 
     @property
     def name(self) -> str:
@@ -55,10 +62,13 @@ class ApiOperation:
         return _PARAMETER.sub(lambda found: _segment(found[1], next(left)), self.path)
 
 
-def custom_operation(method: str, path: str) -> tuple[ApiOperation, str]:
+AnyOperation = ApiOperation[Any]
+
+
+def custom_operation(method: str, path: str) -> tuple[ApiOperation[Resource], str]:
     """Return the operation of a request by its path, and the address with the path's query.
 
-    Only a safe method is repeatable, because the effect of the others is not known. Raises ValueError; its
+    Only a GET is repeatable, because the effect of other methods is not known. Raises ValueError; its
     text does not contain the path, which may hold a customer's data.
     """
     if method not in _METHODS:
@@ -71,7 +81,7 @@ def custom_operation(method: str, path: str) -> tuple[ApiOperation, str]:
     # Servers, proxies and the HTTP library resolve these: the request would go to another path.
     if {".", ".."} & set(unquote(only_path).split("/")):
         raise ValueError("path has a segment that is . or ..: write the path that is meant")
-    return ApiOperation(method, only_path, repeatable=method in _SAFE_METHODS), only_path + mark + query
+    return ApiOperation(method, only_path, Resource), only_path + mark + query
 
 
 def _segment(name: str, value: object) -> str:
@@ -113,9 +123,6 @@ class Listing(Iterator[T]):
         self._last: ListingPage[T] | None = None
         self._seen: set[str] = set()
 
-    def __iter__(self) -> Iterator[T]:
-        return self
-
     def __next__(self) -> T:
         fetched = 0
         while not self._items:
@@ -123,26 +130,22 @@ class Listing(Iterator[T]):
                 raise StopIteration
             if fetched == _MOST_EMPTY_PAGES:
                 raise self._lost(f"{fetched} pages on end are empty, and it says that there is more")
-            self._items.extend(self._next_page().items)
+            cursor = None if self._last is None else self._last.next_cursor or ""
+            # A cursor that comes again would repeat pages without end.
+            if cursor == "" or cursor in self._seen:
+                raise self._lost("it says that there is more and gives no new cursor to it")
+            if cursor is not None and len(cursor) > _LONGEST_CURSOR:
+                raise self._lost(f"its cursor has {len(cursor)} characters, and no address takes that")
+            self._last = self._fetch(cursor)
+            # Only after a success: a fetch that failed may be repeated.
+            self._seen.add(cursor or "")
+            self._items.extend(self._last.items)
             fetched += 1
         return self._items.popleft()
 
     def page(self, cursor: str | None = None) -> ListingPage[T]:
         """Fetch one page, the first or the one at `cursor`; this does not advance the iteration."""
         return self._fetch(cursor)
-
-    def _next_page(self) -> ListingPage[T]:
-        cursor = None if self._last is None else self._last.next_cursor or ""
-        # A cursor that comes again would repeat pages without end.
-        if cursor == "" or cursor in self._seen:
-            raise self._lost("it says that there is more and gives no new cursor to it")
-        if cursor is not None and len(cursor) > _LONGEST_CURSOR:
-            raise self._lost(f"its cursor has {len(cursor)} characters, and no address takes that")
-        self._last = self._fetch(cursor)
-        # Only after a success: a fetch that failed may be repeated.
-        if cursor is not None:
-            self._seen.add(cursor)
-        return self._last
 
     def _lost(self, problem: str) -> UnexpectedResponse:
         return UnexpectedResponse(self._operation_name, problem, status=200, excerpt="")

@@ -2,175 +2,176 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, TypeVar
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
-from billhook.client.operation import ApiOperation
+from pydantic import SecretStr
+
+from billhook import errors
+from billhook.client.operation import AnyOperation, ApiOperation
 from billhook.client.retries import retry_after_seconds
-from billhook.client.transport import ApiResponse, Redactor
-from billhook.errors import (
-    ApiError,
-    AuthenticationFailed,
-    InternalError,
-    InvalidJSON,
-    InvalidRequest,
-    RateLimitExceeded,
-    RequestTooLarge,
-    ResourceError,
-    ResourceNotFound,
-    ServiceError,
-    UnexpectedResponse,
-)
+from billhook.clock import Clock
 from billhook.fields import strict_json
 from billhook.fields.model import describe_details
 from billhook.resources import ErrorBody, ErrorCode, ErrorType, Resource
 
-__all__ = ["MESSAGE_CHARACTERS", "parse_error", "parse_json", "parse_object", "parse_response"]
-
 R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
 
 # Bounds for error texts: a service that is broken may send pages of HTML.
 _EXCERPT_CHARACTERS = 200
 MESSAGE_CHARACTERS = 1_000
 _MOST_PARAMS = 50
 
-_BY_TYPE: dict[str, type[ServiceError]] = {
-    ErrorType.INVALID_REQUEST_ERROR: InvalidRequest,
-    ErrorType.AUTHENTICATION_ERROR: AuthenticationFailed,
-    ErrorType.RATE_LIMIT_ERROR: RateLimitExceeded,
-    ErrorType.API_ERROR: InternalError,
+_BY_TYPE: dict[str, type[errors.ServiceError]] = {
+    ErrorType.INVALID_REQUEST_ERROR: errors.InvalidRequest,
+    ErrorType.AUTHENTICATION_ERROR: errors.AuthenticationFailed,
+    ErrorType.RATE_LIMIT_ERROR: errors.RateLimitExceeded,
+    ErrorType.API_ERROR: errors.InternalError,
 }
-_BY_CODE: dict[str, type[ServiceError]] = {
-    ErrorCode.RESOURCE_NOT_FOUND: ResourceNotFound,
-    ErrorCode.REQUEST_TOO_LARGE: RequestTooLarge,
+_BY_CODE: dict[str, type[errors.ServiceError]] = {
+    ErrorCode.RESOURCE_NOT_FOUND: errors.ResourceNotFound,
+    ErrorCode.REQUEST_TOO_LARGE: errors.RequestTooLarge,
 }
+HIDDEN = "[hidden]"
+_KEPT = 50
+_MOST_UNSEEN = 20  # spaces and controls for each character that is shown, at most
+_LEAST_CHARACTERS = 4  # hiding a shorter one would hide half of every text, and it keeps no secret
+_LEAST_LETTERS = 8  # nor does a word such as "wrong", which the text itself may have
+_JWT = re.compile(r"eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,2}")
 
 
-def parse_error(
-    operation: ApiOperation, answer: ApiResponse, redactor: Redactor, now: datetime
-) -> ApiError | None:
-    """Return the error of a response, None for a success. An unlisted error type is UnexpectedResponse."""
-    if 200 <= answer.status < 300:
-        return None
-    wait_seconds = retry_after_seconds(answer.retry_after, now)
-    body = _validated(answer, ErrorBody)
-    kind = None if isinstance(body, str) else _BY_TYPE.get(body.type)
-    if isinstance(body, ErrorBody) and kind is not None:
-        return _service_error(kind, operation, answer.status, body, redactor, wait_seconds)
-    # Not followed: the request would carry the tokens to an address that is not configured.
-    if 300 <= answer.status < 400:
-        problem = "it leads to another address, where tokens are not taken; check the base address"
-    else:
-        problem = body if isinstance(body, str) else "its error is of a type that is not listed"
-    return _unexpected(operation, answer, redactor, problem, wait_seconds)
+class Redactor:
+    """Removes the secrets of one client, and everything that looks like a JWT, from text."""
+
+    def __init__(self, *secrets: SecretStr) -> None:
+        self._lasting = secrets
+        self._passing: tuple[SecretStr, ...] = ()
+
+    def learn(self, secret: SecretStr) -> None:
+        """Add an access token. The oldest are dropped; they have expired long before."""
+        self._passing = (*self._passing[-_KEPT + 1 :], secret)
+
+    def clean(self, text: str, limit: int) -> str:
+        """Return `text` without secrets and control characters, cut to `limit` characters."""
+        secrets = [secret.get_secret_value() for secret in (*self._lasting, *self._passing)]
+        # The longest first: a secret may contain another one.
+        for secret in sorted(secrets, key=len, reverse=True):
+            if len(secret) >= (_LEAST_LETTERS if secret.isalpha() else _LEAST_CHARACTERS):
+                text = re.sub("".join(map(_spelling, secret)), HIDDEN, text)
+        # Cut after the secrets are removed, or half a secret could remain; and before the slow part below.
+        text = _JWT.sub(HIDDEN, text)[: limit * _MOST_UNSEEN]
+        shown = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+        return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
-def parse_response(operation: ApiOperation, answer: ApiResponse, model: type[R], redactor: Redactor) -> R:
-    """Parse the body of a success as `model`. Raises UnexpectedResponse."""
-    found = _validated(answer, model)
-    if isinstance(found, str):
-        raise _unexpected(operation, answer, redactor, found)
-    return found
+def _spelling(character: str) -> str:
+    """Return a pattern of a character as it is, or escaped by JSON, HTML or URLs: `/`, `\\/`, `%2F`."""
+    if (character.isascii() and character.isalnum()) or character in "-._~":  # never escaped
+        return re.escape(character)
+    code = "".join(f"[{digit}{digit.upper()}]" for digit in f"{ord(character):02x}")
+    entity = rf"&(?:#0*{ord(character)}|#[xX]0*{code}|[A-Za-z]+);"
+    return rf"(?:\\?{re.escape(character)}|%{code}|\\u00{code}|{entity})"
 
 
-def parse_object(operation: ApiOperation, answer: ApiResponse, redactor: Redactor) -> dict[str, Any]:
-    """Parse a body that the specification does not show; {} if empty. Raises UnexpectedResponse."""
-    if not answer.body.strip():
-        return {}
-    problem = _no_json(answer)
-    found = None if problem else _object_in(answer.body)
-    if found is None:
-        raise _unexpected(operation, answer, redactor, problem or "it is no JSON object")
-    return found
+@dataclass(frozen=True, slots=True)
+class ApiResponse:
+    """A complete, decompressed response."""
+
+    status: int
+    content_type: str
+    retry_after: str | None
+    body: bytes = field(repr=False)
 
 
-def parse_json(operation: ApiOperation, answer: ApiResponse, redactor: Redactor) -> object:
-    """Return the decoded JSON of a success, None for an empty body. Raises UnexpectedResponse."""
-    if not answer.body.strip():
-        return None
-    problem = _no_json(answer)
-    if problem is None:
-        try:
-            return strict_json.loads(answer.body)
-        except InvalidJSON as error:
-            problem = str(error)
-    raise _unexpected(operation, answer, redactor, problem)
+class ResponseParser:
+    """Parses the responses to one client, whose secrets no error repeats."""
+
+    def __init__(self, redactor: Redactor, clock: Clock) -> None:
+        self.redactor = redactor
+        self._clock = clock
+
+    def displayable(self, text: str) -> str:
+        """Return text of a response fit for display: shortened, printable, without the client's secrets."""
+        return self.redactor.clean(text, MESSAGE_CHARACTERS)
+
+    def error(self, operation: AnyOperation, answer: ApiResponse) -> errors.ApiError | None:
+        """Return the error of a response, None for a success. An unlisted type is UnexpectedResponse."""
+        if 200 <= answer.status < 300:
+            return None
+        wait_seconds = retry_after_seconds(answer.retry_after, self._clock.now())
+        body, problem = _parse(answer, ErrorBody.from_json)
+        kind = _BY_TYPE.get(body.type) if body else None
+        if body is None or kind is None:
+            # Not followed: the request would carry the tokens to an address that is not configured.
+            if 300 <= answer.status < 400:
+                problem = "it leads to another address, where tokens are not taken; check the base address"
+            problem = problem or "its error is of a type that is not listed"
+            return self._unexpected(operation, answer, problem, wait_seconds)
+        # The code is more specific than the type; codes that are not listed keep the type's class.
+        if kind is errors.InvalidRequest:
+            kind = _BY_CODE.get(body.code, kind)
+        return kind(
+            operation.name,
+            status=answer.status,
+            type=str(body.type),
+            code=self.displayable(body.code),
+            message=self.displayable(body.message),
+            param=None if body.param is None else self.displayable(body.param),
+            params=[
+                {"param": self.displayable(each.param), "message": self.displayable(each.message)}
+                for each in (body.params or ())[:_MOST_PARAMS]
+            ],
+            retry_after_seconds=wait_seconds,
+        )
+
+    def resource(self, operation: ApiOperation[R], answer: ApiResponse) -> R:
+        """Return the body of a success as the operation's model. Raises errors.UnexpectedResponse.
+
+        A body that the specification does not show may be empty.
+        """
+        if operation.response is Resource and not answer.body.strip():
+            return operation.response.model_construct()
+        return self._parsed(operation, answer, operation.response.from_json)
+
+    def json(self, operation: AnyOperation, answer: ApiResponse) -> object:
+        """Return the decoded JSON of a success, None for an empty body. Raises UnexpectedResponse."""
+        return self._parsed(operation, answer, strict_json.loads) if answer.body.strip() else None
+
+    def _parsed(self, operation: AnyOperation, answer: ApiResponse, parse: Callable[[bytes], T]) -> T:
+        found, problem = _parse(answer, parse)
+        if problem:
+            raise self._unexpected(operation, answer, problem)
+        return cast("T", found)
+
+    def _unexpected(
+        self, operation: AnyOperation, answer: ApiResponse, problem: str, wait_seconds: float | None = None
+    ) -> errors.UnexpectedResponse:
+        """Return the error for a response that is not one of the specification."""
+        # The response to a login holds the token; if it cannot be parsed, any part of it may be the token.
+        hidden = operation.path == "/login" and answer.status < 300
+        text = "" if hidden else answer.body.decode("utf-8", "replace")
+        return errors.UnexpectedResponse(
+            operation.name,
+            self.displayable(problem),
+            status=answer.status,
+            excerpt=self.redactor.clean(text, _EXCERPT_CHARACTERS),
+            retry_after_seconds=wait_seconds,
+        )
 
 
-def _validated(answer: ApiResponse, model: type[R]) -> R | str:
-    """Return the model, or the reason why there is none.
+def _parse(answer: ApiResponse, parse: Callable[[bytes], T]) -> tuple[T | None, str]:
+    """Return what `parse` makes of the body, or the reason why it makes nothing of it.
 
     Separate from its callers, so that no local variable of a raising frame holds the body's values.
     """
-    problem = _no_json(answer)
-    if problem is not None:
-        return problem
-    try:
-        return model.from_json(answer.body)
-    except ResourceError as error:
-        details = getattr(error, "details", ())
-        wrong = describe_details(details[:5])
-        return f"{error} ({wrong})" if wrong else str(error)
-
-
-def _no_json(answer: ApiResponse) -> str | None:
     kind = answer.content_type.partition(";")[0].strip().lower()
-    if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
-        return None
-    return "it is not JSON" if not kind else "its content type is not application/json"
-
-
-def _object_in(body: bytes) -> dict[str, Any] | None:
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        return None, "its content type is not application/json" if kind else "it is not JSON"
     try:
-        found = strict_json.loads(body)
-    except InvalidJSON:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _service_error(
-    kind: type[ServiceError],
-    operation: ApiOperation,
-    status: int,
-    body: ErrorBody,
-    redactor: Redactor,
-    wait_seconds: float | None,
-) -> ServiceError:
-    def clean(text: str) -> str:
-        return redactor.clean(text, MESSAGE_CHARACTERS)
-
-    # The code is more specific than the type; codes that are not listed keep the type's class.
-    if kind is InvalidRequest:
-        kind = _BY_CODE.get(body.code, kind)
-    return kind(
-        operation.name,
-        status=status,
-        type=str(body.type),
-        code=clean(body.code),
-        message=clean(body.message),
-        param=None if body.param is None else clean(body.param),
-        params=[
-            {"param": clean(each.param), "message": clean(each.message)}
-            for each in (body.params or ())[:_MOST_PARAMS]
-        ],
-        retry_after_seconds=wait_seconds,
-    )
-
-
-def _unexpected(
-    operation: ApiOperation,
-    answer: ApiResponse,
-    redactor: Redactor,
-    problem: str,
-    wait_seconds: float | None = None,
-) -> UnexpectedResponse:
-    # The response to a login holds the token; if it cannot be parsed, any part of it may be the token.
-    hidden = operation.path == "/login" and answer.status < 300
-    text = "" if hidden else answer.body.decode("utf-8", "replace")
-    return UnexpectedResponse(
-        operation.name,
-        redactor.clean(problem, MESSAGE_CHARACTERS),
-        status=answer.status,
-        excerpt=redactor.clean(text, _EXCERPT_CHARACTERS),
-        retry_after_seconds=wait_seconds,
-    )
+        return parse(answer.body), ""
+    except (errors.InvalidJSON, errors.ResourceError) as error:
+        wrong = describe_details(getattr(error, "details", ())[:5])
+        return None, f"{error} ({wrong})" if wrong else str(error)

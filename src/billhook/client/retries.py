@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import logging
+import math
 import random
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
 
-from billhook.client.operation import ApiOperation
+from billhook.client.operation import AnyOperation
 from billhook.clock import Clock
-from billhook.errors import (
-    ApiError,
-    ConfigError,
-    InternalError,
-    RateLimitExceeded,
-    ServiceUnavailable,
-)
-from billhook.logs import fields
+from billhook.errors import ApiError, ConfigError, InternalError, RateLimitExceeded, ServiceUnavailable
 
-__all__ = ["CallDeadline", "Retrier", "RetryPolicy", "retry_after_seconds"]
-
-T = TypeVar("T")
-
-logger = logging.getLogger("billhook.client")
-
-_SECONDS = re.compile(r"[0-9]+", re.ASCII)
 _FOR_EVER_SECONDS = 1e9
 
 
@@ -67,64 +50,52 @@ class RetryPolicy:
 
 
 class CallDeadline:
-    """The deadline of one call, by an injected clock."""
+    """The deadline of one call, by an injected clock; as a whole number, the time-out of a read or write.
 
-    def __init__(self, clock: Clock, seconds: float) -> None:
+    A fixed time-out would bound each read alone: a service that sends its headers byte by byte could hold the
+    caller for hours, and the HTTP library reads headers without a check of ours in between. For an argument
+    that is not a float, `socket.settimeout` calls `__index__` each time, so the seconds are whole.
+    """
+
+    def __init__(self, clock: Clock, seconds: float, silence_seconds: float = math.inf) -> None:
+        """`silence_seconds` is the longest time that the service may send nothing."""
         self._clock = clock
         self._ends_at = clock.now() + timedelta(seconds=seconds)
+        self._silence_seconds = silence_seconds
 
     @property
     def remaining_seconds(self) -> float:
         """The remaining time; never below 0."""
         return max(0.0, (self._ends_at - self._clock.now()).total_seconds())
 
+    @property
+    def timeout_seconds(self) -> float:
+        """The longest wait now; never 0, which means no time-out to some platforms."""
+        return max(min(self._silence_seconds, self.remaining_seconds), 0.001)
 
-class Retrier:
-    """Retries attempts that are safe to repeat. Stateless: one instance serves all threads."""
-
-    def __init__(self, policy: RetryPolicy, clock: Clock, sleep: Callable[[float], object]) -> None:
-        self._policy = policy
-        self._clock = clock
-        self._sleep = sleep
-
-    def deadline(self) -> CallDeadline:
-        """Return the deadline of a call that begins now."""
-        return CallDeadline(self._clock, self._policy.total_seconds)
-
-    def run(self, operation: ApiOperation, attempt: Callable[[], T], deadline: CallDeadline) -> T:
-        """Call `attempt` until it succeeds; raise the last ApiError if it does not."""
-        number = 1
-        while True:
-            try:
-                return attempt()
-            except ApiError as error:
-                if number >= self._policy.attempts or not _may_repeat(error, operation):
-                    raise
-                wait_seconds = self._policy.wait_seconds(number, error.retry_after_seconds)
-                # Waiting without time for another attempt would only delay the error.
-                if wait_seconds >= deadline.remaining_seconds:
-                    raise
-                number += 1
-                extra = fields(attempt=number, cause=error)
-                logger.info("%s; attempt %d in %.1f s", error, number, wait_seconds, extra=extra)
-            # Outside the except block, which would hold the error, and so its traceback, meanwhile.
-            self._sleep(wait_seconds)
+    def __index__(self) -> int:
+        if not self.remaining_seconds:
+            raise TimeoutError
+        return math.ceil(self.timeout_seconds)
 
 
-def _may_repeat(error: ApiError, operation: ApiOperation) -> bool:
-    """Return True if the error is temporary and the request can safely be sent again.
-
-    A login within a call has its own attempts, so its errors are not retried here.
-    """
-    if error.operation != operation.name:
-        return False
+def may_repeat(error: ApiError, operation: AnyOperation) -> bool:
+    """Return True if the error is temporary and the request can safely be sent again."""
     # A request that was not sent had no effect, so it can be repeated for any operation.
     if isinstance(error, ServiceUnavailable):
         return operation.repeatable or not error.sent
     # The specification shows statuses for POST /login only, so the type or the status is enough.
-    status = getattr(error, "status", 0)
-    passing = isinstance(error, RateLimitExceeded | InternalError) or status == 429 or status >= 500
-    return passing and operation.repeatable
+    broken = isinstance(error, InternalError) or getattr(error, "status", 0) >= 500
+    return operation.repeatable and (broken or _is_limited(error))
+
+
+def may_be_done(error: ApiError) -> bool:
+    """Return False if the request of an attempt that failed, and may be repeated, surely had no effect."""
+    return error.sent if isinstance(error, ServiceUnavailable) else not _is_limited(error)
+
+
+def _is_limited(error: ApiError) -> bool:
+    return isinstance(error, RateLimitExceeded) or getattr(error, "status", 0) == 429
 
 
 def retry_after_seconds(value: str | None, now: datetime) -> float | None:
@@ -133,12 +104,11 @@ def retry_after_seconds(value: str | None, now: datetime) -> float | None:
     None if it is absent or cannot be read. At most some 30 years, so that the sum with a time is valid.
     """
     text = (value or "").strip()
-    if _SECONDS.fullmatch(text):
+    if text.isascii() and text.isdigit():
         return min(float(text), _FOR_EVER_SECONDS)
     try:
         moment = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
-    if moment.tzinfo is None:  # "-0000", which is UTC of no known place
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - now).total_seconds())
+    # "-0000" is UTC of no known place.
+    return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds())

@@ -241,7 +241,7 @@ def _chosen(context: DashboardContext) -> tuple[list[int], FilterForm]:
     if form.mistakes:
         abort(400, f"The filters cannot be read: {'; '.join(form.mistakes)}.")
     if not ids and request.form.get("scope") != "all":
-        abort(400, "No delivery is selected: mark some in the list, or choose all that the filters select.")
+        abort(400, "No delivery is selected: select some in the list, or replay all that match.")
     if len(ids) > MOST_REPLAYED:
         abort(400, f"These are more than {MOST_REPLAYED:,} deliveries.")
     form = form.within_search_limit(context.inbox)

@@ -21,7 +21,7 @@ from werkzeug.exceptions import Unauthorized
 from billhook.dashboard.dashboard import Dashboard
 from billhook.errors import ConfigError
 from billhook.file_modes import check_secret_file
-from billhook.receiver.rejection_log import RejectionLog
+from billhook.logs import LimitedLog
 
 __all__ = ["DashboardUser", "add_dashboard", "read_password_file"]
 
@@ -105,7 +105,7 @@ class _SignIn:
     ) -> None:
         self._users = users
         self._monotonic = monotonic
-        self._log = RejectionLog(monotonic, logger)
+        self._log = LimitedLog(logger, monotonic=monotonic)
         self._wrong: deque[float] = deque(maxlen=WRONG_TRIES)
 
     def user(self) -> DashboardUser:
@@ -117,12 +117,8 @@ class _SignIn:
                 if found is not None:
                     return found
                 self._wrong.append(self._monotonic())
-            self._log.record(
-                "dashboard",
-                "sign-in",
-                logging.WARNING,
-                "sign-in to the dashboard refused: no such user and password",
-            )
+            text = "sign-in to the dashboard refused: no such user and password"
+            self._log.log("sign-in", logging.WARNING, text, source="dashboard", cause="sign-in")
         challenge = WWWAuthenticate("basic", {"realm": "billhook dashboard", "charset": "UTF-8"})
         raise Unauthorized("Sign in to see the dashboard.", www_authenticate=challenge)
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from billhook.doctor.finding import Finding
-from billhook.errors import BillhookError
+from billhook.errors import BillhookError, SchemaMismatch
 from billhook.printable import printable
 
 if TYPE_CHECKING:
@@ -205,6 +205,11 @@ def refusal_findings(inbox: Inbox, now: datetime) -> Iterator[Finding]:
 
 def unusable_inbox(error: BillhookError) -> Finding:
     """Return the finding about an inbox that cannot be read or written."""
+    if isinstance(error, SchemaMismatch) and error.stores:
+        return Finding(
+            "warning", "inbox", str(error), "its receivers store deliveries, and its workers wait",
+            "install the billhook that made the schema, and restart receivers and workers",
+        )  # fmt: skip
     return Finding(
         "error", "inbox", str(error), "every delivery is answered 503 until it can be stored",
         "make the database reachable; for its schema run `billhook db upgrade`",

@@ -169,6 +169,11 @@ class Dispatcher:
             text = "no handler for %s: its deliveries are stored and finished without a run"
             logger.info(text, event_type, extra=fields(event_type=event_type))
 
+    def has_options(self, stored: StoredDelivery) -> bool:
+        """Return whether a handler of the delivery has its runs in order, or knows content duplicates."""
+        handlers = self._handlers.for_event_type(stored.event_type)
+        return any(handler.has_run_options and handler.handles(stored.source) for handler in handlers)
+
     # --- attempt --------------------------------------------------------------------------------------
 
     def find_handler(self, claim: Claim) -> Handler | None:

@@ -9,13 +9,12 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 
 from billhook.engines.dispatcher import PlannedDelivery
 from billhook.events import Event, UnknownEvent
 from billhook.inbox import Claim, Lease
 
-__all__ = ["ClaimedRun", "EventCache", "LeaseTable", "lease_owner", "process_owner"]
+__all__ = ["ClaimedRun", "EventCache", "LeaseTable", "lease_owner"]
 
 WINDOW_FACTOR = 64
 """Claims held per thread at most, while handlers return faster than the inbox commits."""
@@ -26,17 +25,6 @@ EVENTS_LIMIT = 2_000
 def lease_owner() -> str:
     """Return a new owner's name: host, process id, and a random part, as process ids are used again."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
-
-
-def process_owner() -> str:
-    """Return the owner's name of this process, for engines that keep no table of their leases."""
-    # By process id: a forked child inherits the cache, and must not act as its parent.
-    return _owner_in(os.getpid())
-
-
-@cache
-def _owner_in(_pid: int) -> str:
-    return lease_owner()
 
 
 @dataclass(slots=True)

@@ -9,21 +9,17 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Set
-from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from billhook.engines.cycle import PLAN_LIMIT, Cycle, Poll
 from billhook.engines.descriptors import DescriptorMonitor
-from billhook.engines.dispatcher import AttemptResult, Dispatcher
-from billhook.engines.handler_pool import HandlerPool
-from billhook.engines.leases import EventCache, LeaseTable, lease_owner
+from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.maintenance import Maintenance, WorkerRegistration
-from billhook.engines.reporting import delivery_fields, log_paused
+from billhook.engines.reporting import log_paused
 from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.engines.wakeup import PollBackoff, Wakeup
 from billhook.errors import BillhookError
-from billhook.inbox import Claim, Inbox, InboxTransaction, Lease, NextTimes, StoredDelivery
+from billhook.inbox import Claim, Inbox, NextTimes, RunPlan
 from billhook.logs import fields
 
 __all__ = ["MAX_ABANDONED_THREADS", "Worker"]
@@ -36,29 +32,12 @@ LOAD_RUNS = 8
 """A transaction with this many runs or more counts as load; below it nothing waits."""
 RELEASE_LATER = timedelta(seconds=1)
 """How much later held runs are released without a free thread: other workers may have one."""
-PLAN_LIMIT = 200
-UNSTORABLE_SECONDS = 1.0
 STALLED_SECONDS = 60.0
 MAX_ABANDONED_THREADS = 100
 """With more handler threads abandoned and still running, the process should be replaced by a new one."""
 
 
-@dataclass(slots=True)
-class _PollPlan:
-    """What one poll read and decided to write; the chapter of this package follows a poll through time."""
-
-    now: datetime
-    leased_until: datetime  # of the claims, and of the leases that are renewed
-    next_times: NextTimes
-    new_deliveries: list[StoredDelivery]  # to plan
-    capacity: int  # how many runs may be claimed
-    mode: ClaimMode  # of which kind
-    claiming: bool  # whether any are due
-    renewing: bool
-    release_due: bool  # whether held runs of limited handlers may be due again
-
-
-class Worker:
+class Worker(Cycle):
     """Handles the deliveries of an inbox until it is stopped: `run` it in a thread or as a process."""
 
     def __init__(
@@ -72,18 +51,12 @@ class Worker:
         retention_days: float = 30.0,
         key_days: float | None = None,
     ) -> None:
-        self._inbox = inbox
-        self._dispatcher = dispatcher
-        self._lease_time = timedelta(seconds=lease_seconds)
-        self._owner = lease_owner()
         self._wakeup = Wakeup(inbox)
+        super().__init__(
+            inbox, dispatcher, threads=threads, lease_seconds=lease_seconds, wake=self._wakeup.set
+        )
         # Not a threading.Event: a signal handler may call `stop` while this thread is inside its wait().
         self._stopping = False
-        self._leases = LeaseTable(threads, lease_seconds)
-        self._unsettled: list[AttemptResult] = []
-        self._unstorable: list[AttemptResult] = []
-        self._unstorable_at = 0.0
-        self._events = EventCache()
         registration = WorkerRegistration(inbox, self._owner, engine, dispatcher.count_handlers)
         self._maintenance = Maintenance(
             inbox, retention_days=retention_days, key_days=key_days, registration=registration
@@ -92,13 +65,8 @@ class Worker:
         self._polled_at, self._next_poll_at = time.monotonic(), 0.0
         self._backoff = PollBackoff()
         self._suspects = SuspectPolicy(lease_seconds, threads)
-        # Marks that are in the inbox already, so that not every claim writes them again.
-        self._marked_not_alone: Set[Lease] = frozenset()
         self._descriptors = DescriptorMonitor()
         self._detached = self._out_of_threads = False
-        self._handlers = HandlerPool(
-            dispatcher, threads, self._wakeup.set, on_earlier_deadline=self._wakeup.set
-        )
 
     def wake(self) -> None:
         """Poll the inbox now; callable from any thread."""
@@ -164,10 +132,7 @@ class Worker:
         except Exception as error:
             self._failures += 1
             self._descriptors.record(error)
-            # The COMMIT may have succeeded all the same: then runs are claimed that are not in our table.
-            self._leases.mark_uncertain()
-            # Written, or rolled back: it is marked again with the next claim.
-            self._marked_not_alone = frozenset()
+            self._failed()
             # The exponent is bounded: after a night without storage it would overflow a float.
             pause = min(5.0, 0.1 * 2 ** min(self._failures, 6))
             # The text says all about a storage failure; anything else is a defect, and needs its traceback.
@@ -210,14 +175,19 @@ class Worker:
         """Settle, plan and claim in one transaction, if there is work; return the seconds to sleep."""
         self._wakeup.clear()
         renewing = self._collect()
-        poll = self._plan_poll(renewing)
-        leases = self._leases
-        if not (self._unsettled or poll.claiming or renewing or leases.to_release or leases.orphan_check_due):
+        poll, claiming = self._plan_poll(renewing)
+        leases, suspects = self._leases, self._suspects
+        if not (self._unsettled or claiming or renewing or leases.to_release or leases.orphan_check_due):
             return self._seconds_to_sleep(
                 poll.next_times if poll.capacity else NextTimes(None, None), poll.now
             )
-        settled = len(self._unsettled)
-        claimed, next_times = self._write(poll)
+        settled, releasing = len(self._unsettled), bool(leases.to_release)
+        claims, next_times = self._write(poll)
+        if poll.suspect and poll.capacity:
+            suspects.started(claims[0].lease if claims else None)
+        if releasing:  # other workers may be asleep
+            self._inbox.waker.wake()
+        claimed = len(claims)
         if claimed + settled >= LOAD_RUNS and claimed < poll.capacity:
             self._next_poll_at = time.monotonic() + GATHER_SECONDS
         if poll.capacity:
@@ -227,21 +197,14 @@ class Worker:
         return 0.0 if more and leases.capacity else self._seconds_to_sleep(next_times, poll.now)
 
     def _collect(self) -> bool:
-        """Collect finished attempts and expired leases; return whether the leases have to be renewed."""
-        leases = self._leases
-        for attempt in self._handlers.finished():
+        before = len(self._unsettled)
+        renewing = super()._collect()
+        for attempt in self._unsettled[before:]:
             self._descriptors.record(attempt.failure.exception if attempt.failure else None)
-            self._unsettled.append(attempt)
-        leases.remove(run.lease for run in self._handlers.expired())
-        renewing = leases.renewal_due()
-        if renewing:
-            leases.shrink_window()
-            # At the pace so far, the others would not start before the next renewal.
-            leases.release_later(self._handlers.cancel_queued(keep=leases.finished_since_renewal))
         return renewing
 
-    def _plan_poll(self, renewing: bool) -> _PollPlan:
-        """Read the inbox and decide what this poll writes."""
+    def _plan_poll(self, renewing: bool) -> tuple[Poll, bool]:
+        """Read the inbox and decide what this poll writes, and whether any run is due that it may claim."""
         leases, suspects = self._leases, self._suspects
         capacity = 0 if self._stopping else leases.capacity
         ended = (*self._unsettled, *self._unstorable)
@@ -271,130 +234,28 @@ class Worker:
         release_at = next_times.release_at
         release_due = capacity > 0 and release_at is not None and release_at <= release_by
         claiming = capacity > 0 and (ordinary_due or release_due or mode is ClaimMode.A_SUSPECT)
-        leased_until = now + self._lease_time
-        return _PollPlan(
-            now, leased_until, next_times, new_deliveries, capacity, mode, claiming, renewing, release_due
-        )
-
-    def _write(self, poll: _PollPlan) -> tuple[int, NextTimes]:
-        """Write one poll to the inbox in one transaction: settle, plan, release, renew and claim.
-
-        Return how many runs it claimed, and when the next ones are due.
-        """
-        planned = self._dispatcher.plan(poll.new_deliveries)
-        plans = [planned_delivery.plan for planned_delivery in planned]
-        attempts, leases = self._unsettled, self._leases
-        results = [attempt.run_result for attempt in attempts]
-        settling = {result.lease for result in results}
-        releasing, checking_orphans = leases.to_release, leases.orphan_check_due
-        with self._inbox.transaction(self._owner, self._dispatcher.limits) as transaction:
-            # All locks at once and in one order: workers that took theirs step by step could deadlock.
-            transaction.lock(results, plans)
-            # Settled first: that releases the next runs by their order keys, and the claim below takes them.
-            settled = transaction.settle(results)
-            planned_here = transaction.plan(plans, poll.now, self._dispatcher.claimable(planned))
-            transaction.release(releasing, poll.now)
-            if checking_orphans:
-                transaction.release_orphaned(list(leases.runs), poll.now)
-            renewed = None
-            if poll.renewing:
-                ours = [lease for lease in leases.runs if lease not in settling]
-                renewed = transaction.renew(ours, poll.leased_until)
-            transaction.apply_limits(poll.now, release_due=poll.release_due)
-            claims = self._claim(transaction, poll, settling) if poll.capacity else []
-            # After a claim the inbox is polled again anyway. Else read here, which saves a transaction.
-            next_times = poll.next_times if claims else transaction.next_times()
-        # Committed. Nothing above changes what is in memory, so a transaction that failed can be repeated.
-        self._unsettled = []
-        leases.record_commit(settling, renewed, poll.leased_until, orphans_checked=checking_orphans)
-        self._events.add(planned, planned_here)
-        self._start(claims, poll)
-        if releasing or len(transaction.released) > len(claims):
-            # More is due now than this worker has claimed itself, and other workers may be asleep.
-            self._inbox.waker.wake()
-        self._dispatcher.report(
-            attempts=attempts,
-            settled=settled,
-            planned=planned,
-            planned_here=planned_here,
-            duplicates=transaction.duplicates,
-            paused=transaction.paused,
-        )
-        return len(claims), next_times
-
-    def _settle_one_by_one(self) -> None:
-        """Settle each result in a transaction of its own: one that cannot be stored must not hold up others.
-
-        Such a one is tried again alone, and keeps its lease: the handler is not called again meanwhile.
-        """
-        for attempt in list(self._unsettled):
-            try:
-                self._inbox.check_writable()  # otherwise it is not for one of them
-            except BillhookError:
-                return
-            self._unsettled.remove(attempt)
-            if not self._settle_alone(attempt):
-                self._unstorable.append(attempt)
-                text = "the result of run %d of handler %s cannot be stored, and is tried again alone"
-                extra = delivery_fields(attempt.delivery, attempt.handler)
-                logger.error(text, attempt.run_result.run_id, attempt.handler, extra=extra)
-
-    def _settle_alone(self, attempt: AttemptResult) -> bool:
-        """Settle one result, or the same with plainer texts; return whether the database took it."""
-        for result in (attempt.run_result, *attempt.run_result.plainer()):
-            with (
-                suppress(BillhookError),
-                self._inbox.transaction(self._owner, self._dispatcher.limits) as transaction,
-            ):
-                transaction.lock([result], [])
-                settled = transaction.settle([result])
-                break
-        else:
-            return False
-        self._leases.remove([attempt.run_result.lease])
-        self._dispatcher.report(attempts=[attempt], settled=settled)
-        self._inbox.waker.wake()  # what waited for it in its order is due now
-        return True
-
-    def _retry_unstorable(self) -> float:
-        """Try the results that could not be stored again, once in a while; return the seconds until then."""
-        now = time.monotonic()
-        if self._unstorable and now >= self._unstorable_at:
-            self._unstorable = [attempt for attempt in self._unstorable if not self._settle_alone(attempt)]
-            self._unstorable_at = now + UNSTORABLE_SECONDS
-        return max(0.0, self._unstorable_at - now) if self._unstorable else math.inf
-
-    def _claim(self, transaction: InboxTransaction, poll: _PollPlan, settling: set[Lease]) -> list[Claim]:
-        if poll.mode is ClaimMode.A_SUSPECT:
-            suspect = transaction.claim_suspect(poll.now, poll.leased_until)
-            claims = [] if suspect is None else [suspect]
-        else:
-            claims = transaction.claim(
-                poll.capacity,
-                poll.now,
-                poll.leased_until,
-                # The others are claimed as queued: if this worker dies, that is no attempt of theirs.
-                idle=self._leases.idle_threads(settling),
-                suspects=False,
+        return (
+            Poll(
+                now,
+                now + self._lease_time,
+                next_times,
+                new_deliveries,
+                capacity,
+                renewing,
+                suspect=mode is ClaimMode.A_SUSPECT,
                 # Suspects found in this claim fall due at random, so those lost together do not meet again.
                 spread=self._lease_time / 6,
-            )
-        if transaction.held:  # behind those that it held there may be others
-            self.wake()
-        # Suspects that take too long to be waited for are not alone any more: the inbox has to know.
-        overlong = self._suspects.overlong - settling
-        if claims and not overlong <= self._marked_not_alone:
-            transaction.mark_not_alone(sorted(overlong))
-            self._marked_not_alone = overlong
-        return claims
+                release_due=release_due,
+                # Suspects that take too long to be waited for are not alone any more.
+                not_alone=suspects.overlong,
+            ),
+            claiming,
+        )
 
-    def _start(self, claims: list[Claim], poll: _PollPlan) -> None:
-        """Queue claimed runs for the handler threads."""
-        if poll.mode is ClaimMode.A_SUSPECT and poll.capacity:
-            self._suspects.started(claims[0].lease if claims else None)
-        for run in self._events.claimed_runs(claims):
-            self._leases.add(run)
-            self._handlers.submit(run)
+    def _announce(self, released: list[int], planned: list[RunPlan], claims: list[Claim]) -> None:
+        # Of what is planned, the commit of the delivery has notified them.
+        if len(released) > len(claims):
+            self._inbox.waker.wake()
 
     def _seconds_to_sleep(self, next_times: NextTimes, now: datetime) -> float:
         """Return the seconds until the next poll if nothing wakes the worker up before."""

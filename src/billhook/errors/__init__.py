@@ -8,7 +8,7 @@ BillhookError
 │   ├── HandlerSignature
 │   ├── LateRegistration
 │   ├── SchemaMismatch
-│   │   ├── InboxElsewhere
+│   │   ├── UnreleasedSchema
 │   │   ├── ForeignFile
 │   │   └── UnfitEncoding
 │   ├── SchemaForbidden

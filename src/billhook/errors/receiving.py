@@ -20,7 +20,6 @@ __all__ = [
     "HandlerControl",
     "HandlerSignature",
     "IllegalTransition",
-    "InboxElsewhere",
     "InboxError",
     "InboxUnavailable",
     "InvalidJSON",
@@ -41,6 +40,7 @@ __all__ = [
     "TimestampInFuture",
     "TimestampTooOld",
     "UnfitEncoding",
+    "UnreleasedSchema",
     "UnsupportedEncoding",
     "WeakSecret",
 ]
@@ -118,27 +118,31 @@ class LateRegistration(ConfigError):
 
 
 class SchemaMismatch(ConfigError):
-    """The inbox's schema is not the one this version of billhook needs."""
+    """The inbox's schema is not the one this version of billhook needs.
 
-    def __init__(self, found: str | None, expected: str) -> None:
-        self.found, self.expected = found, expected
-        outdated = found is None or found < expected
-        remedy = (
-            "run `billhook db upgrade`" if outdated else "it is newer than this billhook: upgrade the package"
-        )
+    `stores`: it is newer, and this version may still store deliveries in it, and do nothing else.
+    """
+
+    def __init__(self, found: str | None, expected: str, *, stores: bool = False) -> None:
+        self.found, self.expected, self.stores = found, expected, stores
+        if found is None or found < expected:
+            remedy = "run `billhook db upgrade`"
+        elif stores:
+            remedy = "it is newer than this billhook, which stores deliveries only: upgrade the package"
+        else:
+            remedy = "it is newer than this billhook: upgrade the package"
         super().__init__(f"the inbox has schema {found or 'none'}, this billhook needs {expected}: {remedy}")
 
 
-class InboxElsewhere(SchemaMismatch):
-    """The inbox on PostgreSQL is in the schema where an earlier billhook kept it."""
+class UnreleasedSchema(SchemaMismatch):
+    """The inbox was made by a billhook before its first release: no upgrade leads from there."""
 
-    def __init__(self, former: str, schema: str, expected: str) -> None:
-        self.former, self.schema = former, schema
-        self.found, self.expected = None, expected
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(found, expected)
         ConfigError.__init__(
             self,
-            f"the inbox is in the schema {former!r}, where an earlier billhook kept it, and now belongs into "
-            f"{schema!r}: run `billhook db upgrade`, which moves it",
+            f"the inbox has schema {found} of an unreleased billhook, which no release upgrades: have that "
+            "billhook handle what waits in it, then name an empty database in BILLHOOK_INBOX_URL",
         )
 
 
@@ -147,7 +151,7 @@ class ForeignFile(SchemaMismatch):
 
     def __init__(self, path: str, tables: str, expected: str) -> None:
         self.path, self.tables = path, tables
-        self.found, self.expected = None, expected
+        super().__init__(None, expected)
         ConfigError.__init__(
             self,
             f"{path} holds tables of something else ({tables}) and no inbox: give the inbox a file of its "
@@ -160,7 +164,7 @@ class UnfitEncoding(SchemaMismatch):
 
     def __init__(self, place: str, encoding: str) -> None:
         self.encoding = encoding
-        self.found, self.expected = encoding, "UTF8"
+        super().__init__(encoding, "UTF8")
         ConfigError.__init__(
             self,
             f"the database of the inbox, {place}, has the encoding {encoding}, which cannot hold every text: "
@@ -170,7 +174,7 @@ class UnfitEncoding(SchemaMismatch):
 
 
 class SchemaForbidden(ConfigError):
-    """The role may not create the inbox's schema, or move the inbox there; `statement` is SQL that does."""
+    """The role may not create or use the inbox's schema; `statement` is SQL that allows it."""
 
     def __init__(self, role: str, schema: str, statement: str) -> None:
         self.role, self.schema, self.statement = role, schema, statement

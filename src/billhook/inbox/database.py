@@ -17,7 +17,6 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from billhook.errors import ConfigError, MissingExtra
-from billhook.inbox import migrate
 from billhook.inbox.records import DeliverySnapshot, NewDelivery, RunResult
 from billhook.inbox.sqlite import SqliteDatabase
 
@@ -123,31 +122,28 @@ class Database(Protocol):
         """
         ...
 
-    def read(self) -> AbstractContextManager[Connection]:
-        """Open a consistent snapshot of what is committed, for reading only."""
+    def read(self, *, storing: bool = False) -> AbstractContextManager[Connection]:
+        """Open a consistent snapshot of what is committed, for reading only.
+
+        With `storing`, for a receiver: on a newer schema too, if that lets this code store deliveries. Raises
+        SchemaMismatch.
+        """
         ...
 
-    def write(self) -> AbstractContextManager[Connection]:
-        """Open a transaction, committed when the block ends."""
+    def write(self, *, storing: bool = False) -> AbstractContextManager[Connection]:
+        """Open a transaction, committed when the block ends; `storing` and errors as for `read`."""
         ...
 
     def migration_transaction(self) -> AbstractContextManager[Connection]:
         """Open a write transaction on a schema of any age, one at a time across processes."""
         ...
 
-    def former_schema(self) -> str | None:
-        """Return the other schema where a release without schemas kept the inbox, if it is still there."""
-        ...
-
     def other_schemas(self) -> list[str]:
         """Return the other schemas of the same database that hold an inbox."""
         ...
 
-    def create_or_move_schema(self, connection: Connection) -> str | None:
-        """Create the schema before the first migration, in its transaction, or move the tables into it.
-
-        Returns the schema that they were in, if they were elsewhere. Raises SchemaForbidden.
-        """
+    def create_schema(self, connection: Connection) -> None:
+        """Create the schema before the first migration, in its transaction. Raises SchemaForbidden."""
         ...
 
     def back_up(self, target: Path, progress: Callable[[int, int], None]) -> int:
@@ -194,9 +190,7 @@ def open_database(url: str, *, busy_seconds: float, schema: str, own_folder: boo
             "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
         ) from None
     if parsed.get_backend_name() == "sqlite":
-        return SqliteDatabase(
-            _path(parsed), busy_seconds, migrate.verify, migrate.upgrade, own_folder=own_folder
-        )
+        return SqliteDatabase(_path(parsed), busy_seconds, own_folder=own_folder)
     if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise ConfigError(
             f"BILLHOOK_INBOX_URL names {parsed.drivername!r}: an inbox is sqlite:///PATH or "
@@ -213,7 +207,7 @@ def open_database(url: str, *, busy_seconds: float, schema: str, own_folder: boo
     except ImportError:
         raise MissingExtra("an inbox in PostgreSQL", "postgres") from None
     try:
-        return PostgresDatabase(parsed.set(drivername="postgresql+psycopg"), schema, migrate.verify)
+        return PostgresDatabase(parsed.set(drivername="postgresql+psycopg"), schema)
     except (ArgumentError, ValueError):
         raise ConfigError(
             "BILLHOOK_INBOX_URL names several hosts in a way that is not understood: write "

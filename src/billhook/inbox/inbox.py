@@ -102,24 +102,22 @@ class Inbox:
             self._committer.startup_check = check
             check.result(timeout_seconds)
 
-    def upgrade(self) -> str | None:
+    def upgrade(self) -> None:
         """Upgrade the schema to this code's revision; several processes may do so at once.
 
-        Returns the schema that the tables were moved from, if they were. Raises SchemaForbidden,
-        SchemaMismatch.
+        Raises SchemaForbidden, SchemaMismatch.
         """
         with self.database.migration_transaction() as connection:
-            missing = migrate.found_revision(connection) is None
-            moved_from = self.database.create_or_move_schema(connection) if missing else None
+            if migrate.found_revision(connection) is None:
+                self.database.create_schema(connection)
             migrate.upgrade(connection)
-        return moved_from
 
     def start(self) -> None:
         """Start the thread that commits, now rather than at the first `put`. Raises OutOfResources."""
         self._committer.start()
 
     def _count_unfinished(self, limit: int) -> int:
-        with self.database.read() as connection:
+        with self.database.read(storing=True) as connection:
             return pending.count_unfinished(connection, limit)
 
     def _after_commit(self) -> None:
@@ -128,19 +126,24 @@ class Inbox:
         self.waker.wake()
         self.database.checkpoint()
 
-    def received(self, limit: int, only: int | None = None) -> list[StoredDelivery]:
-        """Return deliveries that no engine has read yet, oldest first; with `only` at most that one."""
+    def received(self, limit: int) -> list[StoredDelivery]:
+        """Return deliveries that no engine has read yet, oldest first."""
+        with self.database.read() as connection:
+            rows = connection.execute(pending.RECEIVED, {"at_most": limit}).all()
+            return [StoredDelivery(*row) for row in rows]
+
+    def poll(self, limit: int, only: int | None = None) -> tuple[list[StoredDelivery], NextTimes]:
+        """Return what an engine has to do: unread deliveries, and when the next runs are due.
+
+        Of one delivery if `only` names it. That one has no runs while it is unread.
+        """
         statement = pending.RECEIVED if only is None else pending.RECEIVED_ONE
         with self.database.read() as connection:
             rows = connection.execute(statement, {"at_most": limit, "delivery_id": only}).all()
-            return [StoredDelivery(*row) for row in rows]
-
-    def poll(self, limit: int) -> tuple[list[StoredDelivery], NextTimes]:
-        """Return what an engine has to do: unread deliveries, and when the next runs are due."""
-        with self.database.read() as connection:
-            rows = connection.execute(pending.RECEIVED, {"at_most": limit}).all()
             new_deliveries = [StoredDelivery(*row) for row in rows]
-            return new_deliveries, NextTimes(*connection.execute(pending.NEXT_TIMES).one())
+            if only is not None and new_deliveries:
+                return new_deliveries, NextTimes(None, None)
+            return new_deliveries, pending.next_times(connection, only)
 
     def newer_waiting(self, run_id: int) -> int | None:
         """Return the newest delivery that waits behind a run in its order; None if there is none.
@@ -150,11 +153,6 @@ class Inbox:
         with suppress(InboxUnavailable), self.database.read() as connection:
             return pending.newer_waiting(connection, run_id)
         return None
-
-    def suspect_due(self, delivery_id: int, now: datetime) -> bool:
-        """Return whether a suspect of that delivery is due: a run that must run beside nothing else."""
-        with self.database.read() as connection:
-            return pending.suspect_due(connection, delivery_id, now)
 
     def pending(
         self, *, received_before: datetime, due_before: datetime, limit: int
@@ -215,7 +213,7 @@ class Inbox:
             return counts.compact(connection, now)
 
     def _write_counts(self, buffered: Counts) -> None:
-        with self.database.write() as connection:
+        with self.database.write(storing=True) as connection:
             buffered.write(connection, str(os.getpid()))
 
     # --- handlers -------------------------------------------------------------------------------------
@@ -297,14 +295,17 @@ class Inbox:
     def check_writable(self, max_age_seconds: float = 0.0) -> None:
         """Raise InboxUnavailable unless a write can be committed now, within the deadline.
 
-        A success up to `max_age_seconds` ago is used again, unless a write has failed since.
+        Raises SchemaMismatch also if this code may store deliveries in a newer schema: see its `stores`. A
+        success up to `max_age_seconds` ago is used again, unless a write has failed since.
         """
         self._probe.ask(self._deadline_seconds, max_age_seconds)
 
     def _commit_nothing(self) -> None:
-        with self.database.write() as connection:
+        with self.database.write(storing=True) as connection:
             connection.execute(update(version).values(version_num=version.c.version_num))
         self.database.checkpoint(at_once=True)  # a probe every second must not make the log grow
+        with self.database.read():
+            pass  # the schema is that of this code
 
     def close(self) -> None:
         """Commit what waits, refuse new deliveries, and close this process's connections."""

@@ -45,7 +45,7 @@ NAMES_LENGTH = 500
 
 
 class SlotEntry(NamedTuple):
-    """A stored delivery of a key: its type as sent; `digest` is None for rows older than that column."""
+    """A stored delivery of a key: its type as sent; `digest` is None if it was erased."""
 
     delivery_id: int
     event_type: str
@@ -74,7 +74,7 @@ _COUNTED = {PutStatus.CONFLICT: Counted.CONFLICT, PutStatus.UNTYPED: Counted.UNT
 _STORED = (PutStatus.DUPLICATE, PutStatus.SURPLUS)
 _ENTRY = (
     delivery.c.key,
-    delivery.c.slot,
+    delivery.c.duplicate_slot,
     delivery.c.id,
     func.coalesce(delivery.c.sent_as, delivery.c.event_type),
     delivery.c.digest,
@@ -98,7 +98,7 @@ def ingest(database: Database, batch: Sequence[NewDelivery]) -> list[Receipt]:
             for delivery_id, new in zip(ids, batch, strict=True)
         ]
     # Without a lock: most of the others are duplicates, and nothing is written for those.
-    with database.read() as connection:
+    with database.read(storing=True) as connection:
         stored = _of_keys(connection, batch)
     new_ids = set(ids)
     receipts: dict[int, Receipt] = {}
@@ -123,7 +123,7 @@ def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[in
     """Store deliveries that are not the first of their key and, as read without a lock, no duplicates."""
     receipts = {}
     counts = Counts()
-    with database.write() as connection:
+    with database.write(storing=True) as connection:
         lock_conflicts(connection)
         # Read again under the lock: another process may have filled a slot since.
         stored = _of_keys(connection, others.values())
@@ -155,9 +155,9 @@ def _insert(connection: Connection, new: NewDelivery, choice: SlotChoice) -> int
     state = DeliveryState.RECEIVED if choice.status is PutStatus.ACCEPTED else DeliveryState.QUARANTINED
     names = ("source", "key", "event_type", "body", "digest", "headers", "signed_at", "received_at")
     values = {name: getattr(new, name) for name in names}
-    values |= {"slot": choice.slot, "conflict_of": choice.conflict_of, "error": choice.error}
+    values |= {"duplicate_slot": choice.slot, "conflict_of": choice.conflict_of, "error": choice.error}
     # One that is quarantined was counted as that, and is not accepted when an operator has it planned.
-    values["plans"] = int(state is DeliveryState.QUARANTINED)
+    values["times_planned"] = int(state is DeliveryState.QUARANTINED)
     row = insert(delivery).values(**values, state=state.value).returning(delivery.c.id)
     delivery_id: int = connection.execute(row).scalar_one()
     return delivery_id

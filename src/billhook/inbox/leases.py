@@ -81,7 +81,7 @@ def _lease_parameters(leases: Iterable[Lease]) -> dict[str, list[Any]]:
 
 def mark_not_alone(connection: Connection, held: Iterable[Lease]) -> None:
     """Mark running suspects as not alone any more: other runs are started beside them."""
-    suspects = select(run.c.id).where(_HELD, run.c.alone == 1, ~run.c.lease_owner.endswith(NOT_ALONE))
+    suspects = select(run.c.id).where(_HELD, run.c.runs_alone == 1, ~run.c.lease_owner.endswith(NOT_ALONE))
     # Skipped, not waited for: a row that another transaction locks has its lease expired there, and that
     # transaction may wait for a lock of this one.
     query = suspects.with_for_update(skip_locked=True)
@@ -127,7 +127,9 @@ def expire_leases(connection: Connection, now: datetime, *, only: int | None, sp
 
     Each suspect becomes due at a random moment within `spread`: runs that died together shall not meet again.
     """
-    query = select(run.c.id, run.c.attempts, run.c.lease_owner, run.c.alone, run.c.excused).where(
+    query = select(
+        run.c.id, run.c.attempts, run.c.lease_owner, run.c.runs_alone, run.c.excused_attempts
+    ).where(
         CLAIMABLE,  # so that the partial index applies
         run.c.state == RunState.RUNNING.value,
         run.c.due_at <= now,
@@ -143,7 +145,7 @@ def expire_leases(connection: Connection, now: datetime, *, only: int | None, sp
     for row in started:
         due_at = now + spread * random.random()  # noqa: S311 - not for secrecy
         not_alone = (row.lease_owner or "").endswith(NOT_ALONE)
-        values = {"alone": 1, "excused": _excused(row, not_alone), "last_error": LOST}
+        values = {"runs_alone": 1, "excused_attempts": _excused(row, not_alone), "last_error": LOST}
         # The token stays: the next claim raises it, and a late result meets no row in state running.
         _make_due(
             connection, [row.id], due_at, {**values, "lease_owner": LOST_NOT_ALONE if not_alone else None}
@@ -157,8 +159,8 @@ def expire_leases(connection: Connection, now: datetime, *, only: int | None, sp
 
 def _excused(row: Any, not_alone: bool) -> int:
     """Return how many attempts of a run are excused after one that was lost."""
-    excused: int = row.excused
-    if not row.alone:
+    excused: int = row.excused_attempts
+    if not row.runs_alone:
         return excused + 1
     if not_alone:
         return max(excused, min(excused + 1, _MAX_EXCUSED))

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     Connection,
     Integer,
+    Select,
     and_,
     bindparam,
     func,
@@ -27,7 +29,6 @@ __all__ = [
     "CLAIMABLE",
     "HELD_FROM",
     "NEXT_RELEASE",
-    "NEXT_TIMES",
     "NOT_SUSPECT",
     "RECEIVED",
     "RECEIVED_ONE",
@@ -38,8 +39,8 @@ __all__ = [
     "count_unfinished",
     "newer_waiting",
     "next_due_at",
+    "next_times",
     "pending",
-    "suspect_due",
 ]
 
 STORED_COLUMNS: tuple[Column[Any], ...] = (
@@ -51,15 +52,15 @@ STORED_COLUMNS: tuple[Column[Any], ...] = (
     delivery.c.headers,
     delivery.c.signed_at,
     delivery.c.received_at,
-    delivery.c.slot,
+    delivery.c.duplicate_slot,
     delivery.c.sent_as,
 )
 """In the order of StoredDelivery's fields."""
 CLAIMABLE = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
 """May be claimed at its time: when it is due, or when its lease runs out. As the partial index has it."""
-SUSPECT = and_(run.c.alone == literal_column("1"), in_states(run.c.state, RunState.DUE))
+SUSPECT = and_(run.c.runs_alone == literal_column("1"), in_states(run.c.state, RunState.DUE))
 """Due, and its last attempt was lost with its worker. As the partial index has it."""
-NOT_SUSPECT = or_(run.c.alone == 0, run.c.state == RunState.RUNNING.value)
+NOT_SUSPECT = or_(run.c.runs_alone == 0, run.c.state == RunState.RUNNING.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +118,20 @@ RECEIVED = (
 )
 """Up to `at_most` deliveries that wait to be planned, oldest first: the fields of StoredDelivery."""
 RECEIVED_ONE = RECEIVED.where(delivery.c.id == bindparam("delivery_id", type_=BigInteger))
-# Two look-ups of one index entry each: a minimum over both would read every due run.
-NEXT_TIMES = select(
-    select(run.c.due_at).where(CLAIMABLE, NOT_SUSPECT).order_by(run.c.due_at).limit(1).scalar_subquery(),
-    select(run.c.due_at).where(SUSPECT).order_by(run.c.due_at).limit(1).scalar_subquery(),
-    NEXT_RELEASE,
-)
-"""When a worker has to poll again: one row, the fields of NextTimes."""
+
+
+def _next_times(*of_one: ColumnElement[bool]) -> Select[Any]:
+    # Two look-ups of one index entry each: a minimum over both would read every due run.
+    first = select(run.c.due_at).where(*of_one).order_by(run.c.due_at).limit(1)
+    return select(
+        first.where(CLAIMABLE, NOT_SUSPECT).scalar_subquery(),
+        first.where(SUSPECT).scalar_subquery(),
+        NEXT_RELEASE,
+    )
+
+
+_NEXT_TIMES = _next_times()
+_NEXT_TIMES_OF_ONE = _next_times(run.c.delivery_id == bindparam("delivery_id", type_=BigInteger))
 
 
 def pending(
@@ -165,10 +173,11 @@ def next_due_at(connection: Connection, after: datetime) -> datetime | None:
     return min((moment for moment in moments if moment is not None and moment > after), default=None)
 
 
-def suspect_due(connection: Connection, delivery_id: int, now: datetime) -> bool:
-    """Return whether a suspect of that delivery may be claimed."""
-    query = select(run.c.id).where(SUSPECT, run.c.due_at <= now, run.c.delivery_id == delivery_id).limit(1)
-    return connection.execute(query).first() is not None
+def next_times(connection: Connection, only: int | None = None) -> NextTimes:
+    """Return when an engine has to poll again; for the runs of one delivery if `only` names it."""
+    if only is None:
+        return NextTimes(*connection.execute(_NEXT_TIMES).one())
+    return NextTimes(*connection.execute(_NEXT_TIMES_OF_ONE, {"delivery_id": only}).one())
 
 
 def count_unfinished(connection: Connection, limit: int) -> int:

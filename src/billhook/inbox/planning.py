@@ -37,9 +37,9 @@ _PLAN = (
     .values(
         state=bindparam("new_state", type_=Text),
         error=bindparam("reason", type_=Text),
-        plans=delivery.c.plans + 1,
+        times_planned=delivery.c.times_planned + 1,
     )
-    .returning(delivery.c.id, delivery.c.key, delivery.c.plans, delivery.c.received_at, PAUSED_COUNT)
+    .returning(delivery.c.id, delivery.c.key, delivery.c.times_planned, delivery.c.received_at, PAUSED_COUNT)
 )
 
 
@@ -78,13 +78,13 @@ def plan(
     left_to_claim: set[int] = set()
     for (state, error), delivery_ids in alike.items():
         values = {"delivery_ids": delivery_ids, "new_state": state.value, "reason": error}
-        for delivery_id, key, plans_of_it, received_at, paused in connection.execute(_PLAN, values).all():
+        for delivery_id, key, times_planned, received_at, paused in connection.execute(_PLAN, values).all():
             planned_here.add(delivery_id)
             stored = claimable.get(delivery_id)
             # Another key: the file was replaced since the delivery was read.
             if stored is not None and stored.key == key and not paused:
                 left_to_claim.add(delivery_id)
-            if plans_of_it == 1:  # more after a replay
+            if times_planned == 1:  # more after a replay
                 first_plans[delivery_id] = received_at
     mine = [planned for planned in plans if planned.delivery_id in planned_here]
     making = [planned for planned in mine if planned.delivery_id not in left_to_claim]

@@ -174,8 +174,8 @@ def _make_due(
             .values(
                 state=after.value,
                 attempts=0,
-                alone=0,
-                excused=0,
+                runs_alone=0,
+                excused_attempts=0,
                 # Not for a run that only waits for its retry: that is the same occurrence, hastened.
                 replays=run.c.replays + case((run.c.state == RunState.DUE.value, 0), else_=1),
                 due_at=now,

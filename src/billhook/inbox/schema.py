@@ -22,6 +22,7 @@ from sqlalchemy import (
 from billhook.inbox.sql import UtcDateTime
 
 __all__ = [
+    "FIRST_RELEASED",
     "REVISION",
     "action",
     "delivery",
@@ -34,8 +35,10 @@ __all__ = [
     "worker",
 ]
 
-REVISION = "0009"
-"""The migration that this code was written for; the app refuses any other."""
+REVISION = "0010"
+"""The migration that this code was written for; with a newer one it stores deliveries at most."""
+FIRST_RELEASED = "0010"
+"""The first migration of a release: inboxes of earlier revisions hold nothing that has to be kept."""
 
 
 # SQLite gives only INTEGER PRIMARY KEY its row id; PostgreSQL wants the width.
@@ -57,7 +60,7 @@ delivery = Table(
     Column("source", Text, nullable=False),
     Column("key", Text, nullable=False),
     # Which of the deliveries of its key it is: see billhook.inbox.ingest.
-    Column("slot", Text, nullable=False, server_default=""),
+    Column("duplicate_slot", Text, nullable=False, server_default=""),
     Column("event_type", Text, nullable=False),
     # The type as it came, where an operator named another one.
     Column("sent_as", Text),
@@ -68,14 +71,14 @@ delivery = Table(
     Column("error", Text),
     Column("signed_at", UtcDateTime),
     Column("received_at", UtcDateTime, nullable=False),
-    # SHA-256 of the body, kept when the body is pruned: the same key with other bytes is no duplicate.
+    # SHA-256 of the body, kept when the body is pruned: the same key with other bytes is no duplicate. NULL
+    # when the delivery is erased.
     Column("digest", LargeBinary),
     # Last, so that reading the others of a row never walks through a large body.
     Column("body", LargeBinary, nullable=False),
-    # How often it was planned, so that it is counted the first time only; NULL if stored before there were
-    # counts. Behind the body, for it is written and not read.
-    Column("plans", Integer),
-    UniqueConstraint("source", "key", "slot"),
+    # So that it is counted the first time only. Behind the body, for it is written and not read.
+    Column("times_planned", Integer, nullable=False, server_default=text("0")),
+    UniqueConstraint("source", "key", "duplicate_slot"),
     Index(None, "event_type", "id"),
 )
 run = Table(
@@ -99,9 +102,9 @@ run = Table(
     Column("identity", Text),
     Column("twin_of", _Id),
     # 1: its last attempt was lost with its worker, so that it may have been what killed it.
-    Column("alone", Integer, nullable=False, server_default=text("0")),
+    Column("runs_alone", Integer, nullable=False, server_default=text("0")),
     # Attempts that do not count: lost beside other runs, or interrupted by an orderly stop.
-    Column("excused", Integer, nullable=False, server_default=text("0")),
+    Column("excused_attempts", Integer, nullable=False, server_default=text("0")),
     # How often an operator had it run again after it was finished: see billhook.effects.
     Column("replays", Integer, nullable=False, server_default=text("0")),
     # Of its last attempt: when it was claimed, from its end on when its handler was called, and how long the
@@ -191,7 +194,7 @@ _partial("delivery_unfinished_idx", "state IN ('received', 'planned')", delivery
 _partial("delivery_failed_idx", "state IN ('dead', 'quarantined')", delivery.c.state, delivery.c.id)
 _partial("delivery_conflict_idx", "conflict_of IS NOT NULL", delivery.c.id)
 _partial("run_due_at_idx", "state IN ('due', 'running')", run.c.due_at, run.c.id)
-_partial("run_alone_idx", "alone = 1 AND state IN ('due')", run.c.due_at)
+_partial("run_alone_idx", "runs_alone = 1 AND state IN ('due')", run.c.due_at)
 _partial(
     "run_order_idx",
     "order_key IS NOT NULL AND state IN ('waiting', 'due', 'running')",
@@ -202,5 +205,11 @@ _partial(
 )
 _partial("run_identity_idx", "identity IS NOT NULL AND twin_of IS NULL", run.c.handler, run.c.identity)
 
-version = Table("billhook_version", MetaData(), Column("version_num", Text, nullable=False))
-"""Alembic's own table, read at start without importing alembic (0.8 s)."""
+version = Table(
+    "billhook_version",
+    MetaData(),
+    Column("version_num", Text, nullable=False),
+    # The oldest revision whose code may still store deliveries; NULL: no older one than version_num.
+    Column("oldest_writer", Text),
+)
+"""Alembic's own table with a column more, read without importing alembic (0.8 s)."""

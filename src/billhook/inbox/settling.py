@@ -129,13 +129,13 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
             state=given["new_state"],
             last_error=given["error"],
             lease_owner=null(),
-            alone=literal_column(
+            runs_alone=literal_column(
                 "0"
             ),  # however it ended, it did not kill its worker: it is no suspect any more
             due_at=func.coalesce(given["retry_at"], run.c.due_at),
             finished_at=given["ended_at"],
             attempts=run.c.attempts - given["is_uncalled"],  # the claim counted it
-            excused=run.c.excused + given["is_excused"],
+            excused_attempts=run.c.excused_attempts + given["is_excused"],
             started_at=func.coalesce(given["called_at"], run.c.started_at),
             duration_seconds=given["seconds"],
         )
@@ -240,7 +240,7 @@ _SUPERSEDED = (
         run.c.state == RunState.DUE.value,
         run.c.due_at > bindparam("now", type_=run.c.due_at.type),
         # The process that was interrupted may not have ended before that time.
-        run.c.excused == 0,
+        run.c.excused_attempts == 0,
         exists().where(
             _NEWER.c.handler == run.c.handler,
             _NEWER.c.order_key == run.c.order_key,

@@ -16,7 +16,7 @@ from billhook.inbox import leases, locks
 from billhook.inbox.counts import Counts
 from billhook.inbox.leases import LOST_IN_QUEUE, LOST_NOT_ALONE, QUEUED
 from billhook.inbox.limits import PAUSED_COUNT, Limiter
-from billhook.inbox.pending import CLAIMABLE, NEXT_TIMES, NOT_SUSPECT, STORED_COLUMNS, SUSPECT, NextTimes
+from billhook.inbox.pending import CLAIMABLE, NOT_SUSPECT, STORED_COLUMNS, SUSPECT, NextTimes, next_times
 from billhook.inbox.planning import plan
 from billhook.inbox.records import (
     Claim,
@@ -48,8 +48,8 @@ _CLAIMED = (
     run.c.lease_owner,
     run.c.delivery_id,
     run.c.due_at,
-    run.c.alone,
-    run.c.excused,
+    run.c.runs_alone,
+    run.c.excused_attempts,
     run.c.replays,
 )
 _START = (
@@ -112,7 +112,7 @@ class InboxTransaction:
         elif results:
             locks.lock_order(self._connection, in_values(run.c.id, [result.run_id for result in results]))
         delivery_ids = {each.delivery_id for each in results} | {each.delivery_id for each in plans}
-        if delivery_ids:
+        if results or len(delivery_ids) > 1:  # a plan alone locks its delivery itself
             locks.lock_deliveries(self._connection, delivery_ids)
 
     def settle(self, results: Sequence[RunResult]) -> set[Lease]:
@@ -193,9 +193,12 @@ class InboxTransaction:
         """Whether a claim held runs: there may be more due runs than it has seen."""
         return self._limiter.held
 
-    def next_times(self) -> NextTimes:
-        """Return when the next run may be claimed, the next suspect, and when held runs may be released."""
-        return NextTimes(*self._connection.execute(NEXT_TIMES).one())
+    def next_times(self, only: int | None = None) -> NextTimes:
+        """Return when the next run may be claimed, the next suspect, and when held runs may be released.
+
+        The runs are those of one delivery if `only` names it.
+        """
+        return next_times(self._connection, only)
 
     # --- claim ----------------------------------------------------------------------------------------
 
@@ -217,7 +220,10 @@ class InboxTransaction:
         `claim_suspect`; those found just now become due within `spread`.
         """
         query = _due_runs(of_one=only is not None, suspects=suspects)
-        for _ in range(_TRIES):
+        found: list[Any] = []
+        rows = found
+        # A delivery that was planned just now has no runs yet.
+        for _ in range(0 if only is not None and self._claimable_plans else _TRIES):
             found = self._lock_rows(query, limit, now, only)
             # A row that is running and due has an expired lease. What to do with it is decided run by run,
             # and some are due later then; so all are expired first, and the due ones read again.
@@ -314,8 +320,8 @@ class InboxTransaction:
                 row.attempts + 1,
                 leased_until,
                 StoredDelivery(*row[len(_CLAIMED) : -1]),
-                row.excused,
-                row.alone == 1,
+                row.excused_attempts,
+                row.runs_alone == 1,
                 row.replays,
             )
             for row in rows
@@ -358,7 +364,7 @@ def _due_runs(*, of_one: bool, suspects: bool) -> Select[Any]:
 @cache
 def _due_suspects(*, of_one: bool) -> Select[Any]:
     not_alone = case((run.c.lease_owner == LOST_NOT_ALONE, 1), else_=0)
-    order = (not_alone, run.c.attempts - run.c.excused, run.c.due_at, run.c.id)
+    order = (not_alone, run.c.attempts - run.c.excused_attempts, run.c.due_at, run.c.id)
     return _locking(select(*_CLAIMED).where(SUSPECT, run.c.due_at <= _NOW).order_by(*order), of_one)
 
 

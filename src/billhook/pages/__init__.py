@@ -14,7 +14,14 @@ from billhook.pages.charts import (
     sparkline,
 )
 from billhook.pages.pages import PageLink, Pages, Visitor
-from billhook.pages.text import format_bytes, format_time, highlight_json, highlight_traceback, show_invisible
+from billhook.pages.text import (
+    format_bytes,
+    format_time,
+    highlight_json,
+    highlight_traceback,
+    show_code,
+    show_invisible,
+)
 
 __all__ = [
     "Bars",
@@ -32,6 +39,7 @@ __all__ = [
     "highlight_json",
     "highlight_traceback",
     "lane_chart",
+    "show_code",
     "show_invisible",
     "sparkline",
 ]

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 from flask import current_app, request
 
-from billhook.logs import fields
+from billhook.logs import LimitedLog
 
 __all__ = ["FailureLog", "handled_by_app"]
 
@@ -24,23 +21,15 @@ RAISE_AGAIN = False
 class FailureLog:
     """Logs the first failure of a place, with its traceback, then one a minute with the number since."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._lock = threading.Lock()
-        self._places: dict[str, tuple[float, int]] = {}
+    def __init__(self) -> None:
+        self.log = LimitedLog(logger, INTERVAL_SECONDS)
 
     def record(self, error: Exception) -> None:
         """Log the failure of the current request, or count it. Its place is the view; there are few."""
         if RAISE_AGAIN:
             raise error
-        place, now = request.endpoint or "", self._monotonic()
-        with self._lock:
-            logged_at, count = self._places.get(place, (-INTERVAL_SECONDS, 0))
-            due = now - logged_at >= INTERVAL_SECONDS
-            self._places[place] = (now, 0) if due else (logged_at, count + 1)
-        if due:
-            text = "%s failed, answered with 503 (%d times more since the last line of it)"
-            logger.error(text, place, count, exc_info=error, extra=fields(cause=error, count=count))
+        text = f"{request.endpoint} failed, answered with 503"
+        self.log.log(request.endpoint, logging.ERROR, text, error, cause=error)
 
 
 def handled_by_app(error: Exception) -> Any:

@@ -60,6 +60,7 @@ _FILTERS = {
     "shown": text.show_invisible,
     "time": text.time_element,
     "traceback_html": text.highlight_traceback,
+    "with_code": text.show_code,
 }
 
 

@@ -6,6 +6,7 @@ and the style sheet has the colours.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from functools import cache
 from itertools import groupby
@@ -26,11 +27,13 @@ __all__ = [
     "format_time",
     "highlight_json",
     "highlight_traceback",
+    "show_code",
     "show_invisible",
     "time_element",
 ]
 
 _KEPT = "\n\t"
+_CODE = re.compile(r"`([^`]+)`")
 _LONG = 1e15
 """Fractional numbers from here on are written with an exponent."""
 HIGHLIGHTED_CHARACTERS = 50_000
@@ -62,6 +65,15 @@ def show_invisible(text: object) -> Markup:
         for visible, characters in groupby(str(text), _is_visible)
     )
     return Markup("<bdi>{}</bdi>").format(shown)
+
+
+def show_code(text: object) -> Markup:
+    """Return text from outside as `show_invisible` does; what stands between backticks as code."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(show_invisible(part)) if number % 2 else show_invisible(part)
+        for number, part in enumerate(_CODE.split(str(text)))
+        if part
+    )
 
 
 def _is_visible(character: str) -> bool:

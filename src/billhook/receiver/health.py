@@ -23,7 +23,10 @@ def make_health_blueprint(check_writable: Callable[[], None]) -> Blueprint:
     def readyz() -> Response:
         try:
             check_writable()
-        except (InboxUnavailable, SchemaMismatch, MemoryError, OSError):
+        except (InboxUnavailable, SchemaMismatch, MemoryError, OSError) as error:
+            if isinstance(error, SchemaMismatch) and error.stores:
+                waits = '{"status": "ready", "handling": "waits for an upgrade of this process"}'
+                return Response(waits, content_type="application/json")
             return Response('{"status": "unavailable"}', 503, content_type="application/json")
         return Response('{"status": "ready"}', content_type="application/json")
 

@@ -29,9 +29,8 @@ from billhook.errors import (
     UnsupportedEncoding,
 )
 from billhook.inbox import OTHER_TYPES, Counted, NewDelivery, PutStatus, Receipt
-from billhook.logs import fields
+from billhook.logs import LimitedLog, fields
 from billhook.printable import printable
-from billhook.receiver.rejection_log import RejectionLog
 from billhook.receiver.responses import ACCEPTED, DUPLICATE, WebhookResponse, error_response
 from billhook.signals import (
     delivery_accepted,
@@ -204,7 +203,7 @@ class DeliveryRules:
         """The time from the head of a request to its response."""
         self.body_seconds = deadline_seconds * 0.7
         """The part of it in which the body has to arrive; the rest is for the commit."""
-        self._rejections = RejectionLog()
+        self._rejections = LimitedLog(logger)
 
     def verify(self, source: Source, headers: RequestHeaders, body: bytes) -> NewDelivery:
         """Return the delivery to store. Raises UnsupportedEncoding and SignatureError."""
@@ -268,7 +267,7 @@ class DeliveryRules:
         told = isinstance(error, InboxUnavailable | BodyConsumed)
         reason = f"{error.cause}: {error}" if told else error.cause
         text = f"delivery to source {source.name} refused with {answer.status} ({printable(reason)})"
-        self._rejections.record(source.name, error.cause, level, text)
+        self._log_rejection(source.name, error.cause, text, level)
         age_seconds = error.age_seconds if isinstance(error, SignatureError) else None
         self._count(
             Counted.REFUSED,
@@ -283,7 +282,7 @@ class DeliveryRules:
         """Log and count, like any refusal, a request that was no HTTP; its source is not known."""
         cause = f"http_{status}"
         text = f"request refused by the server with {status} ({HTTPStatus(status).phrase})"
-        self._rejections.record("", cause, logging.WARNING, text)
+        self._log_rejection("", cause, text)
         self._count(Counted.REFUSED, self.clock.now(), source="", cause=cause, duration_seconds=None)
 
     def emit_rejected(self, source: Source, error: Refusal) -> None:
@@ -294,7 +293,10 @@ class DeliveryRules:
     def log_slow_observers(self, source: Source) -> None:
         """Log, as refusals are logged, that observers of `delivery_rejected` are too slow."""
         text = f"observers of delivery_rejected are too slow: some are not called (source {source.name})"
-        self._rejections.record(source.name, "observers", logging.WARNING, text)
+        self._log_rejection(source.name, "observers", text)
+
+    def _log_rejection(self, source: str, cause: str, text: str, level: int = logging.WARNING) -> None:
+        self._rejections.log((source, cause), level, text, source=source, cause=cause)
 
     def out_of_memory(self, source: Source) -> WebhookResponse:
         """Return the response when memory ran out during a delivery, which may have been stored anyway."""

@@ -17,22 +17,9 @@ from billhook.errors import ConfigError, WeakSecret
 from billhook.signing.parsing import MAX_PUBLIC_KEY_SIGNATURES, MAX_SIGNATURES
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
-
-__all__ = [
-    "MIN_RSA_BITS",
-    "MIN_SECRET_BYTES",
-    "PRIVATE_PREFIX",
-    "PUBLIC_PREFIX",
-    "SECRET_ENCODINGS",
-    "Ed25519",
-    "HmacSha256",
-    "RsaSha256",
-    "SecretEncoding",
-    "base64_secret",
-]
-
+    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 MIN_SECRET_BYTES: Final = 16
 
@@ -140,7 +127,7 @@ class Ed25519:
     signature_bytes: ClassVar[int | None] = 64
     most_signatures: ClassVar[int] = MAX_PUBLIC_KEY_SIGNATURES
 
-    def load(self, secret: str) -> Ed25519Key:
+    def load(self, secret: str) -> PublicKey:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
         if secret.startswith(PRIVATE_PREFIX):
@@ -151,36 +138,45 @@ class Ed25519:
         if len(raw) != KEY_BYTES:
             raise ConfigError(f"an ed25519 public key is {KEY_BYTES} bytes, got {len(raw)}")
         _require_ed25519_strength(raw)
-        return Ed25519Key(Ed25519PublicKey.from_public_bytes(raw))
+        return PublicKey(self.name, _verifier(Ed25519PublicKey.from_public_bytes(raw).verify))
 
     def sign(self, secret: str, content: bytes) -> bytes:
         return _ed25519_private_key(secret).sign(content)
 
 
 @final
-class Ed25519Key:
-    """One public key."""
+class PublicKey:
+    """One key of any kind but HMAC; `verify(content, signature)` tells whether the signature is its own."""
 
-    __slots__ = ("_public",)
+    __slots__ = ("_verify", "algorithm", "public")
 
-    algorithm: ClassVar[str] = Ed25519.name
-    public: ClassVar[bool] = True
-
-    def __init__(self, public: Ed25519PublicKey) -> None:
-        self._public = public
+    def __init__(
+        self, algorithm: str, verify: Callable[[bytes, bytes], bool], *, public: bool = True
+    ) -> None:
+        self.algorithm: Final = algorithm
+        self.public: Final = public
+        self._verify = verify
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        from cryptography.exceptions import InvalidSignature
-
         # All are verified, as for HMAC; there are at most four.
         found = False
         for signature in signatures:
-            try:
-                self._public.verify(signature, content)
-            except InvalidSignature:
-                continue
-            found = True
+            found |= self._verify(content, signature)
         return found
+
+
+def _verifier(verify: Callable[..., None], *how: object) -> Callable[[bytes, bytes], bool]:
+    """Return a function that is False where `verify`, of a key of cryptography's, raises."""
+    from cryptography.exceptions import InvalidSignature
+
+    def is_own(content: bytes, signature: bytes) -> bool:
+        try:
+            verify(signature, content, *how)
+        except InvalidSignature:
+            return False
+        return True
+
+    return is_own
 
 
 def _ed25519_private_key(secret: str) -> Ed25519PrivateKey:
@@ -231,8 +227,11 @@ class RsaSha256:
     signature_bytes: ClassVar[int | None] = None  # as long as the key's modulus
     most_signatures: ClassVar[int] = MAX_PUBLIC_KEY_SIGNATURES
 
-    def load(self, secret: str) -> RsaKey:
-        return RsaKey(_public_key(secret))
+    def load(self, secret: str) -> PublicKey:
+        from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        return PublicKey(self.name, _verifier(rsa_public_key(secret).verify, PKCS1v15(), SHA256()))
 
     def sign(self, secret: str, content: bytes) -> bytes:
         from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
@@ -241,37 +240,9 @@ class RsaSha256:
         return _rsa_private_key(secret).sign(content, PKCS1v15(), SHA256())
 
 
-@final
-class RsaKey:
-    """One public key."""
-
-    __slots__ = ("_public",)
-
-    algorithm: ClassVar[str] = RsaSha256.name
-    public: ClassVar[bool] = True
-
-    def __init__(self, public: RSAPublicKey) -> None:
-        self._public = public
-
-    def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-        from cryptography.hazmat.primitives.hashes import SHA256
-
-        # All are verified, as for HMAC; there are at most four.
-        found = False
-        for signature in signatures:
-            try:
-                self._public.verify(signature, content, PKCS1v15(), SHA256())
-            except InvalidSignature:
-                continue
-            found = True
-        return found
-
-
-def _public_key(pem: str) -> RSAPublicKey:
+def pem_public_key(pem: str) -> PublicKeyTypes:
+    """Load a public key of any kind from PEM; ConfigError for anything else."""
     from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     if "PRIVATE KEY" in pem:
@@ -279,9 +250,16 @@ def _public_key(pem: str) -> RSAPublicKey:
             "a private key was given to verify with: give the public key, the receiver needs no more"
         )
     try:
-        key = load_pem_public_key(pem.encode())
+        return load_pem_public_key(pem.encode())
     except (ValueError, UnsupportedAlgorithm):
         raise ConfigError("a key is not a public key in PEM (-----BEGIN PUBLIC KEY-----)") from None
+
+
+def rsa_public_key(pem: str) -> RSAPublicKey:
+    """Load an RSA key that is strong enough from PEM; ConfigError for anything else."""
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+    key = pem_public_key(pem)
     if not isinstance(key, RSAPublicKey):
         raise ConfigError(f"a public key in PEM must be RSA, got {type(key).__name__}")
     _require_rsa_strength(key)

@@ -10,13 +10,13 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal, final, get_args
 
 from billhook.errors import ConfigError, InvalidJSON, MissingExtra, SignatureMalformed
 from billhook.fields import strict_json
-from billhook.signing.algorithms import HmacSha256, RsaSha256
+from billhook.signing.algorithms import HmacSha256, PublicKey, RsaSha256
 from billhook.signing.parsing import LAST_TIMESTAMP, UNIX, read_header
 from billhook.signing.scheme import (
     Keys,
@@ -25,10 +25,9 @@ from billhook.signing.scheme import (
     Secrets,
     SignedContent,
     check_header_names,
+    check_option,
     single_secret,
 )
-
-__all__ = ["BodyJWT"]
 
 AlgorithmName = Literal["RS256", "ES256", "HS256"]
 ClaimHolds = Literal["sha256", "body"]
@@ -42,8 +41,6 @@ class BodyJWT(Scheme):
     `exp` is always refused, and with `issuer` one with another `iss`. Secrets are PEM; text for HS256. A
     header has at most 8 KB, and so has a body within it. Needs the extra `jwt`.
     """
-
-    __slots__ = ("_algorithm", "_claim", "_holds", "_issuer", "_timed", "headers")
 
     name: ClassVar[str] = "body-jwt"
 
@@ -59,13 +56,9 @@ class BodyJWT(Scheme):
     ) -> None:
         """Check the options; raise ConfigError, and MissingExtra without PyJWT."""
         # The types of the options are not enforced: they may come from a configuration file.
-        for option, value, allowed in (
-            ("algorithm", algorithm, get_args(AlgorithmName)),
-            ("claim_holds", claim_holds, get_args(ClaimHolds)),
-            ("replay_protection", replay_protection, ("dedupe-only", None)),
-        ):
-            if value not in allowed:
-                raise ConfigError(f"{option} {value!r} is not one of {', '.join(map(str, allowed))}")
+        check_option("algorithm", algorithm, get_args(AlgorithmName))
+        check_option("claim_holds", claim_holds, get_args(ClaimHolds))
+        check_option("replay_protection", replay_protection, ("dedupe-only", None))
         self.headers = (header,)
         check_header_names(self.headers)
         self._algorithm: Final = _Algorithm(algorithm)
@@ -83,11 +76,7 @@ class BodyJWT(Scheme):
 
     def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> SignedContent:
         header = self.headers[0]
-        content, _, signature = read_header(headers, header).rpartition(".")
-        parts = content.split(".")
-        if len(parts) != 2:
-            raise SignatureMalformed(f"{header} is not a token of three parts")
-        stated, claims = (_object(_decoded(part, header), header) for part in parts)
+        stated, claims, content, signature = read_token(read_header(headers, header), header)
         # Never the token's choice: an RSA public key could otherwise be used as an HMAC secret. `crit` lists
         # extensions that a reader must understand (RFC 7515, section 4.1.11), and none is understood here.
         if stated.get("alg") != self._algorithm.name or "crit" in stated:
@@ -97,7 +86,9 @@ class BodyJWT(Scheme):
             raise SignatureMalformed(f"{header} is a token without iat")
         raw = _decoded(signature, header)
         # A token about another body is authentic and does not fit: no signature is offered, so it mismatches.
-        about_this = self._is_about(body, claims.get(self._claim)) and self._is_issuer(claims.get("iss"))
+        about_this = self._is_about(body, claims.get(self._claim)) and (
+            self._issuer is None or claims.get("iss") == self._issuer
+        )
         return SignedContent(
             content.encode(),
             {self._algorithm.name: [raw]} if about_this else {},
@@ -109,9 +100,6 @@ class BodyJWT(Scheme):
     def _is_about(self, body: bytes, value: object) -> bool:
         # In constant time, although the claim is signed: the signature is verified only afterwards.
         return isinstance(value, str) and hmac.compare_digest(value.encode(), self._held(body))
-
-    def _is_issuer(self, value: object) -> bool:
-        return self._issuer is None or value == self._issuer
 
     def _held(self, body: bytes) -> bytes:
         return body if self._holds == "body" else hashlib.sha256(body).hexdigest().encode()
@@ -148,14 +136,19 @@ class _Algorithm:
         self.name: str = name
         self._its: Any = get_algorithm_by_name(name)
 
-    def load(self, secret: str) -> _Key:
+    def load(self, secret: str) -> PublicKey:
         if "PRIVATE KEY" in secret:
             raise ConfigError("a private key was given to verify with: give the public key")
         if self.name == "RS256":
             RsaSha256().load(secret)  # refuses keys that are too weak, which PyJWT accepts
         elif self.name == "HS256":
             HmacSha256().load(secret)
-        return _Key(self.name, self._its, self._prepared(secret))
+        key = self._prepared(secret)
+        return PublicKey(
+            self.name,
+            lambda content, signature: bool(self._its.verify(content, key, signature)),
+            public=self.name != "HS256",
+        )
 
     def sign(self, secret: str, content: bytes) -> bytes:
         if self.name == "HS256":
@@ -177,24 +170,14 @@ class _Algorithm:
             ) from None
 
 
-@final
-class _Key:
-    """A key in the form that PyJWT has prepared."""
-
-    __slots__ = ("_its", "_key", "algorithm", "public")
-
-    def __init__(self, algorithm: str, its: Any, key: object) -> None:
-        self.algorithm = algorithm
-        self.public = algorithm != "HS256"
-        self._its = its
-        self._key = key
-
-    def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        # All are verified, so that the time does not depend on which one matches.
-        found = False
-        for signature in signatures:
-            found |= bool(self._its.verify(content, self._key, signature))
-        return found
+def read_token(text: str, header: str) -> tuple[dict[str, object], dict[str, object], str, str]:
+    """Return the head and the claims of a token, its signed content, and its signature, still encoded."""
+    content, _, signature = text.rpartition(".")
+    parts = content.split(".")
+    if len(parts) != 2:
+        raise SignatureMalformed(f"{header} is not a token of three parts")
+    stated, claims = (_object(_decoded(part, header), header) for part in parts)
+    return stated, claims, content, signature
 
 
 def _encoded(raw: bytes) -> str:

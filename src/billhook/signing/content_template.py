@@ -20,8 +20,6 @@ from typing import Final, final
 from billhook.errors import ConfigError
 from billhook.signing.parsing import UNIX, TimeFormat
 
-__all__ = ["FIELDS", "ContentTemplate"]
-
 FIELDS: Final = ("id", "timestamp", "type", "body")
 MAX_FIELD_CHARACTERS: Final = 256
 

@@ -17,28 +17,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Final, Literal
 
-from billhook.errors import ConfigError, SignatureMalformed, SignatureMissing
-
-__all__ = [
-    "IDENTIFIER",
-    "LAST_TIMESTAMP",
-    "MAX_HEADER_BYTES",
-    "MAX_ID_CHARACTERS",
-    "MAX_PUBLIC_KEY_SIGNATURES",
-    "MAX_SIGNATURES",
-    "MAX_TIMESTAMP_DIGITS",
-    "TIME_FORMATS",
-    "UNIX",
-    "Encoding",
-    "TimeFormat",
-    "TimeFormatName",
-    "encode_signature",
-    "read_header",
-    "read_identifier",
-    "read_signature",
-    "require_aware",
-    "time_format",
-]
+from billhook.errors import SignatureMalformed, SignatureMissing
 
 Encoding = Literal["hex", "base64"]
 
@@ -237,11 +216,3 @@ TIME_FORMATS: Final = {
         TimeFormat("http-date", _read_http, _write_http, "", "", _DIGITS + ", :ADFGJMNOSTWabcdeghilnoprtuvy"),
     )
 }
-
-
-def time_format(name: str) -> TimeFormat:
-    """Return the format of this name. Raises ConfigError."""
-    found = {str(known): each for known, each in TIME_FORMATS.items()}.get(name)
-    if found is None:
-        raise ConfigError(f"time_format {name!r} is not one of {', '.join(TIME_FORMATS)}")
-    return found

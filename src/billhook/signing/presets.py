@@ -6,8 +6,6 @@ from typing import ClassVar, final
 
 from billhook.signing.template import ReplayProtection, SignatureTemplate
 
-__all__ = ["BodyHMAC", "TimestampedHMAC", "TimestampedRSA"]
-
 
 @final
 class TimestampedHMAC(SignatureTemplate):
@@ -15,8 +13,6 @@ class TimestampedHMAC(SignatureTemplate):
 
     Exactly one `t`; entries other than `t` and `v1` are ignored.
     """
-
-    __slots__ = ()
 
     name: ClassVar[str] = "timestamped-hmac"
 
@@ -32,8 +28,6 @@ class TimestampedRSA(SignatureTemplate):
 
     Secrets are public keys in PEM; {key id: PEM} with `key_id_header`, where the sender names the key.
     """
-
-    __slots__ = ()
 
     name: ClassVar[str] = "timestamped-rsa"
 
@@ -60,8 +54,6 @@ class BodyHMAC(SignatureTemplate):
     No time is signed, so a captured delivery stays valid, and only deduplication by the inbox stops a replay.
     `replay_protection="dedupe-only"` confirms that this is accepted.
     """
-
-    __slots__ = ()
 
     name: ClassVar[str] = "body-hmac"
 

@@ -13,7 +13,7 @@ import hashlib
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias, final
@@ -21,22 +21,6 @@ from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias, final
 from billhook.errors import ConfigError, SignatureError, SignatureMismatch, TimestampInFuture, TimestampTooOld
 from billhook.signing.parsing import IDENTIFIER, require_aware
 from billhook.signing.secret_text import plain_secret
-
-__all__ = [
-    "Algorithm",
-    "Key",
-    "Keys",
-    "Scheme",
-    "Secret",
-    "Secrets",
-    "SignedContent",
-    "Verified",
-    "check_header_names",
-    "outgoing_message_id",
-    "secret_text",
-    "single_secret",
-]
-
 
 Secret: TypeAlias = str | Mapping[str, str]
 """A secret or PEM, or {key id: PEM} where the sender names its key."""
@@ -161,8 +145,6 @@ class SignedContent(NamedTuple):
 class Scheme(ABC):
     """One way of signing webhooks. Immutable, without secrets, shared by all threads."""
 
-    __slots__ = ()
-
     name: ClassVar[str]
     headers: tuple[str, ...]
     """The names of the headers that it reads and writes."""
@@ -258,6 +240,12 @@ def _outside(age_seconds: float, tolerance_seconds: int) -> SignatureError:
 
 
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # Source: RFC 9110, section 5.6.2
+
+
+def check_option(name: str, value: object, allowed: Iterable[object]) -> None:
+    """Raise ConfigError unless the value of an option is one of those that are allowed."""
+    if value not in allowed:
+        raise ConfigError(f"{name} {value!r} is not one of {', '.join(map(str, allowed))}")
 
 
 def check_header_names(names: Sequence[object]) -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["plain_secret"]
-
 _VERSION = re.compile(r"v1a?,(?=wh(?:sec|sk|pk)_)")
 _ESCAPED_END = re.compile(r"(?:\\r)?\\n\Z")
 _QUOTES = frozenset(("''", '""', "``", "\u201c\u201d", "\u2018\u2019", "\u201e\u201c", "\u00ab\u00bb"))

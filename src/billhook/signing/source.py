@@ -10,8 +10,6 @@ from billhook.errors import ConfigError, MissingSecret
 from billhook.signing.scheme import Keys, Scheme
 from billhook.signing.standard_webhooks import StandardWebhooks
 
-__all__ = ["DEFAULT_SOURCE", "RECONCILE_SOURCE", "Source"]
-
 DEFAULT_SOURCE = "default"
 RECONCILE_SOURCE = "reconcile"
 """The source of the synthetic deliveries that `billhook reconcile --inject` stores; no sender has it."""

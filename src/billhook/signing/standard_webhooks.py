@@ -30,8 +30,6 @@ from billhook.signing.scheme import (
 )
 from billhook.signing.secret_text import plain_secret
 
-__all__ = ["StandardWebhooks"]
-
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - the public prefix of a secret, not one
 
 
@@ -64,8 +62,6 @@ class StandardWebhooks(Scheme):
     specification requires; one of these two versions that cannot be decoded is malformed.
     """
 
-    __slots__ = ("_id_header", "_signature_header", "_timestamp_header", "headers")
-
     name: ClassVar[str] = "standard-webhooks"
 
     def __init__(
@@ -77,18 +73,15 @@ class StandardWebhooks(Scheme):
     ) -> None:
         self.headers = (id_header, timestamp_header, signature_header)
         check_header_names(self.headers)
-        self._signature_header: Final = signature_header
-        self._timestamp_header: Final = timestamp_header
-        self._id_header: Final = id_header
 
     def load(self, secrets: Secrets) -> Keys:
         return Keys.load(secrets, _load)
 
     def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> SignedContent:
-        message_id = read_identifier(read_header(headers, self._id_header), self._id_header)
-        timestamp = read_header(headers, self._timestamp_header)
-        signed_at = UNIX.read(timestamp, self._timestamp_header)
-        header = self._signature_header
+        id_header, timestamp_header, header = self.headers
+        message_id = read_identifier(read_header(headers, id_header), id_header)
+        timestamp = read_header(headers, timestamp_header)
+        signed_at = UNIX.read(timestamp, timestamp_header)
         signatures: dict[str, list[bytes]] = {}
         listed = read_header(headers, header)
         if listed.count(" ") >= MAX_SIGNATURES:  # before the split, which would take memory for them all
@@ -119,11 +112,8 @@ class StandardWebhooks(Scheme):
         message_id = outgoing_message_id(message_id)
         timestamp = UNIX.write(now)
         signature = VERSIONS[version].sign(text, f"{message_id}.{timestamp}.".encode() + body)
-        return {
-            self._id_header: message_id,
-            self._timestamp_header: timestamp,
-            self._signature_header: f"{version},{encode_signature(signature, 'base64')}",
-        }
+        listed = f"{version},{encode_signature(signature, 'base64')}"
+        return dict(zip(self.headers, (message_id, timestamp, listed), strict=True))
 
 
 def _load(secret: str) -> Key:

@@ -14,6 +14,7 @@ from billhook.signing.algorithms import SECRET_ENCODINGS, Ed25519, HmacSha256, R
 from billhook.signing.content_template import ContentTemplate
 from billhook.signing.parsing import (
     MAX_SIGNATURES,
+    TIME_FORMATS,
     Encoding,
     TimeFormat,
     TimeFormatName,
@@ -22,7 +23,6 @@ from billhook.signing.parsing import (
     read_identifier,
     read_signature,
 )
-from billhook.signing.parsing import time_format as the_time_format
 from billhook.signing.scheme import (
     Algorithm,
     Keys,
@@ -31,12 +31,10 @@ from billhook.signing.scheme import (
     Secrets,
     SignedContent,
     check_header_names,
+    check_option,
     outgoing_message_id,
     single_secret,
 )
-
-__all__ = ["AlgorithmName", "HeaderEntries", "ReplayProtection", "SignatureTemplate"]
-
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,16}", re.ASCII)
 # Neither is a character of hex, base64 or an entry's name.
@@ -109,18 +107,6 @@ class SignatureTemplate(Scheme):
     `sign_digest=True` is for senders that sign the SHA-256 of the content instead, as Bridge does.
     """
 
-    __slots__ = (
-        "_algorithm",
-        "_content",
-        "_encoding",
-        "_entries",
-        "_names",
-        "_prefix",
-        "_sign_digest",
-        "_time_format",
-        "headers",
-    )
-
     name: ClassVar[str] = "template"
 
     def __init__(
@@ -147,18 +133,34 @@ class SignatureTemplate(Scheme):
         A header that is None is X-Webhook-Timestamp or X-Webhook-Id, if the content has the field.
         """
         # Everything is checked at start: read() may then raise for requests only.
-        self._time_format: Final = the_time_format(time_format)
+        check_option("algorithm", algorithm, get_args(AlgorithmName))
+        check_option("encoding", encoding, get_args(Encoding))
+        check_option("secret_encoding", secret_encoding, SECRET_ENCODINGS)
+        check_option("time_format", time_format, TIME_FORMATS)
+        self._time_format: Final = TIME_FORMATS[time_format]
         self._content: Final = ContentTemplate(content, self._time_format)
         _check_replay_protection(self._content, replay_protection)
-        self._entries: Final = _entries(self._content, signature_entry, time_entry, entry_separator)
-        if self._entries is not None:
+        if time_entry is not None and "timestamp" not in self._content.fields:
+            raise ConfigError(f"time_entry is given, but content {content!r} does not sign {{timestamp}}")
+        if time_entry is not None and signature_entry is None:
+            raise ConfigError("time_entry needs signature_entry: both are in the header of the signature")
+        if time_entry is not None and timestamp_header is not None:
+            raise ConfigError("timestamp_header and time_entry are two places for one time: give one of them")
+        self._entries: HeaderEntries | None = None
+        if signature_entry is not None:
+            self._entries = HeaderEntries(signature_entry, time_entry, entry_separator)
             self._entries.check(self._time_format)
-        self._algorithm: Final = _algorithm(algorithm, secret_encoding)
-        self._encoding: Final = _checked_encoding(encoding)
-        self._prefix: Final = _checked_prefix(prefix)
+        # The secret's encoding concerns HMAC alone: PEM and whpk_ are encodings of their own.
+        algorithms: list[Algorithm] = [HmacSha256(SECRET_ENCODINGS[secret_encoding]), RsaSha256(), Ed25519()]
+        self._algorithm: Final = next(each for each in algorithms if each.name == algorithm)
+        self._encoding: Final = encoding
+        # HTTP libraries strip white space at the beginning of a header.
+        if not (prefix.isascii() and prefix.isprintable()) or prefix != prefix.lstrip():
+            raise ConfigError(f"prefix {prefix!r} must be ASCII, and no header begins with white space")
+        self._prefix: Final = prefix
         self._sign_digest: Final = sign_digest
         names = {
-            "timestamp": _time_header(self._content, time_entry, timestamp_header),
+            "timestamp": None if time_entry else _field_header(self._content, "timestamp", timestamp_header),
             "id": _field_header(self._content, "id", id_header),
             "signature": signature_header,
             "key_id": key_id_header,
@@ -233,51 +235,6 @@ class SignatureTemplate(Scheme):
             signature = self._entries.write(signature, values.get("timestamp"))
         values["signature"] = signature
         return {name: values[use] for use, name in self._names.items()}
-
-
-def _algorithm(name: str, secret_encoding: SecretEncoding) -> Algorithm:
-    if secret_encoding not in SECRET_ENCODINGS:
-        raise ConfigError(f"secret_encoding {secret_encoding!r} is not one of {', '.join(SECRET_ENCODINGS)}")
-    decode = SECRET_ENCODINGS[secret_encoding]
-    # The secret's encoding concerns HMAC alone: PEM and whpk_ are encodings of their own.
-    known: list[Algorithm] = [HmacSha256(decode), RsaSha256(), Ed25519()]
-    for algorithm in known:
-        if algorithm.name == name:
-            return algorithm
-    raise ConfigError(f"algorithm {name!r} is not one of {', '.join(get_args(AlgorithmName))}")
-
-
-def _checked_encoding(encoding: Encoding) -> Encoding:
-    if encoding not in get_args(Encoding):
-        raise ConfigError(f"encoding {encoding!r} is not one of {', '.join(get_args(Encoding))}")
-    return encoding
-
-
-def _checked_prefix(prefix: str) -> str:
-    # HTTP libraries strip white space at the beginning of a header.
-    if not (prefix.isascii() and prefix.isprintable()) or prefix != prefix.lstrip():
-        raise ConfigError(f"prefix {prefix!r} must be ASCII, and no header begins with white space")
-    return prefix
-
-
-def _entries(
-    content: ContentTemplate, signature: str | None, time: str | None, separator: str
-) -> HeaderEntries | None:
-    if time is not None and "timestamp" not in content.fields:
-        raise ConfigError(f"time_entry is given, but content {content.text!r} does not sign {{timestamp}}")
-    if signature is not None:
-        return HeaderEntries(signature, time, separator)
-    if time is not None:
-        raise ConfigError("time_entry needs signature_entry: both are in the header of the signature")
-    return None
-
-
-def _time_header(content: ContentTemplate, time_entry: str | None, header: str | None) -> str | None:
-    if time_entry is None:
-        return _field_header(content, "timestamp", header)
-    if header is not None:
-        raise ConfigError("timestamp_header and time_entry are two places for one time: give one of them")
-    return None
 
 
 def _field_header(content: ContentTemplate, field: str, header: str | None) -> str | None:

@@ -14,6 +14,7 @@ from billhook.inbox import Inbox
 from billhook.inbox.migrate import any_schema
 from billhook.inbox.schema import REVISION
 from support.inbox_view import change, incoming, open_inbox, place_of, value
+from support.next_release import NEXT, next_release
 from support.postgres import BOTH
 from support.signing import SECRET
 
@@ -35,7 +36,7 @@ def test_upgrade_makes_the_tables_and_needs_no_secret(run, bare_url):
 
     assert refused.exit_code == 2
     assert "run `billhook db upgrade`" in refused.stderr
-    assert (before["found"], before["needed"], before["former_schema"]) == (None, REVISION, None)
+    assert (before["found"], before["needed"]) == (None, REVISION)
     assert first.stdout.splitlines()[0] == f"schema none -> {REVISION}"  # then those of other tests
     assert second.stdout == f"schema {REVISION}: nothing to do\n"
     assert value(place_of(bare_url), "SELECT count(*) FROM delivery") == 0
@@ -44,25 +45,6 @@ def test_upgrade_makes_the_tables_and_needs_no_secret(run, bare_url):
     assert version == f"schema {REVISION}, this billhook needs {REVISION}"
     assert place.startswith(f"inbox: {before['place']}")
     assert place.endswith(before["place"] if before["database_schema"] is None else before["database_schema"])
-
-
-@pytest.mark.slow
-def test_db_upgrade_moves_an_inbox_from_its_former_schema(run, database_url):
-    Inbox(database_url, schema="public").upgrade()
-
-    refused = run("deliveries", "list", INBOX_URL=database_url)
-    current = run("db", "current", INBOX_URL=database_url)
-    moved = run("db", "upgrade", INBOX_URL=database_url)
-    after = json.loads(run("db", "current", "--json", INBOX_URL=database_url).stdout)
-    other = run("db", "upgrade", INBOX_URL=database_url, INBOX_SCHEMA="eu")
-
-    assert refused.exit_code == 2
-    assert "in the schema 'public', where an earlier billhook kept it" in refused.stderr
-    assert "which moves the inbox here from the schema public\ninbox: postgresql" in current.stdout
-    assert current.stdout.endswith(", schema billhook\n")
-    assert moved.stdout == f"moved here from the schema public\nschema none -> {REVISION}\n"
-    assert (after["found"], after["database_schema"], after["former_schema"]) == (REVISION, "billhook", None)
-    assert other.stdout.startswith(f"schema none -> {REVISION}\n")
 
 
 @pytest.mark.slow
@@ -88,6 +70,25 @@ def test_db_upgrade_refuses_a_newer_schema(run, inbox_url, where):
     assert refused.exit_code == 2
     assert "it is newer than this billhook" in refused.stderr
     assert value(where, "SELECT version_num FROM billhook_version") == "9999"
+
+
+def test_doctor_and_status_say_that_a_newer_schema_is_only_stored_in(run, inbox_url, tmp_path):
+    with next_release(tmp_path / "next", oldest_writer=REVISION):
+        Inbox(inbox_url).upgrade()
+
+    doctor = run("doctor", "--json", SECRETS=SECRET)
+    status, current = run("status"), run("db", "current")
+    refused = run("db", "upgrade")
+
+    told = (
+        f"the inbox has schema {NEXT}, this billhook needs {REVISION}: it is newer than this billhook, which "
+        "stores deliveries only: upgrade the package"
+    )
+    (found,) = [one for one in json.loads(doctor.stdout)["findings"] if one["code"] == "inbox"]
+    assert (found["level"], found["what"]) == ("warning", told)
+    assert (status.exit_code, status.stderr.splitlines()[-1]) == (2, f"Error: {told}")
+    assert current.stdout.startswith(f"schema {NEXT}, this billhook needs {REVISION}: it is newer than this")
+    assert refused.exit_code == 2
 
 
 def flask(folder, url, *arguments):
@@ -145,7 +146,7 @@ def test_only_the_commands_that_need_it_take_any_schema(run, inbox_url, where):
 
 @pytest.mark.parametrize("bare_url", BOTH, indirect=True)
 def test_serve_prints_the_inbox_url_without_its_password(run, tmp_path, inbox_url, where, monkeypatch):
-    monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
+    monkeypatch.setattr("billhook.cli.processes.Supervisor.run", lambda self: 0)
     known = inbox_url.replace("//postgres@", "//postgres:hunter2hunter2@")
 
     result = run("serve", "--bind", f"unix:{tmp_path / 'socket'}", SECRETS=SECRET, INBOX_URL=known)

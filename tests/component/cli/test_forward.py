@@ -62,9 +62,11 @@ def test_a_second_time_the_receiver_knows_them_unless_they_have_new_ids(forward,
     forward(staging.url, "1", "2")
 
     again = forward(staging.url, "1", "2", "--json")
+    more = forward(staging.url, "1", "2", "3")
     anew = forward(staging.url, "1", "2", "--new-ids", "--json")
 
     assert [one["answer"] for one in json.loads(again.stdout)["answers"]] == ['{"status": "duplicate"}']
+    assert "3 of 3 deliveries sent, 1 accepted, 2 duplicates" in more.stdout
     assert [one["answer"] for one in json.loads(anew.stdout)["answers"]] == ['{"status": "accepted"}']
     assert json.loads(anew.stdout)["statuses"] == {"200": 2}
 

@@ -142,8 +142,13 @@ def test_every_command_has_help_with_an_example(run):
 
 
 def test_the_command_line_loads_nothing_heavy():
-    heavy = ("rich", "alembic", "cryptography", "gunicorn", "sqlalchemy")
-    code = f"import sys, billhook.cli; print([name for name in {heavy!r} if name in sys.modules])"
+    heavy = ("rich", "alembic", "cryptography", "gunicorn", "sqlalchemy", "httpx2", "billhook.client")
+    code = f"""
+import sys, billhook.cli
+from click.testing import CliRunner
+assert "api" in CliRunner().invoke(billhook.cli.main, ["--help"]).output
+print([name for name in {heavy!r} if name in sys.modules])
+"""
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
@@ -298,7 +303,7 @@ def test_an_invalid_option_is_reported_before_a_taken_port(run, taken):
 
 @pytest.mark.parametrize("worker_class", ["asgi", "gthread"])
 def test_serve_warns_of_an_address_that_other_machines_can_reach(run, monkeypatch, worker_class):
-    monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
+    monkeypatch.setattr("billhook.cli.processes.Supervisor.run", lambda self: 0)
     run("serve", "--help")  # imports it
     monkeypatch.setattr(sys.modules["billhook.cli.serve"], "check_bindable", lambda bind: None)
     open_ones = ["0.0.0.0:80", "[::]:80", ":80", "192.0.2.7:80", "hooks.example:80"]
@@ -317,7 +322,7 @@ def test_serve_warns_of_an_address_that_other_machines_can_reach(run, monkeypatc
 
 
 def test_a_prefix_without_its_slash_is_announced_and_served_with_it(run, free, monkeypatch):
-    monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
+    monkeypatch.setattr("billhook.cli.processes.Supervisor.run", lambda self: 0)
 
     result = run("serve", "--bind", free, SECRETS=SECRET, URL_PREFIX="hooks/here/")
 
@@ -347,7 +352,7 @@ def test_the_help_lists_commands_that_need_no_secrets(run):
 
 
 def test_a_module_of_plain_subscribers_can_be_served_and_is_counted(run, free, tmp_path, monkeypatch):
-    monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
+    monkeypatch.setattr("billhook.cli.processes.Supervisor.run", lambda self: 0)
     (tmp_path / "plain_served.py").write_text(
         "from billhook import signals\n"
         "@signals.invoice_approved.connect\n"

@@ -372,3 +372,12 @@ def test_send_explains_a_401(run, receiver):
     assert result.exit_code == 1
     told = '401 {"type": "authentication_error"}; the receiver has another secret (BILLHOOK_SECRETS, '
     assert result.stdout.startswith(told)
+
+
+def test_a_hint_about_several_answers_is_given_once_and_whole(run, receiver):
+    receiver.answers = [(401, b'{"type": "authentication_error"}')] * 3
+
+    result = run("send", "PingTest", "--to", receiver.url, "--count", "3", SECRETS=SECRET)
+
+    hint = "hint: the receiver has another secret (BILLHOOK_SECRETS, BILLHOOK_SECRETS_FILE) or scheme\n"
+    assert result.stdout.count(hint) == result.stdout.count("another secret") == 1

@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import SecretStr
 from werkzeug import Response
 
@@ -68,9 +66,7 @@ def test_every_request_has_the_client_id_and_all_but_the_login_have_the_token(se
     assert login.json == {"refreshToken": REFRESH_TOKEN}
 
 
-@pytest.mark.parametrize("jwt", [True, False], ids=["a JWT", "any other token"])
-def test_the_token_is_renewed_before_it_ends(service, client, moving, jwt):
-    service.jwt = jwt
+def test_the_token_is_renewed_before_it_ends(service, client, moving):
     client.plans.get("p")
 
     moving.clock.advance(seconds=3_600 - 61)
@@ -237,32 +233,16 @@ def ends_after(token: str, told: Decimal | None = None) -> float:
     return (grant.ends_at - NOW).total_seconds()
 
 
-def test_a_token_expires_after_an_hour_or_at_its_own_exp():
+def test_a_token_expires_after_an_hour_or_as_the_login_says():
     expiries = [
         ("opaque", None, 3_600),
         ("opaque", Decimal(60), 60),
         ("opaque", Decimal(3_600_000), 3_600),  # milliseconds, it seems
         ("opaque", Decimal(-1), 3_600),
-        (a_token(NOW + timedelta(seconds=90)), Decimal(3_600), 90),
-        (a_token(NOW + timedelta(days=7)), Decimal(3_600), 3_600),
-        (a_token(NOW - timedelta(seconds=5)), None, 3_600),  # one of the two clocks is wrong
-        (a_token(None), None, 3_600),
-        (a_token(None, exp=True), None, 3_600),
-        (a_token(None, exp="soon"), None, 3_600),
-        (a_token(None, exp=10**300), None, 3_600),
-        ("a.b.c", None, 3_600),
-        ("a.é.c", None, 3_600),
-        ("a.e30.c", None, 3_600),
-        ("a.W10.c", None, 3_600),
+        (a_token(NOW + timedelta(seconds=90)), None, 3_600),  # what a token says is for the service alone
     ]
 
     assert [(token, told, ends_after(token, told)) for token, told, _ in expiries] == expiries
-
-
-@pytest.mark.slow
-@given(st.text(), st.none() | st.decimals(allow_nan=False, allow_infinity=False))
-def test_no_token_and_no_lifetime_is_too_odd(token, told):
-    assert 0 < ends_after(token, told) <= 3_600
 
 
 def test_a_token_that_cannot_be_sent_is_not_sent(service, client):

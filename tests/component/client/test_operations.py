@@ -17,18 +17,12 @@ from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
 from billhook.client import OPERATIONS, BillingClient
-from billhook.client.operation import ApiOperation
 from billhook.client.operations import IMPLIED
 from billhook.errors import ConfigError, RuleBroken
 from billhook.events import InvoiceApproved
 from billhook.resources import Contract, Customer, Invoice, sample
 from billhook.settings import Settings
 from support.billing_service import CLIENT_ID, REFRESH_TOKEN, answered
-
-BY_INTEGRATION = ApiOperation(
-    "GET", "/customers/integration/{integrationType}/{integrationId}", repeatable=True
-)
-
 
 # --- addresses ------------------------------------------------------------------------------------
 
@@ -70,7 +64,7 @@ def test_an_id_is_text(service, client):
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_any_two_texts_come_out_of_a_path_as_they_went_in(first, second):
     try:
-        address = BY_INTEGRATION.address((first, second))
+        address = OPERATIONS["customers.get_by_integration"].address((first, second))
     except ValueError:
         assert {".", ".."} & {first, second} or any("\ud800" <= each <= "\udfff" for each in first + second)
         return
@@ -160,7 +154,7 @@ def test_every_operation_has_a_method_and_every_method_an_operation(client):
         f"{name}.{method}"
         for name, group in groups.items()
         for method in dir(group)
-        if not method.startswith("_")
+        if not method.startswith("_") and not method.isupper()
     }
 
     assert methods - beside - set(IMPLIED) == set(OPERATIONS)

@@ -14,13 +14,14 @@ from werkzeug import Response
 from billhook import errors
 from billhook.client import RetryPolicy
 from billhook.client.operation import ApiOperation
-from billhook.client.responses import parse_error, parse_object, parse_response
-from billhook.client.transport import MAX_ANSWER_BYTES, ApiResponse, Redactor
+from billhook.client.responses import ApiResponse, Redactor, ResponseParser
+from billhook.client.transport import MAX_ANSWER_BYTES
+from billhook.clock import FrozenClock
 from billhook.errors import ApiError, ServiceError, UnexpectedResponse
 from billhook.resources import Invoice, InvoiceResponse, sample
 from support.billing_service import CLIENT_ID, REFRESH_TOKEN, Service, a_token, answered, error
 
-GET = ApiOperation("GET", "/invoices/{invoiceId}", repeatable=True)
+GET = ApiOperation("GET", "/invoices/{invoiceId}", InvoiceResponse)
 INVOICE = {"invoice": json.loads(sample(Invoice).to_json())}
 ONCE = RetryPolicy(attempts=1)
 
@@ -183,8 +184,8 @@ def test_an_unspecified_response_is_returned_unchanged(service, once):
 def test_an_unspecified_response_must_be_a_json_object(service, once):
     for content, kind, problem in (
         ("<h1>", "text/html", "its content type is not"),
-        ("[]", "application/json", "it is no JSON object"),
-        ("{", "application/json", "it is no JSON object"),
+        ("[]", "application/json", "the body is JSON, but not an object"),
+        ("{", "application/json", "the body is not JSON"),
     ):
         service.answer("POST /credits/deduct", page(200, content, kind))
 
@@ -212,13 +213,13 @@ ANSWERS = st.builds(
 @settings(max_examples=300, deadline=None)
 @given(ANSWERS)
 def test_any_response_gives_a_model_or_an_api_error(answer):
-    redactor, now = Redactor(), datetime(2026, 1, 15, tzinfo=UTC)
+    parser = ResponseParser(Redactor(), FrozenClock(datetime(2026, 1, 15, tzinfo=UTC)))
     told = ""
     try:
-        found = parse_error(GET, answer, redactor, now)
+        found = parser.error(GET, answer)
         if found is None:
-            parse_object(GET, answer, redactor)
-            parse_response(GET, answer, InvoiceResponse, redactor)
+            parser.json(GET, answer)
+            parser.resource(GET, answer)
         else:
             raise found
     except ApiError as raised:

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from werkzeug import Response
 
 from billhook.client import BillingClient, RetryPolicy
-from billhook.client.transport import Redactor
+from billhook.client.responses import Redactor
 from billhook.errors import BillhookError
 from support.billing_service import (
     BROKEN,

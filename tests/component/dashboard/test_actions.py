@@ -133,7 +133,7 @@ def test_more_than_a_request_can_take_is_refused(failing, monkeypatch):
     preview = failing.post("deliveries/replay", scope="all")
     response = failing.post("deliveries/replay/confirmed", scope="all")
 
-    assert "These are more than 2" in preview.text
+    assert "More than 2 deliveries match" in preview.text
     assert response.status_code == 400
     assert recorded(failing) == []
 

@@ -200,9 +200,18 @@ def test_failures_are_grouped_by_handler_and_first_line(site):
 
     text = " ".join(made.text("failures").split())
 
-    assert "3 runs fail now, in 2 groups" in text
+    assert "3 runs are failing, in 2 groups" in text
     assert re.search(r"2 shop\.book KeyError: 'a' 20\d\d-.* (?:ago|just now) 2 1 ", text)
     assert re.search(r"1 shop\.book RuntimeError: b 20", text)
+
+
+def test_failures_say_how_many_of_a_group_are_dead(site):
+    made = site(BILLHOOK_RETRY_SCHEDULE_SECONDS="")
+    made.broken[:] = [KeyError("a")]
+    made.deliver()
+    made.deliver()
+
+    assert "2 dead shop.book KeyError: 'a'" in " ".join(made.text("failures").split())
 
 
 def test_handlers_are_shown_with_their_options_and_pause(site):
@@ -235,6 +244,15 @@ def test_health_shows_what_doctor_finds(site):
     assert "No worker is running" in text
     assert "start one: flask --app shop billhook worker" in text
     assert "PingTest: novelty is not listed" in text
+
+
+def test_health_shows_commands_as_code(site):
+    made = site(BILLHOOK_TOLERANCE_SECONDS=1_000)
+    made.deliver(event_type="")
+
+    page = made.get("health").text
+
+    assert "<code><bdi>flask --app shop billhook deliveries replay ID --as TYPE</bdi></code>" in page
 
 
 # --- harm -----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from celery import Celery, signals
 
 from billhook import Billhook, Handlers
 from billhook.engines import maintenance
-from billhook.engines.celery.engine import find_celery
+from billhook.engines.celery import find_celery
 from billhook.errors import ConfigError
 from billhook.events import PingTest
 from billhook.extension import get_state
@@ -178,7 +178,7 @@ def test_a_celery_app_whose_workers_take_no_json_is_refused(shop, accepted):
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1/0", "rediss://h/0", ["sentinel://a", "sentinel://b"]])
 def test_a_broker_without_its_package_is_refused_with_the_command(shop, monkeypatch, url):
-    monkeypatch.setattr("billhook.engines.celery.engine.find_spec", lambda name: None)
+    monkeypatch.setattr("billhook.engines.celery.app.find_spec", lambda name: None)
 
     with pytest.raises(ConfigError, match="the package redis is missing: pip install redis"):
         shop(celery_app(broker_url=url))
@@ -307,7 +307,7 @@ def test_errors_while_handling_a_message_do_not_end_the_worker(shop, caplog, mon
     inbox_file(app).rename(inbox_file(app).with_name("away"))
 
     celery.tasks[TASK](1)
-    monkeypatch.setattr(get_state(app).engine, "_executor", None)
+    monkeypatch.setattr(get_state(app).engine, "_idle", None)
     celery.tasks[TASK](1)
 
     assert [record.exc_info is not None for record in caplog.records if "stays in" in record.message] == [
@@ -331,17 +331,17 @@ class Worker:
 def test_sweeping_starts_and_stops_with_the_apps_celery_worker(shop):
     celery = celery_app()
     app = shop(celery)
-    relay = get_state(app).engine._relay
+    publisher = get_state(app).engine._publisher
 
     signals.worker_ready.send(sender=Worker(celery_app()))
-    assert relay._thread is None
+    assert publisher._thread is None
     signals.worker_ready.send(sender=Worker(celery))
-    assert relay._thread.is_alive()
-    assert relay._sweep_delay_seconds == 0.0
+    assert publisher._thread.is_alive()
+    assert publisher._sweep is not None
     signals.worker_shutting_down.send(sender="celery@host")
-    relay._thread.join(5)
+    publisher._thread.join(5)
 
-    assert not relay._thread.is_alive()
+    assert not publisher._thread.is_alive()
 
 
 @pytest.mark.slow
@@ -391,11 +391,11 @@ def test_the_celery_engine_starts_explicitly_or_with_the_first_delivery(shop):
     engine = get_state(app).engine
 
     engine.start()
-    thread = engine._relay._thread
+    thread = engine._publisher._thread
     deliver(app)
 
-    assert thread is engine._relay._thread
-    assert engine._relay._sweep_delay_seconds == 5.0
+    assert thread is engine._publisher._thread
+    assert engine._publisher._sweep is None  # the workers do that
 
 
 def test_celery_is_refused_without_a_bare_app_too(tmp_path):

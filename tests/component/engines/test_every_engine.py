@@ -11,11 +11,11 @@ from contextlib import closing
 import pytest
 
 from billhook import Handlers, effects
-from billhook.engines.celery.executor import DeliveryExecutor
 from billhook.events import InvoicePaymentStatusChanged, PingTest
 from billhook.extension import get_state
 from billhook.inbox.admin import is_busy
 from support.apps import inbox_at
+from support.engines import celery_engine
 from support.inbox_view import incoming, not_called_again, rows
 from support.processes import until
 
@@ -80,9 +80,7 @@ class Engine:
     def _execute(self):
         """As messages to a Celery worker have it done, the newest first, and those that follow from them."""
         messages = []
-        executor = DeliveryExecutor(
-            self.inbox, self.state.dispatcher, lease_seconds=30.0, publish=messages.append
-        )
+        executor = celery_engine(self.app, messages)
         self.inbox.release_held("sweeper", self.state.dispatcher.limits, self.now)
         unfinished = "SELECT id FROM delivery WHERE state IN ('received', 'planned') ORDER BY id DESC"
         messages += [delivery_id for (delivery_id,) in rows(inbox_at(self.app), unfinished)]

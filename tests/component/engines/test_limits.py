@@ -10,12 +10,12 @@ from itertools import pairwise
 import pytest
 
 from billhook import Handlers
-from billhook.engines.celery.executor import DeliveryExecutor
+from billhook.engines.celery.sweeper import Sweeper
 from billhook.events import CustomerCreated, InvoicePaymentStatusChanged, PingTest
 from billhook.extension import get_state
 from billhook.inbox.admin import is_busy
 from support.apps import deliver, inbox_at
-from support.engines import inbox_of, noting, plan, plan_and_claim, send, sweeper_of
+from support.engines import celery_engine, inbox_of, noting, plan, plan_and_claim, send, swept
 from support.inbox_view import rows
 from support.processes import until
 
@@ -112,8 +112,7 @@ def test_celery_workers_keep_to_the_limit_and_publish_what_it_held(stored_only, 
             inner.append(len(calls))
 
     app = stored_only(handlers)
-    state = get_state(app)
-    executor = DeliveryExecutor(state.inbox, state.dispatcher, lease_seconds=30.0, publish=messages.append)
+    executor = celery_engine(app, messages)
     send(app, 2)
 
     executor.execute(1)
@@ -129,11 +128,9 @@ def test_a_sweep_that_may_release_nothing_waits_for_the_next_chance(stored_only,
     state = get_state(app)
     send(app, 2)
     assert len(plan_and_claim(app, "a slow worker", clock.now())) == 1
-    sweeper = sweeper_of(state, clock)
     clock.advance(seconds=2)
 
-    assert sweeper.due(0.0, lambda: 0) == []
-    assert sweeper.pause_seconds(0.0) == 1.0
+    assert swept(Sweeper(state.inbox, state.dispatcher)) == ([], 1.0)
 
 
 @pytest.mark.usefixtures("inbox_url")
@@ -174,9 +171,8 @@ def test_a_released_run_is_due_since_its_delivery_was_received(stored_only, cloc
 def test_celery_publishes_what_the_claim_of_a_suspect_releases(stored_only, clock):
     calls, messages = [], []
     app = stored_only(noting(calls, at_most=1))
-    state = get_state(app)
-    inbox, now = inbox_of(app)
-    executor = DeliveryExecutor(inbox, state.dispatcher, lease_seconds=30.0, publish=messages.append)
+    _, now = inbox_of(app)
+    executor = celery_engine(app, messages)
     send(app, 2)
     assert len(plan_and_claim(app, "a worker that dies", now)) == 1
     clock.advance(seconds=31)

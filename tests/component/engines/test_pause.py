@@ -8,14 +8,14 @@ from datetime import timedelta
 import pytest
 
 from billhook import Handlers, signals
-from billhook.engines.celery.executor import DeliveryExecutor
+from billhook.engines.celery.sweeper import Sweeper
 from billhook.errors import Discard
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import DeliveryFilter
 from billhook.inbox.admin import count, page, with_runs
 from support.apps import inbox_at
-from support.engines import inbox_of, noting, plan, plan_and_claim, send, sweeper_of
+from support.engines import celery_engine, inbox_of, noting, plan, plan_and_claim, send, swept
 from support.inbox_view import rows
 
 PAID = '{"invoiceId":"inv_1","billingStatus":"Paid","amountDue":0,"amountPaid":1,"total":10}'
@@ -141,8 +141,8 @@ def test_celery_publishes_what_a_resume_releases_though_the_queue_is_not_empty(s
     app = stored_only(noting([]))
     state = get_state(app)
     inbox, now = inbox_of(app)
-    executor = DeliveryExecutor(inbox, state.dispatcher, lease_seconds=30.0, publish=lambda _: None)
-    sweeper = sweeper_of(state, clock)
+    executor = celery_engine(app)
+    sweeper = Sweeper(inbox, state.dispatcher)
     inbox.pause_handler("note", None, now)
     send(app, 2)
     executor.execute(1)
@@ -150,10 +150,8 @@ def test_celery_publishes_what_a_resume_releases_though_the_queue_is_not_empty(s
     clock.advance(seconds=60)
     inbox.resume_handler("note", clock.now())
 
-    assert sweeper.due(5.0, lambda: 100) == [1, 2]
-    for delivery_id in (1, 2):
-        sweeper.mark_published(delivery_id)
-    assert sweeper.due(5.0, lambda: 100) == []
+    assert swept(sweeper, queued=100)[0] == [1, 2]
+    assert swept(sweeper, queued=100)[0] == []
 
 
 # --- pause after failures -----------------------------------------------------------------------------

@@ -14,7 +14,6 @@ import pytest
 
 from billhook import Billhook, Handlers
 from billhook.engines import thread as thread_engine
-from billhook.engines.celery.executor import SharedLock
 from billhook.engines.descriptors import DescriptorMonitor
 from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.errors import InboxUnavailable
@@ -239,7 +238,9 @@ def test_a_closed_engine_does_not_use_the_inbox_and_excuses_running_handlers(app
     engine._worker._poll()  # whoever comes late
 
     assert not alive
-    assert rows(inbox_at(app), "SELECT state, attempts, alone, excused FROM run") == [("due", 1, 0, 1)]
+    assert rows(inbox_at(app), "SELECT state, attempts, runs_alone, excused_attempts FROM run") == [
+        ("due", 1, 0, 1)
+    ]
     error = rows(inbox_at(app), "SELECT error FROM failure")[0][0]
     assert error == "the worker was stopped, and the handler did not return within the grace"
 
@@ -340,59 +341,3 @@ def test_a_suspect_claimed_elsewhere_blocks_no_other_runs():
 
     assert not one.blocks_ordinary(set())
     assert one.next_mode(set(), suspect_due=True, ordinary_due=True) is ClaimMode.ORDINARY
-
-
-# --- one alone among threads ----------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_exclusive_lock_waits_for_shared_holders_and_blocks_new_ones():
-    lock, told, release, inside = SharedLock(30.0), [], threading.Event(), threading.Event()
-
-    def beside(name):
-        with lock.shared():
-            told.append(f"{name} in")
-            inside.set()
-            release.wait(30)
-            told.append(f"{name} out")
-
-    def alone():
-        with lock.exclusive():
-            told.append("alone in")
-            time.sleep(0.3)
-            told.append("alone out")
-
-    first = threading.Thread(target=beside, args=("first",))
-    first.start()
-    assert inside.wait(20)
-    lone = threading.Thread(target=alone)
-    lone.start()
-    until(lambda: lock._exclusive_until > 0, 20)
-    late = threading.Thread(target=beside, args=("late",))
-    late.start()
-    time.sleep(0.2)
-    release.set()
-    for one in (first, lone, late):
-        one.join(30)
-
-    assert told == ["first in", "first out", "alone in", "alone out", "late in", "late out"]
-
-
-@pytest.mark.slow
-def test_the_shared_lock_waits_at_most_one_lease_time():
-    lock, told, release = SharedLock(0.3), [], threading.Event()
-
-    def hangs():
-        with lock.exclusive():
-            told.append("alone in")
-            release.wait(30)
-
-    thread = threading.Thread(target=hangs)
-    thread.start()
-    until(lambda: told, 20)
-    with lock.shared():
-        told.append("beside in")
-    release.set()
-    thread.join(30)
-
-    assert told == ["alone in", "beside in"]

@@ -26,7 +26,7 @@ def put_all(inbox, *deliveries):
 
 
 def slots(where):
-    return [slot for (slot,) in rows(where, "SELECT slot FROM delivery ORDER BY id")]
+    return [slot for (slot,) in rows(where, "SELECT duplicate_slot FROM delivery ORDER BY id")]
 
 
 def test_a_stored_key_with_another_type_is_quarantined(inbox, where):
@@ -37,7 +37,7 @@ def test_a_stored_key_with_another_type_is_quarantined(inbox, where):
     error = f"type conflict with delivery {first.delivery_id}"
     assert (second.status, second.stored_event_type) == (PutStatus.CONFLICT, "InvoiceApproved")
     assert (second.conflict_of, second.error) == (first.delivery_id, error)
-    columns = "id, event_type, slot, state, error, conflict_of, sent_as"
+    columns = "id, event_type, duplicate_slot, state, error, conflict_of, sent_as"
     assert rows(where, f"SELECT {columns} FROM delivery ORDER BY id") == [
         (first.delivery_id, "InvoiceApproved", "", "received", None, None, None),
         (second.delivery_id, "PaymentFailed", "PaymentFailed", "quarantined", error, first.delivery_id, None),
@@ -104,7 +104,9 @@ def test_further_unknown_types_are_named_once_in_the_row_of_their_bytes(inbox, w
 
     assert [receipt.status for receipt in verdicts] == [C, C, C, D, D] * 2
     names = "; also sent as Bb, CustomerMerged"
-    assert rows(where, "SELECT event_type, body, error FROM delivery WHERE slot LIKE '*%' ORDER BY id") == [
+    assert rows(
+        where, "SELECT event_type, body, error FROM delivery WHERE duplicate_slot LIKE '*%' ORDER BY id"
+    ) == [
         ("Aa", b"{}", f"type conflict with delivery {first}{names}"),
         ("Aa", b"[1]", f"content conflict with delivery {verdicts[0].delivery_id}{names}"),
     ]
@@ -114,13 +116,13 @@ def test_further_unknown_types_are_named_once_in_the_row_of_their_bytes(inbox, w
 def test_so_many_names_are_kept_that_a_stranger_cannot_make_a_row_long(inbox, where):
     put_all(inbox, sent("InvoiceApproved"), *[sent(f"{number:0100d}X"[::-1]) for number in range(7)])
 
-    assert len(value(where, "SELECT error FROM delivery WHERE slot = '*'")) <= 500
+    assert len(value(where, "SELECT error FROM delivery WHERE duplicate_slot = '*'")) <= 500
     assert put_all(inbox, sent("Z" * 100), sent("Z" * 100)) == [S, S]
 
 
 def test_a_row_that_an_operator_had_planned_names_no_further_type(inbox, where):
     put_all(inbox, sent("InvoiceApproved"), sent("Aa"))
-    change(where, "UPDATE delivery SET error = NULL, state = 'received' WHERE slot = '*'")
+    change(where, "UPDATE delivery SET error = NULL, state = 'received' WHERE duplicate_slot = '*'")
 
     assert put_all(inbox, sent("Bb")) == [S]
 
@@ -133,7 +135,7 @@ def test_an_untyped_delivery_does_not_take_the_first_slot(inbox, where):
     assert [receipt.status for receipt in receipts] == [PutStatus.UNTYPED, C, A]
     assert receipts[0].error == "no event type: X-Webhook-Type is missing, malformed or sent twice"
     assert (receipts[0].conflict_of, receipts[1].conflict_of) == (None, receipts[0].delivery_id)
-    assert rows(where, "SELECT substr(slot, 1, 2), state FROM delivery ORDER BY id") == [
+    assert rows(where, "SELECT substr(duplicate_slot, 1, 2), state FROM delivery ORDER BY id") == [
         ("-", "quarantined"),
         ("-#", "quarantined"),
         ("", "received"),
@@ -159,7 +161,9 @@ def test_any_bytes_are_duplicates_of_a_row_pruned_without_a_digest(inbox, where)
 
 def test_a_type_set_by_an_operator_does_not_count_as_the_sent_type(inbox, where):
     put_all(inbox, sent("InvoiceApproved"), sent("PaymentFailed"))
-    change(where, "UPDATE delivery SET sent_as = event_type, event_type = 'Overage' WHERE slot <> ''")
+    change(
+        where, "UPDATE delivery SET sent_as = event_type, event_type = 'Overage' WHERE duplicate_slot <> ''"
+    )
 
     assert put_all(inbox, sent("PaymentFailed"), sent("Overage")) == [D, C]
 
@@ -211,7 +215,7 @@ def test_a_first_row_deleted_during_the_lookup_is_replaced(inbox, where):
 
     assert receipt.status is A
     assert receipt.delivery_id != first.delivery_id or value(where, "SELECT count(*) FROM delivery") == 1
-    assert rows(where, "SELECT slot, state, error FROM delivery") == [("", "received", None)]
+    assert rows(where, "SELECT duplicate_slot, state, error FROM delivery") == [("", "received", None)]
 
 
 def test_from_64_threads_every_type_is_stored_once(inbox, where):

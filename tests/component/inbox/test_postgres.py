@@ -529,7 +529,7 @@ def crossing(url, insert, count=3_000):
 
 def as_they_come(connection, batch):
     columns = [[getattr(one, name) for one in batch] for name in driver._COLUMNS]
-    return connection.execute(driver._INSERT_NEW, columns, binary=True).fetchall()
+    return connection.execute(driver._INSERT_NEW, [REVISION, *columns], binary=True).fetchall()
 
 
 def test_two_batches_with_the_same_keys_do_not_lock_one_another_out(url):

@@ -15,7 +15,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import MetaData, create_engine
 from sqlalchemy.engine import make_url
 
-from billhook.errors import ConfigError, InboxElsewhere, InboxUnavailable, SchemaForbidden, SchemaMismatch
+from billhook.errors import ConfigError, InboxUnavailable, SchemaForbidden, SchemaMismatch
 from billhook.inbox import Inbox, RunPlan, RunResult, RunState
 from billhook.inbox.postgres.schemas import schema_from_options
 from support.apps import make_app
@@ -66,16 +66,6 @@ def closing_inbox(url, **options):
         yield inbox
     finally:
         inbox.close()
-
-
-@pytest.fixture
-def old_url(database_url):
-    """A database whose inbox is where earlier versions kept it, beside a table of the app."""
-    Inbox(database_url, schema="public").upgrade()
-    with closing_inbox(database_url, schema="public") as inbox:
-        handle_one(inbox, "old")
-    change(database_url, "CREATE TABLE mine (x INTEGER)")
-    return database_url
 
 
 # --- out of the app's sight -------------------------------------------------------------------------
@@ -131,8 +121,10 @@ def test_an_apps_migration_tool_sees_none_of_the_tables(database_url):
 
 
 @pytest.mark.slow
-def test_tables_in_the_apps_own_schema_would_be_dropped_by_its_next_migration(old_url):
-    assert proposals(old_url) == sorted([*TABLES, "mine"])
+def test_tables_in_the_apps_own_schema_would_be_dropped_by_its_next_migration(database_url):
+    Inbox(database_url, schema="public").upgrade()
+
+    assert proposals(database_url) == TABLES
 
 
 def test_two_inboxes_in_one_database_know_nothing_of_one_another(database_url):
@@ -144,88 +136,6 @@ def test_two_inboxes_in_one_database_know_nothing_of_one_another(database_url):
             inbox.put(incoming(name))
 
     assert [value(database_url, f"SELECT key FROM {name}.delivery") for name in names] == list(names)
-
-
-# --- an inbox of an earlier version -----------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_an_inbox_in_its_former_place_is_named_and_left_there(old_url, tmp_path, caplog):
-    told = (
-        "the inbox is in the schema 'public', where an earlier billhook kept it, and now belongs into "
-        "'billhook': run `billhook db upgrade`, which moves it"
-    )
-
-    with pytest.raises(InboxElsewhere) as refused:
-        open_inbox(old_url)
-    make_app(tmp_path, BILLHOOK_INBOX_URL=old_url)
-
-    assert str(refused.value) == told
-    assert "billhook db upgrade`, which moves it" in caplog.text
-    assert (refused.value.former, refused.value.found) == ("public", None)
-    assert tables(old_url, "public") == sorted([*TABLES, "mine"])
-
-
-@pytest.mark.slow
-def test_an_upgrade_moves_the_inbox_and_listeners_continue(old_url):
-    content = [rows(old_url, f"SELECT * FROM public.{name}") for name in TABLES]
-    with contextlib.closing(Inbox(old_url, schema="public")) as listener:
-        listener.waker.fileno()
-
-        moved_from = Inbox(old_url).upgrade()
-
-        with closing_inbox(old_url) as inbox:
-            assert handle_one(inbox, "new") == 2
-            inbox.waker.wake()
-            assert listener.waker.wait(5)
-    assert moved_from == "public"
-    assert all(content[TABLES.index(name)] for name in ("billhook_version", "delivery", "run"))
-    assert [rows(old_url, f"SELECT * FROM billhook.{name} LIMIT 1") for name in TABLES] == [
-        one[:1] for one in content
-    ]
-    assert tables(old_url, "public") == ["mine"]
-    assert (
-        value(
-            old_url,
-            "SELECT count(*) FROM pg_class WHERE relkind = 'S' AND relnamespace = 'public'::regnamespace",
-        )
-        == 0
-    )
-    assert Inbox(old_url).upgrade() is None
-
-
-@pytest.mark.slow
-def test_a_process_of_the_earlier_version_stores_nothing_after_the_move(old_url):
-    with closing_inbox(old_url, schema="public") as old:
-        old.put(incoming("before"))
-        Inbox(old_url).upgrade()
-
-        with pytest.raises(InboxUnavailable, match='relation "delivery" does not exist'):
-            old.put(incoming("after"))
-
-
-@pytest.mark.slow
-def test_a_move_that_finds_a_table_of_that_name_there_changes_nothing(old_url):
-    change(old_url, "CREATE SCHEMA billhook")
-    change(old_url, "CREATE TABLE billhook.run (x INTEGER)")
-
-    with pytest.raises(InboxUnavailable, match='"run" already exists in schema "billhook"'):
-        Inbox(old_url).upgrade()
-
-    assert tables(old_url, "public") == sorted([*TABLES, "mine"])
-    assert tables(old_url, "billhook") == ["run"]
-
-
-@pytest.mark.slow
-def test_the_former_place_is_where_the_session_would_have_looked(database_url):
-    change(database_url, "CREATE SCHEMA app")
-    both = with_options(database_url, "-csearch_path=app,public")
-    Inbox(database_url, schema="app").upgrade()
-
-    assert Inbox(database_url).database.former_schema() is None
-    assert Inbox(both).database.former_schema() == "app"
-    assert Inbox(both).upgrade() == "app"
-    assert tables(database_url, "billhook") == TABLES
 
 
 # --- what may be said about the schema --------------------------------------------------------------
@@ -343,25 +253,8 @@ def test_a_role_that_may_not_use_the_schema_gets_the_statement_to_run(guest, dat
     assert tables(database_url, "billhook") == TABLES
 
 
-@pytest.mark.slow
-def test_a_role_that_may_not_move_the_tables_gets_the_statement_to_run(guest, old_url):
-    role, url = guest
-    change(old_url, f'CREATE SCHEMA "billhook" AUTHORIZATION {role}')
-
-    with pytest.raises(
-        SchemaForbidden, match=r'ALTER TABLE "public".delivery SET SCHEMA "billhook"; ALTER'
-    ) as refused:
-        upgraded(url)
-    before = tables(old_url, "public")
-    with postgres(old_url) as admin:
-        admin.execute(refused.value.statement)
-
-    assert before == sorted([*TABLES, "mine"])
-    assert tables(old_url, "billhook") == TABLES
-
-
 def test_an_unknown_role_raises_inbox_unavailable(database_url):
     nobody = make_url(database_url).set(username="no_such_role").render_as_string()
 
     with pytest.raises(InboxUnavailable, match="no_such_role"):
-        Inbox(nobody).database.former_schema()
+        Inbox(nobody).database.other_schemas()

@@ -57,7 +57,7 @@ def test_received_returns_the_oldest_first_or_a_single_delivery(inbox):
     receipts = [inbox.put(incoming(f"k{n}")) for n in range(3)]
 
     assert [stored.key for stored in inbox.received(2)] == ["k0", "k1"]
-    assert [stored.key for stored in inbox.received(10, only=receipts[2].delivery_id)] == ["k2"]
+    assert [stored.key for stored in inbox.poll(10, only=receipts[2].delivery_id)[0]] == ["k2"]
 
 
 # --- once per key ---------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_concurrent_new_repeated_and_conflicting_keys_each_get_their_own_receipt
 
     for number, (key, receipt) in enumerate(results):
         slot = "*" if number % 4 == 1 else ""
-        expected = value(where, "SELECT id FROM delivery WHERE key = ? AND slot = ?", key, slot)
+        expected = value(where, "SELECT id FROM delivery WHERE key = ? AND duplicate_slot = ?", key, slot)
         assert receipt.delivery_id == expected
         if number % 4 == 0:
             assert receipt.status is PutStatus.DUPLICATE

@@ -321,7 +321,7 @@ def test_a_suspect_that_is_settled_is_no_longer_suspect(inbox, where):
     (again,) = claim_others(inbox, seconds=41)
 
     assert (again.attempt, again.excused, again.suspect) == (3, 1, False)
-    assert runs(where, "alone, excused") == [(0, 1)]
+    assert runs(where, "runs_alone, excused_attempts") == [(0, 1)]
 
 
 def test_suspects_never_lost_alone_are_claimed_first(inbox):
@@ -352,7 +352,7 @@ def test_suspects_are_due_at_moments_of_their_own(inbox):
     assert times.due_at is None
     assert now is None
     assert len({one.delivery.key for one in later}) == 8
-    assert inbox.suspect_due(1, at(41)) is False
+    assert inbox.poll(0)[1].suspect_at is None
 
 
 def test_a_run_lost_in_a_queue_is_claimed_only_for_an_idle_thread(inbox):
@@ -385,8 +385,8 @@ def test_a_suspect_is_due_for_its_delivery_alone(inbox):
         transaction.claim(1, NOON, NOON + LEASE, only=first)
     claim_others(inbox, seconds=31)
 
-    assert inbox.suspect_due(first, at(31))
-    assert not inbox.suspect_due(other, at(31))
+    assert inbox.poll(0, only=first)[1].suspect_at == at(31)
+    assert inbox.poll(0, only=other)[1].suspect_at is None
 
 
 def test_an_attempt_that_we_cut_off_is_excused(inbox, where):

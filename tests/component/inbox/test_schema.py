@@ -8,7 +8,7 @@ from sqlalchemy import create_engine, inspect
 from billhook.errors import ConfigError, InboxUnavailable, SchemaMismatch
 from billhook.inbox import Inbox
 from billhook.inbox.schema import REVISION, metadata
-from support.inbox_view import change, incoming, open_inbox, place_of, value
+from support.inbox_view import change, incoming, open_inbox, place_of, rows, value
 
 INVALID_URLS = [
     ("sqlite://", "must name a file: an inbox in memory would lose deliveries"),
@@ -54,19 +54,12 @@ def test_a_newer_schema_is_not_upgraded(inbox_url, where):
     inbox.close()
 
 
-@pytest.mark.parametrize(
-    ("version", "text"),
-    [
-        ("0000", f"has schema 0000, this billhook needs {REVISION}: run `billhook db upgrade`"),
-        ("9999", "it is newer"),
-    ],
-)
-def test_opening_a_schema_of_another_version_is_refused(inbox_url, where, version, text):
-    _set_version(where, version)
+def test_opening_a_newer_schema_is_refused(inbox_url, where):
+    _set_version(where, "9999")
     inbox = Inbox(inbox_url)
 
     for use in (lambda: inbox.received(1), inbox.check_writable, lambda: inbox.put(incoming("k"))):
-        with pytest.raises((SchemaMismatch, InboxUnavailable), match=f"{text}|the commit failed"):
+        with pytest.raises((SchemaMismatch, InboxUnavailable), match="it is newer"):
             use()
     inbox.close()
 
@@ -138,9 +131,10 @@ def test_the_migrations_make_the_tables_of_the_code(bare_url):
     migrated = structure(bare_url)
 
     inbox.close()
-    assert migrated.pop("billhook_version")[0][0][0] == "version_num"
+    assert [name for name, *_ in migrated.pop("billhook_version")[0]] == ["oldest_writer", "version_num"]
     assert migrated == of_the_code
-    assert value(place_of(bare_url), "SELECT version_num FROM billhook_version") == REVISION
+    found = rows(place_of(bare_url), "SELECT version_num, oldest_writer FROM billhook_version")
+    assert found == [(REVISION, None)]
 
 
 @pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
@@ -150,7 +144,7 @@ def test_what_is_read_of_a_delivery_is_before_its_body(inbox_url):
     engine.dispose()
 
     assert columns == [column.name for column in metadata.tables["delivery"].columns]
-    assert columns[columns.index("body") + 1 :] == ["plans"]  # which is written only
+    assert columns[columns.index("body") + 1 :] == ["times_planned"]  # which is written only
 
 
 def test_a_table_of_the_code_that_no_migration_makes_would_be_caught(inbox_url, where):

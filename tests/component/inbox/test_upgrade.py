@@ -1,169 +1,111 @@
-"""An inbox of the first release is brought up to date with all that is in it. On both databases."""
+"""From one schema to the next, with all that is in the inbox; and what no upgrade leads from."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from alembic import command
-from alembic.config import Config
 
-from billhook.errors import SchemaMismatch
-from billhook.inbox import CountedAs, Inbox, PutStatus, RunOptions, RunPlan, RunResult, RunState, migrate
+from billhook.errors import SchemaMismatch, UnreleasedSchema
+from billhook.inbox import Inbox, RunPlan, RunResult, RunState
 from billhook.inbox.schema import REVISION
-from support.inbox_view import NOON, change, incoming, open_inbox, place_of, rows, value
-
-# What the migrations make is compared with the code in test_schema.
-pytestmark = pytest.mark.slow
-
-TABLES = ("delivery", "run", "failure")
-COLUMNS = {
-    "delivery": "id, source, key, event_type, headers, state, error, signed_at, received_at, body",
-    "run": "id, delivery_id, handler, state, attempts, due_at, lease_owner, token, last_error, finished_at",
-    "failure": "id, run_id, attempt, failed_at, error, traceback",
-}
-
-
-def inbox_of_revision(url, revision):
-    inbox = Inbox(url)
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrate.__file__).parent / "migrations"))
-    with inbox.database.migration_transaction() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-    return inbox
+from support.apps import deliver, make_app
+from support.inbox_view import NOON, change, incoming, place_of, rows, value
+from support.next_release import NEXT, next_release
 
 
 @pytest.fixture
-def old(bare_url):
-    """An inbox as the first release left it: a delivery handled, one failed once, one unread, one pruned."""
-    inbox = inbox_of_revision(bare_url, "0001")
-    where = place_of(bare_url)
-    for number, state in ((1, "done"), (2, "planned"), (3, "received"), (4, "pruned")):
-        change(
-            where,
-            "INSERT INTO delivery (id, source, key, event_type, headers, state, received_at, body) "
-            f"VALUES ({number}, 'default', 'k{number}', 'PingTest', '{{}}', '{state}', "
-            "'2026-01-15 12:00:00.000000', ?)",
-            b"" if state == "pruned" else b"{}",
+def used(inbox):
+    """An inbox with a delivery that failed once, and one that no worker has read."""
+    inbox.put(incoming("k1"))
+    inbox.put(incoming("k2"))
+    with inbox.transaction("worker") as transaction:
+        transaction.plan([RunPlan(1, ("h",))], NOON)
+        (claim,) = transaction.claim(9, NOON, NOON.replace(hour=13))
+        transaction.settle(
+            [RunResult(claim.run_id, claim.token, 1, 1, RunState.DUE, NOON, due_at=NOON, error="e")]
         )
-    for number, state, attempts in ((1, "succeeded", 1), (2, "due", 1)):
-        change(
-            where,
-            "INSERT INTO run (id, delivery_id, handler, state, attempts, due_at, token) VALUES "
-            f"({number}, {number}, 'h', '{state}', {attempts}, '2026-01-15 12:00:00.000000', 7)",
-        )
-    change(
-        where,
-        "INSERT INTO failure (id, run_id, attempt, failed_at, error) VALUES "
-        "(1, 2, 1, '2026-01-15 12:00:00.000000', 'e')",
-    )
-    yield inbox, where
-    inbox.close()
+    return inbox
 
 
 def content(where):
-    return {table: rows(where, f"SELECT {COLUMNS[table]} FROM {table} ORDER BY id") for table in TABLES}
+    tables = ("delivery", "run", "failure")
+    return {table: [row[:9] for row in rows(where, f"SELECT * FROM {table} ORDER BY id")] for table in tables}
 
 
-def test_an_upgrade_keeps_every_row_and_unfinished_runs_continue(old):
-    inbox, where = old
+def test_the_next_migration_keeps_every_row(used, inbox_url, where, tmp_path):
     before = content(where)
 
-    inbox.upgrade()
+    with next_release(tmp_path):
+        Inbox(inbox_url).upgrade()
 
     assert content(where) == before
-    assert (
-        rows(where, "SELECT order_key, identity, twin_of, alone, excused FROM run")
-        == [(None, None, None, 0, 0)] * 2
-    )
-    opened = open_inbox(where)
-    with opened.transaction("worker") as transaction:
-        (claimed,) = transaction.claim(9, NOON, NOON.replace(hour=13))
-        transaction.settle(
-            [
-                RunResult(
-                    claimed.run_id, claimed.token, claimed.delivery.delivery_id, 2, RunState.SUCCEEDED, NOON
-                )
-            ]
-        )
-    assert (claimed.delivery.key, claimed.attempt) == ("k2", 2)
-    assert value(where, "SELECT state FROM delivery WHERE id = 2") == "done"
-    opened.close()
+    assert all(before.values())
+    assert rows(where, "SELECT region, key FROM delivery ORDER BY id") == [("eu", "k1"), ("eu", "k2")]
+    assert rows(where, "SELECT handler, attempts, note FROM run") == [("h", 1, None)]
+    assert value(where, "SELECT version_num FROM billhook_version") == NEXT
+    used.close()
 
 
-def test_after_an_upgrade_unplanned_deliveries_can_be_ordered(old):
-    inbox, where = old
-    inbox.upgrade()
-    if isinstance(where, str):  # these ids were given by hand
-        change(where, "SELECT setval('delivery_id_seq', 10), setval('run_id_seq', 10)")
-    later = inbox.put(incoming("k5")).delivery_id
+def test_an_upgrade_that_fails_changes_nothing(used, inbox_url, where, tmp_path):
+    change(where, "CREATE TABLE billhook_region (x INTEGER)")
+    before = content(where)
 
-    with inbox.transaction("worker") as transaction:
-        transaction.plan([RunPlan(one, ("h",), options={"h": RunOptions("k")}) for one in (3, later)], NOON)
+    with next_release(tmp_path), pytest.raises(Exception, match=r"billhook_region.* already exists"):
+        Inbox(inbox_url).upgrade()
 
-    assert [state for (state,) in rows(where, "SELECT state FROM run ORDER BY delivery_id")] == [
-        "succeeded",
-        "due",
-        "due",
-        "waiting",
-    ]
+    assert content(where) == before
+    assert value(where, "SELECT version_num FROM billhook_version") == REVISION
+    used.close()
 
 
-def test_after_an_upgrade_old_deliveries_are_counted_once_each(old):
-    inbox, where = old
-    inbox.upgrade()
-    counted = "SELECT hour, event_type, what, number FROM billhook_count ORDER BY number"
-    one_hour = "2026-01-15 12:00:00.000000"
-    assert rows(where, counted) == [(one_hour, "PingTest", "accepted", 3)]
-
-    with inbox.transaction("worker") as transaction:
-        labels = CountedAs("default", "PingTest")
-        planned_here = transaction.plan([RunPlan(3, counted_as=labels)], NOON)
-
-    assert planned_here == [3]
-    assert rows(where, "SELECT sum(number) FROM billhook_count") == [(4,)]
-
-
-def test_an_inbox_that_was_not_upgraded_is_refused_with_the_command(old):
-    inbox, _ = old
-
-    with pytest.raises(
-        SchemaMismatch, match=rf"has schema 0001, .* needs {REVISION}: run `billhook db upgrade`"
+def test_an_inbox_that_was_not_upgraded_is_refused_with_the_command(inbox_url, tmp_path):
+    with (
+        next_release(tmp_path),
+        pytest.raises(
+            SchemaMismatch, match=rf"has schema {REVISION}, .* needs {NEXT}: run `billhook db upgrade`"
+        ),
     ):
-        inbox.check_writable()
+        Inbox(inbox_url).check_writable()
 
 
-def test_after_an_upgrade_old_deliveries_are_the_first_of_their_keys(old):
-    """Its bytes are known, but for those of what was pruned: any are taken for the same there."""
-    inbox, where = old
-    inbox.upgrade()
-    if isinstance(where, str):
-        change(where, "SELECT setval('delivery_id_seq', 10)")
+# --- an inbox of before the first release -----------------------------------------------------------
 
-    receipts = [
-        inbox.put(incoming(key, event_type=kind, body=body))
-        for key, kind, body in [
-            ("k1", "PingTest", b"{}"),
-            ("k1", "Other", b"{}"),
-            ("k1", "PingTest", b"[]"),
-            ("k4", "PingTest", b"[]"),
-        ]
-    ]
+UNRELEASED = (
+    "the inbox has schema 0009 of an unreleased billhook, which no release upgrades: have that billhook "
+    "handle what waits in it, then name an empty database in BILLHOOK_INBOX_URL"
+)
 
-    duplicate, conflict = PutStatus.DUPLICATE, PutStatus.CONFLICT
-    assert [receipt.status for receipt in receipts] == [duplicate, conflict, conflict, duplicate]
-    assert [receipt.conflict_of for receipt in receipts] == [None, 1, 1, None]
-    assert (
-        rows(where, "SELECT slot, sent_as, conflict_of FROM delivery WHERE id < 5") == [("", None, None)] * 4
-    )
+
+@pytest.fixture
+def unreleased_url(bare_url):
+    """An inbox as a development version left it."""
+    Inbox(bare_url).upgrade()
+    change(place_of(bare_url), "UPDATE billhook_version SET version_num = '0009'")
+    return bare_url
+
+
+def test_an_inbox_of_an_unreleased_billhook_is_refused_and_unchanged(unreleased_url):
+    inbox = Inbox(unreleased_url)
+
+    for use in (inbox.upgrade, inbox.prepare, inbox.check_writable):
+        with pytest.raises(UnreleasedSchema) as refused:
+            use()
+        assert str(refused.value) == UNRELEASED
+
+    assert value(place_of(unreleased_url), "SELECT version_num FROM billhook_version") == "0009"
+    inbox.close()
+
+
+def test_an_app_on_an_inbox_of_an_unreleased_billhook_says_so(unreleased_url, tmp_path, caplog):
+    app = make_app(tmp_path, BILLHOOK_INBOX_URL=unreleased_url)
+
+    assert f"deliveries get 503 until the inbox's schema fits: {UNRELEASED}" in caplog.text
+    assert deliver(app).status_code == 503
+    app.extensions["billhook"].close()
 
 
 @pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
-def test_control_rebuilding_a_table_with_foreign_keys_on_loses_references(bare_url):
+def test_control_rebuilding_a_table_with_foreign_keys_on_loses_references(inbox):
     """The control of the upgrade's connection: SQLite deletes a dropped table's rows, and what is of them."""
-    inbox = Inbox(bare_url)
-    inbox.upgrade()
     inbox.put(incoming("k"))
     with inbox.transaction("w") as transaction:
         transaction.plan([RunPlan(1, ("h",))], NOON)
@@ -176,4 +118,3 @@ def test_control_rebuilding_a_table_with_foreign_keys_on_loses_references(bare_u
             connection.exec_driver_sql("ROLLBACK")
             connection.exec_driver_sql("BEGIN")
         assert found == left
-    inbox.close()

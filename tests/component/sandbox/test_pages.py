@@ -71,7 +71,7 @@ def test_every_page_shows_what_the_demo_has_left(demo: tuple[Running, PagesBrows
     assert facts(details["event"])["what happened"] == "Pay an invoice, or record a failed payment"
     assert facts(details["contract"])["status"] == "Expired"
     assert facts(details["invoice"])["amount"] == "250.00 USD"
-    assert "As the API has it" in details["customer"]
+    assert "JSON from the API" in details["customer"]
     assert all(types.values()), types
 
 

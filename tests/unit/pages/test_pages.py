@@ -225,7 +225,7 @@ def test_a_mistake_of_a_page_is_503_with_one_traceback_a_minute(site, monkeypatc
     monkeypatch.setattr("billhook.pages.failures.RAISE_AGAIN", False)
     made, now = site(), [1000.0]
     pages = made.pages
-    monkeypatch.setattr(pages._failures, "_monotonic", lambda: now[0])
+    monkeypatch.setattr(pages._failures.log, "monotonic", lambda: now[0])
     if place == "the view":
         made.app.view_functions["site_pages.list"] = fail
     elif place == "who asks":
@@ -243,7 +243,7 @@ def test_a_mistake_of_a_page_is_503_with_one_traceback_a_minute(site, monkeypatc
     assert [answer.status_code for answer in answers] == [503] * 5
     assert all(FAILED in answer.text and "mistake" not in answer.text for answer in answers)
     assert "default-src 'none'" in answers[0].headers["Content-Security-Policy"]
-    assert [record.count for record in caplog.records] == [0, 2]
+    assert [getattr(record, "count", 1) for record in caplog.records] == [1, 3]
     assert all(record.exc_info[0] is LookupError for record in caplog.records)
 
 

@@ -14,6 +14,7 @@ from billhook.pages import (
     format_time,
     highlight_json,
     highlight_traceback,
+    show_code,
     show_invisible,
 )
 from support.timeouts import scaled
@@ -50,6 +51,12 @@ def test_a_character_that_cannot_be_seen_differs_from_a_backslash_that_was_sent(
     shown = show_invisible("a\u202e\\u202e<")
 
     assert shown == '<bdi>a<span class="invisible">\\u202e</span>\\u202e&lt;</bdi>'
+
+
+def test_what_stands_between_backticks_is_code():
+    assert show_code("run `a<b` now, `") == (
+        "<bdi>run </bdi><code><bdi>a&lt;b</bdi></code><bdi> now, `</bdi>"
+    )
 
 
 @pytest.mark.parametrize("highlight", [highlight_json, highlight_traceback])

@@ -312,7 +312,7 @@ def test_a_flood_of_refusals_is_one_line_and_a_number(intake, caplog):
 def test_the_number_of_refusals_is_logged_with_the_next_stored_delivery(intake, monkeypatch, caplog):
     for _ in range(3):
         decide(intake, {})
-    monkeypatch.setattr("billhook.receiver.rejection_log.INTERVAL_SECONDS", 0)
+    monkeypatch.setattr(intake._rejections, "interval_seconds", 0)
 
     store(intake, PutStatus.ACCEPTED)
 

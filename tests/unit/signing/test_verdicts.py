@@ -24,7 +24,7 @@ from billhook.signing import (
     StandardWebhooks,
     TimestampedRSA,
 )
-from billhook.signing.algorithms import Ed25519Key, RsaKey
+from billhook.signing.algorithms import PublicKey
 from support.signing_cases import (
     CASE_OF,
     CASES,
@@ -283,8 +283,7 @@ def test_a_signature_past_the_tolerance_is_refused_on_both_sides(beyond):
 @pytest.mark.parametrize("beyond", [timedelta(seconds=1), timedelta(milliseconds=1)])
 def test_no_public_key_operation_runs_outside_the_tolerance(case, beyond, monkeypatch):
     asked = []
-    for key in (Ed25519Key, RsaKey):
-        monkeypatch.setattr(key, "matches", lambda *arguments: asked.append(arguments) or True)
+    monkeypatch.setattr(PublicKey, "matches", lambda *arguments: asked.append(arguments) or True)
     delivery = case.sign()
 
     for at in (NOW + timedelta(seconds=300) + beyond, NOW - timedelta(seconds=300) - beyond):

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
+from functools import cached_property
+
 import click
 
 from billhook.cli.api.calls import open_client
-from billhook.cli.api.commands import (
-    catalog_products,
-    contracts,
-    credits_,
-    custom_fields,
-    customers,
-    events,
-    invoices,
-    plans,
-)
 
 __all__ = ["api"]
 
 
-@click.group(short_help="Read from the service's API.")
+class _LazyGroup(click.Group):
+    """Makes its commands when they are first asked for, because that imports the client."""
+
+    @property
+    def commands(self) -> MutableMapping[str, click.Command]:
+        return self._made
+
+    @commands.setter
+    def commands(self, _: MutableMapping[str, click.Command]) -> None:
+        """Ignore what click sets."""
+
+    @cached_property
+    def _made(self) -> MutableMapping[str, click.Command]:
+        from billhook.cli.api.commands import read_commands
+
+        return {**read_commands(), "login": login}
+
+
+@click.group(cls=_LazyGroup, short_help="Read from the service's API.")
 def api() -> None:
     """Read from the service's API: customers, contracts, plans, products, invoices, credits, events.
 
@@ -34,7 +45,7 @@ def api() -> None:
     """
 
 
-@api.command()
+@click.command()
 def login() -> None:
     """Check the credentials. Prints when the access token expires, and never the token.
 
@@ -45,7 +56,3 @@ def login() -> None:
     with open_client() as client:
         ends_at = client.auth.login()
     click.echo(f"the credentials are valid; the access token expires at {ends_at:%Y-%m-%d %H:%M:%S} UTC")
-
-
-for _group in (catalog_products, contracts, credits_, custom_fields, customers, events, invoices, plans):
-    api.add_command(_group)

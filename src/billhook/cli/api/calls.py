@@ -78,31 +78,29 @@ def open_sandbox_client(timeout_seconds: float) -> Iterator[BillingClient]:
     """Open `sandbox_client` for the sandbox that the BILLHOOK_API_ options name. Raises as `open_client`."""
     from billhook.client import BillingClient
 
-    url, client_id, token = BillingClient.credentials(load_settings())
-    with (
-        _messages(),
-        sandbox_client(
-            url, client_id.get_secret_value(), token.get_secret_value(), timeout_seconds
-        ) as client,
-    ):
+    options = _once(timeout_seconds)
+    with _messages(), BillingClient.from_settings(load_settings(), **options) as client:
         yield client
 
 
 def sandbox_client(url: str, client_id: str, api_token: str, timeout_seconds: float) -> BillingClient:
     """Return a client that sends each request once: a fault that the sandbox injects is to be seen."""
+    from billhook.client import BillingClient
+
+    return BillingClient(url, client_id, api_token, **_once(timeout_seconds))
+
+
+def _once(timeout_seconds: float) -> dict[str, Any]:
     import httpx2
 
-    from billhook.client import BillingClient, RetryPolicy
+    from billhook.client import RetryPolicy
 
-    return BillingClient(
-        url,
-        client_id,
-        api_token,
-        timeout_seconds=timeout_seconds,
-        retries=RetryPolicy(attempts=1, total_seconds=timeout_seconds),
+    return {
+        "timeout_seconds": timeout_seconds,
+        "retries": RetryPolicy(attempts=1, total_seconds=timeout_seconds),
         # A transport of its own, because a proxy from the environment cannot reach a local sandbox.
-        transport=httpx2.HTTPTransport(),
-    )
+        "transport": httpx2.HTTPTransport(),
+    }
 
 
 @contextmanager

@@ -20,22 +20,9 @@ if TYPE_CHECKING:
     from billhook.signing.search import FoundScheme, NearMiss, SearchResult
     from billhook.signing.source import Source
 
-__all__ = ["options_of", "python_of", "signature"]
-
 _MAX_FILE_BYTES = 32 * 1024 * 1024
-_OPTION_OF = {
-    "header": "BILLHOOK_SIGNATURE_HEADER",
-    "signature_header": "BILLHOOK_SIGNATURE_HEADER",
-    "timestamp_header": "BILLHOOK_TIMESTAMP_HEADER",
-    "prefix": "BILLHOOK_SIGNATURE_PREFIX",
-    "replay_protection": "BILLHOOK_REPLAY_PROTECTION",
-}
-_NAMES = {
-    "StandardWebhooks": "standard-webhooks",
-    "TimestampedHMAC": "timestamped-hmac",
-    "TimestampedRSA": "timestamped-rsa",
-    "BodyHMAC": "body-hmac",
-}
+_OPTIONS = {"header": "signature_header", "prefix": "signature_prefix"}
+"""Names of options, where they are not those of the arguments."""
 
 
 @click.command(short_help="Find the signature scheme of a captured request.")
@@ -73,7 +60,7 @@ def signature(
     request = _read_request(request_file)
     secrets = _read_secrets(secret_file)
     at = captured_at or datetime.fromtimestamp(request_file.stat().st_mtime, UTC)
-    result = search(request.headers, request.body, secrets, captured_at=at)
+    result = search(request.headers, request.body, secrets, target=request.target, captured_at=at)
     notes = [*_notes(request, result), *_about_what_is_set(request, result, secrets)]
     if as_json:
         print_json(_as_json(result, notes, secret_file))
@@ -109,13 +96,12 @@ def _read_secrets(secret_file: str | None) -> Sequence[str]:
 
 def options_of(found: FoundScheme) -> dict[str, str] | None:
     """Return the BILLHOOK_ options that describe a scheme; None if none do."""
-    name = _NAMES.get(found.kind)
-    if name is None or (name == "standard-webhooks" and found.arguments):
+    renamed = found.kind == "StandardWebhooks" and found.arguments
+    if renamed or found.kind in ("SignatureTemplate", "BodyJWT"):
         return None
-    return {
-        "BILLHOOK_SIGNATURE": name,
-        **{_OPTION_OF[argument]: value for argument, value in found.arguments.items()},
-    }
+    arguments = {_OPTIONS.get(name, name): value for name, value in found.arguments.items()}
+    options = {"signature": found.scheme.name, **arguments}
+    return {f"BILLHOOK_{name.upper()}": value for name, value in options.items()}
 
 
 def python_of(found: FoundScheme, secret_file: str | None) -> str:

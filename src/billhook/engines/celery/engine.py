@@ -6,36 +6,35 @@ and a sweep finds the deliveries whose message was lost. Celery is imported when
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
-from datetime import datetime
-from importlib.util import find_spec
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from billhook.engines.celery.executor import DeliveryExecutor
-from billhook.engines.celery.relay import Publisher, Relay
+from billhook.engines.celery.app import check_settings
+from billhook.engines.celery.isolation import Isolation
+from billhook.engines.celery.publisher import TASK, Broker, Publisher
 from billhook.engines.celery.sweeper import Sweeper
-from billhook.engines.celery.task import TASK, CeleryHooks
 from billhook.engines.dispatcher import Dispatcher
-from billhook.engines.leases import process_owner
+from billhook.engines.leases import lease_owner
 from billhook.engines.maintenance import Maintenance, WorkerRegistration
 from billhook.engines.reporting import log_paused
-from billhook.errors import ConfigError, MissingExtra
+from billhook.engines.serial import SerialWorker
+from billhook.errors import BillhookError, ConfigError
 from billhook.inbox import Inbox
+from billhook.logs import fields
+from billhook.threads import reset_in_child
 
-__all__ = ["CeleryEngine", "find_celery"]
+__all__ = ["CeleryEngine"]
 
-WEB_DELAY_SECONDS = 5.0
-"""The sweeps of web processes publish only what those of the workers have not for so long."""
-PICKLE = "application/x-python-serialize"
-JSON = "application/json"
-_PACKAGES = {"redis": "redis", "rediss": "redis", "sentinel": "redis", "sqs": "boto3", "mongodb": "pymongo"}
-"""What a broker of Celery needs beside Celery; without it each message fails with an AttributeError."""
-_SERIALIZERS = ("accept_content", "result_accept_content", "task_serializer", "result_serializer")
+logger = logging.getLogger("billhook.engines")
+
+SETTLE_SECONDS = 300.0
+"""How long a result is kept and retried while the inbox cannot be written."""
 
 
 class CeleryEngine:
-    """Both sides of it: the relay in the web processes, the task and the sweeping in the workers."""
+    """Both sides of it: the publisher in the web processes, the task and the sweeping in the workers."""
 
     def __init__(
         self,
@@ -52,26 +51,22 @@ class CeleryEngine:
         self.display_url = inbox.database.display_url
         self._inbox = inbox
         self._dispatcher = dispatcher
-        self._clock = dispatcher.clock
         self._retention_days = retention_days
         self._key_days = key_days
         self.check()
-        self._relay = Relay(
-            lambda: Publisher(celery, TASK),
-            lambda: Sweeper(inbox, dispatcher.clock, self._release_held),
-        )
-        self._executor = DeliveryExecutor(
-            inbox, dispatcher, lease_seconds=lease_seconds, publish=self._relay.publish
-        )
+        self._publisher = Publisher(lambda: Broker(celery))
+        self._lease_seconds = lease_seconds
+        self._reset()
+        reset_in_child(self._reset)
 
-    def _release_held(self) -> tuple[list[int], datetime | None]:
-        return self._inbox.release_held(process_owner(), self._dispatcher.limits, self._clock.now())
+    def _reset(self) -> None:
+        self._isolation = Isolation(self._lease_seconds)
+        self._idle: deque[SerialWorker] = deque()
 
     def check(self) -> None:
         """Raise ConfigError if the Celery app's settings do not fit, or it is bound to another inbox."""
-        _check_settings(self.celery)
-        hooks: CeleryHooks | None = getattr(self.celery, "billhook", None)
-        bound = hooks.engine if hooks is not None else None
+        check_settings(self.celery)
+        bound: CeleryEngine | None = getattr(self.celery, "billhook", None)
         if bound is not None and bound.display_url != self.display_url:
             raise ConfigError(
                 f"the Celery app handles the deliveries of the inbox {bound.display_url} already: give each "
@@ -80,137 +75,156 @@ class CeleryEngine:
             )
 
     def bind(self) -> None:
-        """Make this the engine that handles the Celery app's messages."""
-        if getattr(self.celery, "billhook", None) is None:
-            self.celery.billhook = CeleryHooks(self.celery)
-        self.celery.billhook.engine = self
+        """Make this the engine that handles the Celery app's messages, in workers that start from now on."""
+        from celery import signals
+
+        if not hasattr(self.celery, "billhook"):
+            _add_task(self.celery)
+        self.celery.billhook = self
+        # Celery holds them weakly: those of an engine that is gone are not called.
+        signals.worker_init.connect(self._on_init)
+        signals.worker_ready.connect(self._on_ready)
+        signals.worker_shutting_down.connect(self._on_shutting_down)
+        signals.worker_shutdown.connect(self._on_shutdown)
 
     def start(self) -> None:
-        """Start the relay and its sweeping in this web process."""
-        self._relay.start(WEB_DELAY_SECONDS)
+        """Start the publisher in this web process."""
+        self._publisher.start()
 
     def wake(self, delivery_id: int) -> None:
-        """Publish a committed delivery's id soon. Never waits: the sweeper finds what is not published."""
-        # Again: this process may have been forked after `start`, and threads do not survive a fork.
-        self._relay.start(WEB_DELAY_SECONDS)
-        self._relay.publish(delivery_id)
+        """Publish a committed delivery's id soon. Never waits: the sweep finds what is not published."""
+        self._publisher.publish(delivery_id)
 
     def stop(self) -> None:
-        """Publish the ids that wait if that is quick, end the relay, and handle no more messages."""
-        self._relay.stop()
-        hooks: CeleryHooks | None = getattr(self.celery, "billhook", None)
+        """Publish the ids that wait if that is quick, end the publisher, and handle no more messages."""
+        self._publisher.stop()
         # Only our own: another app, as in tests, may have bound the Celery app since.
-        if hooks is not None and hooks.engine is self:
-            hooks.engine = None
+        if self._is_bound():
+            self.celery.billhook = None
+
+    def _is_bound(self) -> bool:
+        return getattr(self.celery, "billhook", None) is self
 
     def execute(self, delivery_id: int) -> None:
-        """Call the due handlers of one delivery, in a Celery worker. Raises InboxUnavailable."""
-        self._executor.execute(delivery_id)
+        """Call the due handlers of one delivery, in a Celery worker. Raises InboxUnavailable.
 
-    def start_sweeping(self) -> None:
-        """Sweep in a Celery worker's main process: a retry's message is published when it is due.
+        A handler that hangs does not hold its siblings: there is a message for each. Suspects come last, and
+        each runs alone in this process.
+        """
+        try:
+            worker = self._idle.pop()
+        except IndexError:
+            worker = SerialWorker(
+                self._inbox,
+                self._dispatcher,
+                lease_seconds=self._lease_seconds,
+                announce=self._publish_all,
+                settle_seconds=SETTLE_SECONDS,
+            )
+        isolation = self._isolation
+        try:
+            with isolation.shared():
+                worker.handle(delivery_id, beside=isolation.suspects)
+            # Outside `shared`: a thread that held it and waited for `alone` would wait for itself.
+            if worker.suspect_due:
+                with isolation.alone(worker):
+                    worker.handle(delivery_id, suspect=True)
+        finally:
+            if worker.held():  # after an error: what it claimed is due when its lease ends
+                worker.close()
+            else:
+                self._idle.append(worker)
+
+    def _publish_all(self, delivery_ids: Iterable[int]) -> None:
+        for delivery_id in delivery_ids:
+            self._publisher.publish(delivery_id)
+
+    # --- a worker's main process ----------------------------------------------------------------------
+
+    def _on_init(self, sender: Any, **_: Any) -> None:
+        """Check the app's configuration again: a worker starts, and has read all of it."""
+        # Signals are global: a process may have several Celery apps.
+        if sender.app is self.celery and self._is_bound():
+            try:
+                self.check()
+            except ConfigError as error:
+                raise SystemExit(f"Error: {error}") from None  # Celery ignores other errors of this signal
+
+    def _on_ready(self, sender: Any, **_: Any) -> None:
+        """Sweep from now on: a retry's message is published when it is due.
 
         It prunes old deliveries and registers itself as a worker too, as `billhook worker` does.
         """
+        if not (sender.app is self.celery and self._is_bound()):
+            return
         # In the main process only: its pool's children come and go, and one sweep per worker is enough.
-        count_handlers = self._dispatcher.count_handlers
+        registration = WorkerRegistration(
+            self._inbox, lease_owner(), "celery", self._dispatcher.count_handlers
+        )
         maintenance = Maintenance(
             self._inbox,
             retention_days=self._retention_days,
             key_days=self._key_days,
-            registration=WorkerRegistration(self._inbox, process_owner(), "celery", count_handlers),
+            registration=registration,
         )
+        sweeper = Sweeper(self._inbox, self._dispatcher)
+
+        def sweep(queue_length: Callable[[], int], publish: Callable[[int], None]) -> float:
+            pause = sweeper.sweep(queue_length, publish)
+            return min(pause, maintenance.run_if_due(self._dispatcher.clock.now()))
+
         log_paused(self._inbox, self._dispatcher.sender)
-        self._relay.start(0.0, lambda: maintenance.run_if_due(self._clock.now()), maintenance.close)
+        self._publisher.start(sweep, maintenance.close)
 
-    def request_stop(self) -> None:
-        """Ask the relay to stop soon; takes no lock."""
-        self._relay.request_stop()
+    def _on_shutting_down(self, **_: Any) -> None:
+        """Stop sweeping soon. Called within a signal handler, and only in a worker."""
+        if self._is_bound():
+            self._publisher.request_stop()
 
-    def stop_sweeping(self) -> None:
-        """Stop the relay, and wait a little until it has removed this worker's registration."""
-        self._relay.stop()
+    def _on_shutdown(self, **_: Any) -> None:
+        """Stop sweeping, and wait a little until this worker's registration is removed."""
+        if self._is_bound():
+            self._publisher.stop()
 
 
-def find_celery(extensions: Mapping[str, Any], path: str | None) -> Any:
-    """Return the Celery app that `path` (BILLHOOK_CELERY_APP) names, or that of the Flask extensions.
+def _add_task(celery: Any) -> None:
+    """Add the task, which calls the engine that the Celery app is bound to."""
+    from celery import Task
 
-    Raises ConfigError, MissingExtra.
-    """
+    def run(*args: Any, **kwargs: Any) -> None:
+        engine: CeleryEngine | None = celery.billhook
+        if engine is None:
+            logger.error("received a message for a closed billhook: its delivery stays in the inbox")
+        elif kwargs or len(args) != 1 or type(args[0]) is not int or not 0 < args[0] < 2**63:
+            # The argument is not logged: anyone who can write to the broker may have sent it.
+            logger.error("rejected a message for %s: its argument is not a delivery id", TASK)
+        else:
+            _execute(engine, args[0])
+
+    # Celery's own base class: the app's may do more, and handlers have their Flask context anyway. acks_late
+    # and reject_on_worker_lost: the message of a worker that dies is delivered again, at once and not only by
+    # a sweep. A second call is no harm: the claim decides. typing=False: a message with wrong arguments has
+    # to reach `run`, which refuses it without quoting it.
+    celery.task(
+        name=TASK,
+        base=Task,
+        shared=False,
+        typing=False,
+        serializer="json",
+        ignore_result=True,
+        acks_late=True,
+        reject_on_worker_lost=True,
+    )(run)
+
+
+def _execute(engine: CeleryEngine, delivery_id: int) -> None:
+    """Handle a delivery. It never raises: each message is acknowledged."""
     try:
-        from celery import Celery
-    except ImportError:
-        raise MissingExtra("BILLHOOK_ENGINE=celery", "celery") from None
-    if path is not None:
-        name, found = f"BILLHOOK_CELERY_APP {path!r}", _import(path)
-    elif "celery" in extensions:
-        name, found = 'app.extensions["celery"]', extensions["celery"]
-    else:
-        raise ConfigError(
-            "BILLHOOK_ENGINE is celery, and there is no Celery app: put yours into "
-            'app.extensions["celery"] before Billhook.init_app, or name it in '
-            "BILLHOOK_CELERY_APP, as myshop.tasks:celery"
-        )
-    if not isinstance(found, Celery):
-        raise ConfigError(f"{name} is no Celery app but a {type(found).__name__}")
-    return found
-
-
-def _import(path: str) -> Any:
-    module_name, colon, attribute = path.partition(":")
-    if not (module_name and colon and attribute):
-        raise ConfigError(f"BILLHOOK_CELERY_APP is {path!r}: write MODULE:NAME, as myshop.tasks:celery")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        # A module that the user's module imports is missing: that is another mistake, and keeps its trace.
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
-        raise ConfigError(f"BILLHOOK_CELERY_APP {path!r}: there is no module {module_name!r} here") from None
-    try:
-        return getattr(module, attribute)
-    except AttributeError:
-        raise ConfigError(
-            f"BILLHOOK_CELERY_APP {path!r}: there is no {attribute!r} in that module, or not yet: a module "
-            "that makes the Flask app cannot hold its Celery app too"
-        ) from None
-
-
-def _check_settings(celery: Any) -> None:
-    """Raise ConfigError for pickle, for workers that take no JSON, and for a broker without its package."""
-    from celery import Celery
-    from kombu.serialization import registry
-
-    # On a copy: reading an app's conf sends on_after_configure, and receivers connected later would miss it.
-    probe = celery
-    if not celery.configured:
-        own = celery.__reduce_keys__()  # what Celery itself copies an app by
-        more = {"changes": dict(own["changes"]), "fixups": (), "set_as_current": False}
-        probe = Celery(**{**own, **more})
-    settings = {name: probe.conf[name] for name in _SERIALIZERS}
-    broker = probe.conf.broker_write_url or probe.conf.broker_url
-    if probe is not celery:
-        probe.close()
-    for name, value in settings.items():
-        names = [value] if isinstance(value, str) else value or ()
-        anything = name == "accept_content" and value is None  # None leaves it to kombu, which may accept all
-        if anything or PICKLE in {registry.name_to_type.get(serializer, serializer) for serializer in names}:
-            raise ConfigError(
-                f"the Celery app's {name} is {value!r}: with pickle, anyone who can write to the broker runs "
-                "code in the workers, so billhook refuses to work with it; set it to json"
-            )
-    accepted = settings["accept_content"]
-    if JSON not in {registry.name_to_type.get(name, name) for name in accepted}:
-        raise ConfigError(
-            f"the Celery app's accept_content is {accepted!r}: its workers would refuse billhook's messages, "
-            'which are JSON; add "json" to it'
-        )
-    scheme = (
-        str(broker[0] if isinstance(broker, list | tuple) else broker).partition(":")[0].partition("+")[0]
-    )
-    package = _PACKAGES.get(scheme)
-    if package is not None and find_spec(package) is None:
-        raise ConfigError(
-            f"the Celery app's broker is {scheme}://, and the package {package} is missing: "
-            f"pip install {package}"
-        )
+        engine.execute(delivery_id)
+    # Not raised: Celery would log it as a failed task and, with acks_late, drop the message all the same.
+    except BillhookError as error:
+        extra = fields(delivery_id=delivery_id, cause=error)
+        logger.error("delivery %d stays in the inbox: %s", delivery_id, error, extra=extra)  # noqa: TRY400
+    except Exception as error:
+        extra = fields(delivery_id=delivery_id, cause=error)
+        logger.exception("delivery %d stays in the inbox", delivery_id, extra=extra)

@@ -16,7 +16,8 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from billhook.errors import ConfigError, InboxElsewhere, InboxUnavailable, SchemaMismatch, UnfitEncoding
+from billhook.errors import ConfigError, InboxUnavailable
+from billhook.inbox import migrate
 from billhook.inbox.postgres.driver import (
     DeadlineConnection,
     check_conninfo,
@@ -31,8 +32,7 @@ from billhook.inbox.postgres.driver import (
 )
 from billhook.inbox.postgres.fast_path import PostgresFastPath
 from billhook.inbox.postgres.schemas import (
-    create_or_move_schema,
-    former_schema,
+    create_schema,
     other_schemas,
     quote_identifier,
     schema_from_options,
@@ -58,16 +58,13 @@ class PostgresDatabase:
 
     is_remote = True
 
-    def __init__(self, url: URL, schema: str, verify: Callable[[Connection], None]) -> None:
-        """`verify` is called in each process's first transaction and raises to refuse the database.
-
-        The inbox is in `schema`, unless the URL's search_path names exactly one schema that is not public.
+    def __init__(self, url: URL, schema: str) -> None:
+        """The inbox is in `schema`, unless the URL's search_path names exactly one schema that is not public.
         Raises sqlalchemy's ArgumentError or ValueError for a URL that names its hosts in an unknown way.
         """
         self._url = url
         self._arguments = check_conninfo(url.get_dialect()().create_connect_args(url)[1])
         self.schema = schema_from_options(self._arguments.get("options", ""), schema)
-        self._verify = verify
         self.waker = PostgresWaker(partial(self._connect, NOTIFY_TIMEOUT_SECONDS, autocommit=True))
         self.fast_path = PostgresFastPath(self._connect_directly, self._storage_errors)
         self._parents_connections: list[object] = []
@@ -114,8 +111,11 @@ class PostgresDatabase:
                 if self._inserter is None:
                     self._inserter = self._connect_directly()
                 return insert(self._inserter, rows)
-            except (psycopg.Error, OSError):
+            except (psycopg.Error, OSError) as error:
                 self._drop_inserter()
+                if isinstance(error, psycopg.errors.NotNullViolation):  # the state: see `insert`
+                    with self.read(storing=True):
+                        pass
                 raise
 
     def _connect_directly(self) -> DeadlineConnection:
@@ -128,18 +128,21 @@ class PostgresDatabase:
             dropped.close()
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self, *, storing: bool = False) -> Iterator[Connection]:
         """Open a consistent snapshot, for reading only."""
         with self._storage_errors(), self._open().connect() as connection:
             connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with connection.begin():
+                migrate.verify(connection.exec_driver_sql, storing=storing)
                 yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self, *, storing: bool = False) -> Iterator[Connection]:
         """Open a transaction; rows locked by others are waited for or skipped, as the statement says."""
         with self._storage_errors(), self._open().begin() as connection:
             yield connection
+            # Last: a transaction that waited for a migration's locks goes on with the schema that it made.
+            migrate.verify(connection.exec_driver_sql, storing=storing)
 
     @contextmanager
     def migration_transaction(self) -> Iterator[Connection]:
@@ -156,30 +159,14 @@ class PostgresDatabase:
             finally:
                 engine.dispose()
 
-    def create_or_move_schema(self, connection: Connection) -> str | None:
-        """Make the inbox's schema, in a transaction of `write_unverified`; see inbox.database.Database."""
-        return create_or_move_schema(connection, self.schema)
-
-    def former_schema(self) -> str | None:
-        """Return the other schema where a release without schemas kept the inbox, if it is still there."""
-        with self._without_schema() as connection:
-            return former_schema(connection, self.schema)
+    def create_schema(self, connection: Connection) -> None:
+        """Create the schema before the first migration; see billhook.inbox.database.Database."""
+        create_schema(connection, self.schema)
 
     def other_schemas(self) -> list[str]:
         """Return the other schemas of this database that hold an inbox."""
-        with self._without_schema() as connection:
+        with self.read() as connection:
             return other_schemas(connection, self.schema)
-
-    @contextmanager
-    def _without_schema(self) -> Iterator[Connection]:
-        """Open a connection whose search_path is that of the URL and the role."""
-        with self._storage_errors():
-            engine = self._new_engine(STATEMENT_TIMEOUT_SECONDS, schema=None)
-            try:
-                with engine.connect() as connection:
-                    yield connection
-            finally:
-                engine.dispose()
 
     def back_up(self, target: Path, progress: Callable[[int, int], None]) -> int:
         """Raise ConfigError with the PostgreSQL command that does it."""
@@ -237,18 +224,10 @@ class PostgresDatabase:
         try:
             with engine.begin() as connection:
                 check_encoding(connection, self.display_url)
-                self._verify(connection)
+                migrate.verify_opened(connection)
                 if not self._fsync_checked:
                     warn_if_fsync_off(connection, self.display_url)
                     self._fsync_checked = True
-        except UnfitEncoding:
-            engine.dispose()
-            raise
-        except SchemaMismatch as error:
-            engine.dispose()
-            if error.found is None and (former := self.former_schema()):
-                raise InboxElsewhere(former, self.schema, error.expected) from None
-            raise
         except BaseException:
             engine.dispose()
             raise

@@ -17,6 +17,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 
 from billhook.errors import ConfigError, UnfitEncoding
+from billhook.inbox import migrate
 from billhook.inbox.postgres.schemas import parse_search_path, quote_identifier
 from billhook.inbox.records import NewDelivery
 
@@ -218,16 +219,19 @@ def reason(error: BaseException | None) -> str:
 
 
 _COLUMNS = ("source", "key", "event_type", "body", "digest", "headers", "signed_at", "received_at")
+# Without a right to store, the state is NULL, which the table refuses.
 _INSERT_NEW = """
     INSERT INTO delivery
-        (source, key, event_type, body, digest, headers, signed_at, received_at, state, plans)
-    SELECT source, key, event_type, body, digest, headers, signed_at, received_at, 'received', 0
+        (source, key, event_type, body, digest, headers, signed_at, received_at, state, times_planned)
+    SELECT source, key, event_type, body, digest, headers, signed_at, received_at,
+        (SELECT 'received' FROM billhook_version
+         WHERE %s BETWEEN coalesce(oldest_writer, version_num) AND version_num), 0
     FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[], %s::bytea[], %s::text[], %s::timestamptz[],
                 %s::timestamptz[])
          WITH ORDINALITY
          AS new (source, key, event_type, body, digest, headers, signed_at, received_at, number)
     ORDER BY number
-    ON CONFLICT (source, key, slot) DO NOTHING
+    ON CONFLICT (source, key, duplicate_slot) DO NOTHING
     RETURNING id
 """
 
@@ -235,11 +239,13 @@ _INSERT_NEW = """
 def insert(connection: psycopg.Connection[Any], rows: Sequence[NewDelivery]) -> list[int]:
     """Commit the rows that are new; see billhook.inbox.database.Database.insert_new.
 
-    In the order of their keys, so that two processes with the same two deliveries cannot deadlock.
+    In the order of their keys, so that two processes with the same two deliveries cannot deadlock. A schema
+    in which this code may not store deliveries is a NotNullViolation.
     """
     # Sequential ids come in the order of the rows inserted, so sorting pairs them with their keys again.
     order = sorted(range(len(rows)), key=lambda number: (rows[number].source, rows[number].key))
-    columns = [[getattr(rows[number], name) for number in order] for name in _COLUMNS]
+    columns: list[object] = [migrate.REVISION]
+    columns += [[getattr(rows[number], name) for number in order] for name in _COLUMNS]
     ids = sorted(row[0] for row in connection.execute(_INSERT_NEW, columns, binary=True))
     if len(ids) < len(rows):
         return ids

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 
 from billhook.failpoints import reach
+from billhook.inbox import migrate
 from billhook.inbox.counts import Counts, add_on_postgres, shard_of
 from billhook.inbox.postgres.driver import DeadlineConnection, is_lost
 from billhook.inbox.records import Claim, DeliverySnapshot, RunPlan, RunResult, StoredDelivery
@@ -23,21 +24,22 @@ __all__ = ["PostgresFastPath"]
 Cursor = psycopg.Cursor[Any]
 
 _UNREAD = """
-    SELECT id, source, key, event_type, body, headers, signed_at, received_at, slot, sent_as,
+    SELECT id, source, key, event_type, body, headers, signed_at, received_at, duplicate_slot, sent_as,
         (SELECT count(*) FROM billhook_handler WHERE paused_at IS NOT NULL)
     FROM delivery WHERE id = %s AND state IN ('received')
 """
 _DUE = "SELECT 1 FROM run WHERE delivery_id = %s AND state IN ('due', 'running') AND due_at <= %s LIMIT 1"
+_OWN_SCHEMA = "%(revision)s = (SELECT version_num FROM billhook_version)"
 _BEGIN = f"""
     WITH planned AS (
-        UPDATE delivery SET state = 'planned', plans = plans + 1
-        WHERE id = %(delivery)s AND state = 'received' RETURNING id, plans
+        UPDATE delivery SET state = 'planned', times_planned = times_planned + 1
+        WHERE id = %(delivery)s AND state = 'received' AND {_OWN_SCHEMA} RETURNING id, times_planned
     ), others AS (
         INSERT INTO run (delivery_id, handler, state, attempts, due_at, token)
         SELECT planned.id, handler, 'due', 0, %(now)s, token
         FROM planned, unnest(%(handlers)s::text[], %(tokens)s::int[]) AS other (handler, token)
     )
-    , counted AS ({add_on_postgres(also_from="planned,", where="planned.plans = 1")})
+    , counted AS ({add_on_postgres(also_from="planned,", where="planned.times_planned = 1")})
     INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, lease_owner, started_at)
     SELECT id, %(handler)s, 'running', 1, %(leased_until)s, %(token)s, %(owner)s, %(now)s FROM planned
     RETURNING id
@@ -48,7 +50,8 @@ _FINISH = f"""
     WITH finished AS (
         UPDATE run SET state = 'succeeded', finished_at = %(at)s, last_error = NULL, lease_owner = NULL,
             started_at = coalesce(%(started_at)s, started_at), duration_seconds = %(duration_seconds)s
-        WHERE id = %(run)s AND token = %(token)s AND state = 'running' RETURNING handler
+        WHERE id = %(run)s AND token = %(token)s AND state = 'running' AND {_OWN_SCHEMA}
+        RETURNING handler
     ), concluded AS (
         UPDATE delivery SET state = 'done' WHERE id = %(delivery)s AND state = 'planned'
         AND EXISTS (SELECT 1 FROM finished)
@@ -94,6 +97,7 @@ class PostgresFastPath:
         counts = Counts()
         counts.add_result(result, handler="")
         values = {
+            "revision": migrate.REVISION,
             "run": result.run_id,
             "token": result.token,
             "delivery": result.delivery_id,
@@ -149,6 +153,7 @@ def _plan_and_claim(
     counts = Counts()
     counts.add_plans([planned], {stored.delivery_id: stored.received_at}, (), now)
     values = {
+        "revision": migrate.REVISION,
         "delivery": stored.delivery_id,
         "handler": first,
         "token": token,

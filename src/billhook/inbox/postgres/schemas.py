@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import ProgrammingError
 
 from billhook.errors import SchemaForbidden
 
 __all__ = [
-    "create_or_move_schema",
-    "former_schema",
+    "create_schema",
     "other_schemas",
     "parse_search_path",
     "quote_identifier",
@@ -22,20 +20,10 @@ __all__ = [
 _OPTION = re.compile(r"(?:-c\s*|--)(?i:search[_-]path)=((?:\\.|[^\s\\])*)")
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^",\s]+))\s*(?:,|$)')
 _SHARED = ("public", "$user")
-_TABLES = ("delivery", "run", "failure", "billhook_version")
-"""The tables of releases that used the first schema of the search_path: no others are moved by name."""
-_LATER_TABLES = ("billhook_worker", "billhook_handler", "billhook_action", "billhook_count")
-"""Tables that such an inbox has too if a later release was used in that schema."""
-_FORMER = text(
-    "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
-    "WHERE pg_class.oid = to_regclass('billhook_version')"
-)
 _OTHERS = text(
     "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
     "WHERE relname = 'billhook_version' AND relkind IN ('r', 'p') AND nspname <> :schema ORDER BY nspname"
 )
-_INSUFFICIENT_PRIVILEGE = "42501"
-"""The tables are another role's. Source: PostgreSQL, "Error Codes"."""
 _RIGHTS = text(
     "SELECT current_user, has_database_privilege(current_database(), 'CREATE'), "
     "(SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE') "
@@ -65,28 +53,15 @@ def use_schema(connection: Connection, schema: str) -> None:
     connection.execute(text(f"SET LOCAL search_path TO {quote_identifier(schema)}"))
 
 
-def former_schema(connection: Connection, schema: str) -> str | None:
-    """Return the schema where a release without schemas kept the inbox: found by the session's search_path.
-
-    None if there is none but `schema`. The session must have been opened without a schema; the transaction
-    then has the search_path of its URL and its role.
-    """
-    # LOCAL: a pooled connection must not carry it into the next transaction.
-    connection.execute(text("SET LOCAL search_path TO DEFAULT"))
-    former: str | None = connection.execute(_FORMER).scalar_one_or_none()
-    return None if former == schema else former
-
-
 def other_schemas(connection: Connection, schema: str) -> list[str]:
     """Return the schemas but `schema` that hold an inbox, whether or not this role may use them."""
     return list(connection.execute(_OTHERS, {"schema": schema}).scalars())
 
 
-def create_or_move_schema(connection: Connection, schema: str) -> str | None:
-    """Create the schema, and move an inbox there from its former schema, which is returned.
+def create_schema(connection: Connection, schema: str) -> None:
+    """Create the schema if it is missing, in the caller's transaction, which then uses it.
 
-    All in the caller's transaction. Sequences and indexes move with their tables, and a table keeps the
-    number that names its notification channel. Raises SchemaForbidden, with statements for a role that may.
+    Raises SchemaForbidden, with a statement for a role that may.
     """
     role, may_create, may_use = connection.execute(_RIGHTS, {"schema": schema}).one()
     making = f"CREATE SCHEMA {quote_identifier(schema)}"
@@ -97,23 +72,3 @@ def create_or_move_schema(connection: Connection, schema: str) -> str | None:
     elif not may_use:
         grant = f"GRANT USAGE, CREATE ON SCHEMA {quote_identifier(schema)} TO {quote_identifier(role)}"
         raise SchemaForbidden(role, schema, grant)
-    former = former_schema(connection, schema)
-    if former is not None:
-        _move(connection, former, schema, role)
-    use_schema(connection, schema)
-    return former
-
-
-def _move(connection: Connection, former: str, schema: str, role: str) -> None:
-    tables = {f"{quote_identifier(former)}.{name}": "" for name in _TABLES}
-    tables |= {f"{quote_identifier(former)}.{name}": "IF EXISTS " for name in _LATER_TABLES}
-    moves = [
-        f"ALTER TABLE {maybe}{name} SET SCHEMA {quote_identifier(schema)}" for name, maybe in tables.items()
-    ]
-    try:
-        for statement in moves:
-            connection.execute(text(statement))
-    except ProgrammingError as error:
-        if getattr(error.orig, "sqlstate", None) != _INSUFFICIENT_PRIVILEGE:
-            raise
-        raise SchemaForbidden(role, schema, "; ".join(moves)) from None

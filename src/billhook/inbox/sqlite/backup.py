@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from billhook.errors import ConfigError, InboxError, SchemaMismatch
-from billhook.inbox.schema import REVISION, version
+from billhook.errors import ConfigError, InboxError
+from billhook.inbox import migrate
+from billhook.inbox.schema import version
 from billhook.inbox.sqlite.driver import connect
 from billhook.inbox.sqlite.file import refuse_foreign_file, sync
 
@@ -83,8 +84,7 @@ def _copy(source: sqlite3.Connection, target: Path, progress: Progress) -> int:
         if not {version.name, "delivery"} <= tables:
             raise ConfigError("there is no inbox in it")
         ((revision,),) = copy.execute(f"SELECT version_num FROM {version.name}").fetchall()  # noqa: S608 - ours
-        if revision > REVISION:
-            raise SchemaMismatch(revision, REVISION)
+        migrate.require_known(revision)
         ((deliveries,),) = copy.execute("SELECT count(*) FROM delivery").fetchall()
         return int(deliveries)
 

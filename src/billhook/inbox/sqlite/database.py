@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC
 from pathlib import Path
@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from billhook.errors import InboxUnavailable
+from billhook.inbox import migrate
 from billhook.inbox.records import NewDelivery
 from billhook.inbox.sqlite.backup import Progress, back_up, restore
 from billhook.inbox.sqlite.driver import (
@@ -51,11 +52,11 @@ CHECK_SECONDS = 0.1
 _FAILURES = (DBAPIError, sqlite3.Error, OSError, MemoryError)
 _INSERT_NEW = (
     "INSERT INTO delivery "
-    "(source, key, event_type, body, digest, headers, signed_at, received_at, state, plans)"
+    "(source, key, event_type, body, digest, headers, signed_at, received_at, state, times_planned)"
     " VALUES "
 )
 _INSERT_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, 'received', 0)"
-_UNLESS_STORED = " ON CONFLICT (source, key, slot) DO NOTHING"
+_UNLESS_STORED = " ON CONFLICT (source, key, duplicate_slot) DO NOTHING"
 
 
 class SqliteDatabase:
@@ -69,19 +70,12 @@ class SqliteDatabase:
         self,
         path: str,
         busy_seconds: float,
-        verify: Callable[[Connection], None],
-        upgrade: Callable[[Connection], None],
         *,
         own_folder: bool = False,
     ) -> None:
-        """`verify` is called in the first transaction of each opening and raises to refuse the file.
-
-        A missing folder is created only if it is billhook's own, not if the user named it.
-        """
+        """A missing folder is created only if it is billhook's own, not if the user named it."""
         self.path = Path(path).absolute()
         self._busy_seconds = busy_seconds
-        self._verify = verify
-        self._upgrade = upgrade
         self._own_folder = own_folder
         self.waker = FifoWaker(beside(self.path, "-wake"))
         self.fast_path = SqliteFastPath(self.read_raw, self.write_raw)
@@ -96,7 +90,7 @@ class SqliteDatabase:
         self._file_id: tuple[int, int] | None = None
         self._checked_at = 0.0
         self._lock = WriteLock(beside(self.path, "-lock"))
-        self._connections = Connections(self.path, self._busy_seconds, self._verify, self._lock)
+        self._connections = Connections(self.path, self._busy_seconds, self._lock)
 
     def _reset_in_child(self) -> None:
         # Kept open: to close one file of the parent's would drop all of its locks on that file.
@@ -113,7 +107,7 @@ class SqliteDatabase:
         """Create the file where it is missing, and bring its schema up to date."""
         create(self.path, own_folder=self._own_folder)
         with self.migration_transaction() as connection:
-            self._upgrade(connection)
+            migrate.prepare(connection)
         self.close()
 
     def write_lock_holder(self) -> int | None:
@@ -125,11 +119,12 @@ class SqliteDatabase:
     # file is checked last: until the lock is held, `restore` may replace it.
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self, *, storing: bool = False) -> Iterator[Connection]:
         """Open a transaction that holds the write lock from its start; committed when the block ends."""
         with FORK_GUARD.at_work(), self._mutex, self._lock.held(), self._checked():
             writer = self._connections.writer or self._connections.open_writer()
             with writer.begin():
+                migrate.verify(_driver(writer).execute, storing=storing)
                 yield writer
             self._commits += 1
         if self._commits >= CHECKPOINT_COMMITS:
@@ -156,7 +151,8 @@ class SqliteDatabase:
             try:
                 self._check_file(busy=len(rows) > 2)
                 inserter = self._connections.inserter or self._connections.open_inserter()
-                with self._lock.held():
+                with self._lock.held():  # by migrations too
+                    migrate.verify(inserter.execute, storing=True)
                     try:
                         cursor = inserter.execute(statement, values)
                     except sqlite3.OperationalError as error:
@@ -170,7 +166,7 @@ class SqliteDatabase:
         return range(last - count + 1, last + 1)
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self, *, storing: bool = False) -> Iterator[Connection]:
         """Open a consistent snapshot, for reading only; takes no lock."""
         with FORK_GUARD.at_work(), self._checked():
             engine = self._connections.engine or self._open_engine()
@@ -178,6 +174,7 @@ class SqliteDatabase:
                 engine.connect().execution_options(billhook_read=True) as connection,
                 connection.begin(),
             ):
+                migrate.verify(_driver(connection).execute, storing=storing)
                 yield connection
 
     @contextmanager
@@ -186,7 +183,9 @@ class SqliteDatabase:
         with FORK_GUARD.at_work(), self._checked(busy=True):
             engine = self._connections.engine or self._open_engine()
             with closing(engine.raw_connection()) as pooled:
-                yield cast("sqlite3.Connection", pooled.driver_connection)
+                driver = cast("sqlite3.Connection", pooled.driver_connection)
+                migrate.verify(driver.execute)
+                yield driver
 
     def _open_engine(self) -> Engine:
         # Only here: the committer holds the mutex while it waits for the disk, and a read need not.
@@ -200,6 +199,7 @@ class SqliteDatabase:
             driver = self._connections.inserter or self._connections.open_inserter()
             with self._lock.held(), driver:  # `driver` commits, or rolls back
                 execute_until_deadline(driver, "BEGIN IMMEDIATE", (), self._busy_seconds)
+                migrate.verify(driver.execute)
                 yield driver
             self._commits += 1
         if self._commits >= CHECKPOINT_COMMITS:
@@ -221,14 +221,11 @@ class SqliteDatabase:
 
     # --- maintenance ----------------------------------------------------------------------------------
 
-    def former_schema(self) -> None:
-        """Return None: SQLite has no schemas."""
-
     def other_schemas(self) -> list[str]:
         """Return none: SQLite has no schemas."""
         return []
 
-    def create_or_move_schema(self, connection: Connection) -> None:
+    def create_schema(self, connection: Connection) -> None:
         """Do nothing: SQLite has no schemas."""
 
     def back_up(self, target: Path, progress: Progress) -> int:
@@ -255,7 +252,7 @@ class SqliteDatabase:
                 checkpoint_truncate(self.path)
                 self._commits = 0
         elif self._commits >= CHECKPOINT_COMMITS:
-            with suppress(InboxUnavailable), self.write():
+            with suppress(InboxUnavailable), self.write(storing=True):
                 self._commits = 0  # first: the end of this very transaction must not ask for another one
                 checkpoint_passive(self.path)
 
@@ -311,3 +308,7 @@ class SqliteDatabase:
 
     def _close_for_fork(self) -> None:
         self._connections.close()
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    return cast("sqlite3.Connection", connection.connection.driver_connection)

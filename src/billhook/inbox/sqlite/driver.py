@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
+from billhook.inbox.migrate import verify_opened
 from billhook.inbox.sqlite.file import beside, record_log_owner, refuse_foreign_file, rewrite, sync
 from billhook.inbox.sqlite.locks import WriteLock
 
@@ -169,13 +170,9 @@ def execute_until_deadline(
 class Connections:
     """The connections of one process, opened at first use, closed all together. The caller holds a lock."""
 
-    def __init__(
-        self, path: Path, busy_seconds: float, verify: Callable[[Connection], None], lock: WriteLock
-    ) -> None:
-        """`verify` is called in the first transaction and raises to refuse the file."""
+    def __init__(self, path: Path, busy_seconds: float, lock: WriteLock) -> None:
         self._path = path
         self._busy_seconds = busy_seconds
-        self._verify = verify
         self._lock = lock
         self._log_is_ours = False
         self.engine: Engine | None = None
@@ -183,12 +180,12 @@ class Connections:
         self.inserter: sqlite3.Connection | None = None
 
     def open_engine(self) -> Engine:
-        """Open the engine, for reading. Raises ForeignFile for one with tables of something else."""
+        """Open the engine, for reading. Raises SchemaMismatch, or ForeignFile for another program's file."""
         # First: to connect makes a log beside the file, and changes its mode for good.
         refuse_foreign_file(self._path)
         engine = new_engine(self._path, self._busy_seconds)
         with engine.connect().execution_options(billhook_read=True) as connection:
-            self._verify(connection)
+            verify_opened(connection)
         with suppress(OSError):  # a reader works without room on the disk
             record_log_owner(self._path)
         self.engine = engine

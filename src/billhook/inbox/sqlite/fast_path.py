@@ -20,14 +20,14 @@ __all__ = ["SqliteFastPath"]
 Raw = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
 _UNREAD = """
-    SELECT id, source, key, event_type, body, headers, signed_at, received_at, slot, sent_as,
+    SELECT id, source, key, event_type, body, headers, signed_at, received_at, duplicate_slot, sent_as,
         (SELECT count(*) FROM billhook_handler WHERE paused_at IS NOT NULL)
     FROM delivery WHERE id = ? AND state = 'received'
 """
 _DUE = "SELECT 1 FROM run WHERE delivery_id = ? AND state IN ('due', 'running') AND due_at <= ? LIMIT 1"
 _PLAN = """
-    UPDATE delivery SET state = 'planned', plans = plans + 1 WHERE id = ? AND state = 'received'
-    RETURNING plans
+    UPDATE delivery SET state = 'planned', times_planned = times_planned + 1
+    WHERE id = ? AND state = 'received' RETURNING times_planned
 """
 _RUN = """
     INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, lease_owner, started_at)
@@ -75,8 +75,8 @@ class SqliteFastPath:
         token = secrets.randbits(30)
         with self._write() as driver:
             # The condition on the state decides between two workers that read the same delivery.
-            plans = driver.execute(_PLAN, (stored.delivery_id,)).fetchone()
-            if plans is None:
+            times_planned = driver.execute(_PLAN, (stored.delivery_id,)).fetchone()
+            if times_planned is None:
                 return None
             started_at = utc_text(now)
             begun = (
@@ -87,7 +87,7 @@ class SqliteFastPath:
             for handler in others:
                 due = (stored.delivery_id, handler, "due", 0, started_at, secrets.randbits(30), None, None)
                 driver.execute(_RUN, due)
-            if plans[0] == 1:
+            if times_planned[0] == 1:
                 counts = Counts()
                 counts.add_plans([planned], {stored.delivery_id: stored.received_at}, (), now)
                 _write(driver, counts)

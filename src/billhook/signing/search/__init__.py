@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from billhook.signing.search.configured import FoundScheme
-from billhook.signing.search.finding import NearMiss, SearchResult, search
+from billhook.signing.search.configured import FoundScheme, NearMiss
+from billhook.signing.search.finder import SearchResult, search
 
 __all__ = ["FoundScheme", "NearMiss", "SearchResult", "search"]

@@ -1,4 +1,4 @@
-"""Generate candidate contents: many templates rendered, and the bodies that may have been changed since.
+"""Generate candidate contents: templates rendered, and the bodies that may have been changed since.
 
 For billhook.signing.search. The templates need not be ones that a receiver may use: that is checked when one
 of them fits.
@@ -6,18 +6,17 @@ of them fits.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from itertools import permutations, product
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from billhook.signing.content_template import FIELDS
 from billhook.signing.search.captured import CapturedRequest, TimeText
-
-__all__ = ["KNOWN", "CandidateContent", "contents", "earlier_bodies", "mixed_templates", "uniform_templates"]
 
 KNOWN: Final = (
     "{body}",
@@ -34,15 +33,12 @@ KNOWN: Final = (
     "{body}.{timestamp}",
 )
 """What known senders sign, first."""
-
-_SEPARATORS: Final = (".", ":", "\n", "|", "", "-", ",", ";", "_", "/", "~", " ", "&", "+", "#", "\r\n")
+SEPARATORS: Final = (".", ":", "\n", "|", "", "-", ",", ";", "_", "/", "~", " ", "&", "+", "#", "\r\n")
 _MIXED: Final = (".", ":", "|", "~")
-_VERSIONS: Final = tuple(f"v{number}" for number in range(10))
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Of a body that is decompressed."""
 MOST_KEYS: Final = 6
 """Of an object whose keys are tried in every order."""
-_FIELDS: Final = ("id", "timestamp", "type", "body")
 
 
 class CandidateContent(NamedTuple):
@@ -55,69 +51,55 @@ class CandidateContent(NamedTuple):
     data: bytes
     time: TimeText | None
     id_header: str | None
-    digest: bool = False
+    digest: bool
 
 
-def uniform_templates(
-    separators: Sequence[str] = _SEPARATORS, versions: Sequence[str] = _VERSIONS[:3]
-) -> Iterator[str]:
-    """Yield every order of the fields with one separator between all of them, also after a version."""
-    for fields, separator in product(_orders(_FIELDS), separators):
-        joined = separator.join(f"{{{field}}}" for field in fields)
-        if len(fields) > 1:
-            yield joined
-        for version in versions:
-            yield f"{version}:{joined}"
-            if separator not in ("", ":"):
-                yield f"{version}{separator}{joined}"
-
-
-def mixed_templates(fields: Sequence[str]) -> Iterator[str]:
-    """Yield every order of all of `fields` with any of the usual separators between two of them.
-
-    With and without a version before them, and a full stop behind.
-    """
-    starts = ["", *(f"{version}:" for version in _VERSIONS)]
-    for start, end, order in product(starts, ("", "."), permutations(fields)):
-        for separators in product(_MIXED, repeat=len(fields) - 1):
-            pairs = zip(order, [*separators, end], strict=True)
-            yield start + "".join(f"{{{field}}}{separator}" for field, separator in pairs)
-
-
-def _orders(fields: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def _orders(fields: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the placeholders of the body and any of the other fields in every order, the shortest first."""
     for count in range(1, len(fields) + 1):
         for order in permutations(fields, count):
             if "body" in order:
-                yield order
+                yield [f"{{{field}}}" for field in order]
 
 
-def contents(templates: Iterable[str], request: CapturedRequest, body: bytes) -> Iterator[CandidateContent]:
-    """Render each template with `body` and each of the request's times and ids; skip those it has not."""
-    for template in templates:
-        literals, fields = _split(template)
-        times = request.times if "timestamp" in fields else (None,)
-        ids = request.ids if "id" in fields else (("", ""),)
-        if "type" in fields and request.event_type is None:
+def uniform_templates(
+    separators: Sequence[str] = SEPARATORS,
+    versions: Sequence[str] = ("v0", "v1", "v2"),
+    fields: Sequence[str] = FIELDS,
+) -> Iterator[str]:
+    """Yield every order of the fields with one separator between all of them, also after a version."""
+    for order, separator in product(_orders(fields), separators):
+        joined = separator.join(order)
+        yield joined
+        for version in versions:
+            yield f"{version}:{joined}"
+            yield f"{version}{separator}{joined}"
+
+
+def mixed_templates() -> Iterator[str]:
+    """Yield every order of the fields with any of the usual separators between two of them.
+
+    With and without a version before them, and a full stop behind.
+    """
+    starts = ("", *(f"v{number}:" for number in range(10)))
+    for order in _orders(FIELDS):
+        for start, end, *between in product(starts, ("", "."), *[_MIXED] * (len(order) - 1)):
+            yield start + "".join(map("".join, zip(order, [*between, end], strict=True)))
+
+
+def contents(templates: Iterable[str], request: CapturedRequest) -> Iterator[CandidateContent]:
+    """Render each template with each of the request's times and ids; skip those of which it has not all."""
+    for template in dict.fromkeys(templates):
+        times = request.times if "{timestamp}" in template else (None,)
+        ids = request.ids if "{id}" in template else (("", ""),)
+        if "{type}" in template and request.event_type is None:
             continue
         for time, (header, text) in product(times, ids):
-            values = {
-                "timestamp": b"" if time is None else time.text.encode(),
-                "id": text.encode(),
-                "type": (request.event_type or "").encode(),
-                "body": body,
-            }
-            data = b"".join(
-                piece
-                for literal, field in zip(literals, (*fields, ""), strict=True)
-                for piece in (literal, values.get(field, b""))
-            )
-            yield CandidateContent(template, data, time, header or None)
-
-
-@lru_cache(4_096)
-def _split(template: str) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
-    pieces = re.split(r"\{([a-z]+)\}", template)
-    return tuple(piece.encode() for piece in pieces[0::2]), tuple(pieces[1::2])
+            head = template.replace("{timestamp}", time.part.text if time else "").replace("{id}", text)
+            head = head.replace("{type}", request.event_type or "").replace("{path}", request.target)
+            data = head.encode().replace(b"{body}", request.body)
+            yield CandidateContent(template, data, time, header or None, digest=False)
+            yield CandidateContent(template, hashlib.sha256(data).digest(), time, header or None, digest=True)
 
 
 # --- bodies before a proxy changed them -----------------------------------------------------------
@@ -127,16 +109,7 @@ def earlier_bodies(body: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield what the body may have been before something on the way changed it, and what would be changed.
 
     White space at its end and its line ends, a byte order mark, and, for JSON, the layouts of common writers.
-    No body is yielded twice, and never `body` itself.
     """
-    seen = {body}
-    for change, earlier in _changed(body):
-        if earlier not in seen:
-            seen.add(earlier)
-            yield change, earlier
-
-
-def _changed(body: bytes) -> Iterator[tuple[str, bytes]]:
     yield "the line break at its end was removed", body + b"\n"
     yield "the line break at its end was removed", body + b"\r\n"
     yield "white space was added at its end", body.rstrip()
@@ -146,96 +119,45 @@ def _changed(body: bytes) -> Iterator[tuple[str, bytes]]:
     yield "its line ends were changed from CRLF to LF", unix.replace(b"\n", b"\r\n")
     yield "a byte order mark was added", body.removeprefix(b"\xef\xbb\xbf")
     yield "its byte order mark was removed", b"\xef\xbb\xbf" + body
-    if body.startswith(b"\x1f\x8b"):
-        with suppress(zlib.error):
-            yield "it was compressed", zlib.decompressobj(31).decompress(body, MOST_BYTES)
-    yield from _rewritten(body)
-
-
-class _Object(list[Any]):
-    """The pairs of a JSON object, in their order."""
-
-
-class _Number(str):
-    """A number as it is spelt: 12.50 is not 12.5."""
-
-
-class _Style(NamedTuple):
-    """How a JSON writer writes; `indent` is that of one level, None for all in one line."""
-
-    description: str
-    comma: str
-    colon: str
-    indent: str | None = None
-    ordered: bool = False
-    ascii_only: bool = True
-    slashes: bool = False
+    with suppress(zlib.error):
+        yield "it was compressed", zlib.decompressobj(31).decompress(body, MOST_BYTES)
+    with suppress(ValueError, RecursionError):
+        yield from _rewritten(body)
 
 
 _LAYOUTS: Final = (
-    _Style("compact JSON", ",", ":"),
-    _Style("JSON with a space after each comma and colon", ", ", ": "),
-    _Style("JSON indented by 2 spaces", ",", ": ", "  "),
-    _Style("JSON indented by 4 spaces", ",", ": ", "    "),
-    _Style("JSON indented by tabs", ",", ": ", "\t"),
+    ("compact JSON", (",", ":"), None),
+    ("JSON with a space after each comma and colon", (", ", ": "), None),
+    ("JSON indented by 2 spaces", (",", ": "), "  "),
+    ("JSON indented by 4 spaces", (",", ": "), "    "),
+    ("JSON indented by tabs", (",", ": "), "\t"),
 )
+"""How JSON writers separate items and keys, and indent one level."""
 
 
 def _rewritten(body: bytes) -> Iterator[tuple[str, bytes]]:
-    try:
-        value = json.loads(body, object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number)
-        for style in _styles(body):
-            # Half a surrogate pair can only be in an escape, and is so in every body that has one.
-            text = _written(value, style).encode("utf-8", "surrogatepass")
-            description = f"it was JSON that something wrote anew; the sender signed {style.description}"
-            yield description, text
-            yield f"{description}, with a line break at its end", text + b"\n"
-        yield from _reordered(value)
-    except (ValueError, RecursionError):
-        return
-
-
-def _reordered(value: object) -> Iterator[tuple[str, bytes]]:
-    """Yield every order of a small object's keys, if they are in the alphabetical one of a program."""
-    keys = [key for key, _ in value] if isinstance(value, _Object) else []
-    if len(keys) <= MOST_KEYS and keys == sorted(keys):
-        for style in _LAYOUTS[:2]:
-            for order in permutations(value if isinstance(value, _Object) else ()):
-                description = (
-                    f"something put its keys into alphabetical order; the sender signed {style.description}"
-                )
-                yield description, _written(_Object(order), style).encode("utf-8", "surrogatepass")
-
-
-def _styles(body: bytes) -> Iterator[_Style]:
-    """Yield the styles that make a difference for `body`."""
+    # A number is kept as it is spelt, behind a mark: 12.50 is not 12.5.
+    value = json.loads(body, parse_int="\0{}".format, parse_float="\0{}".format)
     escaped = (True, False) if b"\\u" in body or not body.isascii() else (True,)
     slashed = (False, True) if b"/" in body else (False,)
     for layout, ordered, ascii_only, slashes in product(_LAYOUTS, (False, True), escaped, slashed):
-        description = layout.description
+        name, separators, indent = layout
+        text = json.dumps(
+            value, ensure_ascii=ascii_only, indent=indent, separators=separators, sort_keys=ordered
+        )
+        description = f"it was JSON that something wrote anew; the sender signed {name}"
         description += ", its keys in alphabetical order" if ordered else ""
         description += ", with letters beyond ASCII as they are" if not ascii_only else ""
         description += r", with \/ for /" if slashes else ""
-        yield layout._replace(
-            description=description, ordered=ordered, ascii_only=ascii_only, slashes=slashes
-        )
+        signed = _without_marks(text.replace("/", r"\/") if slashes else text)
+        yield description, signed
+        yield f"{description}, with a line break at its end", signed + b"\n"
+    if isinstance(value, dict) and len(value) <= MOST_KEYS and list(value) == sorted(value):
+        for (name, separators, _), order in product(_LAYOUTS[:2], permutations(value.items())):
+            change = f"something put its keys into alphabetical order; the sender signed {name}"
+            yield change, _without_marks(json.dumps(dict(order), separators=separators))
 
 
-def _written(value: object, style: _Style, margin: str = "\n") -> str:
-    if isinstance(value, _Number):
-        return str(value)
-    if isinstance(value, str):
-        text = json.dumps(value, ensure_ascii=style.ascii_only)
-        return text.replace("/", r"\/") if style.slashes else text
-    if not isinstance(value, list):
-        return json.dumps(value)
-    inner = margin + (style.indent or "")
-    if isinstance(value, _Object):
-        pairs = sorted(value, key=lambda pair: pair[0]) if style.ordered else value
-        items = [f"{_written(k, style)}{style.colon}{_written(v, style, inner)}" for k, v in pairs]
-    else:
-        items = [_written(item, style, inner) for item in value]
-    opening, closing = "{}" if isinstance(value, _Object) else "[]"
-    if style.indent is None or not items:
-        return opening + style.comma.join(items) + closing
-    return opening + inner + (style.comma + inner).join(items) + margin + closing
+def _without_marks(text: str) -> bytes:
+    # Half a surrogate pair can only be in an escape, and is so in every body that has one.
+    return re.sub(r'"\\u0000([^"]*)"', r"\1", text).encode("utf-8", "surrogatepass")

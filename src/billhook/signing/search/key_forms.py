@@ -10,195 +10,137 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Final
 
 from billhook.errors import ConfigError
 from billhook.signing.algorithms import (
     PUBLIC_PREFIX,
+    SECRET_ENCODINGS,
     Ed25519,
+    PublicKey,
     RsaSha256,
     SecretEncoding,
-    base64_secret,
-    hex_secret,
+    pem_public_key,
+    rsa_public_key,
 )
+from billhook.signing.search.captured import HMAC_LENGTHS
 from billhook.signing.secret_text import plain_secret
-from billhook.signing.standard_webhooks import SECRET_PREFIX
+from billhook.signing.standard_webhooks import SECRET_PREFIX, URL_SAFE
 
-__all__ = ["HMAC_COST_BYTES", "CandidateKey", "hmac_form", "key_forms"]
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 _PREFIX: Final = re.compile(r"[A-Za-z]{2,8}_(?=.)")
-_ED25519_BYTES: Final = 32
-RSA_COST_BYTES: Final = 1_000
-HMAC_COST_BYTES: Final = 3_000
-ED25519_COST_BYTES: Final = 150_000
-"""What one look costs beside the bytes that are hashed, as bytes that are hashed in the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateKey:
-    """One reading of one secret.
+    """One reading of one secret; `number` is the secret's in its list, from 1.
 
-    `matching_signature(content)` is the captured signature over the content, None if there is none.
-    `secret` and `encoding` are what a scheme has to be configured with; `change` says how that differs from
-    the secret as given, and is "" if it does not.
+    `matching(content)` is the captured signature over the content, None if there is none. `secret` and
+    `encoding` are what a scheme has to be configured with; `change` says how that differs from the secret as
+    given, and is "" if it does not.
     """
 
     number: int
-    """Of the secret in its list, from 1."""
+    given: str = field(repr=False)
     algorithm: str
     secret: str = field(repr=False)
     encoding: SecretEncoding
     change: str
-    matching_signature: Callable[[bytes], bytes | None] = field(repr=False)
-    cost_bytes: int
-    able: bool
-    """Whether the request has anything that it may have made: an RSA key is known to have."""
-    material: bytes = field(default=b"", repr=False)
-    """The key itself, for HMAC alone."""
+    matching: Callable[[bytes], bytes | None] = field(repr=False)
 
 
-def key_forms(
-    number: int, secret: str, signatures: Mapping[int, Collection[bytes]]
-) -> Iterator[CandidateKey]:
-    """Yield the readings of a secret that could have made one of `signatures`, which are by their length.
+def key_forms(number: int, given: str, signatures: Collection[bytes]) -> Iterator[CandidateKey]:
+    """Yield the readings of a secret that could have made one of `signatures`.
 
-    Raises ConfigError for a key in PEM that is unusable.
+    Raises ConfigError for a public key that is unusable.
     """
+    plain, surroundings = plain_secret(given)
+    leave = [f"leave out {surroundings}"] if surroundings else []
+    for algorithm, text, encoding, changes in _readings(plain):
+        try:
+            matching = _matching(algorithm, text, encoding, signatures)
+        except ConfigError:
+            if algorithm.startswith("hmac") or changes:  # it is a key of another kind
+                continue
+            raise
+        if matching is not None:
+            change = ", and ".join([*leave, *changes])
+            yield CandidateKey(number, given, algorithm, text, encoding, change, matching)
+
+
+def _readings(secret: str) -> Iterator[tuple[str, str, SecretEncoding, list[str]]]:
+    """Yield algorithm, spelling and encoding that a secret may have to have, and what is changed for it."""
     if secret.lstrip().startswith("-----BEGIN"):
-        yield from _pem_forms(number, secret, signatures)
+        yield from _pem_readings(secret)
         return
-    yield from _ed25519_forms(number, secret, signatures.get(64, ()))
-    for material, text, encoding, change in _materials(secret):
-        yield hmac_form(number, material, text, encoding, change, signatures.get(32, ()))
-
-
-def hmac_form(
-    number: int,
-    material: bytes,
-    secret: str,
-    encoding: SecretEncoding,
-    change: str,
-    signatures: Collection[bytes],
-    digest: str = "sha256",
-) -> CandidateKey:
-    """Return the reading of a shared secret as the key `material`."""
-    wanted = frozenset(signatures)
-
-    def matching_signature(content: bytes) -> bytes | None:
-        found = hmac.digest(material, content, digest)
-        return found if found in wanted else None
-
-    return CandidateKey(
-        number,
-        f"hmac-{digest}",
-        secret,
-        encoding,
-        change,
-        matching_signature,
-        HMAC_COST_BYTES,
-        bool(wanted),
-        material,
-    )
-
-
-def _materials(secret: str) -> Iterator[tuple[bytes, str, SecretEncoding, str]]:
-    """Yield key material, the secret to configure, its encoding, and what changed."""
-    plain, surroundings = plain_secret(secret)
-    if plain != secret:
-        for material, text, encoding, change in _materials(plain):
-            leave_out = f"leave out {surroundings}" if surroundings else ""
-            yield material, text, encoding, ", and ".join(filter(None, [leave_out, change]))
-        return
-    yield secret.encode(), secret, "text", ""
-    prefix = _PREFIX.match(secret)
-    bare, leave = secret, ""
-    if prefix is not None:
-        bare, leave = secret[prefix.end() :], f"leave out its prefix {prefix[0]}"
-        yield bare.encode(), bare, "text", leave
-    else:
-        longer = f"{SECRET_PREFIX}{secret}"
-        yield longer.encode(), longer, "text", f"write {SECRET_PREFIX} before it"
-    decoders: tuple[tuple[SecretEncoding, Callable[[str], bytes]], ...] = (
-        ("hex", hex_secret),
-        ("base64", base64_secret),
-    )
-    for encoding, decode in decoders:
+    if secret.startswith(PUBLIC_PREFIX):
+        yield Ed25519.name, secret, "text", []
+    for decode in (SECRET_ENCODINGS["hex"], SECRET_ENCODINGS["base64"]):
         with suppress(ConfigError):
-            yield decode(bare), bare, encoding, leave
+            change = ["write it as whpk_ and the base64 of its 32 bytes"]
+            yield Ed25519.name, _whpk(decode(secret)), "text", change
+    for (text, encoding, changes), digest in product(_shared_readings(secret), HMAC_LENGTHS):
+        yield f"hmac-{digest}", text, encoding, changes
+
+
+def _pem_readings(pem: str) -> Iterator[tuple[str, str, SecretEncoding, list[str]]]:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    public = pem_public_key(pem)
+    if isinstance(public, Ed25519PublicKey):
+        change = "write it as whpk_ and the base64 of its last 32 bytes"
+        yield Ed25519.name, _whpk(public.public_bytes_raw()), "text", [change]
+    elif not isinstance(public, EllipticCurvePublicKey):  # such a key is for tokens alone
+        yield RsaSha256.name, pem, "text", []
+
+
+def _shared_readings(secret: str) -> Iterator[tuple[str, SecretEncoding, list[str]]]:
+    prefix = _PREFIX.match(secret)
+    bare, leave = secret, []
+    yield secret, "text", []
+    if prefix is None:
+        yield SECRET_PREFIX + secret, "text", [f"write {SECRET_PREFIX} before it"]
+    else:
+        bare, leave = secret[prefix.end() :], [f"leave out its prefix {prefix[0]}"]
+        yield bare, "text", leave
+    yield bare, "hex", leave
+    yield bare, "base64", leave
     if set("-_") & set(bare):
-        standard = bare.replace("-", "+").replace("_", "/")
-        try:
-            material = base64_secret(standard)
-        except ConfigError:
-            return
-        change = "write + for each - in it, and / for each _"
-        yield material, standard, "base64", f"{leave}, and {change}" if leave else change
-
-
-def _ed25519_forms(number: int, secret: str, signatures: Collection[bytes]) -> Iterator[CandidateKey]:
-    readings = [(secret, "")] if secret.startswith(PUBLIC_PREFIX) else []
-    for decode in (hex_secret, base64_secret) if signatures else ():
-        try:
-            raw = decode(secret)
-        except ConfigError:
-            continue
-        if len(raw) == _ED25519_BYTES:
-            readings.append((_whpk(raw), "write it as whpk_ and the base64 of its 32 bytes"))
-    for text, change in readings:
-        try:
-            key = Ed25519().load(text)
-        except ConfigError:
-            if not change:  # otherwise it is a shared secret
-                raise
-            continue
-        yield _ed25519_form(number, text, change, key, signatures)
-
-
-def _ed25519_form(
-    number: int, text: str, change: str, key: Any, signatures: Collection[bytes]
-) -> CandidateKey:
-    def matching_signature(content: bytes) -> bytes | None:
-        return next((raw for raw in signatures if key.matches(content, [raw])), None)
-
-    cost = ED25519_COST_BYTES * max(1, len(signatures))
-    return CandidateKey(
-        number, Ed25519.name, text, "text", change, matching_signature, cost, bool(signatures)
-    )
+        yield bare.translate(URL_SAFE), "base64", [*leave, "write + for each - in it, and / for each _"]
 
 
 def _whpk(raw: bytes) -> str:
     return PUBLIC_PREFIX + base64.b64encode(raw).decode()
 
 
-def _pem_forms(number: int, pem: str, signatures: Mapping[int, Collection[bytes]]) -> Iterator[CandidateKey]:
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-    public: Any = None
-    with suppress(ValueError, UnsupportedAlgorithm):
-        public = load_pem_public_key(pem.encode())
-    if isinstance(public, Ed25519PublicKey):
-        text = _whpk(public.public_bytes_raw())
-        change = "write it as whpk_ and the base64 of its last 32 bytes"
-        yield _ed25519_form(number, text, change, Ed25519().load(text), signatures.get(64, ()))
-    elif not isinstance(public, EllipticCurvePublicKey):  # such a key is for tokens alone
-        RsaSha256().load(pem)  # raises unless it is a public RSA key, and says what it is
-        digests = _signed_digests(public, signatures.get((public.key_size + 7) // 8, ()))
-
-        def matching_signature(content: bytes) -> bytes | None:
-            return digests.get(hashlib.sha256(content).digest())
-
-        yield CandidateKey(
-            number, RsaSha256.name, pem, "text", "", matching_signature, RSA_COST_BYTES, bool(digests)
-        )
+def _matching(
+    algorithm: str, text: str, encoding: SecretEncoding, signatures: Collection[bytes]
+) -> Callable[[bytes], bytes | None] | None:
+    """Return how to look for a signature of a key; None if none of `signatures` is one."""
+    if algorithm == Ed25519.name:
+        key, made = Ed25519().load(text), [raw for raw in signatures if len(raw) == 64]
+        return partial(_first_match, key, made) if made else None
+    if algorithm == RsaSha256.name:
+        digests = _signed_digests(rsa_public_key(text), signatures)
+        return (lambda content: digests.get(hashlib.sha256(content).digest())) if digests else None
+    digest, material = algorithm.removeprefix("hmac-"), SECRET_ENCODINGS[encoding](text)
+    wanted = {raw: raw for raw in signatures if len(raw) == HMAC_LENGTHS[digest]}
+    return (lambda content: wanted.get(hmac.digest(material, content, digest))) if wanted else None
 
 
-def _signed_digests(public: Any, signatures: Collection[bytes]) -> dict[bytes, bytes]:
+def _first_match(key: PublicKey, signatures: Collection[bytes], content: bytes) -> bytes | None:
+    return next((raw for raw in signatures if key.matches(content, [raw])), None)
+
+
+def _signed_digests(public: RSAPublicKey, signatures: Collection[bytes]) -> dict[bytes, bytes]:
     """Return the signatures that the private key did make, by the SHA-256 that each signs.
 
     An RSA signature shows what it signs, so no content has to be tried with the key.
@@ -209,8 +151,6 @@ def _signed_digests(public: Any, signatures: Collection[bytes]) -> dict[bytes, b
 
     found: dict[bytes, bytes] = {}
     for raw in signatures:
-        try:
+        with suppress(InvalidSignature):
             found[public.recover_data_from_signature(raw, PKCS1v15(), SHA256())] = raw
-        except InvalidSignature:
-            continue
     return found

@@ -1,4 +1,4 @@
-"""The relay waits for nobody and nobody for it; the sweep finds what it let go of, and floods nothing."""
+"""The publisher makes nobody wait; the sweep finds what it dropped, and does not flood the queue."""
 
 from __future__ import annotations
 
@@ -16,28 +16,21 @@ from secrets import token_hex
 import pytest
 from celery import Celery, Task
 
-from billhook.clock import FrozenClock, SystemClock
-from billhook.engines.celery import relay as relay_module
+from billhook import Handlers
+from billhook.engines.celery import publisher as publisher_module
 from billhook.engines.celery import sweeper as sweeper_module
-from billhook.engines.celery.relay import Publisher, Relay
+from billhook.engines.celery.publisher import TASK, Broker, Publisher
 from billhook.engines.celery.sweeper import Sweeper
-from billhook.errors import OutOfResources
+from billhook.errors import InboxUnavailable, OutOfResources
+from billhook.extension import get_state
 from billhook.inbox import RunPlan
-from support.inbox_view import NOON, change, incoming
+from support.inbox_view import incoming
 from support.processes import in_children, until
 from support.timeouts import scaled
 
 LEASE = timedelta(seconds=30)
-TASK = "billhook.handle"
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def bare_url(tmp_path) -> str:
-    """Of a file alone: what is asked of the database is tested beside the inbox, on each kind."""
-    (tmp_path / "billhook.db").touch(0o600)
-    return f"sqlite:///{tmp_path / 'billhook.db'}"
 
 
 # --- the sweep ------------------------------------------------------------------------------------
@@ -46,11 +39,13 @@ def bare_url(tmp_path) -> str:
 class Watch:
     """A sweeper of an inbox, whose broker's queue holds `queued` messages; moves both clocks."""
 
-    def __init__(self, inbox, monkeypatch):
-        self.inbox, self.clock, self.queued, self.asked = inbox, FrozenClock(NOON), 0, 0
+    def __init__(self, app, clock, monkeypatch):
+        state = get_state(app)
+        self.inbox, self.clock, self.queued, self.asked = state.inbox, clock, 0, 0
         self._moment = 1000.0
         monkeypatch.setattr(sweeper_module.time, "monotonic", lambda: self._moment)
-        self.sweeper = Sweeper(inbox, self.clock)
+        self.sweeper = Sweeper(state.inbox, state.dispatcher)
+        self.pause = None
 
     def pass_by(self, seconds):
         self.clock.advance(seconds=seconds)
@@ -67,11 +62,10 @@ class Watch:
         with self.inbox.transaction("worker") as transaction:
             return transaction.claim(1, self.clock.now(), self.clock.now() + LEASE)
 
-    def sweep(self, delay_seconds=0.0):
-        """What is rung for; every ring is taken."""
-        ids = self.sweeper.due(delay_seconds, self._length)
-        for delivery_id in ids:
-            self.sweeper.mark_published(delivery_id)
+    def sweep(self):
+        """What is published; the broker takes all of it."""
+        ids = []
+        self.pause = self.sweeper.sweep(self._length, ids.append)
         return ids
 
     def _length(self):
@@ -80,8 +74,8 @@ class Watch:
 
 
 @pytest.fixture
-def watch(inbox, monkeypatch):
-    return Watch(inbox, monkeypatch)
+def watch(stored_only, inbox_url, clock, monkeypatch):
+    return Watch(stored_only(Handlers(), BILLHOOK_INBOX_URL=inbox_url), clock, monkeypatch)
 
 
 def test_the_sweeper_publishes_a_delivery_older_than_its_message_could_be(watch):
@@ -94,24 +88,12 @@ def test_the_sweeper_publishes_a_delivery_older_than_its_message_could_be(watch)
     assert looks == [[], [delivery_id]]
 
 
-def test_a_web_sweeper_waits_for_the_workers_sweepers(watch):
-    first = watch.put("k")
-    watch.plan(first, "h")
-    second = watch.put("l")
-
-    watch.pass_by(4.9)
-    early = watch.sweep(delay_seconds=5)
-    watch.pass_by(0.1)
-
-    assert (early, watch.sweep(delay_seconds=5)) == ([], [first, second])
-
-
 def test_while_messages_wait_in_the_queue_nothing_is_added_for_half_a_minute(watch):
     delivery_id = watch.put("k")
     watch.queued = 1
 
     looks = []
-    for seconds in (1, 15, 14, 1):
+    for seconds in (1, 15, 13, 1):
         watch.pass_by(seconds)
         looks.append(watch.sweep())
 
@@ -161,7 +143,22 @@ def test_the_sweeper_forgets_handled_deliveries(watch):
 
     watch.sweep()
 
-    assert watch.sweeper._pending == {}
+    assert watch.sweeper._published == {}
+
+
+def test_what_could_not_be_published_is_published_by_the_next_sweep(watch):
+    first, second = watch.put("k"), watch.put("l")
+    watch.pass_by(1)
+
+    def publish(delivery_id):
+        if delivery_id == second:
+            raise ConnectionError("the broker is away")
+
+    with pytest.raises(ConnectionError):
+        watch.sweeper.sweep(lambda: 0, publish)
+
+    assert (watch.sweep(), watch.sweep()) == ([second], [])
+    assert first < second
 
 
 def test_the_sweeper_reads_the_queue_length_only_when_needed(watch):
@@ -178,16 +175,15 @@ def test_the_next_sweep_is_when_a_run_is_due_and_within_two_seconds(watch, monke
     monkeypatch.setattr(sweeper_module, "LIMIT", 2)
     pauses = []
 
-    def sweep(delay_seconds=0.0):
-        watch.sweep(delay_seconds)
-        pauses.append(round(watch.sweeper.pause_seconds(delay_seconds), 3))
+    def sweep():
+        watch.sweep()
+        pauses.append(round(watch.pause, 3))
 
     sweep()
     watch.plan(watch.put("k"), "h")
     watch.claim()
     watch.pass_by(29)
     sweep()  # a lease ends in one second
-    sweep(delay_seconds=0.5)
     watch.pass_by(0.995)
     sweep()
     for key in "abc":
@@ -196,16 +192,16 @@ def test_the_next_sweep_is_when_a_run_is_due_and_within_two_seconds(watch, monke
     sweep()  # as many as one look may find: more may wait
     sweep()  # all of them rung for already
 
-    assert pauses == [2.0, 1.0, 1.5, 0.01, 0.1, 2.0]
+    assert pauses == [2.0, 1.0, 0.01, 0.1, 2.0]
 
 
-# --- the relay ----------------------------------------------------------------------------------
+# --- the publisher ----------------------------------------------------------------------------------
 
 
 def celery_app(broker="memory://"):
     """A Celery app with our task's name in it, and a queue of its own."""
     app = Celery("shop", broker=broker, set_as_current=False)
-    app.conf.update(task_default_queue=f"relay-{token_hex(4)}", broker_connection_timeout=1)
+    app.conf.update(task_default_queue=f"publisher-{token_hex(4)}", broker_connection_timeout=1)
 
     @app.task(name=TASK, base=Task, shared=False)
     def handle(*arguments):
@@ -230,12 +226,12 @@ def ids_in(app):
 
 
 @pytest.fixture
-def relay():
-    """Makes relays from an inbox, if they are to sweep, to the broker of a Celery app; stops them."""
+def publisher():
+    """Makes publishers to the broker of a Celery app; stops them."""
     made = []
 
-    def make(app, inbox=None):
-        made.append(Relay(lambda: Publisher(app, TASK), lambda: Sweeper(inbox, SystemClock())))
+    def make(app):
+        made.append(Publisher(lambda: Broker(app)))
         return made[-1]
 
     yield make
@@ -250,10 +246,10 @@ def black_hole():
         yield f"amqp://guest:guest@127.0.0.1:{server.getsockname()[1]}//"
 
 
-def test_a_published_message_is_an_id_in_json_and_nothing_else(relay):
+def test_a_published_message_is_an_id_in_json_and_nothing_else(publisher):
     app = celery_app()
 
-    assert relay(app).publish(42)
+    assert publisher(app).publish(42)
 
     (message,) = until(lambda: messages(app))
     assert (message.content_type, message.headers["task"]) == ("application/json", TASK)
@@ -262,26 +258,26 @@ def test_a_published_message_is_an_id_in_json_and_nothing_else(relay):
     assert (message.headers["eta"], message.headers["expires"]) == (None, None)
 
 
-def test_a_relay_whose_thread_could_not_be_started_publishes_later(relay, monkeypatch):
+def test_a_publisher_whose_thread_could_not_be_started_publishes_later(publisher, monkeypatch):
     app = celery_app()
-    one = relay(app)
+    one = publisher(app)
 
     def refuse(thread):
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(OutOfResources, match="the thread billhook-relay cannot be started"):
+        with pytest.raises(OutOfResources, match="the thread billhook-publisher cannot be started"):
             one.publish(1)
 
     assert one.publish(2)
     assert until(lambda: ids_in(app)) == [2]
 
 
-def test_publishing_waits_for_no_broker_and_drops_what_exceeds_its_buffer(relay, monkeypatch):
-    monkeypatch.setattr(relay_module, "QUEUE_LIMIT", 100)
+def test_publishing_waits_for_no_broker_and_drops_what_exceeds_its_buffer(publisher, monkeypatch):
+    monkeypatch.setattr(publisher_module, "QUEUE_LIMIT", 100)
     with black_hole() as broker:
-        one = relay(celery_app(broker))
+        one = publisher(celery_app(broker))
 
         started = time.monotonic()
         taken = [one.publish(number) for number in range(150)]
@@ -291,23 +287,10 @@ def test_publishing_waits_for_no_broker_and_drops_what_exceeds_its_buffer(relay,
     assert seconds < scaled(0.5)
 
 
-def test_starts_that_fail_leave_nothing_in_the_queue(relay, monkeypatch):
-    def refuse(_):
-        raise RuntimeError("can't start new thread")
-
-    one = relay(celery_app())
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    for _ in range(3):
-        with pytest.raises(OutOfResources):
-            one.start(5.0)
-
-    assert one._ids.qsize() == 0
-
-
-def test_an_unreachable_broker_is_logged_once(relay, caplog):
+def test_an_unreachable_broker_is_logged_once(publisher, caplog):
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
-    one = relay(celery_app(f"amqp://guest:secret@127.0.0.1:{port}//"))
+    one = publisher(celery_app(f"amqp://guest:secret@127.0.0.1:{port}//"))
 
     for number in range(3):
         one.publish(number)
@@ -319,55 +302,45 @@ def test_an_unreachable_broker_is_logged_once(relay, caplog):
     assert "secret" not in caplog.text
 
 
-def test_a_relay_sweeps_only_after_it_is_started_with_a_delay(relay, inbox):
-    app = celery_app()
-    delivery_id = inbox.put(incoming("k")).delivery_id
-    one = relay(app, inbox)
-    one.publish(7)
-    assert until(lambda: ids_in(app)) == [7]
-    time.sleep(0.1)
-    assert ids_in(app) == []
-
-    one.start(0.0)
-
-    assert until(lambda: ids_in(app)) == [delivery_id]
-
-
-def test_publishing_continues_while_the_inbox_is_unreadable_and_the_sweep_is_repeated(
-    relay, inbox, where, caplog, monkeypatch
+def test_a_sweep_that_fails_is_repeated_and_what_is_queued_is_published_meanwhile(
+    publisher, caplog, monkeypatch
 ):
-    monkeypatch.setattr(relay_module, "INBOX_PAUSE_SECONDS", 0.1)
-    app = celery_app()
-    delivery_id = inbox.put(incoming("k")).delivery_id
-    change(where, "ALTER TABLE run RENAME TO lost")
-    one = relay(app, inbox)
+    monkeypatch.setattr(publisher_module, "INBOX_PAUSE_SECONDS", 0.1)
+    app, failing = celery_app(), [True]
+    one = publisher(app)
 
-    one.start(0.0)
+    def sweep(queue_length, publish):
+        if failing:
+            raise InboxUnavailable("locked")
+        publish(42)
+        return 60.0
+
+    one.start(sweep)
     until(lambda: "sweep failed, retrying in" in caplog.text)
     one.publish(7)
     assert until(lambda: ids_in(app)) == [7]
-    change(where, "ALTER TABLE lost RENAME TO run")
+    failing.clear()
 
-    assert until(lambda: ids_in(app)) == [delivery_id]
+    assert until(lambda: ids_in(app)) == [42]
 
 
-def test_stopping_sends_what_waits_and_nothing_is_taken_up_again(relay):
+def test_stopping_sends_what_waits_and_nothing_is_taken_up_again(publisher):
     app = celery_app()
-    one = relay(app)
+    one = publisher(app)
     for number in range(50):
         one.publish(number)
 
     one.stop()
     one.publish(99)
-    one.start(0.0)
+    one.start()
 
     assert ids_in(app) == list(range(50))
-    assert "billhook-relay" not in [thread.name for thread in threading.enumerate()]
+    assert "billhook-publisher" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_stopping_does_not_wait_for_a_broker_that_never_answers(relay):
+def test_stopping_does_not_wait_for_a_broker_that_never_answers(publisher):
     with black_hole() as broker:
-        one = relay(celery_app(broker))
+        one = publisher(celery_app(broker))
         one.publish(1)
         started = time.monotonic()
         one.stop()
@@ -376,8 +349,8 @@ def test_stopping_does_not_wait_for_a_broker_that_never_answers(relay):
     assert seconds < scaled(4)
 
 
-def test_a_signal_handler_may_halt_the_relay_while_it_publishes(relay):
-    one = relay(celery_app())
+def test_a_signal_handler_may_stop_the_publisher_while_it_publishes(publisher):
+    one = publisher(celery_app())
     one.publish(0)
     before = signal.signal(signal.SIGUSR1, lambda *_: one.request_stop())
     try:
@@ -393,9 +366,9 @@ def test_a_signal_handler_may_halt_the_relay_while_it_publishes(relay):
     assert not one._thread.is_alive()
 
 
-def test_a_forked_child_publishes_over_a_new_connection(relay):
+def test_a_forked_child_publishes_over_a_new_connection(publisher):
     app = celery_app()
-    one = relay(app)
+    one = publisher(app)
     one.publish(1)
     assert until(lambda: ids_in(app)) == [1]
 
@@ -412,4 +385,4 @@ def test_a_task_that_is_routed_by_a_key_has_no_queue_to_ask():
     app = celery_app()
     app.conf.task_routes = {TASK: {"exchange": "elsewhere", "routing_key": "x", "queue": None}}
 
-    assert Publisher(app, TASK).queue_length() == 0
+    assert Broker(app).queue_length() == 0

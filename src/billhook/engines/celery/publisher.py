@@ -1,7 +1,7 @@
-"""The relay: a thread that publishes the ids of committed deliveries to the Celery broker.
+"""The publisher: a thread that publishes the ids of committed deliveries to the Celery broker, and sweeps.
 
-Publishing is best effort. The inbox is the source of truth, so an id that cannot be published is dropped: a
-sweep, in this process or in another, finds every pending delivery and publishes it again.
+Publishing is best effort. The inbox is the source of truth, so an id that cannot be published is dropped: the
+sweep in the workers finds every pending delivery and publishes it again.
 """
 
 from __future__ import annotations
@@ -14,48 +14,49 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from billhook.engines.celery.sweeper import Sweeper
 from billhook.errors import BillhookError
 from billhook.logs import fields
 from billhook.printable import first_line
 from billhook.threads import reset_in_child, start_thread
 
-__all__ = ["Publisher", "Relay"]
+__all__ = ["TASK", "Broker", "Publisher"]
 
 logger = logging.getLogger("billhook.engines")
 
+TASK = "billhook.handle"
+"""The task's name, for `task_routes`."""
 QUEUE_LIMIT = 10_000
 """Ids that wait to be published; with more, the broker is down or slower than the receiver."""
 INBOX_PAUSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 5.0
-FLUSH_SECONDS = 1.0
-"""How long a relay that is stopped goes on publishing the ids that wait."""
+STOP_SECONDS = 2.0
+"""How long a stop waits for the ids that are queued."""
 BROKER_TIMEOUT_SECONDS = 5.0
 """How long the broker may take for any one answer."""
 
+Sweep = Callable[[Callable[[], int], Callable[[int], None]], float]
 
-class Publisher:
-    """Publishes one message for each id, over a connection opened at first use and kept.
 
-    For one thread, and never across a fork. Every method raises any error of kombu and its drivers; call
+class Broker:
+    """The broker of a Celery app, over a connection that is opened at first use and kept.
+
+    For one thread, and never across a fork. Its methods raise any error of kombu and its drivers; call
     `disconnect` then.
     """
 
-    def __init__(self, celery: Any, task: str) -> None:
-        """`celery` is the user's app, `task` the name of the task that the messages are for."""
+    def __init__(self, celery: Any) -> None:
         self._celery = celery
-        self._task = task
         self._connection: Any = None
         self._producer: Any = None
 
     def publish(self, delivery_id: int) -> None:
         """Send a message once, and return when the broker has confirmed it."""
-        self._celery.tasks[self._task].apply_async(
+        self._celery.tasks[TASK].apply_async(
             (delivery_id,),
             producer=self._open(),
             serializer="json",
             ignore_result=True,
-            # Retries of kombu's own would hold up every id behind this one; the sweeper sends it again.
+            # Retries of kombu's own would hold up every id behind this one; the sweep sends it again.
             retry=False,
             timeout=BROKER_TIMEOUT_SECONDS,
             confirm_timeout=BROKER_TIMEOUT_SECONDS,
@@ -64,8 +65,7 @@ class Publisher:
     def queue_length(self) -> int:
         """Return the messages, of any task, in the queue that the task is routed to."""
         producer = self._open()
-        task = self._celery.tasks[self._task]
-        queue = self._celery.amqp.router.route({}, self._task, (), {}, task).get("queue")
+        queue = self._celery.amqp.router.route({}, TASK, (), {}, self._celery.tasks[TASK]).get("queue")
         if queue is None:  # routed by exchange and routing key: only the broker knows to which queue
             return 0
         return int(queue(producer.channel).queue_declare().message_count)
@@ -79,9 +79,8 @@ class Publisher:
 
     def close(self) -> None:
         """Close the connection in order."""
-        connection, self._connection, self._producer = self._connection, None, None
-        if connection is not None:
-            connection.release()
+        if self._connection is not None:
+            self._connection.release()
 
     def _open(self) -> Any:
         if self._producer is None:
@@ -103,7 +102,7 @@ class Publisher:
             connect_timeout=timeout,
             transport_options={**ours, **conf.broker_transport_options, "max_retries": 0},
         )
-        # Each broker of a list is tried once: the relay decides when to try again.
+        # Each broker of a list is tried once: the publisher decides when to try again.
         connection.ensure_connection(max_retries=max(0, len(connection.alt) - 1), interval_start=0)
         # py-amqp has no time-out for its own requests: a channel, a queue, the rest of a half-read frame.
         socket = getattr(connection.connection, "sock", None)
@@ -112,24 +111,21 @@ class Publisher:
         return connection
 
 
-class Relay:
+class Publisher:
     """Starts at first use, once in each process. `publish` and `request_stop` never block."""
 
-    def __init__(self, publisher: Callable[[], Publisher], sweeper: Callable[[], Sweeper]) -> None:
-        """Both factories are called once in each process."""
-        self._make_publisher = publisher
-        self._make_sweeper = sweeper
-        self._inherited: list[object] = []
+    def __init__(self, broker: Callable[[], Broker]) -> None:
+        """`broker` is called once in each process."""
+        self._make_broker = broker
+        self._inherited: list[Broker] = []
         self._reset()
         reset_in_child(self._reset_in_child)
 
     def _reset(self) -> None:
         self._starting = threading.Lock()
-        self._publisher = self._make_publisher()
-        self._sweeper = self._make_sweeper()
-        self._sweep_delay_seconds: float | None = None
-        self._maintain: Callable[[], float] | None = None
-        self._on_stop: Callable[[], object] | None = None
+        self._broker = self._make_broker()
+        self._sweep: Sweep | None = None
+        self._on_stop: Callable[[], object] = lambda: None
         self._ids: SimpleQueue[int | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -138,102 +134,86 @@ class Relay:
 
     def _reset_in_child(self) -> None:
         # Kept for ever: if its connection were closed here, the parent's would be closed too.
-        self._inherited.append(self._publisher)
+        self._inherited.append(self._broker)
         self._reset()
 
-    def start(
-        self,
-        sweep_delay_seconds: float | None = None,
-        maintain: Callable[[], float] | None = None,
-        on_stop: Callable[[], object] | None = None,
-    ) -> None:
-        """Start in this process; with `sweep_delay_seconds` it sweeps too: see Sweeper.due.
+    def start(self, sweep: Sweep | None = None, on_stop: Callable[[], object] = lambda: None) -> None:
+        """Start the thread in this process, unless it was stopped. Raises OutOfResources.
 
-        `maintain` is called after each sweep and returns the seconds until its next call; `on_stop` is
-        called when the relay stops in order.
+        With `sweep` it calls that too, with the broker's `queue_length` and its own `publish`: it returns the
+        seconds until its next call. `on_stop` is called when the thread ends in order.
         """
-        if self._running() and sweep_delay_seconds == self._sweep_delay_seconds:
-            return
         with self._starting:
-            if sweep_delay_seconds is not None:
-                self._sweep_delay_seconds = sweep_delay_seconds
-                self._maintain, self._on_stop = maintain, on_stop
-                if self._running():
-                    self._ids.put(None)  # the thread may be asleep until the next id
+            if sweep is not None:
+                self._sweep, self._on_stop = sweep, on_stop
+                self._ids.put(None)  # the thread may be asleep until the next id
             if not (self._running() or self._stopping):
-                self._thread = start_thread(self._work, "billhook-relay")
+                self._thread = start_thread(self._work, "billhook-publisher")
 
     def _running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
     def publish(self, delivery_id: int) -> bool:
         """Queue an id to be published; return False if it was dropped because too many wait."""
-        if not self._running():
+        if not self._running():  # not yet, or this process was forked since: threads do not survive a fork
             self.start()
-        # Bounded, as the process's memory is; the sweeper finds in the inbox what is dropped here.
+        # Bounded, as the process's memory is; the sweep finds in the inbox what is dropped here.
         if self._ids.qsize() >= QUEUE_LIMIT:
             return False
         self._ids.put(delivery_id)
         return True
 
     def request_stop(self) -> None:
-        """Ask the thread to stop soon. Takes no lock, so a signal handler may call it."""
+        """Ask the thread to stop when it has published what waits. A signal handler may call it."""
         self._stopping = True
         self._ids.put(None)
 
     def stop(self) -> None:
         """Publish the ids that wait if that is quick, and end the thread."""
-        thread = self._thread
-        if thread is not None:
+        if self._thread is not None:
             self.request_stop()
-            thread.join(FLUSH_SECONDS + 1.0)
+            self._thread.join(STOP_SECONDS)
 
     def _work(self) -> None:
-        while not self._stopping:
+        while True:
             delivery_id = self._next()
+            if delivery_id is None and self._stopping:
+                break
             try:
                 if delivery_id is not None:
                     self._publish(delivery_id)
                 # Between ids, in the same thread: the broker's connection is for one thread.
-                if self._sweep_delay_seconds is not None and time.monotonic() >= self._sweep_at:
-                    self._sweep_at = time.monotonic() + self._sweep(self._sweep_delay_seconds)
+                if self._sweep is not None and time.monotonic() >= self._sweep_at:
+                    self._sweep_at = time.monotonic() + self._sweep(self._broker.queue_length, self._publish)
             except BillhookError as error:
                 text = "sweep failed, retrying in %.1f s: %s"
                 logger.error(text, INBOX_PAUSE_SECONDS, error, extra=fields(cause=error))  # noqa: TRY400
                 self._sweep_at = time.monotonic() + INBOX_PAUSE_SECONDS
             except Exception as error:  # noqa: BLE001 - brokers and their drivers raise anything
                 self._back_off(error)
-        self._finish()
+                if self._stopping:
+                    break
+        with suppress(Exception):
+            self._on_stop()
+            self._broker.close()
 
     def _next(self) -> int | None:
-        """Wait for the next id; return None when a sweep is due, or `start` or `request_stop` was called."""
-        if self._sweep_delay_seconds is None:
-            return self._ids.get()
+        """Wait for the next id; return None when a sweep is due, or another method has something new."""
         try:
-            return self._ids.get(timeout=max(0.0, self._sweep_at - time.monotonic()))
+            left = None if self._sweep is None else max(0.0, self._sweep_at - time.monotonic())
+            return self._ids.get(timeout=left)
         except Empty:
             return None
 
-    def _sweep(self, delay_seconds: float) -> float:
-        """Publish what is pending; return the seconds until the next sweep."""
-        for delivery_id in self._sweeper.due(delay_seconds, self._publisher.queue_length):
-            if self._stopping:
-                break
-            # Marked only after the confirm: an error leaves this one and the rest for the next sweep.
-            self._publish(delivery_id)
-            self._sweeper.mark_published(delivery_id)
-        pause = self._sweeper.pause_seconds(delay_seconds)
-        return pause if self._maintain is None else min(pause, self._maintain())
-
     def _publish(self, delivery_id: int) -> None:
-        self._publisher.publish(delivery_id)
+        self._broker.publish(delivery_id)
         if self._failures:
             self._failures = 0
             logger.info("broker available again")
 
     def _back_off(self, error: Exception) -> None:
         """Drop the connection and sleep, longer after each failure."""
-        self._publisher.disconnect()
+        self._broker.disconnect()
         if not self._failures:
             text = "broker unavailable, deliveries wait in the inbox: %s"
             cause = first_line(f"{type(error).__name__}: {error}")
@@ -242,14 +222,3 @@ class Relay:
         end = time.monotonic() + min(MAX_PAUSE_SECONDS, 0.25 * 2 ** min(self._failures, 5))
         while not self._stopping and time.monotonic() < end:  # no Event: see `request_stop`
             time.sleep(0.05)
-
-    def _finish(self) -> None:
-        if self._on_stop is not None:
-            self._on_stop()
-        end = time.monotonic() + FLUSH_SECONDS
-        with suppress(Exception):
-            while not self._failures and time.monotonic() < end and not self._ids.empty():
-                delivery_id = self._ids.get()
-                if delivery_id is not None:
-                    self._publish(delivery_id)
-            self._publisher.close()

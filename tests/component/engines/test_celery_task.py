@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from datetime import timedelta
@@ -11,12 +10,14 @@ import pytest
 
 from billhook import Handlers
 from billhook.clock import SystemClock
-from billhook.engines.celery import executor
-from billhook.engines.celery.executor import DeliveryExecutor, Heartbeat
-from billhook.errors import InboxUnavailable, OutOfResources
+from billhook.engines import serial
+from billhook.engines.celery import engine as celery_module
+from billhook.engines.celery.engine import Isolation
+from billhook.errors import InboxUnavailable
 from billhook.events import InvoiceApproved, PingTest
 from billhook.extension import get_state
 from support.apps import deliver, inbox_at
+from support.engines import celery_engine
 from support.inbox_view import change, rows
 from support.processes import in_children, until
 from support.signing import APPROVED
@@ -32,12 +33,7 @@ class Shop:
         app_state = get_state(app)
         self.inbox = app_state.inbox
         self.published: list[int] = []
-        self.executor = DeliveryExecutor(
-            app_state.inbox,
-            app_state.dispatcher,
-            lease_seconds=lease_seconds,
-            publish=lambda one: self.published.append(one),
-        )
+        self.executor = celery_engine(app, self.published, lease_seconds)
 
     def deliver(self, *arguments, **more):
         """Take a delivery; its id."""
@@ -147,7 +143,7 @@ def test_ordered_runs_execute_in_order_of_receipt_for_any_message_order(shop):
 
 
 def test_all_earlier_deliveries_are_planned_beyond_one_batch(shop, monkeypatch):
-    monkeypatch.setattr(executor, "PLAN_LIMIT", 2)
+    monkeypatch.setattr(serial, "PLAN_LIMIT", 2)
     handlers, calls = Handlers(), []
     handlers.on(InvoiceApproved, name="ordered", ordered_by="invoice_id")(lambda event: calls.append(1))
     one = shop(handlers)
@@ -156,22 +152,6 @@ def test_all_earlier_deliveries_are_planned_beyond_one_batch(shop, monkeypatch):
     one.executor.execute(ids[4])
 
     assert [state for (state,) in one.runs("state")] == ["due", "waiting", "waiting", "waiting", "waiting"]
-
-
-# --- time-outs ------------------------------------------------------------------------------------
-
-
-def test_a_handler_whose_lease_ended_before_it_was_called_is_not_called(shop, clock):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="a", timeout_seconds=5)(noted(calls, "a"))
-    handlers.on(PingTest, name="b", timeout_seconds=5)(noted(calls, "b"))
-    one = shop(handlers)
-    one.executor._publish = lambda _: clock.advance(seconds=60)  # this process slept between claim and call
-
-    one.executor.execute(one.deliver())
-
-    assert calls == []
-    assert sorted(one.runs("state, attempts")) == [("due", 0), ("running", 1)]
 
 
 # --- storage that fails ---------------------------------------------------------------------------
@@ -189,7 +169,7 @@ def test_a_result_is_retried_until_the_inbox_is_writable(shop, caplog):
     delivery_id = one.deliver()
     worker = threading.Thread(target=one.executor.execute, args=(delivery_id,))
     worker.start()
-    until(lambda: "could not settle run" in caplog.text)
+    until(lambda: "could not settle or renew" in caplog.text)
     change(inbox_at(one.app), "ALTER TABLE lost RENAME TO run")
     worker.join(20)
 
@@ -197,7 +177,7 @@ def test_a_result_is_retried_until_the_inbox_is_writable(shop, caplog):
 
 
 def test_a_run_whose_result_cannot_be_settled_in_time_is_retried_after_its_lease(shop, monkeypatch):
-    monkeypatch.setattr(executor, "SETTLE_SECONDS", -1.0)
+    monkeypatch.setattr(celery_module, "SETTLE_SECONDS", 0.0)
     handlers = Handlers()
     handlers.on(PingTest, name="h")(lambda event: change(inbox_at(one.app), "ALTER TABLE run RENAME TO lost"))
     one = shop(handlers)
@@ -219,114 +199,103 @@ def claim_late(shop):
         return transaction.claim(1, now, now + timedelta(hours=1))
 
 
-def test_the_lease_of_a_slow_handler_is_renewed(shop):
+def test_the_lease_of_a_slow_handler_is_renewed_also_after_a_storage_failure(shop, caplog):
     handlers, others = Handlers(), []
 
     @handlers.on(PingTest, name="h")
     def slow(event):
-        end = time.monotonic() + 2.0
+        change(inbox_at(one.app), "ALTER TABLE run RENAME TO lost")
+        until(lambda: "could not settle or renew" in caplog.text)
+        change(inbox_at(one.app), "ALTER TABLE lost RENAME TO run")
+        end = time.monotonic() + 2.5
         while time.monotonic() < end:
             others.extend(claim_late(one))
             time.sleep(0.05)
 
-    one = shop(handlers, clock=SystemClock(), lease_seconds=0.6)
+    one = shop(handlers, clock=SystemClock(), lease_seconds=1.5)
     one.executor.execute(one.deliver())
 
     assert others == []
     assert one.runs() == [("h", "succeeded", 1)]
 
 
-def test_without_a_heartbeat_another_worker_would_take_it(shop):
-    handlers, others = Handlers(), []
-
-    @handlers.on(PingTest, name="h")
-    def slow(event):
-        one.executor._heartbeat._renew_at.clear()
-        until(lambda: others.extend(claim_late(one)) or others)
-
-    one = shop(handlers, clock=SystemClock(), lease_seconds=0.6)
-    one.executor.execute(one.deliver())
-
-    assert [claim.attempt for claim in others] == [2]
-
-
-def test_the_heartbeat_stops_renewing_a_lost_lease(shop, caplog):
-    handlers, held = Handlers(), []
-
-    @handlers.on(PingTest, name="h")
-    def slow(event):
-        change(inbox_at(one.app), "UPDATE run SET token = token + 1")
-        until(lambda: not one.executor._heartbeat._renew_at)
-        held.append(one.runs("due_at"))
-
-    one = shop(handlers, clock=SystemClock(), lease_seconds=0.6)
-    one.executor.execute(one.deliver())
-
-    assert held[0] == one.runs("due_at")  # not renewed: it is the other's to renew
-
-
-def test_the_heartbeat_recovers_after_a_storage_failure(shop, caplog):
-    handlers, others = Handlers(), []
-
-    @handlers.on(PingTest, name="h")
-    def slow(event):
-        change(inbox_at(one.app), "ALTER TABLE run RENAME TO lost")
-        until(lambda: re.search("could not renew [0-9]+ leases", caplog.text))
-        change(inbox_at(one.app), "ALTER TABLE lost RENAME TO run")
-        before = one.runs("due_at")
-        until(lambda: one.runs("due_at") > before)
-
-    one = shop(handlers, clock=SystemClock(), lease_seconds=0.9)
-    one.executor.execute(one.deliver())
-
-    assert (others, one.runs()) == ([], [("h", "succeeded", 1)])
-
-
-def test_a_heartbeat_restarts_in_a_forked_child_and_sleeps_when_idle(shop):
+def test_a_forked_child_has_threads_of_its_own_for_handlers(shop):
     handlers = Handlers()
-    handlers.on(PingTest, name="h")(lambda event: None)
-    one = shop(handlers, clock=SystemClock(), lease_seconds=0.6)
-    beat = Heartbeat(one.inbox, SystemClock(), lease_seconds=0.6)
+    handlers.on(PingTest, name="h", timeout_seconds=20)(lambda event: None)
+    one = shop(handlers)
     one.executor.execute(one.deliver())
-    (claim,) = claims_of(one, one.deliver())
-    with beat.renewing(claim):
-        parents = beat._thread
-        one.inbox.close()
+    delivery_id = one.deliver()
+    one.inbox.close()
 
-        def child(_):
-            with beat.renewing(claim):
-                before = one.runs("due_at")
-                until(lambda: one.runs("due_at") > before)
-                mine = beat._thread
-            until(lambda: not beat._awake.is_set())  # nothing is held: it sleeps until there is
-            return repr(mine is not parents).encode()
+    def child(_):
+        one.executor.execute(delivery_id)
+        return repr(one.runs("state")).encode()
 
-        assert in_children(1, child) == [b"True"]
+    assert in_children(1, child) == [repr([("succeeded",)] * 2).encode()]
 
 
-def test_a_heartbeat_whose_thread_could_not_be_started_renews_the_next_lease(shop, monkeypatch):
-    handlers = Handlers()
-    handlers.on(PingTest, name="h")(lambda event: None)
+# --- one alone among threads ----------------------------------------------------------------------
+
+
+def test_a_suspect_waits_for_the_others_in_its_process_and_blocks_new_ones():
+    isolation, told, release, inside = Isolation(30.0), [], threading.Event(), threading.Event()
+
+    def beside(name):
+        with isolation.shared():
+            told.append(f"{name} in")
+            inside.set()
+            release.wait(30)
+            told.append(f"{name} out")
+
+    def alone():
+        with isolation.alone(None):
+            told.append("alone in")
+            time.sleep(0.3)
+            told.append("alone out")
+
+    first = threading.Thread(target=beside, args=("first",))
+    first.start()
+    assert inside.wait(20)
+    lone = threading.Thread(target=alone)
+    lone.start()
+    until(lambda: isolation._alone, 20)
+    late = threading.Thread(target=beside, args=("late",))
+    late.start()
+    time.sleep(0.2)
+    release.set()
+    for one in (first, lone, late):
+        one.join(30)
+
+    assert told == ["first in", "first out", "alone in", "alone out", "late in", "late out"]
+
+
+def test_a_suspect_that_runs_longer_than_a_lease_time_is_marked_as_not_alone(shop):
+    handlers, calls, gate = Handlers(), [], threading.Event()
+
+    @handlers.on(PingTest, name="h")
+    def hangs(event, delivery):
+        calls.append(delivery.key)
+        if delivery.key == "hangs":
+            gate.wait(30)
+
     one = shop(handlers, clock=SystemClock(), lease_seconds=0.6)
-    beat = Heartbeat(one.inbox, SystemClock(), lease_seconds=0.6)
-    (claim,) = claims_of(one, one.deliver())
+    hanging = one.deliver(message_id="hangs")
+    with one.inbox.transaction("dies") as transaction:
+        now = SystemClock().now()
+        transaction.plan(
+            [planned.plan for planned in get_state(one.app).dispatcher.plan(one.inbox.received(1))], now
+        )
+        transaction.claim(1, now, now)
+    first = threading.Thread(target=one.executor.execute, args=(hanging,))
+    first.start()
+    until(lambda: calls)
+    started = time.monotonic()
 
-    def refuse(thread):
-        raise RuntimeError("can't start new thread")
+    one.executor.execute(one.deliver(message_id="beside"))
 
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        refused = pytest.raises(OutOfResources, match="the thread billhook-heartbeat cannot be started")
-        with refused, beat.renewing(claim):
-            raise AssertionError("without a heartbeat nothing may begin")
-
-    with beat.renewing(claim):
-        before = one.runs("due_at")
-        until(lambda: one.runs("due_at") > before)
-
-
-def claims_of(shop, delivery_id):
-    now = SystemClock().now()
-    with shop.inbox.fast_path.read(delivery_id, now) as look:
-        planned = get_state(shop.app).dispatcher.plan([look.stored])[0].plan
-        return [look.plan_and_claim(planned, "test", now, now + timedelta(seconds=0.6))]
+    assert calls == ["hangs", "beside"]
+    assert time.monotonic() - started > 0.3
+    assert one.runs("lease_owner LIKE '% joined'")[0] == (True,)
+    gate.set()
+    first.join(20)
+    assert set(one.runs("state")) == {("succeeded",)}

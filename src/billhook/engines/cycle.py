@@ -1,0 +1,224 @@
+"""The cycle: settle results, plan deliveries and claim due runs, in one transaction. The way of every run.
+
+An engine collects the attempts that have ended, reads what there is to do, and writes all of it at once. What
+finishes and arrives while it commits makes up the next batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Set
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from billhook.engines.dispatcher import AttemptResult, Dispatcher
+from billhook.engines.handler_pool import HandlerPool
+from billhook.engines.leases import EventCache, LeaseTable, lease_owner
+from billhook.engines.reporting import delivery_fields
+from billhook.errors import BillhookError
+from billhook.inbox import Claim, Inbox, InboxTransaction, Lease, NextTimes, RunPlan, StoredDelivery
+
+__all__ = ["PLAN_LIMIT", "Cycle", "Poll"]
+
+logger = logging.getLogger("billhook.engines")
+
+PLAN_LIMIT = 200
+UNSTORABLE_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Poll:
+    """What one poll read and decided to write; the chapter of this package follows a poll through time."""
+
+    now: datetime
+    leased_until: datetime  # of the claims, and of the leases that are renewed
+    next_times: NextTimes
+    new_deliveries: list[StoredDelivery]  # to plan
+    capacity: int  # how many runs may be claimed
+    renewing: bool
+    only: int | None = None  # the delivery of which runs may be claimed; None for all
+    suspect: bool = False  # whether to claim a suspect, which runs alone, and no ordinary run
+    with_suspects: bool = False  # whether suspects are claimed like ordinary runs
+    spread: timedelta = timedelta(0)  # within which suspects become due that are found in this claim
+    release_due: bool = False  # whether held runs of limited handlers may be due again
+    reads_next: bool = True  # whether to read when the next runs are due, if none is claimed
+    not_alone: Set[Lease] = frozenset()  # suspects beside which the claimed runs start
+
+
+class Cycle:
+    """What every engine does with the inbox. For one thread, which `wake` wakes up when an attempt ends."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        dispatcher: Dispatcher,
+        *,
+        threads: int,
+        lease_seconds: float,
+        wake: Callable[[], None],
+        pool: type[HandlerPool] = HandlerPool,
+    ) -> None:
+        self._inbox = inbox
+        self._dispatcher = dispatcher
+        self._lease_time = timedelta(seconds=lease_seconds)
+        self._owner = lease_owner()
+        self._leases = LeaseTable(threads, lease_seconds)
+        self._unsettled: list[AttemptResult] = []
+        self._unstorable: list[AttemptResult] = []
+        self._unstorable_at = 0.0
+        self._events = EventCache()
+        # Marks that are in the inbox already, so that not every claim writes them again.
+        self._marked_not_alone: Set[Lease] = frozenset()
+        self._wake = wake
+        self._handlers = pool(dispatcher, threads, wake, on_earlier_deadline=wake)
+
+    def _collect(self) -> bool:
+        """Collect finished attempts and expired leases; return whether the leases have to be renewed."""
+        leases = self._leases
+        self._unsettled += self._handlers.finished()
+        leases.remove(run.lease for run in self._handlers.expired())
+        renewing = leases.renewal_due()
+        if renewing:
+            leases.shrink_window()
+            # At the pace so far, the others would not start before the next renewal.
+            leases.release_later(self._handlers.cancel_queued(keep=leases.finished_since_renewal))
+        return renewing
+
+    def _write(self, poll: Poll) -> tuple[list[Claim], NextTimes]:
+        """Write one poll to the inbox in one transaction: settle, plan, release, renew and claim.
+
+        Return what it claimed, and when the next runs are due.
+        """
+        planned = self._dispatcher.plan(poll.new_deliveries)
+        claimable = self._dispatcher.claimable(
+            each for each in planned if poll.only in (None, each.stored.delivery_id)
+        )
+        plans = [planned_delivery.plan for planned_delivery in planned]
+        attempts, leases = self._unsettled, self._leases
+        results = [attempt.run_result for attempt in attempts]
+        settling = {result.lease for result in results}
+        releasing, checking_orphans = leases.to_release, leases.orphan_check_due
+        with self._inbox.transaction(self._owner, self._dispatcher.limits) as transaction:
+            # All locks at once and in one order: workers that took theirs step by step could deadlock.
+            transaction.lock(results, plans)
+            # Settled first: that releases the next runs by their order keys, and the claim below takes them.
+            settled = transaction.settle(results)
+            planned_here = transaction.plan(plans, poll.now, claimable)
+            transaction.release(releasing, poll.now)
+            if checking_orphans:
+                transaction.release_orphaned(list(leases.runs), poll.now)
+            renewed = None
+            if poll.renewing:
+                kept = [lease for lease in leases.runs if lease not in settling]
+                renewed = transaction.renew(kept, poll.leased_until)
+            transaction.apply_limits(poll.now, release_due=poll.release_due)
+            claims = self._claim(transaction, poll, settling) if poll.capacity else []
+            next_times = poll.next_times
+            # After a claim the inbox is polled again anyway. Else read here, which saves a transaction.
+            if poll.reads_next and not claims:
+                next_times = transaction.next_times(poll.only)
+        # Committed. Nothing above changes what is in memory, so a transaction that failed can be repeated.
+        self._unsettled = []
+        leases.record_commit(settling, renewed, poll.leased_until, orphans_checked=checking_orphans)
+        self._events.add(planned, planned_here)
+        for run in self._events.claimed_runs(claims):
+            leases.add(run)
+            self._handlers.submit(run)
+        ours = set(planned_here)
+        self._announce(
+            transaction.released, [each.plan for each in planned if each.plan.delivery_id in ours], claims
+        )
+        self._dispatcher.report(
+            attempts=attempts,
+            settled=settled,
+            planned=planned,
+            planned_here=planned_here,
+            duplicates=transaction.duplicates,
+            paused=transaction.paused,
+        )
+        return claims, next_times
+
+    def _announce(self, released: list[int], planned: list[RunPlan], claims: list[Claim]) -> None:
+        """Announce to other workers that runs are due which this one has not claimed.
+
+        They are among those of `released` deliveries, and of those that were `planned` just now.
+        """
+        raise NotImplementedError
+
+    def _claim(self, transaction: InboxTransaction, poll: Poll, settling: Set[Lease]) -> list[Claim]:
+        if poll.suspect:
+            suspect = transaction.claim_suspect(poll.now, poll.leased_until, poll.only)
+            claims = [] if suspect is None else [suspect]
+        else:
+            claims = transaction.claim(
+                poll.capacity,
+                poll.now,
+                poll.leased_until,
+                poll.only,
+                # The others are claimed as queued: if this worker dies, that is no attempt of theirs.
+                idle=self._leases.idle_threads(settling),
+                suspects=poll.with_suspects,
+                spread=poll.spread,
+            )
+        if transaction.held:  # behind those that it held there may be others
+            self._wake()
+        # The inbox has to know which suspects are not alone any more.
+        not_alone = poll.not_alone - settling
+        if claims and not not_alone <= self._marked_not_alone:
+            transaction.mark_not_alone(sorted(not_alone))
+            self._marked_not_alone = not_alone
+        return claims
+
+    def _failed(self) -> None:
+        """Record that a transaction failed."""
+        # The COMMIT may have succeeded all the same: then runs are claimed that are not in our table.
+        self._leases.mark_uncertain()
+        # Written, or rolled back: it is marked again with the next claim.
+        self._marked_not_alone = frozenset()
+
+    # --- results that cannot be stored ----------------------------------------------------------------
+
+    def _settle_one_by_one(self) -> None:
+        """Settle each result in a transaction of its own: one that cannot be stored must not hold up others.
+
+        Such a one is tried again alone, and keeps its lease: the handler is not called again meanwhile.
+        """
+        for attempt in list(self._unsettled):
+            try:
+                self._inbox.check_writable()  # otherwise it is not for one of them
+            except BillhookError:
+                return
+            self._unsettled.remove(attempt)
+            if not self._settle_alone(attempt):
+                self._unstorable.append(attempt)
+                text = "the result of run %d of handler %s cannot be stored, and is tried again alone"
+                extra = delivery_fields(attempt.delivery, attempt.handler)
+                logger.error(text, attempt.run_result.run_id, attempt.handler, extra=extra)
+
+    def _settle_alone(self, attempt: AttemptResult) -> bool:
+        """Settle one result, or the same with plainer texts; return whether the database took it."""
+        for result in (attempt.run_result, *attempt.run_result.plainer()):
+            with (
+                suppress(BillhookError),
+                self._inbox.transaction(self._owner, self._dispatcher.limits) as transaction,
+            ):
+                transaction.lock([result], [])
+                settled = transaction.settle([result])
+                break
+        else:
+            return False
+        self._leases.remove([attempt.run_result.lease])
+        self._dispatcher.report(attempts=[attempt], settled=settled)
+        self._announce(transaction.released, [], [])  # what waited for it in its order is due now
+        return True
+
+    def _retry_unstorable(self) -> float:
+        """Try the results that could not be stored again, once in a while; return the seconds until then."""
+        now = time.monotonic()
+        if self._unstorable and now >= self._unstorable_at:
+            self._unstorable = [attempt for attempt in self._unstorable if not self._settle_alone(attempt)]
+            self._unstorable_at = now + UNSTORABLE_SECONDS
+        return max(0.0, self._unstorable_at - now) if self._unstorable else math.inf

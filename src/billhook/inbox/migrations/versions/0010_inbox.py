@@ -1,0 +1,131 @@
+"""The inbox as first released. The numbers before this one were those of schemas that never were."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0010"
+down_revision = None
+
+ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+TIME = sa.DateTime(timezone=True)
+LABELS = ("source", "event_type", "handler", "what", "cause")
+
+
+def upgrade() -> None:
+    op.add_column("billhook_version", sa.Column("oldest_writer", sa.Text))
+    _make_delivery()
+    _make_run()
+    op.create_table(
+        "failure",
+        sa.Column("id", ID, primary_key=True),
+        sa.Column("run_id", ID, sa.ForeignKey("run.id", ondelete="CASCADE"), nullable=False),
+        sa.Column("attempt", sa.Integer, nullable=False),
+        sa.Column("failed_at", TIME, nullable=False),
+        sa.Column("error", sa.Text, nullable=False),
+        sa.Column("traceback", sa.Text),
+        sa.Column("duration_seconds", sa.Float),
+    )
+    op.create_index("failure_run_id_idx", "failure", ["run_id"])
+    op.create_table(
+        "billhook_handler",
+        sa.Column("id", ID, primary_key=True),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("paused_at", TIME),
+        sa.Column("paused_why", sa.Text),
+        sa.Column("failures", sa.Integer, nullable=False, server_default=sa.text("0")),
+        sa.Column("release_at", TIME),
+        sa.Column("next_start_at", TIME),
+        sa.Column("started", sa.Text, nullable=False, server_default=sa.text("'[]'")),
+        sa.UniqueConstraint("name", name="billhook_handler_name_key"),
+    )
+    op.create_table(
+        "billhook_worker",
+        sa.Column("owner", sa.Text, primary_key=True),
+        sa.Column("engine", sa.Text, nullable=False),
+        sa.Column("handlers", sa.Integer),
+        sa.Column("started_at", TIME, nullable=False),
+        sa.Column("seen_at", TIME, nullable=False),
+    )
+    op.create_table(
+        "billhook_action",
+        sa.Column("id", ID, primary_key=True),
+        sa.Column("at", TIME, nullable=False),
+        sa.Column("who", sa.Text, nullable=False),
+        sa.Column("what", sa.Text, nullable=False),
+        sa.Column("which", sa.Text, nullable=False),
+        sa.Column("deliveries", sa.Integer),
+    )
+    op.create_table(
+        "billhook_count",
+        sa.Column("hour", TIME, nullable=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in LABELS),
+        sa.Column("bucket", sa.Integer, nullable=False),
+        sa.Column("shard", sa.Integer, nullable=False),
+        sa.Column("number", sa.BigInteger, nullable=False),
+        sa.Column("seconds", sa.Float, nullable=False),
+        sa.Column("last_at", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("hour", *LABELS, "bucket", "shard", name="billhook_count_pkey"),
+        sqlite_with_rowid=False,
+    )
+
+
+def _make_delivery() -> None:
+    op.create_table(
+        "delivery",
+        sa.Column("id", ID, primary_key=True),
+        sa.Column("source", sa.Text, nullable=False),
+        sa.Column("key", sa.Text, nullable=False),
+        sa.Column("duplicate_slot", sa.Text, nullable=False, server_default=""),
+        sa.Column("event_type", sa.Text, nullable=False),
+        sa.Column("sent_as", sa.Text),
+        sa.Column("conflict_of", ID),
+        sa.Column("headers", sa.Text, nullable=False),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("error", sa.Text),
+        sa.Column("signed_at", TIME),
+        sa.Column("received_at", TIME, nullable=False),
+        sa.Column("digest", sa.LargeBinary),
+        sa.Column("body", sa.LargeBinary, nullable=False),
+        sa.Column("times_planned", sa.Integer, nullable=False, server_default=sa.text("0")),
+        sa.UniqueConstraint("source", "key", "duplicate_slot", name="delivery_source_key_duplicate_slot_key"),
+    )
+    op.create_index("delivery_event_type_id_idx", "delivery", ["event_type", "id"])
+    _partial_index("delivery_received_idx", "state IN ('received')", "id")
+    _partial_index("delivery_unfinished_idx", "state IN ('received', 'planned')", "id")
+    _partial_index("delivery_failed_idx", "state IN ('dead', 'quarantined')", "state", "id")
+    _partial_index("delivery_conflict_idx", "conflict_of IS NOT NULL", "id")
+
+
+def _make_run() -> None:
+    op.create_table(
+        "run",
+        sa.Column("id", ID, primary_key=True),
+        sa.Column("delivery_id", ID, sa.ForeignKey("delivery.id", ondelete="CASCADE"), nullable=False),
+        sa.Column("handler", sa.Text, nullable=False),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("attempts", sa.Integer, nullable=False),
+        sa.Column("due_at", TIME, nullable=False),
+        sa.Column("lease_owner", sa.Text),
+        sa.Column("token", sa.Integer, nullable=False),
+        sa.Column("last_error", sa.Text),
+        sa.Column("finished_at", TIME),
+        sa.Column("order_key", sa.Text),
+        sa.Column("identity", sa.Text),
+        sa.Column("twin_of", ID),
+        sa.Column("runs_alone", sa.Integer, nullable=False, server_default=sa.text("0")),
+        sa.Column("excused_attempts", sa.Integer, nullable=False, server_default=sa.text("0")),
+        sa.Column("replays", sa.Integer, nullable=False, server_default=sa.text("0")),
+        sa.Column("started_at", TIME),
+        sa.Column("duration_seconds", sa.Float),
+        sa.UniqueConstraint("delivery_id", "handler", name="run_delivery_id_handler_key"),
+    )
+    _partial_index("run_due_at_idx", "state IN ('due', 'running')", "due_at", "id")
+    _partial_index("run_alone_idx", "runs_alone = 1 AND state IN ('due')", "due_at")
+    unfinished = "order_key IS NOT NULL AND state IN ('waiting', 'due', 'running')"
+    _partial_index("run_order_idx", unfinished, "handler", "order_key", "state", "delivery_id")
+    _partial_index("run_identity_idx", "identity IS NOT NULL AND twin_of IS NULL", "handler", "identity")
+
+
+def _partial_index(name: str, condition: str, *columns: str) -> None:
+    where, table = sa.text(condition), name.partition("_")[0]
+    op.create_index(name, table, [*columns], sqlite_where=where, postgresql_where=where)

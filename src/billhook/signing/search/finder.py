@@ -1,0 +1,232 @@
+"""Find out how a captured request was signed, given the secret: for `billhook doctor signature`.
+
+A scheme is found only if it verifies the request, so nothing is guessed: contents and keys are tried until a
+digest is one of the texts in the headers, and then the scheme itself is asked. Where none fits, the same is
+tried with what usually goes wrong on the way. Nothing here reads a clock or a file, and the work has a limit
+for every request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from billhook.errors import ConfigError
+from billhook.signing.algorithms import Ed25519, HmacSha256, RsaSha256
+from billhook.signing.content_template import FIELDS
+from billhook.signing.search.captured import SIGNATURE_LENGTHS, CapturedRequest, HeaderPart, TimeText
+from billhook.signing.search.configured import FoundScheme, Match, NearMiss, configure, find_tokens
+from billhook.signing.search.contents import (
+    KNOWN,
+    CandidateContent,
+    contents,
+    earlier_bodies,
+    mixed_templates,
+    uniform_templates,
+)
+from billhook.signing.search.key_forms import CandidateKey, key_forms
+
+BUDGET_BYTES: Final = 8_000_000_000
+"""The work of one search, in bytes hashed: some seconds."""
+LOOK_BYTES: Final = 3_000
+ED25519_BYTES: Final = 150_000
+"""What one look costs beside the bytes that are hashed, as bytes that are hashed in the same time."""
+CLOCK_SECONDS: Final = 86_400
+"""A request that was signed longer before its capture is an old one: no clock is so wrong."""
+LIKELY_BODIES: Final = 60
+"""How many earlier bodies are tried with unusual templates too."""
+LOST_TIME_SECONDS: Final = 900
+"""How far from its capture a request may have been signed whose time is missing."""
+_PLAIN: Final = tuple(uniform_templates(separators=(".", ":", "\n"), versions=()))
+_WITH_PATH: Final = tuple(uniform_templates((".", ":", "\n", ""), (), (*FIELDS, "path")))
+"""No scheme of billhook signs the path, so it only explains a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What was found, the best first; and what is wrong.
+
+    `signature_headers` hold a text that has the form of a signature; `tried` counts the contents.
+    """
+
+    schemes: tuple[FoundScheme, ...]
+    near_misses: tuple[NearMiss, ...]
+    signature_headers: tuple[str, ...]
+    tried: int
+
+
+def search(
+    headers: Mapping[str, str],
+    body: bytes,
+    secrets: Sequence[str],
+    *,
+    target: str = "/",
+    captured_at: datetime | None = None,
+    tolerance_seconds: int = 300,
+) -> SearchResult:
+    """Find the schemes that verify a request with one of `secrets`, or else what comes near.
+
+    `headers` are by their names as spelt, lines of one name joined by a comma; `captured_at` is aware.
+    """
+    finder = _Search(CapturedRequest.of(headers, body, target), secrets, captured_at)
+    results = list(finder.results())
+    misses = [each for each in results if isinstance(each, NearMiss)]
+    found = [each for each in results if isinstance(each, FoundScheme)]
+    # The best for each header and content.
+    best: dict[tuple[str, str, int], FoundScheme] = {}
+    for each in sorted(found, key=lambda scheme: scheme.rank):
+        best.setdefault((each.signature_header.lower(), each.content, each.secret_number), each)
+    schemes = tuple(best.values())
+    if schemes:
+        misses += _about_the_best(schemes[0], captured_at, tolerance_seconds)
+    return SearchResult(schemes, tuple(misses), finder.signature_headers, finder.tried)
+
+
+def _about_the_best(
+    scheme: FoundScheme, captured_at: datetime | None, tolerance_seconds: int
+) -> Iterator[NearMiss]:
+    if scheme.secret_number > 1:
+        text = f"secret {scheme.secret_number} of those given made the signature: an older one"
+        yield NearMiss("secret", f"{text}, so the sender does not use the newest yet", scheme)
+    if scheme.signed_at is None or captured_at is None:
+        return
+    seconds = (scheme.signed_at - captured_at).total_seconds()
+    if tolerance_seconds < abs(seconds) <= CLOCK_SECONDS:
+        where = "after" if seconds > 0 else "before"
+        text = (
+            f"it was signed {abs(seconds):.0f} s {where} its capture, and {tolerance_seconds} s are allowed"
+        )
+        hours = round(seconds / 3_600)
+        why = "a clock is wrong (`timedatectl` shows this machine's), or the request was late"
+        if hours and abs(seconds - hours * 3_600) < tolerance_seconds:
+            why = f"{abs(hours)} h, as with a time zone that one side forgets"
+        yield NearMiss("clock", f"{text}: {why}", scheme)
+
+
+class _Search:
+    """One search: the keys that all steps share, and the work that is left."""
+
+    def __init__(
+        self, request: CapturedRequest, secrets: Sequence[str], captured_at: datetime | None
+    ) -> None:
+        self.tried = 0
+        self._request = request
+        self._secrets = secrets
+        self._captured_at = captured_at
+        self._left_bytes = BUDGET_BYTES
+        self._keys: list[CandidateKey] = []
+        signatures = [text for text in request.signatures if len(text.raw) in SIGNATURE_LENGTHS]
+        self.signature_headers = tuple(dict.fromkeys(text.part.header for text in signatures))
+
+    def results(self) -> Iterator[FoundScheme | NearMiss]:
+        """Yield what is wrong with the secrets, and all of the first step that fits or explains anything."""
+        request = self._request
+        unusable = list(self._load_keys())
+        tokens = list(find_tokens(request, self._secrets))
+        yield from (*unusable, *tokens)
+        if any(isinstance(token, FoundScheme) for token in tokens):
+            return
+        likely = replace(request, times=request.times[:1], ids=request.ids[:1])
+        steps = (
+            self._fitting(contents(KNOWN, request)),
+            self._fitting(contents(uniform_templates(), request)),
+            self._changed_body(),
+            self._lost_time(),
+            self._fitting(contents(_WITH_PATH, likely)),
+            self._fitting(contents(mixed_templates(), likely)),
+            () if tokens or len(unusable) == len(self._secrets) else self._absence(),
+        )
+        for step in steps:
+            results = list(step)
+            yield from results
+            if results:
+                return
+
+    def _load_keys(self) -> Iterator[NearMiss]:
+        made = {text.raw for text in self._request.signatures}
+        for number, secret in enumerate(self._secrets, 1):
+            try:
+                self._keys += key_forms(number, secret, made)
+            except ConfigError as error:
+                yield NearMiss("key", f"secret {number} cannot be used: {error}")
+
+    def _fitting(self, rendered: Iterable[CandidateContent]) -> Iterator[FoundScheme | NearMiss]:
+        """Yield the schemes that fit, or else why none can be configured for the first content that fits."""
+        matches = self._matches(rendered, self._keys)
+        results = [configure(match, self._request) for match in matches]
+        yield from [each for each in results if isinstance(each, FoundScheme)] or results[:1]
+
+    def _matches(self, rendered: Iterable[CandidateContent], keys: Sequence[CandidateKey]) -> Iterator[Match]:
+        quick = [key for key in keys if key.algorithm != Ed25519.name]
+        for content in rendered if keys else ():
+            # Ed25519 takes long: whether the digest is signed is asked for usual contents alone.
+            asked = quick if content.digest and content.template not in KNOWN else keys
+            self._left_bytes -= len(asked) * (LOOK_BYTES + len(content.data))
+            self._left_bytes -= (len(asked) - len(quick)) * ED25519_BYTES
+            if self._left_bytes < 0:
+                return
+            self.tried += not content.digest
+            for key in asked:
+                if raw := key.matching(content.data):
+                    texts = [text for text in self._request.signatures if text.raw == raw]
+                    matches = [Match(content, key, text) for text in texts]
+                    yield from (match for match in matches if match.is_usual)
+
+    # --- what nearly fits -------------------------------------------------------------------------
+
+    def _changed_body(self) -> Iterator[NearMiss]:
+        """Try what the body may have been."""
+        tried = {self._request.body}
+        for change, earlier in earlier_bodies(self._request.body):
+            if earlier in tried:
+                continue
+            tried.add(earlier)
+            templates = (*KNOWN, *_PLAIN) if len(tried) <= LIKELY_BODIES else KNOWN
+            request = replace(self._request, body=earlier)
+            for match in self._matches(contents(templates, request), self._keys):
+                scheme = configure(match, request)
+                if isinstance(scheme, FoundScheme):
+                    text = f"the signature fits another body: {change}"
+                    yield NearMiss("body", f"{text}. Have the proxy pass the body on as it came", scheme)
+                    return
+
+    def _lost_time(self) -> Iterator[NearMiss]:
+        """Try each second around the capture if no header has a time: its header may have been removed."""
+        request, at = self._request, self._captured_at
+        if at is None or any(not time.is_date for time in request.times):
+            return
+        moments = [at + timedelta(seconds=n) for n in range(-LOST_TIME_SECONDS, LOST_TIME_SECONDS + 1)]
+        times = [TimeText(HeaderPart("", str(int(each.timestamp()))), "unix", each) for each in moments]
+        templates = [template for template in KNOWN if "{timestamp}" in template]
+        rendered = contents(templates, replace(request, times=times))
+        keys = [key for key in self._keys if key.algorithm == HmacSha256.name]
+        for content, _, signature in self._matches(rendered, keys):
+            lost = content.time.part.text if content.time else ""
+            text = f"{signature.part.header} signs {content.template!r} with the time {lost}, which is in no"
+            yield NearMiss("header", f"{text} header: a proxy on the way removed the one that has it")
+            return
+
+    def _absence(self) -> Iterator[NearMiss]:
+        """Tell what is known of a request that nothing explains."""
+        request, names = self._request, ", ".join(self.signature_headers)
+        proven = [key.number for key in self._keys if key.algorithm == RsaSha256.name]
+        missing = [name for name, there in (("id", request.ids), ("timestamp", request.times)) if not there]
+        if not names:
+            text = "no header looks like a signature: a proxy on the way removed it, or the sender"
+            sent = ", ".join(request.headers) or "no headers"
+            yield NearMiss("header", f"{text} does not sign. The request has {sent}")
+        elif proven:
+            text = f"{names} was made with the private key of secret {proven[0]}"
+            text += f", over other bytes than any of {self.tried} contents tried"
+            changed = "the body or a header was changed, or the sender signs something unusual"
+            yield NearMiss("content", f"{text}: {changed}")
+        elif missing and any(text.part.version for text in request.signatures):
+            text = f"{names} has the form of Standard Webhooks, and no header has their"
+            removed = "a proxy on the way removed or changed it"
+            yield NearMiss("header", f"{text} {' and '.join(missing)}: {removed}")
+        else:
+            text = f"none of the secrets made the signature in {names}, over any of {self.tried} contents"
+            other = "it is another endpoint's secret, or the body or a header was changed"
+            yield NearMiss("secret", f"{text} tried: {other}")

@@ -1,0 +1,141 @@
+"""Code of one release on the schema of the next: it stores deliveries where that is allowed, and no more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from billhook.errors import InboxUnavailable, SchemaMismatch
+from billhook.inbox import Inbox, PutStatus, RunPlan, RunResult, RunState
+from billhook.inbox.counts import Counted, Counts
+from billhook.inbox.schema import REVISION
+from support.inbox_view import NOON, incoming, open_inbox, rows, value
+from support.next_release import NEXT, next_release
+
+LATER = NOON + timedelta(minutes=1)
+STORES = (
+    f"the inbox has schema {NEXT}, this billhook needs {REVISION}: it is newer than this billhook, which "
+    "stores deliveries only: upgrade the package"
+)
+
+
+@pytest.fixture
+def upgrade(inbox_url, tmp_path):
+    """Upgrade the inbox to the next release's schema; by default that lets this code store deliveries."""
+
+    def call(oldest_writer=REVISION):
+        with next_release(tmp_path / "next", oldest_writer):
+            Inbox(inbox_url).upgrade()
+
+    return call
+
+
+@pytest.mark.parametrize("started", ["before", "after"])
+def test_deliveries_are_stored_on_a_newer_schema_that_allows_it(inbox, where, upgrade, started, caplog):
+    inbox.put(incoming("k1"))
+    upgrade()
+    if started == "after":
+        inbox.close()
+        inbox = open_inbox(where)
+
+    batch = [incoming("k2"), incoming("k1"), incoming("k1", body=b"[]"), incoming("k3", event_type="")]
+    receipts = [inbox.put(new) for new in batch]
+    with pytest.raises(SchemaMismatch, match=STORES):
+        inbox.check_writable()
+    refused = Counts()
+    refused.add(Counted.REFUSED, NOON, source="default", event_type="", cause="mismatch")
+    inbox._write_counts(refused)
+
+    assert [receipt.status for receipt in receipts] == [
+        PutStatus.ACCEPTED,
+        PutStatus.DUPLICATE,
+        PutStatus.CONFLICT,
+        PutStatus.UNTYPED,
+    ]
+    assert value(where, "SELECT count(*) FROM delivery WHERE region = 'eu'") == 4
+    counted = rows(where, "SELECT what FROM billhook_count")
+    assert Counter(what for (what,) in counted) == Counter(["conflict", "untyped", "refused"])
+    assert (STORES in caplog.text) == (started == "after")
+
+
+def test_nothing_is_handled_on_a_newer_schema(inbox, where, upgrade):
+    inbox.put(incoming("k1"))
+    with inbox.transaction("me") as transaction:
+        transaction.plan([RunPlan(1, ("h",))], NOON)
+        (claim,) = transaction.claim(9, NOON, LATER)
+    upgrade()
+    inbox.put(incoming("k2"))
+    before = rows(where, "SELECT * FROM delivery"), rows(where, "SELECT * FROM run")
+    result = RunResult(claim.run_id, claim.token, 1, 1, RunState.SUCCEEDED, NOON)
+
+    def settle():
+        with inbox.transaction("me") as transaction:
+            transaction.settle([result])
+
+    def handle_by_the_fast_path():
+        with inbox.fast_path.read(2, NOON) as look:
+            assert look.plan_and_claim(RunPlan(2, ("h",)), "me", NOON, LATER) is None
+        assert not inbox.fast_path.settle(result)
+
+    uses = [lambda: inbox.poll(9), settle, lambda: inbox.pause_handler("h", None, NOON)]
+    for use in uses:
+        with pytest.raises(SchemaMismatch) as refused:
+            use()
+        assert refused.value.stores
+        assert str(refused.value) == STORES
+    if inbox.database.is_remote:
+        handle_by_the_fast_path()
+    else:
+        with pytest.raises(SchemaMismatch):
+            handle_by_the_fast_path()
+
+    assert (rows(where, "SELECT * FROM delivery"), rows(where, "SELECT * FROM run")) == before
+
+
+@pytest.mark.parametrize("bare_url", ["postgresql"], indirect=True)
+def test_a_transaction_that_an_upgrade_overtakes_is_rolled_back(inbox, where, upgrade):
+    inbox.put(incoming("k1"))
+
+    def plan_while_upgraded():
+        with inbox.transaction("me") as transaction:
+            upgrade()
+            assert transaction.plan([RunPlan(1, ("h",))], NOON) == [1]
+
+    with pytest.raises(SchemaMismatch, match=STORES):
+        plan_while_upgraded()
+
+    assert value(where, "SELECT state FROM delivery") == "received"
+    assert value(where, "SELECT count(*) FROM run") == 0
+
+
+@pytest.mark.parametrize("oldest_writer", [None, NEXT])
+def test_a_newer_schema_that_does_not_allow_it_refuses_deliveries(inbox, where, upgrade, oldest_writer):
+    inbox.put(incoming("k1"))
+    upgrade(oldest_writer)
+
+    for new in (incoming("k2"), incoming("k1"), incoming("k3", event_type="")):
+        with pytest.raises(
+            InboxUnavailable, match=f"has schema {NEXT}, .* it is newer than this .*: upgrade"
+        ):
+            inbox.put(new)
+    with pytest.raises(SchemaMismatch, match="it is newer than this billhook: upgrade"):
+        inbox.check_writable()
+    with pytest.raises(SchemaMismatch, match="it is newer than this billhook: upgrade"):
+        open_inbox(where)
+
+    assert rows(where, "SELECT key FROM delivery") == [("k1",)]
+    assert value(where, "SELECT oldest_writer FROM billhook_version") == oldest_writer
+
+
+def test_the_next_release_itself_uses_its_schema(inbox, inbox_url, where, upgrade, tmp_path):
+    upgrade()
+
+    with next_release(tmp_path / "next"):
+        newer = open_inbox(where)
+        newer.put(incoming("k1"))
+        with newer.transaction("me") as transaction:
+            assert transaction.plan([RunPlan(1, ("h",))], NOON) == [1]
+        newer.check_writable()
+        newer.close()

@@ -1,0 +1,99 @@
+"""Two releases on one inbox: a receiver and a worker of each, while deliveries arrive without a pause."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from billhook.inbox.schema import REVISION
+from support.inbox_view import rows, value
+from support.next_release import NEXT, next_release
+from support.processes import until
+from support.senders import Senders
+from support.server import gunicorn, head
+from support.signing import SECRET
+
+TESTS = Path(__file__).parents[1]
+HANDLERS = """
+import os
+from billhook import Handlers
+from billhook.events import PingTest
+
+handlers = Handlers()
+
+@handlers.on(PingTest, name="note")
+def note(event, delivery):
+    with open("notes.txt", "a") as output:
+        output.write(f"{os.environ['RELEASE']} {delivery.key}\\n")
+"""
+
+
+@pytest.fixture
+def release(tmp_path, inbox_url):
+    """Start a command of a release, `old` or `new`; its process and its log."""
+    (tmp_path / "noting.py").write_text(HANDLERS)
+    programs = {"old": ["-m", "billhook"], "new": ["-m", "support.next_release", str(tmp_path / "next")]}
+    clean = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
+    environ = {**clean, "PYTHONPATH": str(TESTS), "BILLHOOK_INBOX_URL": inbox_url, "BILLHOOK_SECRETS": SECRET}
+
+    with contextlib.ExitStack() as stack:
+
+        def start(name, *arguments):
+            log = tmp_path / f"{name}-{arguments[0]}.log"
+            output = stack.enter_context(log.open("wb"))
+            process = subprocess.Popen(
+                [sys.executable, *programs[name], *arguments],
+                cwd=tmp_path,
+                env={**environ, "RELEASE": name},
+                stdout=output,
+                stderr=output,
+            )
+            stack.callback(process.wait, 60)
+            stack.callback(process.terminate)
+            return process, log
+
+        yield start
+
+
+@pytest.mark.slow
+def test_an_upgrade_under_load_loses_and_refuses_nothing(release, inbox_url, where, tmp_path):
+    with next_release(tmp_path / "next", oldest_writer=REVISION):
+        pass  # it has its migrations now
+
+    def notes():
+        path = tmp_path / "notes.txt"
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+    with (
+        gunicorn(tmp_path, door="asgi", BILLHOOK_INBOX_URL=inbox_url) as server,
+        Senders(server, 2) as senders,
+    ):
+        _, waiting = release("old", "worker", "noting.py")
+        until(lambda: len(notes()) > 5, 30)
+
+        upgrading, _ = release("new", "db", "upgrade")
+        assert upgrading.wait(60) == 0
+        until(lambda: "this billhook, which stores deliveries only" in waiting.read_text(), 30)
+        senders.more(10)  # while the handlers that were running end
+        noted = len(notes())
+        senders.more(30)
+        unhandled = len(notes()) == noted
+        ready = server.ask(head({}, method="GET", path="/readyz"))
+        release("new", "worker", "noting.py")
+        senders.more(30)
+    keys = {key for key, _ in senders.answers}
+    until(lambda: keys <= {key for _, key in notes()}, 60)
+
+    assert {status for _, status in senders.answers} == {200}
+    assert unhandled
+    assert ready.status == 200
+    assert ready.json == {"status": "ready", "handling": "waits for an upgrade of this process"}
+    assert value(where, "SELECT version_num FROM billhook_version") == NEXT
+    assert sorted(keys) == sorted(key for (key,) in rows(where, "SELECT key FROM delivery"))
+    assert {name for name, _ in notes()[noted:]} == {"new"}
+    assert {name for name, _ in notes()[:noted]} == {"old"}
