@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -177,6 +178,23 @@ def test_an_interrupted_demo_clears_everything_away(temporary, number):
     assert b"Traceback" not in errors
     assert list(temporary.iterdir()) == []
     assert of_this_demo(temporary) == []
+
+
+def test_a_signal_while_the_demo_starts_ends_it_though_an_import_swallows_exceptions(temporary, monkeypatch):
+    def start(environment: processes.DemoEnvironment) -> None:
+        with contextlib.suppress(BaseException):
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(processes.DemoEnvironment, "_start_servers", start)
+    monkeypatch.setattr(processes.DemoEnvironment, "_start_sandbox", lambda environment, stack: None)
+    before = signal.getsignal(signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as caught, processes.DemoEnvironment():
+        pass
+
+    assert caught.value.code == 128 + signal.SIGTERM
+    assert list(temporary.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def read_json(stream: IO[str]) -> Any:

@@ -63,6 +63,8 @@ class DemoEnvironment:
             f"whsec_{b64encode(secrets.token_bytes(32)).decode()}" for _ in range(2)
         )
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._has_started = False
+        self._exit_code: int | None = None
         self.sandbox: Sandbox | None = None
         self.steps: list[str] = []
         self.addresses: dict[str, dict[str, Any]] = {}
@@ -79,6 +81,9 @@ class DemoEnvironment:
             self._start_sandbox(stack)
             # Again, before the sandbox is closed: that may still be waiting for an answer of theirs.
             stack.callback(self._stop)
+            self._has_started = True
+            if self._exit_code is not None:
+                sys.exit(self._exit_code)
             self._stack = stack.pop_all()
         return self
 
@@ -86,8 +91,11 @@ class DemoEnvironment:
         self._stack.close()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Exit, but not while everything is being started: imports may swallow any exception."""
         # A demo that stays ends so; one that does not is interrupted.
-        sys.exit(0 if self._stays else 128 + number)
+        self._exit_code = 0 if self._stays else 128 + number
+        if self._has_started:
+            sys.exit(self._exit_code)
 
     def _stop(self) -> None:
         for number in _SIGNALS:  # a second Ctrl-C would leave processes and files behind
