@@ -122,7 +122,7 @@ def test_every_record_of_receiver_and_engines_that_has_values_has_fields():
 
     assert len(calls) > 25
     assert [where for where, fielded, valued in calls if valued and not fielded] == [
-        "task.py: logger.error('rejected a message for %s: its argument is not a delivery id', TASK)"
+        "engine.py: logger.error('rejected a message for %s: its argument is not a delivery id', TASK)"
     ]
 
 

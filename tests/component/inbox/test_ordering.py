@@ -477,7 +477,7 @@ def test_deliveries_of_a_failed_planner_are_planned_by_another(inbox, where, mea
 
 
 def crossing(inbox, first, lock):
-    """Two turns that each settle a run of the delivery that the other would plan; what came of them."""
+    """Two turns that each settle a run of one delivery and would plan both; what came of them."""
     ids = [put(inbox, name) for name in "ab"]
     plans = [RunPlan(delivery_id, ("h",)) for delivery_id in ids]
     with inbox.transaction("planner") as transaction:
@@ -486,15 +486,15 @@ def crossing(inbox, first, lock):
     barrier, errors = threading.Barrier(2), []
 
     def one(number):
-        own, others = outcome(claims[number]), plans[1 - number]
+        own = outcome(claims[number])
         try:
             with inbox.transaction(f"turn{number}") as transaction:
                 if lock:
-                    transaction.lock([own], [others])
+                    transaction.lock([own], plans)
                 transaction.settle([own])
                 if not lock:
                     barrier.wait(10)
-                transaction.plan([others], NOON)
+                transaction.plan(plans, NOON)
         except InboxUnavailable as error:
             errors.append(str(error))
 
