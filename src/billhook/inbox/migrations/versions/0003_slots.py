@@ -13,7 +13,7 @@ down_revision = "0002"
 ROW_ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 MOMENT = sa.DateTime(timezone=True)
 OLD = "id, source, key, event_type, headers, state, error, signed_at, received_at, body"
-# Of what is pruned the body is gone, and with it what it was.
+# A pruned delivery has no body, so its digest cannot be computed.
 DIGEST = "CASE WHEN state = 'pruned' THEN NULL ELSE sha256(body) END"
 
 
