@@ -85,8 +85,8 @@ def create_asgi_app(environ: Mapping[str, str] | None = None) -> AsgiApp:
     return get_state(create_app(environ)).asgi_app()
 
 
-def _log_accepted(_: Flask, *, delivery_id: int, event_type: str, **facts: str) -> None:
-    extra = fields(delivery_id=delivery_id, event_type=event_type, **facts)
+def _log_accepted(_: Flask, *, delivery_id: int, event_type: str, source: str, key: str) -> None:
+    extra = fields(delivery_id=delivery_id, event_type=event_type, source=source, key=key)
     logger.info("delivery %d accepted: %s", delivery_id, event_type or "(no type)", extra=extra)
 
 

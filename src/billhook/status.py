@@ -149,7 +149,8 @@ def types_of_models(overview: Overview) -> list[TypeFigures]:
 
     Types without a model are counted together, as "*"; only their last deliveries are known one by one.
     """
-    known, others = [], []
+    known: list[TypeFigures] = []
+    others: list[TypeFigures] = []
     for one in overview.types:
         (known if one.event_type in EVENT_TYPES or not one.event_type else others).append(one)
     if others:

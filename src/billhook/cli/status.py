@@ -176,8 +176,8 @@ def _print(inbox: Inbox, overview: Overview, text: str) -> None:
         print_table("", columns, _type_rows(overview), whole=("24 h",))
     if overview.handlers:
         click.echo()
-        columns = ("handler", "succeeded", "failed", "dead", "discarded", "p50", "p95")
-        print_table("", columns, _handler_rows(overview), whole=("succeeded", "p50", "p95"))
+        headings = ("handler", "succeeded", "failed", "dead", "discarded", "p50", "p95")
+        print_table("", headings, _handler_rows(overview), whole=("succeeded", "p50", "p95"))
     say_paused(overview.paused)
 
 
