@@ -56,7 +56,8 @@ delivery_quarantined = _lifecycle.signal(
 )
 delivery_twin = _lifecycle.signal(
     "delivery_twin",
-    "Stored, and not handed to a handler that had the like: delivery_id, event_type, handler, twin_of.",
+    "Stored; the handler was not called, because it has handled the same content before: delivery_id, "
+    "event_type, handler, twin_of.",
 )
 handler_started = _lifecycle.signal(
     "handler_started", "About to be called, in the thread that calls it: delivery, handler."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -22,9 +23,9 @@ from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.extension import ENVIRON, Billhook, get_settings, get_state
 from billhook.file_modes import check_secret_file
 from billhook.handlers import Handlers
-from billhook.logs import set_up_logging
+from billhook.logs import fields, set_up_logging
 from billhook.settings import from_environ
-from billhook.signals import event_signal
+from billhook.signals import delivery_accepted, event_signal
 
 if TYPE_CHECKING:
     from flask import Blueprint
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from billhook.receiver.asgi import AsgiApp
 
 __all__ = ["create_app", "create_asgi_app", "load_handlers"]
+
+logger = logging.getLogger("billhook.standalone")
 
 
 def __getattr__(name: str) -> Any:
@@ -70,6 +73,8 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
 
         add_dashboard(app, settings.dashboard)
     app.register_blueprint(hooks.health_blueprint())
+    if sys.stderr is not None and sys.stderr.isatty():  # somebody tries it out, and waits for a sign
+        delivery_accepted.connect(_log_accepted, sender=app)
     if settings.metrics_token_file is not None:
         app.register_blueprint(_metrics_blueprint(settings.metrics_token_file))
     return app
@@ -78,6 +83,11 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
 def create_asgi_app(environ: Mapping[str, str] | None = None) -> AsgiApp:
     """Return the same receiver as an ASGI 3 application, for an event loop. Raises ConfigError."""
     return get_state(create_app(environ)).asgi_app()
+
+
+def _log_accepted(_: Flask, *, delivery_id: int, event_type: str, source: str, key: str) -> None:
+    extra = fields(delivery_id=delivery_id, event_type=event_type, source=source, key=key)
+    logger.info("delivery %d accepted: %s", delivery_id, event_type or "(no type)", extra=extra)
 
 
 def _metrics_blueprint(token_file: str) -> Blueprint:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from billhook.clock import format_ago, format_duration
-from billhook.inbox import Counted
-from billhook.inbox.figures import COUNT_LIMIT
+from billhook.events import EVENT_TYPES
+from billhook.inbox import OTHER_TYPES, Counted
+from billhook.inbox.figures import COUNT_LIMIT, TypeFigures
 from billhook.inbox.overview import read_periods
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = [
     "healthy_summary",
     "number_text",
     "summary",
+    "types_of_models",
 ]
 
 OLD = timedelta(minutes=10)
@@ -140,6 +142,22 @@ def summary(overview: Overview, missing_worker: str | None = None) -> str:
     """Return one sentence on the state of the inbox."""
     problems = ", ".join(problem.text for problem in find_problems(overview, missing_worker))
     return f"Needs attention: {problems}." if problems else healthy_summary(overview)
+
+
+def types_of_models(overview: Overview) -> list[TypeFigures]:
+    """Return the figures of each type with a model, of deliveries without a type, and of all others as "*".
+
+    Types without a model are counted together, as "*"; only their last deliveries are known one by one.
+    """
+    known: list[TypeFigures] = []
+    others: list[TypeFigures] = []
+    for one in overview.types:
+        (known if one.event_type in EVENT_TYPES or not one.event_type else others).append(one)
+    if others:
+        counted = next((one for one in others if one.event_type == OTHER_TYPES), TypeFigures(OTHER_TYPES))
+        last_at = max((one.last_at for one in others if one.last_at is not None), default=None)
+        known.append(replace(counted, last_at=last_at))
+    return known
 
 
 def number_text(number: int) -> str:

@@ -73,6 +73,8 @@ def test_a_failed_attempt_names_delivery_handler_attempt_cause_and_duration(app_
     }  # fmt: skip
     # A dead run has its traceback, once; an attempt that is made again has none.
     assert (record.exc_info is not None) == (not retry)
+    at = r"retrying in 1 min \(at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\): LookupError"
+    assert (re.search(at, record.getMessage()) is not None) == bool(retry)
 
 
 def test_refused_and_quarantined_deliveries_name_their_cause(app_with, caplog):

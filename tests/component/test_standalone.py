@@ -51,6 +51,19 @@ def here(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_in_a_terminal_each_accepted_delivery_is_a_log_line(standalone, monkeypatch, caplog, terminal):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    caplog.set_level("INFO", "billhook.standalone")
+    app = standalone()
+
+    for message_id in ("one", "one", "two"):
+        deliver(app, message_id=message_id)
+
+    told = [record.getMessage() for record in caplog.records if record.name == "billhook.standalone"]
+    assert told == (["delivery 1 accepted: PingTest", "delivery 2 accepted: PingTest"] if terminal else [])
+
+
 @pytest.fixture
 def standalone(here):
     made = []

@@ -176,8 +176,8 @@ def _print(inbox: Inbox, overview: Overview, text: str) -> None:
         print_table("", columns, _type_rows(overview), whole=("24 h",))
     if overview.handlers:
         click.echo()
-        columns = ("handler", "succeeded", "failed", "dead", "p50", "p95")
-        print_table("", columns, _handler_rows(overview), whole=("succeeded", "p50", "p95"))
+        headings = ("handler", "succeeded", "failed", "dead", "discarded", "p50", "p95")
+        print_table("", headings, _handler_rows(overview), whole=("succeeded", "p50", "p95"))
     say_paused(overview.paused)
 
 
@@ -206,13 +206,16 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
 
 
 def _type_rows(overview: Overview) -> list[tuple[object, ...]]:
+    from billhook.status import types_of_models
+
+    names = {"": "(none)", "*": "unknown types"}
     return [
         (
-            one.event_type or "(none)",
+            names.get(one.event_type, one.event_type),
             *(one.accepted, one.duplicates or "", one.quarantined or "", one.conflicts or ""),
             format_ago(one.last_at, overview.at),
         )
-        for one in overview.types
+        for one in types_of_models(overview)
     ]
 
 
@@ -223,7 +226,7 @@ def _handler_rows(overview: Overview) -> list[tuple[object, ...]]:
     return [
         (
             one.name,
-            *(one.succeeded, one.failed or "", one.dead or ""),
+            *(one.succeeded, one.failed or "", one.dead or "", one.discarded or ""),
             *(shown(one.p50_seconds), shown(one.p95_seconds)),
         )
         for one in overview.handlers

@@ -21,12 +21,12 @@ from billhook.events import EVENT_TYPES
 from billhook.extension import ENVIRON
 from billhook.inbox.actions import list_actions
 from billhook.inbox.counts import OTHER_TYPES, Counted
-from billhook.inbox.figures import Overview, PeriodFigures, TypeFigures
+from billhook.inbox.figures import Overview, PeriodFigures
 from billhook.inbox.overview import read_overview, read_periods
 from billhook.pages import Bars, Series, Sparkline, bar_chart, sparkline
 from billhook.program import in_program
 from billhook.receiver import webhook_routes
-from billhook.status import find_problems, healthy_summary
+from billhook.status import find_problems, healthy_summary, types_of_models
 
 __all__ = ["TypeRow", "is_silent", "show_actions", "show_health", "show_overview"]
 
@@ -154,12 +154,10 @@ def _type_rows(
     days: Sequence[PeriodFigures],
 ) -> list[TypeRow]:
     """Return a row for each type with a model and one for all others; types that were seen come first."""
-    found = {one.event_type: one for one in overview.types}
-    others = [one.last_at for name, one in found.items() if name not in EVENT_TYPES and one.last_at]
-    found[OTHER_TYPES] = TypeFigures(OTHER_TYPES, last_at=max(others, default=None))
+    seen = {one.event_type: one.last_at for one in types_of_models(overview)}
     rows = []
     for name in (*EVENT_TYPES, OTHER_TYPES):
-        last_at = found[name].last_at if name in found else None
+        last_at = seen.get(name)
         values = [period.by_type.get(name, 0) for period in periods]
         rows.append(
             TypeRow(

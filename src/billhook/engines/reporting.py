@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from billhook import signals
+from billhook.clock import format_ago
 from billhook.errors import BillhookError
 from billhook.events import Event, UnknownEvent
 from billhook.handlers import Delivery, HandlerFailure
@@ -104,11 +106,11 @@ class Reporter:
             signals.emit(signals.handler_succeeded, self._sender, **facts)
         elif result.state is RunState.DUE:
             logger.warning(
-                "handler %s failed on delivery %d (attempt %d), retrying at %s: %s",
+                "handler %s failed on delivery %d (attempt %d), retrying %s: %s",
                 attempt.handler,
                 result.delivery_id,
                 result.attempt,
-                result.due_at,
+                _moment(result.due_at, result.at),
                 first_line(failure.error),
                 extra=_failure_fields(attempt, failure),
             )
@@ -174,6 +176,10 @@ def delivery_fields(
         cause=cause,
         duration=duration,
     )
+
+
+def _moment(due_at: datetime | None, now: datetime) -> str:
+    return "" if due_at is None else f"{format_ago(due_at, now)} (at {due_at:%Y-%m-%d %H:%M:%S} UTC)"
 
 
 def _failure_fields(attempt: AttemptResult, failure: HandlerFailure) -> dict[str, object]:

@@ -242,7 +242,7 @@ class InboxTransaction:
         if self._limits:
             self._limiter.record_started(claims, now)
         if self._claimable_plans:
-            # Behind all that was due before. If some of it had to be left, nothing more is claimed.
+            # New runs come after runs that were already due; if those did not all fit, claim no new ones.
             room = limit - len(found) if len(starting) + len(queued) == len(rows) else 0
             at_once = room if idle is None else max(0, min(room, idle - len(rows)))
             owners = [self._owner] * at_once + [self._owner + QUEUED] * (room - at_once)

@@ -81,13 +81,13 @@ def test_a_good_set_up_has_no_findings(examined, inbox):
     assert examined() == {}
 
 
-def test_people_get_a_table_and_a_count(run, tmp_path):
+def test_people_get_three_lines_for_each_finding_and_a_count(run, tmp_path):
     result = run("doctor")
 
     assert result.exit_code == 1
     text = " ".join(result.stdout.split())
-    assert "found why it matters what to do" in text
-    assert "ERROR source 'default' has no secret" in text
+    assert "ERROR: source 'default' has no secret" in text
+    assert result.stdout.count("\n  why it matters: ") == result.stdout.count("\n  what to do: ") == 3
     assert "1 error, 2 warnings" in text
 
 

@@ -49,6 +49,22 @@ def test_status_shows_what_failed_who_handles_what_and_what_was_refused(run, ref
     assert "1 delivery is dead" in result.stdout
 
 
+def test_types_without_a_model_are_one_row_and_discarded_runs_are_told(run, shop, where):
+    for event_type in ("BrandNew", "BrandNewer"):
+        deliver(shop.app, b"{}", event_type, message_id=event_type)
+    with get_state(shop.app).inbox.transaction("w") as transaction:
+        labels = {"source": "default", "event_type": "PingTest", "handler": "send"}
+        transaction._counts.add(Counted.DISCARDED, datetime.now(UTC), **labels)
+
+    result = run("status")
+
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "BrandNew" not in result.stdout
+    assert [line for line in lines if line.startswith("unknown types")] != []
+    assert "handler succeeded failed dead discarded p50 p95" in lines
+    assert any(line.startswith("send 0 1 1 ") for line in lines)  # failed: none
+
+
 def test_status_as_json_has_the_same_figures(run, refusing):
     result = run("status", "--json")
 

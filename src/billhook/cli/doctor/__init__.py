@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from billhook.cli.doctor.signature import signature
-from billhook.cli.output import print_json, print_table
+from billhook.cli.output import print_json, printable
 from billhook.cli.params import DefaultGroup, as_json, handlers_argument
 from billhook.program import in_program
 
@@ -86,8 +86,10 @@ def _print(findings: Sequence[Finding]) -> None:
     if not findings:
         click.echo("Nothing was found.")
         return
-    rows = [(each.level.upper(), each.what, each.why, each.remedy) for each in findings]
-    print_table("", ("", "found", "why it matters", "what to do"), rows, whole=[""])
+    for each in findings:
+        click.echo(f"{each.level.upper()}: {printable(each.what)}")
+        click.echo(f"  why it matters: {printable(each.why)}")
+        click.echo(f"  what to do: {printable(each.remedy)}")
     counted = Counter(each.level for each in findings)
     click.echo(", ".join(f"{count} {level}{'s' if count > 1 else ''}" for level, count in counted.items()))
 

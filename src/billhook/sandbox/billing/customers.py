@@ -83,7 +83,7 @@ def find_by_integration(tx: Transaction, provider: str, external_id: str) -> Cus
 
 def ids_by_alias(tx: Transaction, aliases: Collection[str]) -> dict[str, str]:
     """Return the customer ids by alias. Unknown aliases are left out."""
-    # A text that no key may be belongs to no customer, and PostgreSQL would refuse some of them (NUL).
+    # An invalid key matches no customer; do not query for it (PostgreSQL rejects NUL).
     wanted = {name for name in aliases if key_error(name) is None}
     named = in_texts(tx.connection, alias.c.alias, wanted)
     rows = tx.connection.execute(select(alias.c.alias, alias.c.customer_id).where(named))
