@@ -83,7 +83,7 @@ class Cycle:
         renewing = leases.renewal_due()
         if renewing:
             leases.shrink_window()
-            # At the pace so far, the others would not start before the next renewal.
+            # Keep as many queued runs as finished since the last renewal; release the rest.
             leases.release_later(self._handlers.cancel_queued(keep=leases.finished_since_renewal))
         return renewing
 
