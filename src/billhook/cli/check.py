@@ -12,6 +12,7 @@ import click
 from billhook.cli.context import environment, load_app, reject_handlers_argument, user_app
 from billhook.cli.output import print_json, print_table
 from billhook.cli.params import as_json, handlers_argument
+from billhook.doctor.inbox import live_workers
 from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
 from billhook.program import in_program
 
@@ -34,6 +35,10 @@ _ENGINES = {
     "celery": "celery: handlers run in Celery's workers; make sure that one is running",
     "inline": "inline: handlers run within the request: for development and tests only",
 }
+_STANDALONE = (
+    "worker: `billhook serve` starts one, and handlers run in it; under a gunicorn of your own they run in "
+    "threads of its processes"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +92,11 @@ def _findings(app: Flask, state: BillhookState, path: str | None) -> Iterator[_F
 
     yield _check_inbox(state)
     names = handler_names(state.handlers)
-    working = [] if names else _live_workers(state)
+    working = live_workers(state.inbox, state.dispatcher.clock.now())
     yield _check_handlers(names, working)
-    yield _Finding("engine", True, _ENGINES[working[0].engine if working else state.settings.engine])
+    engine = working[0].engine if working else state.settings.engine
+    standalone = engine == "thread" and user_app() is None
+    yield _Finding("engine", True, _STANDALONE if standalone else _ENGINES[engine])
     routes = webhook_routes(app)
     if path is not None:
         matching = [route for route in routes if route.path.rstrip("/") == path.rstrip("/")]
@@ -98,17 +105,6 @@ def _findings(app: Flask, state: BillhookState, path: str | None) -> Iterator[_F
     known = sorted({route.path for route in webhook_routes(app)})
     for route in routes:
         yield _send_probe(app, state, route, known)
-
-
-def _live_workers(state: BillhookState) -> list[WorkerFigures]:
-    """Return the workers that run with handlers: `serve` may have been given those that are missing here."""
-    from billhook.inbox.overview import read_overview
-
-    try:
-        workers = read_overview(state.inbox, state.dispatcher.clock.now()).workers
-    except (InboxUnavailable, SchemaMismatch):
-        return []
-    return [worker for worker in workers if worker.alive and worker.handlers]
 
 
 def _check_handlers(names: Collection[str], working: Sequence[WorkerFigures]) -> _Finding:

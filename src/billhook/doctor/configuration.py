@@ -18,6 +18,7 @@ from billhook.file_modes import access_by_others
 
 if TYPE_CHECKING:
     from billhook.handlers import ConnectedHandlers
+    from billhook.inbox.figures import WorkerFigures
     from billhook.settings import Settings
     from billhook.signing.source import Source
 
@@ -161,12 +162,21 @@ def _about_a_scheme(source: Source) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def handler_findings(connected: ConnectedHandlers, arrived: Mapping[str, int]) -> Iterator[Finding]:
-    """Judge the handlers; `arrived` counts deliveries of each type in a sample."""
+def handler_findings(
+    connected: ConnectedHandlers, arrived: Mapping[str, int], working: Sequence[WorkerFigures] = ()
+) -> Iterator[Finding]:
+    """Judge the handlers; `arrived` counts deliveries of each type in a sample, `working` has handlers."""
     from billhook.events import EVENT_TYPES, UnknownEvent
 
     types = (*EVENT_TYPES, UnknownEvent.signal_name)
     found = {each.name: each for one in types for each in connected.for_event_type(one)}
+    if not found and working:
+        yield Finding(
+            "note", "handlers-not-named", f"a worker that runs has {working[0].handlers}",
+            "they were not examined: this command was given no handlers",
+            "name the modules or files: billhook doctor FILE",
+        )  # fmt: skip
+        return
     if not found:
         yield Finding(
             "warning", "no-handlers", "no handler is registered",

@@ -12,14 +12,22 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from billhook.doctor.finding import Finding
-from billhook.errors import BillhookError, SchemaMismatch
+from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
 from billhook.printable import printable
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
     from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts
+    from billhook.inbox.figures import WorkerFigures
 
-__all__ = ["inbox_findings", "missing_worker", "postgres_findings", "sqlite_findings", "unusable_inbox"]
+__all__ = [
+    "inbox_findings",
+    "live_workers",
+    "missing_worker",
+    "postgres_findings",
+    "sqlite_findings",
+    "unusable_inbox",
+]
 
 _MIB = 1024 * 1024
 _LITTLE_BYTES = 1024 * _MIB
@@ -171,6 +179,17 @@ def inbox_findings(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -
             "warning", "no-worker", missing.partition(";")[0],
             "deliveries are stored, and no handler is called", missing.partition("; ")[2],
         )  # fmt: skip
+
+
+def live_workers(inbox: Inbox, now: datetime) -> list[WorkerFigures]:
+    """Return the workers that run with handlers: `serve` may have been given those that are missing here."""
+    from billhook.inbox.overview import read_overview
+
+    try:
+        workers = read_overview(inbox, now).workers
+    except (InboxUnavailable, SchemaMismatch):
+        return []
+    return [worker for worker in workers if worker.alive and worker.handlers]
 
 
 def refusal_findings(inbox: Inbox, now: datetime) -> Iterator[Finding]:

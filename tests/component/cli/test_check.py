@@ -299,3 +299,16 @@ def test_check_finds_the_handlers_of_a_worker_that_runs(run, tmp_path):
     assert result.exit_code == 0, result.output
     assert "a worker that runs has 2; to check them, name them: billhook check FILE" in result.stdout
     assert "worker: handlers run in `billhook worker`" in result.stdout
+    codes = [one["code"] for one in json.loads(run("doctor", "--json", SECRETS=SECRET).stdout)["findings"]]
+    assert "handlers-not-named" in codes
+    assert "no-handlers" not in codes
+
+
+def test_check_of_a_standalone_file_names_the_engine_that_serve_runs(run, tmp_path):
+    (tmp_path / "few.py").write_text(HANDLED)
+
+    checks = json.loads(run("check", "few.py", "--json", SECRETS=SECRET, ENGINE="thread").stdout)["checks"]
+
+    assert [one["told"] for one in checks if one["what"] == "engine"][0].startswith(
+        "worker: `billhook serve`"
+    )

@@ -115,7 +115,7 @@ def test_an_option_that_is_wrong_is_a_finding(examined, inbox):
         ({"ENGINE": "inline"}, "warning", "engine-inline"),
         ({"API_URL": "http://billing.example"}, "error", "api-without-tls"),
         ({"TOLERANCE_SECONDS": "3600"}, "warning", "tolerance"),
-        ({"HANDLERS": ""}, "warning", "no-handlers"),
+        ({"HANDLERS": ""}, "note", "handlers-not-named"),
         ({"HANDLERS": "nowhere.py"}, "error", "configuration"),
         ({"INBOX_URL": "sqlite:////nowhere/billhook.db"}, "warning", "inbox-missing"),
         ({"INBOX_URL": "mysql://x"}, "error", "configuration"),

@@ -25,11 +25,12 @@ from billhook.doctor.configuration import (
 )
 from billhook.doctor.examination import SAMPLE_BYTES, clock_findings, payload_findings
 from billhook.doctor.finding import Finding
-from billhook.doctor.inbox import inbox_findings, unusable_inbox
+from billhook.doctor.inbox import inbox_findings, live_workers, unusable_inbox
 from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
 
 if TYPE_CHECKING:
     from billhook.inbox.diagnosis import SampledDelivery
+    from billhook.inbox.figures import WorkerFigures
     from billhook.settings import Settings
     from billhook.signing.source import Source
 
@@ -47,10 +48,10 @@ def examine(gunicorn_file: Path | None, sample_size: int, handlers: Sequence[str
         found += [*option_findings(settings, os.environ), *secret_file_findings(settings)]
         with _collecting_errors(found):
             found += source_findings(_sources(settings))
-        sample = _examine_inbox(found, settings.engine, sample_size)
+        sample, working = _examine_inbox(found, settings.engine, sample_size)
         with _collecting_errors(found):
             arrived = Counter(each.event_type for each in sample if each.event_type)
-            found += handler_findings(load_subscribers(handlers), arrived)
+            found += handler_findings(load_subscribers(handlers), arrived, working)
         found += _about_gunicorn(gunicorn_file, settings.deadline_seconds)
         found += [*payload_findings(sample), *clock_findings(sample)]
     # Two parts may stumble over the same mistake, such as an app that cannot be loaded.
@@ -90,7 +91,10 @@ def _sources(settings: Settings) -> Sequence[Source]:
     return [Source(DEFAULT_SOURCE, configured_scheme(settings), secrets, settings.tolerance_seconds)]
 
 
-def _examine_inbox(found: list[Finding], engine: str, sample_size: int) -> Sequence[SampledDelivery]:
+def _examine_inbox(
+    found: list[Finding], engine: str, sample_size: int
+) -> tuple[Sequence[SampledDelivery], Sequence[WorkerFigures]]:
+    """Add what is found about the inbox; return a sample of its deliveries, and the workers with handlers."""
     from billhook.inbox.diagnosis import newest_deliveries
 
     with _collecting_errors(found), open_inbox(missing_ok=True) as inbox:
@@ -104,13 +108,14 @@ def _examine_inbox(found: list[Finding], engine: str, sample_size: int) -> Seque
                     "start the receiver, or correct BILLHOOK_INBOX_URL; in a Flask app: flask --app …",
                 )
             )
-            return ()
+            return (), ()
+        now = datetime.now(UTC)
         try:
-            found += inbox_findings(inbox, engine, own_app=user_app() is not None, now=datetime.now(UTC))
-            return newest_deliveries(inbox, sample_size, SAMPLE_BYTES)
+            found += inbox_findings(inbox, engine, own_app=user_app() is not None, now=now)
+            return newest_deliveries(inbox, sample_size, SAMPLE_BYTES), live_workers(inbox, now)
         except (InboxUnavailable, SchemaMismatch) as error:
             found.append(unusable_inbox(error))
-    return ()
+    return (), ()
 
 
 def _about_gunicorn(file: Path | None, deadline_seconds: float) -> Iterator[Finding]:
