@@ -309,6 +309,5 @@ def test_check_of_a_standalone_file_names_the_engine_that_serve_runs(run, tmp_pa
 
     checks = json.loads(run("check", "few.py", "--json", SECRETS=SECRET, ENGINE="thread").stdout)["checks"]
 
-    assert [one["told"] for one in checks if one["what"] == "engine"][0].startswith(
-        "worker: `billhook serve`"
-    )
+    engine = next(one["told"] for one in checks if one["what"] == "engine")
+    assert engine.startswith("worker: `billhook serve`")
