@@ -54,7 +54,8 @@ def test_a_broken_link_would_be_noticed():
 
 
 def test_every_page_is_reached_from_the_readme():
-    assert PAGES.keys() - reachable() == set()
+    # The form of a pull request is shown by GitHub.
+    assert PAGES.keys() - reachable() == {".github/PULL_REQUEST_TEMPLATE.md"}
 
 
 def test_each_command_of_a_part_of_the_tests_names_folders_that_are_there():
