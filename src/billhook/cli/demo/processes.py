@@ -133,7 +133,7 @@ class DemoEnvironment:
             }
             for name, command in commands.items():
                 self._children[name] = spawn(
-                    command, environ, output=log, cwd=self._folder, pass_fds=[listener.fileno()]
+                    command, environ, stdout=log, stderr=log, cwd=self._folder, pass_fds=[listener.fileno()]
                 )
 
     def _start_sandbox(self, stack: ExitStack) -> None:
