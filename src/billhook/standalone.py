@@ -73,7 +73,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
 
         add_dashboard(app, settings.dashboard)
     app.register_blueprint(hooks.health_blueprint())
-    if sys.stderr is not None and sys.stderr.isatty():  # a person tries it out, and waits for a sign
+    if os.isatty(2):  # a person tries it out, and waits for a sign
         delivery_accepted.connect(_log_accepted, sender=app)
     if settings.metrics_token_file is not None:
         app.register_blueprint(_metrics_blueprint(settings.metrics_token_file))

@@ -53,7 +53,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_in_a_terminal_each_accepted_delivery_is_a_log_line(standalone, monkeypatch, caplog, terminal):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr("os.isatty", lambda descriptor: terminal)
     caplog.set_level("INFO", "billhook.standalone")
     app = standalone()
 
