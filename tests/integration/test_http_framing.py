@@ -135,7 +135,7 @@ def resident_bytes(pid):
 @pytest.mark.parametrize("parser", PARSERS)
 def test_honest_deliveries_are_answered_beside_many_such_senders(tmp_path, parser, kind):
     fresh = multiprocessing.get_context("spawn")
-    stop, seconds = fresh.Event(), []
+    stop, seconds, limits = fresh.Event(), [], [scaled(2.5)]
     with gunicorn(tmp_path, "--http-parser", parser, door="asgi") as server:
         (worker,) = children(server.pid)
         before = resident_bytes(worker)
@@ -147,11 +147,12 @@ def test_honest_deliveries_are_answered_beside_many_such_senders(tmp_path, parse
             began = time.monotonic()
             assert server.post(b"{}", signed(message_id=f"honest-{len(seconds)}")).status == 200
             seconds.append(time.monotonic() - began)
+            limits.append(scaled(2.5))
         memory = resident_bytes(worker) - before
         stop.set()
         attacker.join(30)
 
-    assert max(seconds) < scaled(2.5), f"the slowest of {len(seconds)} took {max(seconds):.2f} s"
+    assert max(seconds) < max(limits), f"the slowest of {len(seconds)} took {max(seconds):.2f} s"
     assert memory < 100_000_000
 
 
