@@ -5,7 +5,6 @@ The two logs are independent of one another: the sandbox knows nothing of the in
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from billhook.cli.demo import handlers as demo_handlers
+from billhook.cli.demo.handlers import NOTES
 from billhook.client import BillingClient, EventState
 from billhook.clock import FrozenClock
 from billhook.errors import DeliveryError
@@ -118,10 +119,9 @@ def lost(sent: list[Sent], handled: Mapping[str, list[tuple[str, bytes]]]) -> li
 
 
 def test_every_event_is_handled_despite_injected_faults(tmp_path: Path) -> None:
-    handlers = "billhook.cli.demo.handlers"
     with (
         sandbox() as service,
-        gunicorn(tmp_path, BILLHOOK_HANDLERS=handlers, BILLHOOK_ENGINE="thread") as receiver,
+        gunicorn(tmp_path, BILLHOOK_HANDLERS=demo_handlers.__name__, BILLHOOK_ENGINE="thread") as receiver,
         BillingClient(service.url, "sandbox", API_TOKEN) as client,
     ):
         faulty(service, FAULTS, 0.3)
@@ -141,7 +141,7 @@ def test_every_event_is_handled_despite_injected_faults(tmp_path: Path) -> None:
         ]
         assert {result.state for result in client.events.ingest(more)} == {EventState.ACCEPTED}
         sent = sent_by(service)
-        noted = receiver.inbox.parent / "handled.jsonl"
+        noted = tmp_path / NOTES
         keys = {key for key, *_ in sent}
         until(lambda: keys <= set(read_notes(noted)), 60)
         stored = {key for (key,) in rows(receiver.inbox, "SELECT key FROM delivery")}
@@ -158,8 +158,8 @@ def read_notes(path: Path) -> Handled:
     found: Handled = {}
     if path.exists():
         for line in path.read_text().splitlines():
-            note = json.loads(line)
-            found.setdefault(note["key"], []).append((note["type"], base64.b64decode(note["event"])))
+            key, event_type, _, body = json.loads(line)
+            found.setdefault(key, []).append((event_type, body.encode()))
     return found
 
 
