@@ -7,16 +7,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Protocol
 
-__all__ = [
-    "Clock",
-    "FrozenClock",
-    "SystemClock",
-    "format_ago",
-    "format_duration",
-    "parse_duration",
-    "parse_time",
-]
-
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 _AGE = re.compile(r"([0-9]{1,6})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["Connection", "ConnectionLimits", "WaitingQueue"]
-
 HEAD_SECONDS = 10.0
 """How long a client may take to send the line and headers of a request."""
 READ_SECONDS = 30.0

@@ -48,8 +48,6 @@ from billhook.errors import ConfigError
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
-__all__ = ["DriverConnection", "Transaction", "create_all", "effect", "metadata", "record"]
-
 metadata = MetaData()
 effect = Table(
     "billhook_effect",

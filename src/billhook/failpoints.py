@@ -10,8 +10,6 @@ import itertools
 import os
 import signal
 
-__all__ = ["ARMED", "FAILPOINTS", "reach"]
-
 FAILPOINTS = (
     "before_insert",  # deliveries verified, nothing stored
     "after_insert",  # committed, not answered

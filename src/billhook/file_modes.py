@@ -10,8 +10,6 @@ from typing import Literal
 
 from billhook.errors import ConfigError
 
-__all__ = ["access_by_others", "check_secret_file"]
-
 logger = logging.getLogger("billhook.settings")
 
 

@@ -14,8 +14,6 @@ from gunicorn.workers import gasgi
 
 from billhook.errors import ConfigError
 
-__all__ = ["check_gunicorn"]
-
 NEWEST_TESTED = "27.0.1"
 _METHODS = {
     (gasgi, "ASGIWorker"): {

@@ -25,8 +25,6 @@ from billhook.engines.descriptors import DescriptorMonitor
 from billhook.errors import ConfigError
 from billhook.gunicorn_compat import check_gunicorn
 
-__all__ = ["AsgiWorker"]
-
 _OTHER_DESCRIPTORS = 512
 """Descriptors beside those of connections: the inbox, the log, what handlers open."""
 _HEAD_BYTES = 65_536

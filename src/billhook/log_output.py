@@ -17,8 +17,6 @@ from typing import Any
 from billhook.errors import OutOfResources
 from billhook.threads import reset_in_child, start_thread, threads_are_greenlets
 
-__all__ = ["QUEUED_LINES", "NonBlockingHandler", "replace_stream_handlers"]
-
 QUEUED_LINES = 1_000
 _FLUSH_SECONDS = 1.0
 """How long the end of a process waits for its last lines."""

@@ -15,8 +15,6 @@ from typing import Any
 from billhook.log_output import NonBlockingHandler
 from billhook.printable import PrintableFormatter, first_line, printable
 
-__all__ = ["EscapedTracebacks", "JsonFormatter", "LimitedLog", "fields", "set_up_logging"]
-
 _STANDARD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 """What every record has; `taskName` since Python 3.12."""
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from billhook.inbox import Inbox
     from billhook.inbox.figures import Overview, Total
 
-__all__ = ["InboxCollector", "metrics_blueprint", "metrics_text"]
-
 _DELIVERIES = (
     Counted.ACCEPTED,
     Counted.DUPLICATE,

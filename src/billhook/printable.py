@@ -10,8 +10,6 @@ import logging
 import unicodedata
 from typing import Any
 
-__all__ = ["PrintableFormatter", "first_line", "printable"]
-
 TRACEBACK_LIMIT = 16_000
 
 # Controls, formats (bidirectional overrides), surrogates, private use, line and paragraph separators.

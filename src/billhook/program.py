@@ -11,8 +11,6 @@ import click
 
 from billhook.settings import ENVIRON
 
-__all__ = ["COMMAND", "in_program", "program"]
-
 # Not `serve`, `capture`, `sandbox` and `demo`, which `flask billhook` does not have.
 COMMAND = re.compile(
     r"(?:flask --app \S+ )?\bbillhook (?=(?:actions|api|check|db|deliveries|doctor|events|handlers|metrics|"

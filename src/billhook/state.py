@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from billhook.client import BillingClient
     from billhook.receiver.asgi import AsgiApp
 
-__all__ = ["BillhookState"]
-
 logger = logging.getLogger("billhook.inbox")
 engine_logger = logging.getLogger("billhook.engines")
 

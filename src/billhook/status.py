@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from billhook.inbox import Inbox
     from billhook.inbox.figures import Overview
 
-__all__ = [
-    "OLD",
-    "Problem",
-    "Thresholds",
-    "crossed_thresholds",
-    "find_problems",
-    "healthy_summary",
-    "number_text",
-    "summary",
-    "types_of_models",
-]
-
 OLD = timedelta(minutes=10)
 """A delivery that is unfinished for longer needs attention."""
 _HOUR = timedelta(hours=1)

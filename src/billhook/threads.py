@@ -17,8 +17,6 @@ from weakref import WeakMethod
 
 from billhook.errors import OutOfResources
 
-__all__ = ["around_fork", "reset_in_child", "run_blocking", "start_thread", "threads_are_greenlets"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 Step = Callable[[], None]

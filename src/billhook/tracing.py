@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from billhook.handlers import Delivery
 
-__all__ = ["instrument", "uninstrument"]
-
 _tracing: _Tracing | None = None
 
 

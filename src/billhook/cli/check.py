@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from billhook.receiver.wsgi import DeliveryProbe
     from billhook.state import BillhookState
 
-__all__ = ["check"]
-
 _EVENT_TYPE = "PingTest"
 _BODY = b"{}"
 _ENGINES = {

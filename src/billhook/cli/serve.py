@@ -26,8 +26,6 @@ from billhook.logs import fields
 if TYPE_CHECKING:
     from flask import Flask
 
-__all__ = ["serve", "web_command"]
-
 logger = logging.getLogger("billhook.serve")
 
 _WORKER_THREADS = 8

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from billhook.inbox.figures import Overview
     from billhook.status import Thresholds
 
-__all__ = ["metrics", "status"]
-
 _WATCH_SECONDS = 2.0
 _RATE = re.compile(r"([0-9]{1,9})/(?:([0-9]{1,2})\s*)?(h|d)")
 

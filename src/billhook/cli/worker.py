@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from billhook.cli.processes import Child, HeartbeatSender
     from billhook.state import BillhookState
 
-__all__ = ["open_standard_streams", "worker", "worker_children", "worker_command"]
-
 logger = logging.getLogger("billhook.worker")
 _POLL_SECONDS = 0.2
 _RELEASE_SECONDS = 3.0

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from billhook.inbox import DeliveryDetails, Inbox
     from billhook.state import BillhookState
 
-__all__ = ["DashboardContext", "describe", "last_error", "parse_rate", "replay_batches", "run_state", "tone"]
-
 _TONES = {
     "done": "good",
     "succeeded": "good",

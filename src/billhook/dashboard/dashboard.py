@@ -21,8 +21,6 @@ from billhook.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
 from billhook.program import in_program
 
-__all__ = ["Dashboard", "Permission"]
-
 logger = logging.getLogger("billhook.dashboard")
 
 Permission = Callable[..., Any]

@@ -21,8 +21,6 @@ from billhook.inbox.admin import BATCH, count, handler_names, id_batches, page, 
 from billhook.inbox.replay import ReplayResult, replay
 from billhook.inbox.states import DeliveryState, DeliveryStatus
 
-__all__ = ["parse_id", "preview_replay", "replay_selected", "show_list"]
-
 FIELDS = ("type", "state", "source", "handler", "key", "error", "contains", "since", "until")
 """The fields of the form that take text; they are named as the options of the command."""
 FLAGS = ("conflicts", "twins")

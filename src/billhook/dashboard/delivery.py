@@ -30,17 +30,6 @@ from billhook.pages import Lane, LaneChart, Mark, format_time, lane_chart
 from billhook.receiver import webhook_routes
 from billhook.receiver.intake import CREDENTIAL
 
-__all__ = [
-    "BodyField",
-    "TypedBody",
-    "discard_one",
-    "erase_one",
-    "masked_headers",
-    "replay_one",
-    "send_body",
-    "show",
-]
-
 _MOST_FIELDS = 300
 _VALUE_CHARACTERS = 2_000
 _PATH_CHARACTERS = 300

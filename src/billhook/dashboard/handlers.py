@@ -21,8 +21,6 @@ from billhook.inbox.error_groups import MOST_FAILING, failing_delivery_ids, fail
 from billhook.inbox.figures import HandlerFigures
 from billhook.inbox.overview import read_overview
 
-__all__ = ["HandlerRow", "pause", "replay_group", "resume", "show_failures", "show_handlers"]
-
 UNKNOWN = "unknown types"
 _LONGEST = 500
 

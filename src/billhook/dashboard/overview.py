@@ -28,8 +28,6 @@ from billhook.program import in_program
 from billhook.receiver import webhook_routes
 from billhook.status import find_problems, healthy_summary, types_of_models
 
-__all__ = ["TypeRow", "is_silent", "show_actions", "show_health", "show_overview"]
-
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
 UNLIKELY = 5.0

@@ -23,8 +23,6 @@ from billhook.errors import ConfigError
 from billhook.file_modes import check_secret_file
 from billhook.logs import LimitedLog
 
-__all__ = ["DashboardUser", "add_dashboard", "read_password_file"]
-
 logger = logging.getLogger("billhook.dashboard")
 
 OPTION = "BILLHOOK_DASHBOARD"

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from billhook.settings import Settings
     from billhook.signing.source import Source
 
-__all__ = [
-    "foreign_file",
-    "gunicorn_findings",
-    "handler_findings",
-    "is_own",
-    "option_findings",
-    "read_gunicorn_file",
-    "secret_file_findings",
-    "source_findings",
-]
-
 _FEW_CHARACTERS = 8
 _GOOD_BYTES = 24
 _MOST_TOLERANCE_SECONDS = 900

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from billhook.settings import Settings
     from billhook.signing.source import Source
 
-__all__ = ["SAMPLE", "SAMPLE_BYTES", "TEST_USER_AGENT", "clock_findings", "examine", "payload_findings"]
-
 TEST_USER_AGENT = "billhook-send"
 """What `billhook send` calls itself."""
 _MOST_FINDINGS = 50

@@ -7,8 +7,6 @@ from typing import Any, Literal, Self
 
 from billhook.program import in_program
 
-__all__ = ["LEVELS", "Finding", "Level"]
-
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 """The worst first. An error can lose or forge deliveries, or stops them; a note is for information."""

@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts
     from billhook.inbox.figures import WorkerFigures
 
-__all__ = [
-    "inbox_findings",
-    "live_workers",
-    "missing_worker",
-    "postgres_findings",
-    "sqlite_findings",
-    "unusable_inbox",
-]
-
 _MIB = 1024 * 1024
 _LITTLE_BYTES = 1024 * _MIB
 _TOO_LITTLE_BYTES = 100 * _MIB

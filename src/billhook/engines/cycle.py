@@ -21,8 +21,6 @@ from billhook.engines.reporting import delivery_fields
 from billhook.errors import BillhookError
 from billhook.inbox import Claim, Inbox, InboxTransaction, Lease, NextTimes, RunPlan, StoredDelivery
 
-__all__ = ["PLAN_LIMIT", "Cycle", "Poll"]
-
 logger = logging.getLogger("billhook.engines")
 
 PLAN_LIMIT = 200

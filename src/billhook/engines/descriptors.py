@@ -8,8 +8,6 @@ from __future__ import annotations
 import errno
 import os
 
-__all__ = ["DescriptorMonitor"]
-
 _FAILURE_LIMIT = 5
 """Attempts or polls that failed for want of descriptors, one after another, before the process gives up."""
 _CHAIN_LIMIT = 20

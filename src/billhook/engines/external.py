@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ExternalEngine"]
-
 
 class ExternalEngine:
     """Does nothing in this process: each commit to the inbox notifies the workers by itself."""

@@ -17,8 +17,6 @@ from billhook.engines.reporting import delivery_fields
 from billhook.handlers import CANCEL_SECONDS, EVENT_LOOPS, Handler
 from billhook.logs import fields
 
-__all__ = ["HandlerPool"]
-
 logger = logging.getLogger("billhook.engines")
 
 

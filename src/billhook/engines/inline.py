@@ -14,8 +14,6 @@ from billhook.engines.serial import SerialWorker
 from billhook.inbox import Inbox
 from billhook.logs import fields
 
-__all__ = ["InlineEngine"]
-
 logger = logging.getLogger("billhook.engines")
 
 

@@ -14,8 +14,6 @@ from billhook.engines.dispatcher import PlannedDelivery
 from billhook.events import Event, UnknownEvent
 from billhook.inbox import Claim, Lease
 
-__all__ = ["ClaimedRun", "EventCache", "LeaseTable", "lease_owner"]
-
 WINDOW_FACTOR = 64
 """Claims held per thread at most, while handlers return faster than the inbox commits."""
 WINDOW_LIMIT = 2_000

@@ -14,8 +14,6 @@ from billhook.inbox.retention import Cutoffs
 from billhook.logs import fields
 from billhook.printable import first_line
 
-__all__ = ["REGISTRATION_SECONDS", "Maintenance", "WorkerRegistration"]
-
 logger = logging.getLogger("billhook.engines")
 
 REGISTRATION_SECONDS = 20.0

@@ -21,8 +21,6 @@ from billhook.logs import EscapedTracebacks, fields
 from billhook.printable import first_line
 from billhook.program import in_program
 
-__all__ = ["AttemptResult", "PlannedDelivery", "Reporter", "delivery_fields", "log_paused"]
-
 logger = logging.getLogger("billhook.engines")
 logger.addFilter(EscapedTracebacks())
 

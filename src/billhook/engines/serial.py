@@ -17,8 +17,6 @@ from billhook.errors import BillhookError
 from billhook.inbox import Claim, Inbox, Lease, NextTimes, RunPlan
 from billhook.logs import fields
 
-__all__ = ["SerialWorker"]
-
 logger = logging.getLogger("billhook.engines")
 
 RETRY_SECONDS = 0.5

@@ -23,8 +23,6 @@ from enum import Enum
 
 from billhook.inbox import Lease
 
-__all__ = ["ClaimMode", "SuspectPolicy"]
-
 
 class ClaimMode(Enum):
     """What a poll may claim."""

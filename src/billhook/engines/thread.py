@@ -17,8 +17,6 @@ from billhook.errors import OutOfResources
 from billhook.inbox import Inbox
 from billhook.threads import reset_in_child, start_thread
 
-__all__ = ["ThreadEngine"]
-
 logger = logging.getLogger("billhook.engines")
 
 THREADS = 4

@@ -11,8 +11,6 @@ from datetime import datetime
 
 from billhook.inbox import Inbox
 
-__all__ = ["MAX_POLL_SECONDS", "MIN_POLL_SECONDS", "PollBackoff", "Wakeup"]
-
 MAX_POLL_SECONDS = 2.0
 """The longest pause between two polls: how long a delivery can lie unseen if its notification was lost."""
 MIN_POLL_SECONDS = 0.01

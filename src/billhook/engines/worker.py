@@ -22,8 +22,6 @@ from billhook.errors import BillhookError
 from billhook.inbox import Claim, Inbox, NextTimes, RunPlan
 from billhook.logs import fields
 
-__all__ = ["MAX_ABANDONED_THREADS", "Worker"]
-
 logger = logging.getLogger("billhook.engines")
 
 GATHER_SECONDS = 0.005

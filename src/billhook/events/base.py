@@ -21,8 +21,6 @@ from billhook.fields.model import read, require_object
 from billhook.fields.types import ExactDecimal, UtcDatetime
 from billhook.signals import event_signal
 
-__all__ = ["EVENT_TYPES", "Event", "UnknownEvent", "parse_event"]
-
 _registered: dict[str, type[Event]] = {}
 RaisedAt = Annotated[
     UtcDatetime, Field(description="Time at which the event was raised.", examples=["2026-01-15T09:30:00Z"])

@@ -18,18 +18,6 @@ from billhook.events.base import (
 from billhook.fields import WireModel
 from billhook.fields.types import Aliases, CustomerId, UtcDatetime
 
-__all__ = [
-    "AnonymousCustomer",
-    "ContractCreated",
-    "ContractExpired",
-    "CustomerCreated",
-    "CustomerPortalLinkSent",
-    "IntegrationEntity",
-    "NewCustomer",
-    "NewCustomerWithoutContract",
-    "UpcomingRenewal",
-]
-
 _EndDate = Annotated[
     UtcDatetime, Field(description="End of the contract.", examples=["2026-02-14T00:00:00Z"])
 ]

@@ -22,16 +22,6 @@ from billhook.events.base import Event
 from billhook.fields import WireModel
 from billhook.fields.types import OpenEnum
 
-__all__ = [
-    "Unlisted",
-    "event_json_schema",
-    "event_summary",
-    "names_customer",
-    "schema_fields",
-    "search_parts",
-    "unlisted",
-]
-
 _OWN_FIELDS = frozenset({"id", "externalid", "alias", "aliases"})
 """Fields that identify the customer where the object is one. Source: spec, "Customer", "Events"."""
 

@@ -21,8 +21,6 @@ from billhook.fields import strict_json
 from billhook.fields.model import WireModel
 from billhook.fields.types import BillingStatus
 
-__all__ = ["in_agreement", "refuse_misspelt", "sample"]
-
 S = TypeVar("S", bound=WireModel)
 
 Body = dict[str, Any]

@@ -18,17 +18,6 @@ from pydantic.fields import FieldInfo
 
 from billhook.errors import BillhookError
 
-__all__ = [
-    "HEADER_RULE",
-    "ErrorFactory",
-    "WireModel",
-    "describe_details",
-    "fits_header",
-    "read",
-    "require_object",
-    "sample",
-]
-
 _WORDS = {
     "dict_type": "Input should be an object",
     "model_type": "Input should be an object",

@@ -17,18 +17,6 @@ from typing import NoReturn
 
 from billhook.errors import InvalidJSON
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_DIGITS",
-    "datetime_text",
-    "dumps",
-    "in_utc",
-    "is_bounded",
-    "loads",
-    "not_json",
-    "scan",
-]
-
 MAX_DEPTH = 64
 """Arrays and objects within one another, the outermost included."""
 

@@ -18,28 +18,6 @@ from billhook.errors import InvalidJSON
 from billhook.fields.model import WireModel
 from billhook.fields.strict_json import MAX_DEPTH, MAX_DIGITS, dumps, in_utc, is_bounded, loads
 
-__all__ = [
-    "Aliases",
-    "BillingStatus",
-    "CustomerId",
-    "ExactDecimal",
-    "ExceededAmount",
-    "Integer",
-    "InvoiceId",
-    "JsonObject",
-    "JsonValue",
-    "ListOf",
-    "MaybeListOf",
-    "OpenEnum",
-    "PositiveInt",
-    "ProductConsumptionSnapshot",
-    "ProductId",
-    "ProductName",
-    "UtcDatetime",
-    "open_enum",
-]
-
-
 _ISO_8601 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"

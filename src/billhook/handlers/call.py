@@ -15,8 +15,6 @@ from billhook.handlers.delivery import Delivery
 from billhook.handlers.event_loop import EVENT_LOOPS
 from billhook.handlers.handler import Handler
 
-__all__ = ["HandlerFailure", "call"]
-
 ERROR_LIMIT = 2_000
 TRACEBACK_LIMIT = 16_000
 

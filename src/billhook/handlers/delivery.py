@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from billhook.client import BillingClient
     from billhook.effects import Transaction
 
-__all__ = ["Delivery", "Headers", "StoredHeaders"]
-
 
 class Headers(Mapping[str, str]):
     """Request headers by name, in any case: `headers["webhook-id"]`; iteration gives `Webhook-Id`."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from billhook.handlers.handler import Handler
 
-__all__ = ["identity_text", "limits_text", "order_text"]
-
 _UNITS = {1.0: "s", 60.0: "min", 3_600.0: "h", 86_400.0: "d"}
 
 

@@ -14,8 +14,6 @@ from billhook.threads import reset_in_child, threads_are_greenlets
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["CANCEL_SECONDS", "EVENT_LOOPS", "EventLoops"]
-
 CANCEL_SECONDS = 1.0
 """How long a cancelled handler may take to clean up, before it counts as one that hangs."""
 

@@ -17,8 +17,6 @@ from pydantic import BaseModel
 
 from billhook.fields.strict_json import in_utc
 
-__all__ = ["LONGEST", "content_digest", "order_key"]
-
 LONGEST = 200
 """Characters of an order key; a longer one is stored as its hash."""
 

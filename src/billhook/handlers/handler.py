@@ -18,8 +18,6 @@ from billhook.handlers.field_keys import content_digest, order_key
 from billhook.handlers.retry import RetrySchedule
 from billhook.signals import event_signal
 
-__all__ = ["IDENTITY_WINDOW_SECONDS", "ConnectedHandlers", "Handler", "connect"]
-
 IDENTITY_WINDOW_SECONDS = 86_400.0
 """How long content duplicates are recognised, unless the handler sets another time."""
 

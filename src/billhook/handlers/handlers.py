@@ -17,8 +17,6 @@ from billhook.handlers.delivery import Delivery
 from billhook.handlers.handler import Handler
 from billhook.handlers.options import EventHandlerOptions, HandlerOptions, parse_options
 
-__all__ = ["Handlers", "Registration"]
-
 A = TypeVar("A", bound=Event)
 B = TypeVar("B", bound=Event)
 C = TypeVar("C", bound=Event)

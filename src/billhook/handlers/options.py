@@ -14,8 +14,6 @@ from billhook.events import Event
 from billhook.handlers.handler import IDENTITY_WINDOW_SECONDS
 from billhook.handlers.retry import RetrySchedule
 
-__all__ = ["EventHandlerOptions", "HandlerOptions", "parse_options"]
-
 LONGEST_WINDOW_SECONDS = 7 * 86_400
 MOST_RUNS = 1_000
 """The highest `at_most` and `pause_after`, and the highest `rate` in runs a second."""

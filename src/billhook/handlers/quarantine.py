@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["parse_error"]
-
 
 def parse_error(text: str) -> dict[str, Any]:
     """Return why a delivery is quarantined or discarded: `error`, and `details` with `loc` and `msg`."""

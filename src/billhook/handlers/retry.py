@@ -8,9 +8,6 @@ from dataclasses import dataclass
 
 from billhook.errors import ConfigError, Discard, Retry
 
-__all__ = ["RetryDecision", "RetrySchedule", "decide"]
-
-
 LONGEST_SECONDS = 31 * 86_400
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["users_frames"]
-
 _CALLER = re.compile(
     r'  File "[^"]*/(?:billhook/handlers/(?:call|handler|event_loop)'
     r"|asyncio/(?:runners|base_events)|concurrent/futures/(?:_base|thread))\.py\", "

@@ -22,8 +22,6 @@ from billhook.inbox.schema import action
 from billhook.logs import fields
 from billhook.printable import printable
 
-__all__ = ["Action", "ActionRecorder", "ids_text", "list_actions", "recorded"]
-
 logger = logging.getLogger("billhook.actions")
 
 _LONGEST_WHO = 100

@@ -16,8 +16,6 @@ from billhook.inbox.counts import Counted, Counts
 from billhook.logs import fields
 from billhook.threads import reset_in_child, start_thread
 
-__all__ = ["BufferedCounts"]
-
 logger = logging.getLogger("billhook.inbox")
 
 EVERY_SECONDS = 5.0

@@ -31,8 +31,6 @@ from billhook.inbox.records import NewDelivery, PutStatus, Receipt
 from billhook.logs import fields
 from billhook.threads import reset_in_child, run_blocking, start_thread, threads_are_greenlets
 
-__all__ = ["BacklogLimit", "Committer"]
-
 logger = logging.getLogger("billhook.inbox")
 
 BATCH_LIMIT = 256

@@ -28,16 +28,6 @@ from billhook.inbox.schema import hourly_count
 from billhook.inbox.sql import json_text, utc_text
 from billhook.inbox.states import RunState
 
-__all__ = [
-    "DURATION_BOUNDS",
-    "KEPT_FOR",
-    "OTHER_TYPES",
-    "Counted",
-    "Counts",
-    "compact",
-    "shard_of",
-]
-
 OTHER_TYPES = "*"
 """The event type that deliveries of all types without a model are counted under: senders may invent many."""
 DURATION_BOUNDS = (

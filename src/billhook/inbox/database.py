@@ -19,8 +19,6 @@ from billhook.errors import ConfigError, MissingExtra
 from billhook.inbox.records import NewDelivery
 from billhook.inbox.sqlite import SqliteDatabase
 
-__all__ = ["Database", "Listener", "Waker", "open_database"]
-
 
 class Listener(Protocol):
     """Hears the notifications of one inbox from its creation on, beside other listeners."""

@@ -19,16 +19,6 @@ from billhook.inbox.retention import EMPTY
 from billhook.inbox.schema import delivery
 from billhook.inbox.sql import in_states
 
-__all__ = [
-    "PostgresFacts",
-    "SampledDelivery",
-    "SqliteFacts",
-    "file_system_of",
-    "inbox_facts",
-    "is_local",
-    "newest_deliveries",
-]
-
 _MOUNTS = Path("/proc/self/mounts")
 _BATCH = 50
 

@@ -15,8 +15,6 @@ from billhook.inbox.settling import finish_deliveries, release_next
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
 
-__all__ = ["DiscardResult", "discard", "discard_in"]
-
 # Not in the words of an index: these runs are found by their deliveries.
 _OPEN = (RunState.WAITING, RunState.DUE, RunState.RUNNING, RunState.DEAD)
 _UNHANDLED = (DeliveryState.RECEIVED, DeliveryState.QUARANTINED)

@@ -27,8 +27,6 @@ from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import in_states, in_values, position_of
 from billhook.inbox.states import DeliveryState, check
 
-__all__ = ["BodySearch", "EraseResult", "empty_log", "erase", "search_bodies"]
-
 _UNFINISHED = (DeliveryState.RECEIVED, DeliveryState.PLANNED)
 _LOG_SECONDS = 2.0
 

@@ -15,8 +15,6 @@ from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState
 
-__all__ = ["MOST_FAILING", "FailureGroup", "failing_delivery_ids", "failure_groups"]
-
 MOST_FAILING = 10_000
 """Of more runs that fail, the newest are grouped."""
 _EXAMPLES = 3

@@ -12,18 +12,6 @@ from typing import NamedTuple
 from billhook.inbox.counts import DURATION_BOUNDS, Counted
 from billhook.inbox.records import PausedHandler
 
-__all__ = [
-    "COUNT_LIMIT",
-    "Backlog",
-    "HandlerFigures",
-    "Overview",
-    "PeriodFigures",
-    "Total",
-    "TypeFigures",
-    "WorkerFigures",
-    "percentile",
-]
-
 COUNT_LIMIT = 100_000
 """How far deliveries are counted one by one: a number that is as large means "at least"."""
 

@@ -14,8 +14,6 @@ from billhook.inbox.schema import delivery, run
 from billhook.inbox.sql import in_states, position_of
 from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState
 
-__all__ = ["DeliveryFilter"]
-
 # In the words of the partial index too, or the whole table is walked.
 _OPEN_RUN = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
 _RETRYING = and_(run.c.state == RunState.DUE.value, run.c.attempts > 0)

@@ -29,8 +29,6 @@ from billhook.inbox.states import DeliveryState
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction
 from billhook.threads import run_blocking
 
-__all__ = ["WORKER_KEPT_FOR", "Inbox"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

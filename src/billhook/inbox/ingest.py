@@ -33,8 +33,6 @@ from billhook.inbox.schema import delivery
 from billhook.inbox.sql import in_values
 from billhook.inbox.states import DeliveryState
 
-__all__ = ["FIRST", "SlotChoice", "SlotEntry", "choose_slot", "ingest"]
-
 FIRST = ""
 UNKNOWN = "*"
 UNTYPED = "-"

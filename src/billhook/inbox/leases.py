@@ -27,19 +27,6 @@ from billhook.inbox.schema import failure, run
 from billhook.inbox.sql import UtcDateTime, in_parameter, in_values
 from billhook.inbox.states import RunState
 
-__all__ = [
-    "LOST",
-    "LOST_IN_QUEUE",
-    "LOST_NOT_ALONE",
-    "QUEUED",
-    "expire_leases",
-    "mark_not_alone",
-    "release",
-    "release_orphaned",
-    "renew",
-    "reset_far_due_times",
-]
-
 FARTHEST = timedelta(days=62)
 """The longest wait between attempts with the longest jitter; no lease is longer."""
 LOST = "the worker died, or was silent for longer than its lease"

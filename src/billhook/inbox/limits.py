@@ -49,8 +49,6 @@ from billhook.inbox.schema import delivery, handler, run
 from billhook.inbox.sql import in_parameter, in_states, in_values, seconds_after
 from billhook.inbox.states import RunState
 
-__all__ = ["PAUSED_COUNT", "PAUSED_RUN", "Limiter", "find_paused", "forget_errors", "pause", "resume"]
-
 BATCH = 500
 """Runs held or released for one handler in one transaction, where no limit says fewer."""
 BURST_SECONDS = 0.05

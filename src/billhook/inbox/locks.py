@@ -13,8 +13,6 @@ from sqlalchemy import ColumnElement, Connection, exists, func, select
 from billhook.inbox.schema import delivery, run
 from billhook.inbox.sql import in_values
 
-__all__ = ["lock_conflicts", "lock_deliveries", "lock_limits", "lock_order"]
-
 _ORDER = 0x6F726472  # "ordr"
 _CONFLICTS = 0x636F6E66  # "conf"
 _LIMITS = 0x6C696D74  # "limt"

@@ -32,8 +32,6 @@ from billhook.inbox.schema import delivery, hourly_count, worker
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState
 
-__all__ = ["read_overview", "read_periods", "read_totals"]
-
 WORKER_SILENT_AFTER = timedelta(seconds=60)
 """A worker that was not seen for so long is gone: it writes its row every 20 s."""
 

@@ -25,24 +25,6 @@ from billhook.inbox.schema import delivery, handler, run
 from billhook.inbox.sql import UtcDateTime, in_states
 from billhook.inbox.states import DeliveryState, RunState
 
-__all__ = [
-    "CLAIMABLE",
-    "HELD_FROM",
-    "NEXT_RELEASE",
-    "NOT_SUSPECT",
-    "RECEIVED",
-    "RECEIVED_ONE",
-    "STORED_COLUMNS",
-    "SUSPECT",
-    "NextTimes",
-    "PendingDelivery",
-    "count_unfinished",
-    "newer_waiting",
-    "next_due_at",
-    "next_times",
-    "pending",
-]
-
 STORED_COLUMNS: tuple[Column[Any], ...] = (
     delivery.c.id,
     delivery.c.source,

@@ -27,8 +27,6 @@ from billhook.inbox.settling import finish_deliveries, release_next
 from billhook.inbox.sql import in_parameter, in_states, in_values, insert_rows
 from billhook.inbox.states import DeliveryState, RunState
 
-__all__ = ["find_duplicates", "make_runs", "plan"]
-
 _PLAIN = RunOptions()
 # The state in the condition decides between two workers that read the same delivery: one of them plans it.
 _PLAN = (

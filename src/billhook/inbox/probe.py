@@ -17,8 +17,6 @@ from billhook.errors import DeadlinePassed, InboxUnavailable
 from billhook.logs import fields
 from billhook.threads import reset_in_child, start_thread
 
-__all__ = ["Probe", "StartupCheck"]
-
 logger = logging.getLogger("billhook.inbox")
 
 

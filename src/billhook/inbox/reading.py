@@ -19,8 +19,6 @@ from billhook.inbox.inbox import Inbox
 from billhook.inbox.schema import delivery
 from billhook.inbox.sql import in_values
 
-__all__ = ["Deliveries", "ReadBody", "read_bodies"]
-
 POLL_SECONDS = 2.0
 """How long a delivery may lie unseen by a follower if its notification was lost."""
 NO_LISTENER_SECONDS = 0.5

@@ -15,23 +15,6 @@ from typing import NamedTuple
 
 from billhook.inbox.states import RunState
 
-__all__ = [
-    "Claim",
-    "ContentKey",
-    "CountedAs",
-    "DuplicateRun",
-    "HandlerLimits",
-    "NewDelivery",
-    "PausedHandler",
-    "PutStatus",
-    "Receipt",
-    "RunOptions",
-    "RunPlan",
-    "RunResult",
-    "StoredDelivery",
-    "WorkerRecord",
-]
-
 
 class PutStatus(StrEnum):
     """The status of a delivery after `Inbox.put`."""

@@ -11,8 +11,6 @@ from billhook.inbox.admin import DeliverySummary, summaries
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.schema import delivery, run
 
-__all__ = ["RelatedDelivery", "related_deliveries"]
-
 _SEARCH_RANGE = 5_000
 """Deliveries before and after that are searched for an order key: no index has those of finished runs."""
 _LIMIT = 12

@@ -19,8 +19,6 @@ from billhook.inbox.settling import release_next
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
 
-__all__ = ["Backfill", "ReplayResult", "replay"]
-
 _FINISHED = in_states(run.c.state, RunState.SUCCEEDED, RunState.DISCARDED, RunState.DEAD)
 # A delivery that is still received needs no replay, and a pruned one has nothing to replay.
 _HANDLED = (DeliveryState.PLANNED, DeliveryState.DONE, DeliveryState.DEAD)

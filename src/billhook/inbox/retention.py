@@ -20,21 +20,6 @@ from billhook.inbox.schema import action, delivery, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
 
-__all__ = [
-    "ACTIONS_KEPT_FOR",
-    "BATCH_LIMIT",
-    "EMPTY",
-    "FINISHED",
-    "KEYS_DAYS",
-    "PRUNABLE",
-    "Cutoffs",
-    "PruneBatch",
-    "PruneResult",
-    "find",
-    "prune",
-    "prune_actions",
-]
-
 BATCH_LIMIT = 500
 """Rows in one transaction at most, and rows read at one time."""
 KEYS_DAYS = 7.0

@@ -21,20 +21,6 @@ from sqlalchemy import (
 
 from billhook.inbox.sql import UtcDateTime
 
-__all__ = [
-    "FIRST_RELEASED",
-    "REVISION",
-    "action",
-    "delivery",
-    "failure",
-    "handler",
-    "hourly_count",
-    "metadata",
-    "run",
-    "version",
-    "worker",
-]
-
 REVISION = "0010"
 """The migration that this code was written for; with a newer one it stores deliveries at most."""
 FIRST_RELEASED = "0010"

@@ -39,8 +39,6 @@ from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import UtcDateTime, execute_each, in_parameter, in_states, json_rows, json_text
 from billhook.inbox.states import DeliveryState, RunState, check
 
-__all__ = ["OrderKey", "finish_deliveries", "release_next", "settle"]
-
 OrderKey = tuple[str, str]
 """The handler's name and the order key."""
 # In the words of the partial index of ordered runs, so that it applies.

@@ -49,22 +49,6 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeEngine
 
-__all__ = [
-    "UtcDateTime",
-    "execute_each",
-    "in_parameter",
-    "in_states",
-    "in_values",
-    "insert_and_find",
-    "insert_rows",
-    "json_rows",
-    "json_text",
-    "position_of",
-    "seconds_after",
-    "utc_moment",
-    "utc_text",
-]
-
 
 class UtcDateTime(TypeDecorator[datetime]):
     """Aware UTC datetimes on every database; SQLite stores them without a time zone."""

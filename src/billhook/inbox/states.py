@@ -21,16 +21,6 @@ from enum import StrEnum
 
 from billhook.errors import IllegalTransition
 
-__all__ = [
-    "DELIVERY_STEPS",
-    "RUN_STEPS",
-    "DeliveryState",
-    "DeliveryStatus",
-    "RunState",
-    "check",
-    "delivery_status",
-]
-
 
 class DeliveryState(StrEnum):
     """State of a delivery."""

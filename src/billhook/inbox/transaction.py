@@ -33,8 +33,6 @@ from billhook.inbox.settling import settle
 from billhook.inbox.sql import UtcDateTime, in_parameter, in_values, insert_and_find
 from billhook.inbox.states import RunState
 
-__all__ = ["NO_LIMITS", "InboxTransaction"]
-
 NO_LIMITS: Mapping[str, HandlerLimits] = MappingProxyType({})
 _NONE: Mapping[int, StoredDelivery] = MappingProxyType({})
 

@@ -14,18 +14,6 @@ from datetime import datetime
 from billhook.clock import format_duration
 from billhook.pages.text import format_number
 
-__all__ = [
-    "Bars",
-    "Lane",
-    "LaneChart",
-    "Mark",
-    "Series",
-    "Sparkline",
-    "bar_chart",
-    "lane_chart",
-    "sparkline",
-]
-
 _GAP = 0.22
 """The part of a bar's place that stays empty."""
 _SHORTEST = 2.0

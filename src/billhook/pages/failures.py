@@ -9,8 +9,6 @@ from flask import current_app, request
 
 from billhook.logs import LimitedLog
 
-__all__ = ["FailureLog", "handled_by_app"]
-
 logger = logging.getLogger("billhook.pages")
 
 INTERVAL_SECONDS = 60.0

@@ -24,8 +24,6 @@ from billhook.pages import text
 from billhook.pages.failures import FailureLog, handled_by_app
 from billhook.printable import printable
 
-__all__ = ["TOKEN_SECONDS", "Notice", "PageLink", "Pages", "Visitor"]
-
 TOKEN_SECONDS = 8 * 3_600
 """How long a form may be open before it is sent: a working day."""
 NOTICE_SECONDS = 60

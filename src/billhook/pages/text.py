@@ -19,19 +19,6 @@ from billhook.printable import printable
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
 
-__all__ = [
-    "HIGHLIGHTED_CHARACTERS",
-    "as_shown",
-    "format_bytes",
-    "format_number",
-    "format_time",
-    "highlight_json",
-    "highlight_traceback",
-    "show_code",
-    "show_invisible",
-    "time_element",
-]
-
 _KEPT = "\n\t"
 _CODE = re.compile(r"`([^`]+)`")
 _LONG = 1e15

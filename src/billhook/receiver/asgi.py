@@ -30,8 +30,6 @@ from billhook.receiver.responses import METHOD_NOT_ALLOWED, WebhookResponse
 from billhook.signals import delivery_rejected
 from billhook.signing.source import Source
 
-__all__ = ["AsgiApp", "TimeLimit"]
-
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

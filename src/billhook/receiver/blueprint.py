@@ -13,8 +13,6 @@ from billhook.errors import ConfigError
 from billhook.receiver.wsgi import EveryMethod, WsgiReceiver, make_view
 from billhook.signing.source import DEFAULT_SOURCE, Source
 
-__all__ = ["SOURCE", "DeferredBlueprint", "WebhookRoute", "make_blueprint", "webhook_routes"]
-
 Making = Callable[[Flask, str], AbstractContextManager[Blueprint]]
 """Makes the blueprint for an app and a complete URL prefix; it is registered within the context."""
 

@@ -8,8 +8,6 @@ from flask import Blueprint, Response
 
 from billhook.errors import InboxUnavailable, SchemaMismatch
 
-__all__ = ["make_health_blueprint"]
-
 
 def make_health_blueprint(check_writable: Callable[[], None]) -> Blueprint:
     """Return the blueprint; `check_writable` raises InboxUnavailable or SchemaMismatch."""

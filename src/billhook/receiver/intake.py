@@ -42,16 +42,6 @@ from billhook.signals import (
 )
 from billhook.signing.source import Source
 
-__all__ = [
-    "CREDENTIAL",
-    "DRAIN_BYTES",
-    "SIGNALS",
-    "DeliveryRules",
-    "Refusal",
-    "RequestHeaders",
-    "declared_length",
-]
-
 logger = logging.getLogger("billhook.receiver")
 
 # The type header is one ASCII name. Two header lines arrive joined by a comma, so they fail.

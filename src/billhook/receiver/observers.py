@@ -15,8 +15,6 @@ from flask import Flask
 from billhook.errors import OutOfResources
 from billhook.threads import start_thread
 
-__all__ = ["RefusalObservers"]
-
 MOST_WAITING = 1000
 """Refusals that observers have not been told yet; what is refused beyond them is not told."""
 

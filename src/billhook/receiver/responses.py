@@ -11,15 +11,6 @@ from typing import NamedTuple
 
 from billhook.errors import InboxUnavailable, RequestError, SignatureError
 
-__all__ = [
-    "ACCEPTED",
-    "DUPLICATE",
-    "METHOD_NOT_ALLOWED",
-    "PROBE_RESPONSE",
-    "WebhookResponse",
-    "error_response",
-]
-
 
 class WebhookResponse(NamedTuple):
     """Status, JSON body and extra headers."""

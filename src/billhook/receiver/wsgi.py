@@ -34,19 +34,6 @@ from billhook.receiver.responses import METHOD_NOT_ALLOWED, PROBE_RESPONSE, Webh
 from billhook.signing.source import Source
 from billhook.threads import reset_in_child, start_thread
 
-__all__ = [
-    "PROBE",
-    "BodyDeadline",
-    "DeliveryProbe",
-    "EveryMethod",
-    "WsgiReceiver",
-    "close_connection",
-    "drain",
-    "find_probe",
-    "make_view",
-    "read_body",
-]
-
 PROBE = "billhook.probe"
 """Key of the probe in the WSGI environ. A client cannot set it: headers arrive as HTTP_… and as text."""
 

@@ -29,8 +29,6 @@ from billhook.inbox import DeliveryState, Inbox
 from billhook.inbox.admin import details
 from billhook.inbox.reading import ReadBody, read_bodies
 
-__all__ = ["PROVING_TYPES", "CreditChange", "DeliveredEvents"]
-
 PROVING_TYPES: dict[str, tuple[str, ...]] = {
     InvoiceApproved.type: ("invoiceId",),
     InvoicePaymentStatusChanged.type: ("invoiceId", "billingStatus"),

@@ -33,8 +33,6 @@ from billhook.reconcile.delivered_events import PROVING_TYPES, CreditChange, Del
 from billhook.reconcile.synthetic import MissingEvent
 from billhook.resources import BillingStatus, Contract, CreditLedgerEntry, Customer, Invoice
 
-__all__ = ["EVENT_TYPES_CHECKED", "Reconciliation", "TimeRange"]
-
 EVENT_TYPES_CHECKED = tuple(name for name in PROVING_TYPES if name != AnonymousCustomer.type)
 """The event types that can be missing; AnonymousCustomer reports a customer as well as CustomerCreated."""
 

@@ -30,17 +30,6 @@ from billhook.inbox.ingest import ingest
 from billhook.resources import BillingStatus, Contract, Customer, Invoice
 from billhook.signing.source import RECONCILE_SOURCE
 
-__all__ = [
-    "NO_POOL",
-    "MissingEvent",
-    "customer_fields",
-    "inject",
-    "with_contract_created",
-    "with_contract_expired",
-    "with_customer_created",
-    "with_invoice_event",
-]
-
 NO_POOL = "the API's ledger does not show the pool and its kind, which the event needs"
 _NO_CUSTOMER = "the event holds the customer, whom no delivery tells of: add --read-customers"
 _CUSTOMER_GONE = "the event holds the customer, whom neither a delivery nor the API tells of"

@@ -12,8 +12,6 @@ from billhook.errors import FieldConflict
 from billhook.fields.types import ExactDecimal
 from billhook.resources.base import WRITE_ONLY, Resource
 
-__all__ = ["LoginRequest", "LoginResponse", "WebhookSubscription"]
-
 _WITH_THRESHOLD = (
     "CommitmentUsageCrossed",
     "CurrencyCommitmentUsageCrossed",

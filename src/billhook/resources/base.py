@@ -23,22 +23,6 @@ from billhook.fields.model import read, require_object
 from billhook.fields.strict_json import datetime_text, dumps, loads
 from billhook.fields.types import ExactDecimal, MaybeListOf, UtcDatetime, open_enum
 
-__all__ = [
-    "READ_ONLY",
-    "RESOURCES",
-    "WRITE_ONLY",
-    "Access",
-    "CountedPage",
-    "ErrorBody",
-    "ErrorCode",
-    "ErrorType",
-    "Page",
-    "PageQuery",
-    "Resource",
-    "StoredResource",
-    "WrongParam",
-]
-
 
 @dataclass(frozen=True)
 class Access:

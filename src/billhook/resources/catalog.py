@@ -14,19 +14,6 @@ from pydantic import AfterValidator, Field, StrictBool, StrictStr
 from billhook.fields.types import ExactDecimal, Integer, ListOf, open_enum
 from billhook.resources.base import READ_ONLY, CountedPage, Resource, StoredResource
 
-__all__ = [
-    "BillingData",
-    "BillingDate",
-    "CatalogProduct",
-    "CatalogProductPage",
-    "CatalogProductResponse",
-    "CatalogProductUpdate",
-    "NewCatalogProduct",
-    "Plan",
-    "PlanResponse",
-    "PlanStatus",
-]
-
 
 class CatalogProductUpdate(Resource):
     """The request of PUT /catalogProducts/{catalogProductId}: what is given is changed, what is not stays.

@@ -27,22 +27,6 @@ from billhook.resources.credits import CreditGrant
 from billhook.resources.customers import CustomFieldInput, CustomFieldValue
 from billhook.resources.integrations import ProductCloudSettings, ProductIntegration
 
-__all__ = [
-    "Commitment",
-    "Contract",
-    "ContractPage",
-    "ContractProduct",
-    "ContractQuery",
-    "ContractResponse",
-    "ContractStatus",
-    "Discount",
-    "Duration",
-    "NewContract",
-    "Pricing",
-    "ProductGroup",
-    "Scheduling",
-]
-
 
 class Duration(Resource):
     """A length of time: a number of units.

@@ -23,17 +23,6 @@ from billhook.fields.types import (
 from billhook.resources.base import READ_ONLY, Page, PageQuery, Resource
 from billhook.resources.integrations import ProductIntegration
 
-__all__ = [
-    "CreditDeduction",
-    "CreditGrant",
-    "CreditLedgerEntry",
-    "CreditLedgerPage",
-    "CreditLedgerQuery",
-    "CreditTopUp",
-    "CreditTopUpResponse",
-    "LedgerIntegration",
-]
-
 
 class CreditGrant(Resource):
     """Credits put into the pool of a credit product.

@@ -23,22 +23,6 @@ from billhook.fields.types import (
 from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage, Resource, StoredResource
 from billhook.resources.integrations import CustomerCloudSettings, CustomerIntegration
 
-__all__ = [
-    "Address",
-    "Contact",
-    "CustomField",
-    "CustomFieldInput",
-    "CustomFieldPage",
-    "CustomFieldResponse",
-    "CustomFieldValue",
-    "Customer",
-    "CustomerResponse",
-    "CustomerStatus",
-    "CustomerUpdate",
-    "ProductConsumption",
-    "ProductConsumptionsResponse",
-]
-
 
 class _Origin(Resource, register=False):
     """Where a custom field's values come from."""

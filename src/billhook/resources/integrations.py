@@ -11,13 +11,6 @@ from pydantic import Field, StrictStr
 
 from billhook.resources.base import Resource
 
-__all__ = [
-    "CustomerCloudSettings",
-    "CustomerIntegration",
-    "ProductCloudSettings",
-    "ProductIntegration",
-]
-
 
 class CustomerIntegration(Resource):
     """A customer's counterpart at another provider.

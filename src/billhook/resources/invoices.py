@@ -13,18 +13,6 @@ from pydantic import AfterValidator, Field, StrictBool, StrictStr
 from billhook.fields.types import BillingStatus, ExactDecimal, ListOf, MaybeListOf, UtcDatetime, open_enum
 from billhook.resources.base import READ_ONLY, CountedPage, PageQuery, Resource, StoredResource
 
-__all__ = [
-    "BillingCycle",
-    "DepositTo",
-    "Invoice",
-    "InvoicePage",
-    "InvoiceQuery",
-    "InvoiceResponse",
-    "LineItem",
-    "PaymentInfo",
-    "RevenueBreakdown",
-]
-
 
 class DepositTo(Resource):
     """The account a payment went to.

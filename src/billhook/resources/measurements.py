@@ -13,17 +13,6 @@ from pydantic import Field, StrictStr
 from billhook.fields.types import CustomerId, ExactDecimal, Integer, ListOf, PositiveInt, UtcDatetime
 from billhook.resources.base import Resource, StoredResource
 
-__all__ = [
-    "CloudUsageResult",
-    "CloudUsageSubmission",
-    "Measurement",
-    "MeasurementResponse",
-    "NewMeasurement",
-    "PartnerSubmission",
-    "UsageDate",
-    "UsageWindow",
-]
-
 
 class UsageDate(Resource):
     """A day.

@@ -14,28 +14,6 @@ from billhook.errors import LimitBroken
 from billhook.fields.types import CustomerId, ExactDecimal, JsonObject, JsonValue, ListOf, UtcDatetime
 from billhook.resources.base import CountedPage, PageQuery, Resource
 
-__all__ = [
-    "MAX_BATCH_BYTES",
-    "MAX_BATCH_EVENTS",
-    "MAX_PAGE_EVENTS",
-    "Aggregation",
-    "AggregationRequest",
-    "DataPoint",
-    "DryRunEvent",
-    "DryRunResult",
-    "EventBatch",
-    "EventPage",
-    "EventQuery",
-    "IngestionResult",
-    "InvalidEvent",
-    "MeterKey",
-    "MeterValue",
-    "Period",
-    "UsageEvent",
-    "wrong_count",
-]
-
-
 MAX_BATCH_EVENTS = 1000
 MAX_BATCH_BYTES = 256 * 1024
 MAX_PAGE_EVENTS = 1000

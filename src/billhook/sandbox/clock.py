@@ -13,8 +13,6 @@ from datetime import UTC, datetime, timedelta
 
 from billhook.clock import Clock
 
-__all__ = ["MAX_TIME", "CalendarDuration", "SandboxClock", "add_months"]
-
 MAX_TIME = datetime(9000, 1, 1, tzinfo=UTC)
 """The clock cannot be moved beyond; it leaves room for jobs scheduled later, before the year 9999."""
 _NUMBER = "([0-9]{1,9})"

@@ -11,16 +11,6 @@ from typing import Any
 from billhook.errors import InvalidResource, RuleBroken, SandboxError
 from billhook.resources import ErrorBody, WrongParam
 
-__all__ = [
-    "invalid_request",
-    "invalid_resource",
-    "not_authenticated",
-    "not_found",
-    "rate_limited",
-    "too_large",
-    "unavailable",
-]
-
 _INVALID = "invalid_request_error"
 
 

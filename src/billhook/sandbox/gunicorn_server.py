@@ -19,8 +19,6 @@ from billhook.sandbox.sandbox import Sandbox
 if TYPE_CHECKING:
     from flask import Flask
 
-__all__ = ["serve"]
-
 # POST /_sandbox/flush and a move of the clock occupy a thread while they wait.
 _THREADS = 16
 _GRACE_SECONDS = 5

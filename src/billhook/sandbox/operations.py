@@ -16,8 +16,6 @@ from billhook.resources import Resource
 from billhook.sandbox.options import DEFAULT_BODY_BYTES
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = ["SANDBOX_MARK", "Call", "Operation", "OperationGroup", "Services", "sandbox_field"]
-
 _CONTROL_PREFIX = "/_sandbox"
 B = TypeVar("B")
 SANDBOX_MARK = "The sandbox's own: the specification does not list it."

@@ -15,21 +15,6 @@ from billhook.fields.model import HEADER_RULE, fits_header
 from billhook.sandbox.errors import invalid_request
 from billhook.signing import Scheme, StandardWebhooks
 
-__all__ = [
-    "DEFAULT_BODY_BYTES",
-    "MAX_AGGREGATED_METERS",
-    "MAX_ALIASES",
-    "MAX_CONDITIONS",
-    "MAX_GROUPS",
-    "MAX_KEY",
-    "MAX_LOGIN_BYTES",
-    "MAX_PRODUCTS",
-    "MAX_TIMES",
-    "SandboxOptions",
-    "check_key",
-    "key_error",
-]
-
 MAX_KEY = 255
 """Characters of a name, an alias, a ref or an external id: PostgreSQL cannot index 3,000 bytes."""
 MAX_ALIASES = 100

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from flask import Flask
     from flask.testing import FlaskClient
 
-__all__ = ["GROUPS", "JOB_HANDLERS", "Sandbox"]
-
 GROUPS = (*api.GROUPS, *control.GROUPS)
 """All operations, in the order of the OpenAPI document."""
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from billhook.events import EVENT_TYPES
 
-__all__ = ["DEMO_CUSTOMER", "SendRequest", "create_demo_data", "run_scenario", "seed_demo_data", "send_usage"]
-
 SendRequest = Callable[[str, str, Any], Any]
 """Sends method, path and JSON body with valid credentials; returns the decoded response."""
 

@@ -15,8 +15,6 @@ from billhook.sandbox.service import Service
 from billhook.sandbox.storage import key_value
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = ["Scheduler"]
-
 _OFFSET_KEY = "clock_ahead_microseconds"
 _POLL_SECONDS = 1.0
 _RETRY_SECONDS = 10.0

@@ -12,8 +12,6 @@ from billhook.sandbox.options import SandboxOptions
 from billhook.sandbox.storage.database import SandboxDatabase
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = ["Service"]
-
 
 class Service:
     """The database, clock and options that all parts of the sandbox share. It imports none of those parts.

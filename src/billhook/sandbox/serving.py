@@ -9,8 +9,6 @@ from contextlib import AbstractContextManager
 
 from billhook.sandbox.sandbox import Sandbox
 
-__all__ = ["serving"]
-
 
 def serving(sandbox: Sandbox, host: str = "127.0.0.1", port: int = 0) -> AbstractContextManager[str]:
     """Serve until the end of the block, then close the sandbox; gives the base URL."""

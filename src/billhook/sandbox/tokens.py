@@ -13,18 +13,6 @@ from billhook.sandbox.storage import key_value
 from billhook.sandbox.storage.tables.billing import api_token
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "ACCESS_SECONDS",
-    "JWT_ALGORITHM",
-    "access_token",
-    "active_serial",
-    "has_active",
-    "is_active",
-    "jwt_key",
-    "revoke",
-    "rotate",
-]
-
 ACCESS_SECONDS = 3600
 JWT_ALGORITHM = "HS256"
 

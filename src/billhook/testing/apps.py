@@ -23,22 +23,6 @@ from billhook.inbox.pending import next_due_at
 from billhook.signing.source import Source
 from billhook.state import BillhookState
 
-__all__ = [
-    "DeadRun",
-    "Preparation",
-    "dead",
-    "handled",
-    "make_app",
-    "options",
-    "pause_handler",
-    "paused",
-    "preparation",
-    "prepare",
-    "refused",
-    "resume_handler",
-    "settle",
-]
-
 SECRET = "whsec_dGVzdHMgb2YgYmlsbGhvb2ssIG5vdCBhIHNlY3JldA=="  # noqa: S105 - it spells what it is
 _EXTENSION = "billhook_testing"
 

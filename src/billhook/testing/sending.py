@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from billhook.client import BillingClient
     from billhook.sandbox import Sandbox
 
-__all__ = ["Answer", "RunningSandbox", "deliver", "delivery_of", "running_sandbox"]
-
 _OPTIONS = ("signed", "age_seconds", "key", "source")
 """The options of `deliver`: a misspelt one would be taken for a field."""
 

@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from billhook.client import BillingClient
     from billhook.resources import Resource
 
-__all__ = [
-    "as_usage_errors",
-    "limit_option",
-    "open_client",
-    "open_sandbox_client",
-    "print_items",
-    "print_one",
-    "print_wire",
-    "sandbox_client",
-]
-
 _CREDENTIALS = (
     "check BILLHOOK_API_CLIENT_ID, and BILLHOOK_API_REFRESH_TOKEN or BILLHOOK_API_REFRESH_TOKEN_FILE"
 )

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from billhook.settings import Settings
     from billhook.signing.source import Source
 
-__all__ = ["examine"]
-
 
 def examine(gunicorn_file: Path | None, sample_size: int, handlers: Sequence[str] = ()) -> Iterator[Finding]:
     """Yield all findings; `handlers` are modules or files, in place of BILLHOOK_HANDLERS.

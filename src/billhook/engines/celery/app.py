@@ -9,8 +9,6 @@ from typing import Any
 
 from billhook.errors import ConfigError, MissingExtra
 
-__all__ = ["check_settings", "find_celery"]
-
 PICKLE = "application/x-python-serialize"
 JSON = "application/json"
 _PACKAGES = {"redis": "redis", "rediss": "redis", "sentinel": "redis", "sqs": "boto3", "mongodb": "pymongo"}

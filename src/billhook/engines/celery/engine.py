@@ -25,8 +25,6 @@ from billhook.inbox import Inbox
 from billhook.logs import fields
 from billhook.threads import reset_in_child
 
-__all__ = ["CeleryEngine"]
-
 logger = logging.getLogger("billhook.engines")
 
 SETTLE_SECONDS = 300.0

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from billhook.engines.serial import SerialWorker
 from billhook.inbox import Lease
 
-__all__ = ["Isolation"]
-
 
 class Isolation:
     """Lets ordinary runs execute side by side, or a suspect alone, in the threads of one process.

@@ -19,8 +19,6 @@ from billhook.logs import fields
 from billhook.printable import first_line
 from billhook.threads import reset_in_child, start_thread
 
-__all__ = ["TASK", "Broker", "Publisher"]
-
 logger = logging.getLogger("billhook.engines")
 
 TASK = "billhook.handle"

@@ -15,8 +15,6 @@ from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.leases import lease_owner
 from billhook.inbox import Inbox
 
-__all__ = ["Sweeper"]
-
 LIMIT = 500
 """Deliveries read and remembered in a sweep, the longest waiting first."""
 SWEEP_SECONDS = 2.0

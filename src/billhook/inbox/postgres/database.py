@@ -41,8 +41,6 @@ from billhook.inbox.postgres.waker import PostgresWaker
 from billhook.inbox.records import NewDelivery
 from billhook.threads import reset_in_child
 
-__all__ = ["PostgresDatabase"]
-
 STATEMENT_TIMEOUT_SECONDS = 10.0
 """How long one statement may take. A request gives up sooner: see billhook.inbox.committer."""
 NOTIFY_TIMEOUT_SECONDS = 2.0

@@ -21,21 +21,6 @@ from billhook.inbox import migrate
 from billhook.inbox.postgres.schemas import parse_search_path, quote_identifier
 from billhook.inbox.records import NewDelivery
 
-__all__ = [
-    "SESSION",
-    "DeadlineConnection",
-    "check_conninfo",
-    "check_encoding",
-    "connect",
-    "drop_read_only",
-    "insert",
-    "is_lost",
-    "reason",
-    "replace_lost",
-    "session_options",
-    "warn_if_fsync_off",
-]
-
 logger = logging.getLogger("billhook.inbox")
 
 WEAK = ("off", "local", "remote_write")

@@ -8,15 +8,6 @@ from sqlalchemy import Connection, text
 
 from billhook.errors import SchemaForbidden
 
-__all__ = [
-    "create_schema",
-    "other_schemas",
-    "parse_search_path",
-    "quote_identifier",
-    "schema_from_options",
-    "use_schema",
-]
-
 _OPTION = re.compile(r"(?:-c\s*|--)(?i:search[_-]path)=((?:\\.|[^\s\\])*)")
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^",\s]+))\s*(?:,|$)')
 _SHARED = ("public", "$user")

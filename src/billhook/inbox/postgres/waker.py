@@ -18,8 +18,6 @@ from psycopg import sql
 from billhook.inbox.postgres.driver import reason
 from billhook.threads import reset_in_child
 
-__all__ = ["PostgresWaker"]
-
 CHANNEL = "'billhook_' || 'delivery'::regclass::oid"
 """One channel for each inbox: a database may have several, in schemas of their own."""
 PAUSE_SECONDS = 2.0

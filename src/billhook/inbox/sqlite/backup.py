@@ -16,8 +16,6 @@ from billhook.inbox.schema import version
 from billhook.inbox.sqlite.driver import connect
 from billhook.inbox.sqlite.file import refuse_foreign_file, sync
 
-__all__ = ["Progress", "back_up", "restore"]
-
 Progress = Callable[[int, int], None]
 """Called with (pages done, pages in all) now and then."""
 _PAGES = 512

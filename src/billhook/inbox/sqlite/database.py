@@ -42,8 +42,6 @@ from billhook.inbox.sqlite.locks import FORK_GUARD, WriteLock
 from billhook.inbox.sqlite.waker import FifoWaker
 from billhook.threads import reset_in_child
 
-__all__ = ["SqliteDatabase"]
-
 CHECKPOINT_COMMITS = 256
 """Commits of one process between two checkpoints: a log of some 16 MB."""
 CHECK_SECONDS = 0.1

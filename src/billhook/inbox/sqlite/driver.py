@@ -19,17 +19,6 @@ from billhook.inbox.migrate import verify_opened
 from billhook.inbox.sqlite.file import beside, record_log_owner, refuse_foreign_file, rewrite, sync
 from billhook.inbox.sqlite.locks import WriteLock
 
-__all__ = [
-    "Connections",
-    "checkpoint_passive",
-    "checkpoint_truncate",
-    "connect",
-    "execute_until_deadline",
-    "new_engine",
-    "raise_unless_busy",
-    "take_over_log",
-]
-
 _SETTINGS = (
     "journal_mode=WAL",
     "synchronous=FULL",

@@ -20,16 +20,6 @@ from billhook.errors import ConfigError, ForeignFile
 from billhook.file_modes import access_by_others
 from billhook.inbox.schema import REVISION, version
 
-__all__ = [
-    "beside",
-    "check_log_belongs",
-    "create",
-    "record_log_owner",
-    "refuse_foreign_file",
-    "rewrite",
-    "sync",
-]
-
 logger = logging.getLogger("billhook.inbox")
 
 _NAMED = 5

@@ -21,8 +21,6 @@ from weakref import WeakMethod
 from billhook.errors import InboxUnavailable
 from billhook.threads import around_fork
 
-__all__ = ["FORK_GUARD", "HOLDING", "ForkGuard", "Holding", "WriteLock"]
-
 _LOCKS = Path("/proc/locks")
 
 

@@ -21,8 +21,6 @@ from pathlib import Path
 
 from billhook.threads import reset_in_child
 
-__all__ = ["FifoWaker", "ListenerPipe"]
-
 NO_READER_SECONDS = 0.1
 """How long the pipe is taken to have no reader after it had none."""
 _SETTLED_NS = 100_000_000

@@ -17,8 +17,6 @@ from billhook.sandbox.tokens import ACCESS_SECONDS, is_active
 from billhook.sandbox.webhooks import outbox
 from billhook.sandbox.webhooks.addresses import parse_callback_url
 
-__all__ = ["AUTH_GROUP", "WEBHOOKS_GROUP"]
-
 AUTH_GROUP = OperationGroup("auth")
 WEBHOOKS_GROUP = OperationGroup("webhooks")
 

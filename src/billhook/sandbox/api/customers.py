@@ -40,15 +40,6 @@ from billhook.sandbox.storage.repository import page_limit, request_document
 from billhook.sandbox.storage.tables.billing import catalog_product, contract, customer
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "CATALOG_PRODUCTS_GROUP",
-    "CONSUMPTIONS_GROUP",
-    "CONTRACTS_GROUP",
-    "CUSTOMERS_GROUP",
-    "CUSTOM_FIELDS_GROUP",
-    "PLANS_GROUP",
-]
-
 CUSTOMERS_GROUP = OperationGroup("customers", prefix="/customers")
 CONSUMPTIONS_GROUP = OperationGroup(
     "customers", prefix="/customers/products-consumptions", name="consumptions"

@@ -28,8 +28,6 @@ from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.storage.repository import page_limit
 from billhook.sandbox.storage.tables.billing import invoice
 
-__all__ = ["CREDITS_GROUP", "INVOICES_GROUP"]
-
 INVOICES_GROUP = OperationGroup("invoices", prefix="/invoices")
 
 

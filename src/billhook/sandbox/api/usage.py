@@ -34,8 +34,6 @@ from billhook.sandbox.billing.usage.meters import CompiledMeter
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.storage.repository import page_limit
 
-__all__ = ["CLOUD_USAGE_GROUP", "EVENTS_GROUP", "MEASUREMENTS_GROUP"]
-
 EVENTS_GROUP = OperationGroup("events")
 
 

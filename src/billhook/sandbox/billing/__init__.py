@@ -1,3 +1,1 @@
 """The billing rules: how usage, contracts and time become invoices, credits and events. No HTTP."""
-
-__all__: list[str] = []

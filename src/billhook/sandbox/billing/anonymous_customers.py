@@ -23,8 +23,6 @@ from billhook.sandbox.storage.tables.billing import alias, contract, credit_pool
 from billhook.sandbox.storage.tables.usage import event, measurement, usage_day, usage_instance
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = ["create_customer", "update_customer"]
-
 _USED_BY_ID = (contract, invoice, credit_pool, measurement)
 """Tables that have a customer only if a request named it by its id: such a customer is not merged."""
 

@@ -20,18 +20,6 @@ from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, inv
 from billhook.sandbox.storage.tables.usage import usage_day, usage_instance
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "InvoicedMonth",
-    "UsageSeries",
-    "balance_history",
-    "days_up_to",
-    "invoices_by_month",
-    "newest_entries",
-    "next_expiries",
-    "pool_page",
-    "usage_by_day",
-]
-
 _DayKey = tuple[str, str, int]
 """Customer, meter and day."""
 _CENT = Decimal("0.01")

@@ -31,19 +31,6 @@ from billhook.sandbox.storage.repository import request_document, to_document
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks.outbox import raise_event
 
-__all__ = [
-    "MAX_PAST",
-    "activate",
-    "bill_cycle",
-    "create",
-    "delete",
-    "handle_contract_end",
-    "handle_contract_start",
-    "handle_cycle_end",
-    "handle_missing_contract",
-    "handle_renewal_notice",
-]
-
 MAX_PAST = 400
 """The most cycles that may be over when a contract becomes active: more than a year of daily ones."""
 RENEWAL_NOTICE = timedelta(days=30)

@@ -21,17 +21,6 @@ from billhook.sandbox.storage.repository import Repository
 from billhook.sandbox.storage.tables.billing import custom_field
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "DEFINITIONS",
-    "ENTITIES",
-    "VALUE_TYPES",
-    "definitions",
-    "is_value_text",
-    "set_values",
-    "value_text",
-    "with_defaults",
-]
-
 ENTITIES = ("Customer", "Contract")
 VALUE_TYPES = ("String", "Number", "Boolean", "Date")
 

@@ -26,25 +26,6 @@ from billhook.sandbox.storage.tables.billing import alias, contract, customer, c
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks.outbox import raise_event
 
-__all__ = [
-    "CUSTOMERS",
-    "check_active",
-    "check_fields",
-    "create",
-    "customer_views",
-    "event_details",
-    "find",
-    "find_by_alias",
-    "find_by_external_id",
-    "find_by_integration",
-    "ids_by_alias",
-    "inactive_customers",
-    "is_inactive",
-    "make_anonymous",
-    "owed_amounts",
-    "update",
-]
-
 CUSTOMERS = Repository(customer, Customer, "cus")
 INACTIVE = "Inactive"
 """The status of a customer that is neither metered nor billed."""

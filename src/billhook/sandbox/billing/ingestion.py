@@ -38,21 +38,6 @@ from billhook.sandbox.storage.tables import billing
 from billhook.sandbox.storage.tables.usage import event, measurement, usage_day
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "MEASUREMENTS",
-    "SUBMISSIONS",
-    "CloudUsageRecord",
-    "IngestResult",
-    "apply_usage_changes",
-    "compiled_meters",
-    "contributions",
-    "dry_run_contributions",
-    "ingest",
-    "set_measurement",
-    "store_cloud_usage",
-    "validate_batch",
-]
-
 MEASUREMENTS = Repository(measurement, Measurement, "msr")
 _EVENT_COLUMNS = ("ref", "name", "alias", "customer_id", "at", "meter_ids", "body")
 

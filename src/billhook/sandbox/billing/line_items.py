@@ -33,8 +33,6 @@ from billhook.sandbox.billing.usage.daily_usage import TimeSpan, day_number, sub
 from billhook.sandbox.storage.tables.billing import credit_cover
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = ["ContractCycle", "ContractLine", "ProductUsage", "contract_lines", "draw_credits", "mark_invoiced"]
-
 _FEE_SHARE_PRECISION = Decimal("1E-10")
 """The precision of a pro-rated fee: most shares have no last digit, and credits are drawn for them."""
 

@@ -51,8 +51,6 @@ from billhook.sandbox.billing.usage.daily_usage import UsageKey
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks.outbox import raise_event
 
-__all__ = ["customer_consumption", "handle_cycle_started", "handle_usage_changed", "metered_items"]
-
 _HUNDRED_PERCENT = Decimal(100)
 _Crossed = list[tuple[Decimal, Event, list[str] | None]]
 """The usage at each threshold, its event, and the subscription ids that receive it; None for all."""

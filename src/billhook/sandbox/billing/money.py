@@ -17,23 +17,6 @@ from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage import key_value
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "DEFAULT_CURRENCY",
-    "DEFAULT_RATES",
-    "EXACT",
-    "ZERO",
-    "billing_currency",
-    "check_currency",
-    "clamp",
-    "exact_sum",
-    "exchange_rate",
-    "in_dollars",
-    "is_in_range",
-    "rates",
-    "set_rates",
-    "smallest_unit",
-]
-
 ZERO = Decimal(0)
 EXACT = Context(prec=16 * MAX_DIGITS, rounding=ROUND_HALF_EVEN)
 """A context for sums and products of amounts that loses no digit, however long the wire lets them be."""

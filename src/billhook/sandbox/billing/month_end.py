@@ -28,18 +28,6 @@ from billhook.sandbox.storage.tables.usage import event
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event
 
-__all__ = [
-    "MAX_REPORT_ROWS",
-    "BilledTotal",
-    "EventGroup",
-    "LateUsageRow",
-    "Report",
-    "ReportResponse",
-    "find_report",
-    "handle_month_end",
-    "store_report",
-]
-
 MAX_REPORT_ROWS = 1000
 """The maximum number of rows that a report lists; the totals count all of them."""
 

@@ -39,15 +39,6 @@ from billhook.sandbox.options import MAX_PRODUCTS, check_key
 from billhook.sandbox.storage.tables.billing import contract
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "ContractOffer",
-    "check_new_contract",
-    "check_plan_billing",
-    "plan_period",
-    "products_period",
-    "record_fields",
-]
-
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 _CENTURY = timedelta(days=36_525)

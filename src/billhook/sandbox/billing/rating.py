@@ -15,19 +15,6 @@ from billhook.sandbox.billing.contracts.pricing import (
 )
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp
 
-__all__ = [
-    "CENT",
-    "FIGURES",
-    "Charge",
-    "PricedUsage",
-    "RatedUsage",
-    "apply_commitment",
-    "charge",
-    "priced_commitment",
-    "rate",
-    "usage_price",
-]
-
 CENT = Decimal("0.01")
 FIGURES = ("units", "subtotal", "discount", "overage", "credits_used", "total")
 """The names of a charge's numbers."""

@@ -11,19 +11,6 @@ from billhook.sandbox.clock import add_months
 from billhook.sandbox.storage.tables.billing import scheduled_job
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "ScheduledJob",
-    "cancel",
-    "discard",
-    "next_due_at",
-    "next_month_start",
-    "pop_due",
-    "schedule",
-    "schedule_first_month_end",
-    "upcoming",
-]
-
-
 # Month-end runs last of all jobs due at one moment: its report includes the billing cycles that end then.
 _ORDER = (scheduled_job.c.due_at, scheduled_job.c.kind == "month_end", scheduled_job.c.seq)
 

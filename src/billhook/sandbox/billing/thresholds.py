@@ -22,19 +22,6 @@ from billhook.sandbox.storage.tables.billing import usage_peak
 from billhook.sandbox.storage.tables.webhooks import subscription
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "DEFAULT_THRESHOLD",
-    "MAX_RECURRING_AT_ONCE",
-    "ThresholdRule",
-    "exceeds_final_tier",
-    "high_water_mark",
-    "percent",
-    "store_high_water_mark",
-    "threshold_rules",
-    "thresholds_crossed",
-    "tiers_entered",
-]
-
 DEFAULT_THRESHOLD = Decimal(80)
 """In percent, for a subscription that sets none."""
 MAX_RECURRING_AT_ONCE = 100

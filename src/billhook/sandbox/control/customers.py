@@ -38,15 +38,6 @@ from billhook.sandbox.storage.repository import page_limit, request_document
 from billhook.sandbox.storage.tables.billing import custom_field, customer, plan
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "CLOUD_USAGE_GROUP",
-    "CONTRACTS_GROUP",
-    "CUSTOMERS_GROUP",
-    "CUSTOM_FIELDS_GROUP",
-    "METERS_GROUP",
-    "PLANS_GROUP",
-]
-
 CUSTOMERS_GROUP = OperationGroup("_sandbox/customers", prefix="/_sandbox/customers")
 CUSTOM_FIELDS_GROUP = OperationGroup("_sandbox/customFields", prefix="/_sandbox/customFields")
 CONTRACTS_GROUP = OperationGroup("_sandbox/contracts", prefix="/_sandbox/contracts")

@@ -24,8 +24,6 @@ from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks import delivery_log, outbox
 from billhook.sandbox.webhooks.outbox import raise_event
 
-__all__ = ["DELIVERIES_GROUP", "EVENT_LOG_GROUP", "TRIGGER_GROUP"]
-
 DELIVERIES_GROUP = OperationGroup("_sandbox/deliveries", prefix="/_sandbox")
 # A waiting request occupies one of the few threads of the server.
 FLUSH_SECONDS = 10

@@ -33,8 +33,6 @@ from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.repository import page_limit
 
-__all__ = ["CREDITS_GROUP", "EXCHANGE_RATES_GROUP", "INVOICES_GROUP", "REPORTS_GROUP"]
-
 INVOICES_GROUP = OperationGroup("_sandbox/invoices", prefix="/_sandbox/invoices")
 EXCHANGE_RATES_GROUP = OperationGroup("_sandbox/exchangeRates", prefix="/_sandbox/exchangeRates")
 REPORTS_GROUP = OperationGroup("_sandbox/reports", prefix="/_sandbox/reports")

@@ -20,8 +20,6 @@ from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.webhooks import signing_secrets
 
-__all__ = ["CLOCK_GROUP", "SECRETS_GROUP", "TOKENS_GROUP"]
-
 CLOCK_GROUP = OperationGroup("_sandbox/clock", prefix="/_sandbox/clock")
 TOKENS_GROUP = OperationGroup("_sandbox/tokens", prefix="/_sandbox/tokens")
 SECRETS_GROUP = OperationGroup("_sandbox/secrets", prefix="/_sandbox/secrets")

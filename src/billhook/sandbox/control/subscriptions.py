@@ -23,8 +23,6 @@ from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks import faults, outbox, signing_secrets
 from billhook.sandbox.webhooks.outcomes import SPOILING, TIMED, FaultKind
 
-__all__ = ["FAULTS_GROUP", "SUBSCRIPTIONS_GROUP"]
-
 SUBSCRIPTIONS_GROUP = OperationGroup("_sandbox/subscriptions", prefix="/_sandbox/subscriptions")
 FAULTS_GROUP = OperationGroup("_sandbox/faults", prefix="/_sandbox/faults")
 MAX_SECONDS = 86_400

@@ -23,8 +23,6 @@ from billhook.sandbox.service import Service
 if TYPE_CHECKING:
     from flask.typing import RouteCallable
 
-__all__ = ["MAX_BODY_BYTES", "create_app"]
-
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Limit for the body of any request; most operations have a lower one."""
 _EXTENSION_KEY = "billhook.sandbox"

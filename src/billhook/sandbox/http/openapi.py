@@ -28,8 +28,6 @@ from billhook.signing import Scheme
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-__all__ = ["with_description"]
-
 _PREFIX = "/openapi"
 
 _OPENAPI_VERSION = "3.1.1"

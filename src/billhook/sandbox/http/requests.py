@@ -30,8 +30,6 @@ from billhook.sandbox.errors import (
 )
 from billhook.sandbox.tokens import ACCESS_SECONDS, JWT_ALGORITHM
 
-__all__ = ["Authenticator", "parse_body", "parse_query", "read_body"]
-
 _REFUSED = "the client id or the access token is missing, wrong or expired: log in again"
 # In JSON a NUL is always escaped: strict JSON refuses the byte itself.
 _ESCAPED_NUL = b"\\u0000"

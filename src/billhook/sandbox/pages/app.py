@@ -37,8 +37,6 @@ from billhook.sandbox.pages.texts import (
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-__all__ = ["PAGES_PREFIX", "VIEWS", "with_pages"]
-
 PAGES_PREFIX = "/pages"
 """The addresses of the pages begin with it: those of the API have the rest."""
 MAX_FORM_BYTES = 2 * 1024 * 1024

@@ -23,22 +23,6 @@ from billhook.sandbox.storage.transaction import Transaction
 if TYPE_CHECKING:
     from flask import Blueprint
 
-__all__ = [
-    "EXTENSION_KEY",
-    "PAGE_ROWS",
-    "OperationRunner",
-    "PageContext",
-    "RouteTable",
-    "error_sentence",
-    "page_context",
-    "page_cursor",
-    "page_links",
-    "query_choice",
-    "redirect_with_notice",
-    "render",
-    "run_operation",
-]
-
 View = Callable[..., Any]
 EXTENSION_KEY = "billhook.sandbox.pages"
 PAGE_ROWS = 25

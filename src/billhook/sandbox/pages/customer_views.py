@@ -43,8 +43,6 @@ from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.storage.tables.usage import event
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = ["ROUTES"]
-
 ROUTES = RouteTable()
 _DAYS = 45
 _MONTHS = 12

@@ -34,8 +34,6 @@ from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks import delivery_log
 from billhook.sandbox.webhooks.delivery_log import DeliveryTrace
 
-__all__ = ["ROUTES"]
-
 ROUTES = RouteTable()
 _WAIT_SECONDS = 5
 _KEY = "POST /_sandbox/trigger/{eventType}"

@@ -37,8 +37,6 @@ from billhook.sandbox.pages.texts import (
 )
 from billhook.sandbox.storage.tables.billing import invoice as invoice_table
 
-__all__ = ["INVOICE_PAGE_RULE", "ROUTES", "invoice_page"]
-
 ROUTES = RouteTable()
 _MONTHS = 12
 INVOICE_PAGE_RULE = "/<invoice_id>/<proof>"

@@ -23,8 +23,6 @@ from billhook.sandbox.pages.context import (
     render,
 )
 
-__all__ = ["ROUTES", "SESSION_SECONDS", "configure_sessions", "identify", "key_for"]
-
 SESSION_SECONDS = 8 * 3600
 """A working day, from the login on, by the machine's time."""
 ROUTES = RouteTable()

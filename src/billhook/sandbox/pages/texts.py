@@ -23,28 +23,6 @@ from billhook.sandbox.pages.context import page_context
 from billhook.sandbox.storage.tables.billing import catalog_product, credit_product, customer
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "JOB_TEXTS",
-    "STATUS_TEXTS",
-    "STATUS_TONES",
-    "CauseText",
-    "balance_chart",
-    "catalog_product_names",
-    "clipped",
-    "credit_product_names",
-    "customer_names",
-    "described_cause",
-    "format_amount",
-    "format_percent",
-    "indented",
-    "indented_text",
-    "invoiced_chart",
-    "job_text",
-    "parse_number",
-    "usage_charts",
-    "with_texts",
-]
-
 _CUSTOMERS = 200
 """As many are offered in a list to choose from."""
 _CHARACTERS = 40

@@ -28,8 +28,6 @@ from billhook.sandbox.pages.texts import parse_number
 from billhook.sandbox.webhooks import delivery_log, outbox, signing_secrets
 from billhook.sandbox.webhooks.outcomes import FaultKind
 
-__all__ = ["ROUTES"]
-
 ROUTES = RouteTable()
 ALL_TYPES = "all"
 """In the form of a subscription: one for each type of event."""

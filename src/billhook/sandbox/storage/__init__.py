@@ -1,3 +1,1 @@
 """The sandbox's own storage. It shares nothing with the receiver's inbox."""
-
-__all__: list[str] = []

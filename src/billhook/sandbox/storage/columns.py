@@ -33,20 +33,6 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-__all__ = [
-    "DecimalText",
-    "UtcMicroseconds",
-    "document",
-    "from_microseconds",
-    "in_texts",
-    "insert_rows",
-    "metadata",
-    "record",
-    "select_by_keys",
-    "serial",
-    "to_microseconds",
-]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -29,8 +29,6 @@ from billhook.sandbox.errors import unavailable
 from billhook.sandbox.storage import key_value
 from billhook.sandbox.storage.tables import billing, metadata
 
-__all__ = ["SandboxDatabase", "file_of", "open_engine", "opening", "parsed_url", "single_session"]
-
 logger = logging.getLogger("billhook.sandbox")
 LOCK_TIMEOUT_SECONDS = 6.0
 """How long to wait for the lock: a gunicorn worker whose master was killed ends after some seconds."""

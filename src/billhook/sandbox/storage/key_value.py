@@ -7,8 +7,6 @@ from sqlalchemy import Connection, insert, select, update
 
 from billhook.sandbox.storage.tables.billing import setting
 
-__all__ = ["delete", "get", "put"]
-
 
 def get(connection: Connection, name: str) -> str | None:
     """Return the value stored under `name`; None if there is none."""

@@ -20,17 +20,6 @@ from billhook.resources import PageQuery, Resource, StoredResource
 from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.storage.transaction import Transaction, new_id
 
-__all__ = [
-    "DEFAULT_PAGE",
-    "MAX_PAGE",
-    "ListPage",
-    "Repository",
-    "fetch_page",
-    "page_limit",
-    "request_document",
-    "to_document",
-]
-
 T = TypeVar("T")
 S = TypeVar("S")
 DEFAULT_PAGE = 10

@@ -10,8 +10,6 @@ from sqlalchemy import Connection
 
 from billhook.sandbox.options import SandboxOptions
 
-__all__ = ["Transaction", "new_id"]
-
 
 def new_id(prefix: str) -> str:
     """Return a random unique id such as `cus_4f0e…`."""

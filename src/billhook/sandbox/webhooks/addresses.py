@@ -17,17 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = [
-    "CallbackTarget",
-    "CheckedAddress",
-    "Found",
-    "Lookup",
-    "destination",
-    "is_public",
-    "parse_callback_url",
-    "resolve",
-]
-
 MAX_URL_CHARACTERS = 2048
 
 _PLAIN = re.compile(r"[!-\[\]-~]+")  # printable ASCII without the backslash

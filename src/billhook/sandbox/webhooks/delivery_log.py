@@ -15,23 +15,6 @@ from billhook.sandbox.storage.repository import ListPage, fetch_page
 from billhook.sandbox.storage.tables.webhooks import attempt, delivery, raised_event
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "STATES",
-    "DeliveryTrace",
-    "EventTrace",
-    "Happening",
-    "attempts_of",
-    "count_states",
-    "deliveries",
-    "delivery_of",
-    "event_trace",
-    "events_by_day",
-    "pending",
-    "raised_events",
-    "send_again",
-    "timeline",
-]
-
 Rows = ListPage[Row[Any]]
 STATES = ("pending", "delivered", "failed", "cancelled")
 _MICROSECONDS_PER_DAY = 86_400_000_000

@@ -18,8 +18,6 @@ from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks.outbox import DueDelivery
 from billhook.sandbox.webhooks.outcomes import SPOILING, TIMED, FaultKind
 
-__all__ = ["any_fault", "clear", "decide"]
-
 
 def any_fault(tx: Transaction) -> bool:
     """Return True if any fault is active."""

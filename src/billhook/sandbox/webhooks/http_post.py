@@ -25,9 +25,6 @@ from billhook.sandbox.webhooks.addresses import (
 )
 from billhook.sandbox.webhooks.outcomes import FailureReason, PostResult
 
-__all__ = ["OpenConnection", "SocketDeadline", "TimedSocket", "WebhookPoster"]
-
-
 SEND_BYTES = 65_536
 
 

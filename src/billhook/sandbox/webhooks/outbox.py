@@ -27,20 +27,6 @@ from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.addresses import destination
 from billhook.sandbox.webhooks.outcomes import AttemptRecord, FaultKind
 
-__all__ = [
-    "DueDelivery",
-    "cancel_subscription",
-    "count_due",
-    "find_due",
-    "find_subscription",
-    "next_due_at",
-    "ping_subscription",
-    "raise_event",
-    "settle",
-    "subscribe",
-    "subscription_page",
-]
-
 JITTER = 0.1
 """Share by which a retry's wait is randomly shorter or longer than the schedule says."""
 

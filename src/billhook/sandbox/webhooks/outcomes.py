@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-__all__ = ["SPOILING", "TIMED", "AttemptRecord", "FailureReason", "FaultKind", "PostResult"]
-
 
 class FaultKind(StrEnum):
     """A fault that can be injected into a delivery."""

@@ -26,8 +26,6 @@ from billhook.sandbox.webhooks.outbox import DueDelivery, count_due, find_due, n
 from billhook.sandbox.webhooks.outcomes import SPOILING, AttemptRecord, FailureReason, FaultKind, PostResult
 from billhook.sandbox.webhooks.signing_secrets import Secret, Signer, new_secret
 
-__all__ = ["Sender"]
-
 KEPT_ANSWER_BYTES = 200
 STALE = timedelta(hours=1)
 THREADS = 32

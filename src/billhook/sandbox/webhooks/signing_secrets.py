@@ -20,21 +20,6 @@ from billhook.sandbox.storage import key_value
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.signing import Scheme, StandardWebhooks, TimestampedHMAC
 
-__all__ = [
-    "Secret",
-    "Signer",
-    "check_option_secrets",
-    "check_secrets",
-    "current_signer",
-    "ensure_secret",
-    "for_receivers",
-    "is_public",
-    "new_secret",
-    "rotate",
-    "verification_secret",
-]
-
-
 Secret = str | Mapping[str, str]
 """A secret or PEM, or {key id: PEM} where the scheme names its key."""
 

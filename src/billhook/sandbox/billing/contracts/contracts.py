@@ -26,27 +26,6 @@ from billhook.sandbox.storage.repository import Repository
 from billhook.sandbox.storage.tables.billing import catalog_product, contract, plan
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "BILLING_INTERVALS",
-    "CATALOG_PRODUCTS",
-    "CONTRACTS",
-    "PLANS",
-    "SoldProduct",
-    "active",
-    "counts_last_day",
-    "display_name",
-    "find",
-    "has_any",
-    "in_force",
-    "inline_products",
-    "older_contract_terms",
-    "plan_products",
-    "products_json",
-    "sold_meters",
-    "sold_products",
-    "views",
-]
-
 CATALOG_PRODUCTS = Repository(catalog_product, CatalogProduct, "cat")
 BILLING_INTERVALS = ("Monthly", "Quarterly", "Yearly")
 PLANS = Repository(plan, Plan, "pln")

@@ -16,22 +16,6 @@ from billhook.resources import Commitment, Contract, Duration
 from billhook.resources.base import WRITE_ONLY
 from billhook.sandbox.clock import CalendarDuration, add_months
 
-__all__ = [
-    "ContractRecord",
-    "billed_days",
-    "billing_day_anchor",
-    "calendar_anchor",
-    "commitment_cycles",
-    "commitment_start",
-    "completed_cycles",
-    "cycle_at",
-    "duration_period",
-    "next_end_date",
-    "past_cycles",
-    "renews",
-    "spans_several_cycles",
-]
-
 _LONGEST_DAYS = 36_525
 """The longest cycle: a century."""
 

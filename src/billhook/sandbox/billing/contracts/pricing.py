@@ -15,22 +15,6 @@ from billhook.resources import Commitment, ContractProduct, Discount, Pricing
 from billhook.sandbox.billing.money import ZERO, clamp
 from billhook.sandbox.errors import invalid_request
 
-__all__ = [
-    "COMMITMENT_TYPES",
-    "DISCOUNT_TYPES",
-    "NO_COMMITMENT",
-    "OVERAGE_STRATEGIES",
-    "PRICING_TYPES",
-    "CommitmentTerms",
-    "PriceTerms",
-    "Tier",
-    "check_commitment",
-    "check_one_of",
-    "check_product",
-    "commitment_terms",
-    "price_terms",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Tier:

@@ -1,3 +1,1 @@
 """Credits: credit products, pools with their ledger, grants and their schedules."""
-
-__all__: list[str] = []

@@ -30,23 +30,6 @@ from billhook.sandbox.storage.repository import Repository, request_document
 from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, credit_product, top_up
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "CREDIT_PRODUCTS",
-    "CreditProduct",
-    "NewCreditProduct",
-    "check_amount",
-    "check_customer_exists",
-    "check_grant",
-    "check_kind",
-    "create_credit_product",
-    "deduct",
-    "expire_lot",
-    "grant",
-    "grant_from",
-    "grant_top_up",
-    "store_top_up",
-]
-
 _Kind = Annotated[
     StrictStr | None, Field(description="Kind of the balance: Monetary or Unit.", examples=["Monetary"])
 ]

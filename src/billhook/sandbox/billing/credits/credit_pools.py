@@ -26,21 +26,6 @@ from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, led
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event
 
-__all__ = [
-    "EXPIRY",
-    "CreditPool",
-    "LedgerEntryView",
-    "LedgerPageView",
-    "LedgerReference",
-    "add_lot",
-    "customer_pools",
-    "draw_for_usage",
-    "find_entry",
-    "ledger_page",
-    "open_lots",
-    "take_from_lots",
-]
-
 EXPIRY = "Expiry"
 """The type of a ledger entry for credits that were not used in time."""
 _NOTED = ("Deduction", EXPIRY)

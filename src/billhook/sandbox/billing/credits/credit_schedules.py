@@ -22,8 +22,6 @@ from billhook.sandbox.clock import add_months
 from billhook.sandbox.storage.tables.billing import credit_charge, credit_schedule
 from billhook.sandbox.storage.transaction import Transaction, new_id
 
-__all__ = ["GRANT_SCHEDULES", "credit_charges", "handle_scheduled_grant", "start_schedules", "stop_schedules"]
-
 _MONTHS: Mapping[str, int] = MappingProxyType({"Monthly": 1, "Quarterly": 3, "Yearly": 12})
 """The months between two grants, by `schedule`; any other value means once."""
 

@@ -35,20 +35,6 @@ from billhook.sandbox.storage.repository import to_document
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event
 
-__all__ = [
-    "BOUNCING_DOMAIN",
-    "DEFAULT_DUE_DAYS",
-    "OVERDUE_AGAIN",
-    "PROVIDER",
-    "approve",
-    "change_status",
-    "handle_approval_due",
-    "handle_invoice_due",
-    "pay",
-    "record_failure",
-    "send_invoice",
-]
-
 DEFAULT_DUE_DAYS = 30
 """The days until payment is due if neither the contract nor the customer has a value."""
 BOUNCING_DOMAIN = "invalid"

@@ -21,18 +21,6 @@ from billhook.sandbox.billing.money import EXACT, ZERO
 from billhook.sandbox.operations import sandbox_field
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "PAGES_PATH",
-    "InvoicePageView",
-    "InvoiceRecord",
-    "InvoiceResponseView",
-    "InvoiceView",
-    "LineItemView",
-    "is_valid_proof",
-    "page_path",
-    "page_url",
-]
-
 
 class LineItemView(LineItem, register=False):
     """A line item with its product."""

@@ -28,19 +28,6 @@ from billhook.sandbox.storage.tables.billing import carried_forward, invoice
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event
 
-__all__ = [
-    "BROUGHT_FORWARD",
-    "CARRIED_FORWARD",
-    "INVOICES",
-    "adjustment",
-    "bring_forward",
-    "carry_forward",
-    "issue_cycle_invoice",
-    "issue_top_up_invoice",
-    "raise_overage",
-    "replace_lines",
-]
-
 INVOICES = Repository(invoice, InvoiceRecord, "inv")
 _SUMS = ("total", "subtotal", "overage", "discount", "credits_used")
 BROUGHT_FORWARD = "Carried forward from an earlier invoice"

@@ -38,15 +38,6 @@ from billhook.sandbox.storage.columns import from_microseconds, in_texts
 from billhook.sandbox.storage.tables.billing import billed_line, contract, invoice
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "BilledLine",
-    "handle_usage_changed",
-    "late_charges",
-    "statement",
-    "store_billed_lines",
-    "write_off",
-]
-
 _DAY = timedelta(days=1)
 
 

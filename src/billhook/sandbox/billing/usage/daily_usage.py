@@ -35,20 +35,6 @@ from billhook.sandbox.storage.columns import (
 from billhook.sandbox.storage.tables.usage import event, usage_cut, usage_day, usage_instance
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "MICROSECONDS_PER_DAY",
-    "TimeSpan",
-    "UsageKey",
-    "UsageRollup",
-    "add_cuts",
-    "consumed_units",
-    "customer_cuts",
-    "cuts_by_day",
-    "day_number",
-    "part_start",
-    "subtract_spans",
-]
-
 MICROSECONDS_PER_DAY = 86_400_000_000
 TimeSpan = tuple[datetime, datetime]
 """From a moment to before another."""

@@ -21,8 +21,6 @@ from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY
 from billhook.sandbox.options import MAX_KEY, key_error
 from billhook.sandbox.storage.columns import to_microseconds
 
-__all__ = ["RawEvent", "RawEventBatch", "ValidEvent", "validate_event"]
-
 # Possessive quantifiers: a body of blanks cannot make the expressions backtrack.
 _SPACE = re.compile(r"[ \t\n\r]*+")
 _OBJECT = re.compile(r"[ \t\n\r]*+\{[ \t\n\r]*+(\})?")

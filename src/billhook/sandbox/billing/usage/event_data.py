@@ -42,16 +42,6 @@ from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage.columns import to_microseconds
 from billhook.sandbox.storage.tables.usage import event
 
-__all__ = [
-    "EventData",
-    "Grouping",
-    "PostgresEventData",
-    "SqliteEventData",
-    "event_data",
-    "filter_clause",
-    "grouping",
-]
-
 _LARGEST = 2**63 - 1
 _YEAR_1 = datetime(1, 1, 1, tzinfo=UTC)  # a Monday
 _HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)

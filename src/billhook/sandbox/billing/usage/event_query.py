@@ -26,8 +26,6 @@ from billhook.sandbox.storage.tables.billing import alias
 from billhook.sandbox.storage.tables.usage import event
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = ["aggregate", "list_events"]
-
 _NANO = Decimal(10**9)
 
 

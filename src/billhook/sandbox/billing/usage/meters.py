@@ -29,25 +29,6 @@ from billhook.sandbox.storage.tables.billing import catalog_product
 from billhook.sandbox.storage.tables.usage import meter
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = [
-    "METERS",
-    "AggregationMethod",
-    "CompiledMeter",
-    "Contribution",
-    "FilterOperator",
-    "Meter",
-    "MeterFilter",
-    "NewMeter",
-    "by_event_name",
-    "by_product",
-    "check_property",
-    "create",
-    "find_by_id_or_product",
-    "find_by_key",
-    "find_by_product",
-    "value_identity",
-]
-
 # SQLite's JSON paths have no escape for these characters.
 _NOT_IN_JSON_PATH = re.compile(r'["\\\x00-\x1f]')
 

@@ -9,33 +9,6 @@ from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary,
 
 from billhook.sandbox.storage.columns import DecimalText, UtcMicroseconds, document, metadata, record, serial
 
-__all__ = [
-    "alias",
-    "api_token",
-    "billed_line",
-    "carried_forward",
-    "catalog_product",
-    "cloud_usage",
-    "contract",
-    "credit_charge",
-    "credit_cover",
-    "credit_lot",
-    "credit_pool",
-    "credit_product",
-    "credit_schedule",
-    "custom_field",
-    "customer",
-    "customer_integration",
-    "invoice",
-    "ledger_entry",
-    "plan",
-    "report",
-    "scheduled_job",
-    "setting",
-    "top_up",
-    "usage_peak",
-]
-
 customer = document(
     "customer",
     Column("external_id", Text, unique=True),

@@ -6,8 +6,6 @@ from sqlalchemy import BigInteger, Column, Index, Table, Text, UniqueConstraint
 
 from billhook.sandbox.storage.columns import DecimalText, UtcMicroseconds, document, metadata, serial
 
-__all__ = ["event", "measurement", "meter", "usage_cut", "usage_day", "usage_instance"]
-
 event = Table(
     "event",
     metadata,

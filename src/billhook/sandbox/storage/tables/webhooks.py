@@ -17,8 +17,6 @@ from sqlalchemy import (
 
 from billhook.sandbox.storage.columns import DecimalText, UtcMicroseconds, metadata, record, serial
 
-__all__ = ["applied_fault", "attempt", "delivery", "fault", "raised_event", "subscription"]
-
 # Of all deliveries in the log only few are due: partial indexes stay small.
 _IS_DUE = text("due_at IS NOT NULL")
 
