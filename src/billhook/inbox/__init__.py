@@ -2,10 +2,10 @@
 
 from billhook.inbox.admin import DeliveryDetails
 from billhook.inbox.counts import OTHER_TYPES, Counted
+from billhook.inbox.deliveries import Deliveries
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.pending import NextTimes
-from billhook.inbox.reading import Deliveries
 from billhook.inbox.records import (
     NEWEST_ONLY,
     Claim,

@@ -1,4 +1,4 @@
-"""Reading an inbox: find deliveries and follow new ones, and read their bodies in bulk."""
+"""Deliveries: find stored deliveries, follow new ones, and read their bodies in bulk."""
 
 from __future__ import annotations
 
