@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,6 +54,8 @@ class _QueueEntry:
 
     delivery: NewDelivery
     receipt: Future[Receipt] | asyncio.Future[Receipt]
+    following: Iterator[tuple[_QueueEntry, Receipt | InboxUnavailable]] | None = None
+    """The rest of its batch, which a thread that was woken wakes in turn."""
 
 
 class BacklogLimit:
@@ -142,13 +144,17 @@ class Committer:
             self._wait_for_startup(timeout)
         receipt: Future[Receipt] = Future()
         self._check_usable()
-        self._queue.put(_QueueEntry(delivery, receipt))
+        entry = _QueueEntry(delivery, receipt)
+        self._queue.put(entry)
         try:
             return receipt.result(max(0.0, end - time.monotonic()))
         except TimeoutError:
             # If it is committed all the same, the sender's next attempt is a duplicate.
             receipt.cancel()
             raise self._deadline_passed(f"no commit within {timeout:.1f} s") from None
+        finally:
+            if entry.following is not None:
+                _answer(entry.following)
 
     async def put_async(self, delivery: NewDelivery, timeout_seconds: float) -> Receipt:
         """Return as `put` does, without blocking the event loop, which is woken once for a whole batch."""
@@ -246,7 +252,7 @@ class Committer:
         except Exception as failure:  # noqa: BLE001 - a defect must not end the only thread that commits
             error = self._unavailable(failure)
             self._busy_since = None  # a sender may retry at once: nothing is being tried any more
-            _answer((entry, error) for entry in batch)
+            _answer(iter([(entry, error) for entry in batch]))
         else:
             _answer(zip(batch, receipts, strict=True))
 
@@ -287,21 +293,30 @@ class Committer:
 
 
 def _answer(
-    answers: Iterable[tuple[_QueueEntry, Receipt | InboxUnavailable]],
+    answers: Iterator[tuple[_QueueEntry, Receipt | InboxUnavailable]],
     loop: asyncio.AbstractEventLoop | None = None,
 ) -> None:
-    """Wake the threads of a batch, and each event loop once, which then wakes its own coroutines (`loop`)."""
+    """Wake the first thread of a batch, and each event loop once; in a `loop`, wake its coroutines.
+
+    A thread that was woken wakes the next: all at once would compete for the interpreter.
+    """
     elsewhere: dict[Any, list[tuple[_QueueEntry, Receipt | InboxUnavailable]]] = {}
     for entry, outcome in answers:
         own_loop = None if isinstance(entry.receipt, Future) else entry.receipt.get_loop()
         if own_loop is not loop:
             elsewhere.setdefault(own_loop, []).append((entry, outcome))
             continue
-        with suppress(InvalidStateError, asyncio.InvalidStateError):  # the request has given up
+        if loop is None:
+            entry.following = answers  # before it is woken
+        try:
             if isinstance(outcome, InboxUnavailable):
                 entry.receipt.set_exception(outcome)
             else:
                 entry.receipt.set_result(outcome)
+        except (InvalidStateError, asyncio.InvalidStateError):
+            continue  # the request has given up
+        if loop is None:
+            break
     for other, its_answers in elsewhere.items():
         with suppress(RuntimeError):  # the loop is closed: its requests have ended
-            other.call_soon_threadsafe(_answer, its_answers, other)
+            other.call_soon_threadsafe(_answer, iter(its_answers), other)
