@@ -46,17 +46,22 @@ class _Writer:
             self._dropped += 1
             return
         self._queue.put((handler, descriptor, line))
+        self._start()
+
+    def _start(self) -> None:
         if self._thread is None and self._starting.acquire(blocking=False):
             try:
                 if self._thread is None:
                     self._thread = start_thread(self._work, "billhook-log")
             except OutOfResources:
-                pass  # the next line tries again; this one waits in the queue
+                pass  # the next line, or the end of the process, tries again; this one waits in the queue
             finally:
                 self._starting.release()
 
     def flush(self) -> None:
         """Wait until all lines are written, for a second at most."""
+        if self._queue.qsize():
+            self._start()
         end = time.monotonic() + _FLUSH_SECONDS
         while self._thread is not None and (self._queue.qsize() or self._unwritten):
             if time.monotonic() > end:

@@ -6,12 +6,14 @@ import fcntl
 import io
 import logging
 import os
+import select
 import sys
 import threading
 
 import pytest
 
 from billhook import log_output
+from billhook.errors import OutOfResources
 from billhook.log_output import QUEUED_LINES, NonBlockingHandler, replace_stream_handlers
 from support.processes import until
 
@@ -58,6 +60,20 @@ def test_lines_arrive_in_their_order(pipe, logger):
 
     lines = os.read(pipe[0], 65_536).decode().splitlines()
     assert lines == [f"line {number} \\udcff" for number in range(20)]
+
+
+def test_a_line_for_which_no_thread_can_start_is_written_at_the_end_of_the_process(pipe, logger, monkeypatch):
+    def refuse(*_):
+        raise OutOfResources("no task left")
+
+    with monkeypatch.context() as without_threads:
+        without_threads.setattr(log_output, "start_thread", refuse)
+        logger.warning("reload failed")
+        logger.handlers[0].flush()
+    assert not select.select([pipe[0]], [], [], 0)[0]
+    logger.handlers[0].flush()
+
+    assert os.read(pipe[0], 65_536) == b"reload failed\n"
 
 
 def test_a_reader_that_stands_still_blocks_nothing_and_learns_how_many_lines_are_missing(pipe, logger):
