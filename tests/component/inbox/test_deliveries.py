@@ -14,7 +14,8 @@ from sqlalchemy import select
 from sqlalchemy.dialects import sqlite
 
 from billhook.errors import ConfigError
-from billhook.inbox import Deliveries, DeliveryFilter, Inbox, deliveries
+from billhook.inbox import Deliveries, DeliveryFilter, Inbox
+from billhook.inbox import deliveries as deliveries_module
 from billhook.inbox.admin import search_bound
 from billhook.inbox.schema import delivery
 from billhook.inbox.sqlite.waker import FifoWaker
@@ -175,12 +176,14 @@ def test_opening_a_file_that_is_not_there_makes_none(tmp_path):
 
 
 def test_bodies_are_read_in_batches(inbox, monkeypatch):
-    monkeypatch.setattr(deliveries, "_BATCH", 2)
+    monkeypatch.setattr(deliveries_module, "_BATCH", 2)
     for number in range(5):
         kind = "PingTest" if number != 3 else "Overage"
         inbox.put(incoming(f"m{number}", event_type=kind, at=NOON + timedelta(minutes=number)))
 
-    found = list(deliveries.read_bodies(inbox, ["PingTest", "InvoiceApproved"], NOON + timedelta(minutes=1)))
+    found = list(
+        deliveries_module.read_bodies(inbox, ["PingTest", "InvoiceApproved"], NOON + timedelta(minutes=1))
+    )
 
     assert [(one.event_type, one.state, one.body) for one in found] == [("PingTest", "received", b"{}")] * 3
     assert [one.delivery_id for one in found] == sorted({one.delivery_id for one in found})
@@ -190,7 +193,7 @@ def test_bodies_are_read_in_batches(inbox, monkeypatch):
 
 
 def test_a_follower_is_woken_by_each_commit_of_another_process(follow, inbox, where, monkeypatch):
-    monkeypatch.setattr(deliveries, "POLL_SECONDS", 1_000.0)  # it does not poll
+    monkeypatch.setattr(deliveries_module, "POLL_SECONDS", 1_000.0)  # it does not poll
     follower = follow()
     until(lambda: listening(where, inbox))
     other = open_inbox(where)
@@ -269,7 +272,7 @@ def test_an_id_that_is_committed_after_a_higher_one_is_not_missed(inbox, where):
     """On PostgreSQL two receivers take ids before either commits."""
     first, late, second, third = [inbox.put(incoming(f"m{number}")).delivery_id for number in range(4)]
     change(where, "DELETE FROM delivery WHERE id = ?", late)
-    news = deliveries._NewIds(inbox, first)
+    news = deliveries_module._NewIds(inbox, first)
 
     seen = news.poll()
     change(where, "UPDATE delivery SET id = ? WHERE id = ?", late, third)
@@ -280,10 +283,10 @@ def test_an_id_that_is_committed_after_a_higher_one_is_not_missed(inbox, where):
 
 @only_sqlite
 def test_ids_that_belong_to_no_delivery_are_forgotten_after_a_while(inbox, where, monkeypatch):
-    monkeypatch.setattr(deliveries, "_LATE_SECONDS", 0.0)
+    monkeypatch.setattr(deliveries_module, "_LATE_SECONDS", 0.0)
     first, gone, second = [inbox.put(incoming(f"m{number}")).delivery_id for number in range(3)]
     change(where, "DELETE FROM delivery WHERE id = ?", gone)
-    news = deliveries._NewIds(inbox, first)
+    news = deliveries_module._NewIds(inbox, first)
 
     assert news.poll() == [second]
     assert news.poll() == []
@@ -331,7 +334,7 @@ def test_without_a_listener_a_follower_polls(follow, inbox, monkeypatch):
         raise PermissionError("no folder for you")
 
     monkeypatch.setattr(inbox.waker, "listener", refuse)
-    monkeypatch.setattr(deliveries, "NO_LISTENER_SECONDS", 0.05)
+    monkeypatch.setattr(deliveries_module, "NO_LISTENER_SECONDS", 0.05)
     follower = follow(after=0)
 
     inbox.put(incoming("m1"))
@@ -348,7 +351,7 @@ def test_a_listener_that_fails_is_waited_for(follow, inbox, monkeypatch):
 
     monkeypatch.setattr(listener, "wait", fail)
     monkeypatch.setattr(inbox.waker, "listener", lambda: listener)
-    monkeypatch.setattr(deliveries, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(deliveries_module, "POLL_SECONDS", 0.05)
     follower = follow(after=0)
 
     inbox.put(incoming("m1"))
