@@ -128,7 +128,11 @@ def test_a_full_disk_is_503_and_good_again_when_there_is_room(tmp_path, figures)
             until(lambda key=key: book.send(key) == 200, 30)
         assert stack.ask("/readyz") == 200
         # At the latest when a lease of 30 s has ended: a claim may have been lost with its transaction.
-        until(lambda: book.answered.keys() <= {key for key, _, _ in stack.noted()}, 45)
+        try:
+            until(lambda: book.answered.keys() <= {key for key, _, _ in stack.noted()}, 45)
+        except AssertionError as error:
+            error.add_note(stack.logs())
+            raise
 
         lost |= book.lost(disk.copy(web))
         figures.add("accepted, lost by a full disk", len(lost), len(book.answered), 1, "disks filled")
