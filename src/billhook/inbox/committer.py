@@ -150,9 +150,9 @@ class Committer:
             return receipt.result(max(0.0, end - time.monotonic()))
         except TimeoutError:
             # If it is committed all the same, the sender's next attempt is a duplicate.
-            receipt.cancel()
             raise self._deadline_passed(f"no commit within {timeout:.1f} s") from None
         finally:
+            receipt.cancel()  # also after an interruption: the committer then wakes the next request itself
             if entry.following is not None:
                 _answer(entry.following)
 

@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -380,6 +381,51 @@ def test_a_failure_after_a_commit_stops_neither_it_nor_the_committer(caplog):
 
     assert keys == ["k1", "k2"]
     assert "post-commit step failed; the deliveries are stored" in caplog.text
+
+
+def test_a_request_that_is_interrupted_while_its_batch_is_committed_holds_up_no_other(monkeypatch):
+    begun, queued, taken, ended = (threading.Event() for _ in range(4))
+    result, seconds = Future.result, []
+
+    def commit(batch):
+        if batch[0].key == "before":
+            begun.set()
+            queued.wait(10)
+        else:
+            taken.set()
+            ended.wait(10)
+        return [Receipt(PutStatus.ACCEPTED, 1, one.key) for one in batch]
+
+    def interrupted(future, timeout=None):
+        if threading.current_thread().name != "interrupted":
+            return result(future, timeout)
+        taken.wait(10)
+        raise SystemExit
+
+    def put(key):
+        started = time.monotonic()
+        with contextlib.suppress(SystemExit):
+            committer.put(incoming(key), 10.0)
+            seconds.append(time.monotonic() - started)
+        if key == "interrupted":
+            ended.set()
+
+    monkeypatch.setattr(Future, "result", interrupted)
+    committer = Committer(commit, lambda: None, 20.0)
+    threads = [
+        threading.Thread(target=put, args=(key,), name=key) for key in ("before", "interrupted", "next")
+    ]
+    for number, thread in enumerate(threads):
+        thread.start()
+        begun.wait(10)
+        until(lambda number=number: committer._queue.qsize() == number)
+    queued.set()
+    for thread in threads:
+        thread.join(20)
+    committer.close()
+
+    assert len(seconds) == 2
+    assert max(seconds) < 9
 
 
 def test_a_defect_in_a_commit_is_an_error_for_its_sender_and_the_next_is_committed(caplog):
