@@ -13,7 +13,7 @@ wait for one another; on SQLite there is one writer anyway.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -23,10 +23,8 @@ from zlib import crc32
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, tuple_
 
-from billhook.inbox.records import DuplicateRun, RunPlan, RunResult
 from billhook.inbox.schema import hourly_count
 from billhook.inbox.sql import json_text, utc_text
-from billhook.inbox.states import RunState
 
 OTHER_TYPES = "*"
 """The event type that deliveries of all types without a model are counted under: senders may invent many."""
@@ -67,14 +65,6 @@ class Counted(StrEnum):
     FAILED = "failed"
     DEAD = "dead"
     DISCARDED = "discarded"
-
-
-_BY_STATE = {
-    RunState.SUCCEEDED: Counted.SUCCEEDED,
-    RunState.DUE: Counted.FAILED,
-    RunState.DEAD: Counted.DEAD,
-    RunState.DISCARDED: Counted.DISCARDED,
-}
 
 
 class CountKey(NamedTuple):
@@ -137,42 +127,6 @@ class Counts:
             seconds = round(duration_seconds * _PARTS_OF_SECOND) / _PARTS_OF_SECOND
         key = CountKey(self._hour, source, event_type, handler, what.value, cause, bucket)
         self._add(key, _Sum(1, seconds, at))
-
-    def add_result(self, result: RunResult, handler: str) -> None:
-        """Count an attempt that was settled, unless it was interrupted by an orderly stop."""
-        labels = result.counted_as
-        if labels is not None and not result.excused:
-            self.add(
-                _BY_STATE[result.state],
-                result.at,
-                source=labels.source,
-                event_type=labels.event_type,
-                handler=handler,
-                duration_seconds=result.duration_seconds,
-            )
-
-    def add_plans(
-        self,
-        plans: Iterable[RunPlan],
-        first_plans: Mapping[int, datetime],
-        duplicates: Iterable[DuplicateRun],
-        now: datetime,
-    ) -> None:
-        """Count deliveries that were planned for the first time, and runs that were discarded at once."""
-        labels = {}
-        for plan in plans:
-            if plan.counted_as is not None:
-                source, event_type = labels[plan.delivery_id] = plan.counted_as
-                received_at = first_plans.get(plan.delivery_id)
-                if received_at is not None:
-                    self.add(Counted.ACCEPTED, received_at, source=source, event_type=event_type)
-                    if plan.error is not None:
-                        self.add(Counted.QUARANTINED, now, source=source, event_type=event_type)
-        for duplicate in duplicates:
-            if duplicate.delivery_id in labels:
-                source, event_type = labels[duplicate.delivery_id]
-                name = duplicate.handler
-                self.add(Counted.DISCARDED, now, source=source, event_type=event_type, handler=name)
 
     def merge(self, other: Counts) -> None:
         """Add other counts to these."""

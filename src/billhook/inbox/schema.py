@@ -62,8 +62,6 @@ delivery = Table(
     Column("digest", LargeBinary),
     # Last, so that reading the others of a row never walks through a large body.
     Column("body", LargeBinary, nullable=False),
-    # So that it is counted the first time only. Behind the body, for it is written and not read.
-    Column("times_planned", Integer, nullable=False, server_default=text("0")),
     UniqueConstraint("source", "key", "duplicate_slot"),
     Index(None, "event_type", "id"),
 )
@@ -109,6 +107,9 @@ failure = Table(
     Column("error", Text, nullable=False),
     Column("traceback", Text),
     Column("duration_seconds", Float),
+    # 1: the run is tried again for it, so that it is counted as failed. 0 if the run is dead, the worker was
+    # lost, or the attempt is excused.
+    Column("retried", Integer, nullable=False, server_default=text("0")),
 )
 # Only of handlers that are paused, limited, or paused after failures: see billhook.inbox.limits.
 handler = Table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import takewhile, zip_longest
@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Integer, Select, Text, bindparam, case, select, update
 
 from billhook.inbox import leases, locks
-from billhook.inbox.counts import Counts
 from billhook.inbox.leases import LOST_IN_QUEUE, LOST_NOT_ALONE, QUEUED
 from billhook.inbox.limits import PAUSED_COUNT, Limiter
 from billhook.inbox.pending import CLAIMABLE, NOT_SUSPECT, STORED_COLUMNS, SUSPECT, NextTimes, next_times
@@ -89,7 +88,6 @@ class InboxTransaction:
         self._locked = False
         self._claimable_plans: list[tuple[RunPlan, StoredDelivery]] = []
         self._planned_at: datetime | None = None
-        self._counts = Counts()
         self.steps: list[str] = []
         self.duplicates: list[DuplicateRun] = []
         self._released: list[int] = []
@@ -113,17 +111,15 @@ class InboxTransaction:
         if results or len(delivery_ids) > 1:  # a plan alone locks its delivery itself
             locks.lock_deliveries(self._connection, delivery_ids)
 
-    def settle(self, results: Sequence[RunResult]) -> set[Lease]:
-        """Write run results; returns the leases that were still held."""
+    def settle(self, results: Sequence[RunResult], clock: Callable[[], datetime] | None = None) -> set[Lease]:
+        """Write run results; returns the leases that were still held. See billhook.inbox.settling."""
         if not results:
             return set()
         self.steps.append("settle")
         if not self._locked:
             self._take_locks(results, ())
-        settled, released = settle(self._connection, results)
+        settled, released = settle(self._connection, results, clock)
         self._released += released
-        for result, handler in settled:
-            self._counts.add_result(result, handler)
         if self._limits:
             self._settled_names |= self._limits.keys() & {handler for _, handler in settled}
             self._limited_results += [
@@ -155,7 +151,6 @@ class InboxTransaction:
         self._planned_at = now
         self.duplicates += planned.duplicates
         self._released += planned.released
-        self._counts.add_plans(plans, planned.first_plans, planned.duplicates, now)
         return planned.planned_here
 
     def apply_limits(self, now: datetime, *, release_due: bool = False) -> None:
@@ -168,13 +163,9 @@ class InboxTransaction:
         self._limiter.release(self._settled_names, now, release_due=release_due)
 
     def finish(self) -> None:
-        """Make runs due that were planned and not claimed, then count what was settled and planned.
-
-        The last step, because it locks rows that others count in.
-        """
+        """Make runs due that were planned and not claimed."""
         if self._planned_at is not None:
             self._insert_planned([], self._planned_at, self._planned_at)
-        self._counts.write(self._connection, self._owner)
 
     @property
     def released(self) -> list[int]:

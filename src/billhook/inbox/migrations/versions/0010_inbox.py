@@ -24,6 +24,7 @@ def upgrade() -> None:
         sa.Column("error", sa.Text, nullable=False),
         sa.Column("traceback", sa.Text),
         sa.Column("duration_seconds", sa.Float),
+        sa.Column("retried", sa.Integer, nullable=False, server_default=sa.text("0")),
     )
     op.create_index("failure_run_id_idx", "failure", ["run_id"])
     op.create_table(
@@ -86,7 +87,6 @@ def _make_delivery() -> None:
         sa.Column("received_at", TIME, nullable=False),
         sa.Column("digest", sa.LargeBinary),
         sa.Column("body", sa.LargeBinary, nullable=False),
-        sa.Column("times_planned", sa.Integer, nullable=False, server_default=sa.text("0")),
         sa.UniqueConstraint("source", "key", "duplicate_slot", name="delivery_source_key_duplicate_slot_key"),
     )
     op.create_index("delivery_event_type_id_idx", "delivery", ["event_type", "id"])
