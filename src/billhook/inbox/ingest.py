@@ -144,7 +144,7 @@ def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[in
                     source=new.source,
                     event_type=event_type if new.event_type else "",
                 )
-        counts.write(connection, owner="")
+        counts.write(connection)
     return receipts
 
 

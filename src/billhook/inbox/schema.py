@@ -150,7 +150,7 @@ action = Table(
     # How many deliveries it changed; NULL for an action on a handler.
     Column("deliveries", Integer),
 )
-# See billhook.inbox.counts.
+# The roll-up of billhook.inbox.counts, and in one row up to where it has what the other tables hold.
 hourly_count = Table(
     "billhook_count",
     metadata,
@@ -162,11 +162,18 @@ hourly_count = Table(
     Column("cause", Text, primary_key=True),
     # The step of duration; -1 for what has none.
     Column("bucket", Integer, primary_key=True, autoincrement=False),
-    Column("shard", Integer, primary_key=True, autoincrement=False),
     Column("number", BigInteger, nullable=False),
     Column("seconds", Float, nullable=False),
     Column("last_at", UtcDateTime, nullable=False),
     sqlite_with_rowid=False,
+)
+closed = Table(
+    "billhook_closed",
+    metadata,
+    Column("finished_at", UtcDateTime, nullable=False),
+    Column("delivery_id", _Id, nullable=False),
+    Column("quarantined_id", _Id, nullable=False),
+    Column("failure_id", _Id, nullable=False),
 )
 
 
@@ -190,6 +197,8 @@ _partial(
     run.c.state,
     run.c.delivery_id,
 )
+# For the runs since the closed moment: see billhook.inbox.counts.
+_partial("run_finished_at_idx", "finished_at IS NOT NULL", run.c.finished_at)
 _partial("run_identity_idx", "identity IS NOT NULL AND twin_of IS NULL", run.c.handler, run.c.identity)
 
 version = Table(

@@ -44,7 +44,7 @@ def at(seconds):
 def plan(inbox, key="k", handlers=("h",), *, owner=OWNER, error=None, **facts):
     delivery_id = inbox.put(replace(incoming(key), **facts)).delivery_id
     with inbox.transaction(owner) as transaction:
-        transaction.plan([RunPlan(delivery_id, handlers, error, counted_as=LABELS)], at(1))
+        transaction.plan([RunPlan(delivery_id, handlers, error)], at(1))
     return delivery_id
 
 
@@ -55,7 +55,7 @@ def claim(inbox, limit=10, owner=OWNER):
 
 def result(one, state=RunState.SUCCEEDED, duration_seconds=None, **facts):
     ids = (one.run_id, one.token, one.delivery.delivery_id, one.attempt)
-    return RunResult(*ids, state, at(3), duration_seconds=duration_seconds, counted_as=LABELS, **facts)
+    return RunResult(*ids, state, at(3), duration_seconds=duration_seconds, , **facts)
 
 
 def settle(inbox, *results):
@@ -78,7 +78,7 @@ def test_a_delivery_is_counted_when_it_is_planned_in_the_hour_of_its_receipt(inb
 def test_a_plan_that_another_worker_made_first_is_not_counted_again(inbox, where):
     delivery_id = plan(inbox)
     with inbox.transaction(OWNER) as transaction:
-        transaction.plan([RunPlan(delivery_id, ("h",), counted_as=LABELS)], at(1))
+        transaction.plan([RunPlan(delivery_id, ("h",))], at(1))
 
     assert rows(where, NUMBERS) == [("PingTest", "", "accepted", 1)]
 
@@ -95,7 +95,7 @@ def test_a_delivery_that_is_planned_again_after_a_replay_is_not_accepted_again(i
     assert value(where, "SELECT state FROM delivery") == "received"
 
     with inbox.transaction(OWNER) as transaction:
-        planned_here = transaction.plan([RunPlan(delivery_id, ("h",), counted_as=LABELS)], at(3))
+        planned_here = transaction.plan([RunPlan(delivery_id, ("h",))], at(3))
 
     assert planned_here == [delivery_id]
     assert value(where, "SELECT number FROM billhook_count WHERE what = 'accepted'") == 1
@@ -119,7 +119,7 @@ def test_a_conflict_that_an_operator_has_handled_is_not_accepted_too(inbox, wher
     replay.replay(inbox, [conflict], at(2))
 
     with inbox.transaction(OWNER) as transaction:
-        planned_here = transaction.plan([RunPlan(conflict, ("h",), counted_as=LABELS)], at(3))
+        planned_here = transaction.plan([RunPlan(conflict, ("h",))], at(3))
 
     assert planned_here == [conflict]
     assert value(where, "SELECT number FROM billhook_count WHERE what = 'accepted'") == 1
@@ -207,7 +207,7 @@ def test_a_transaction_that_is_rolled_back_counts_nothing(inbox, where):
     delivery_id = inbox.put(incoming("k")).delivery_id
 
     with suppress(ZeroDivisionError), inbox.transaction(OWNER) as transaction:
-        transaction.plan([RunPlan(delivery_id, ("h",), counted_as=LABELS)], at(1))
+        transaction.plan([RunPlan(delivery_id, ("h",))], at(1))
         transaction.finish()
         1 / 0  # noqa: B018 - fails
 

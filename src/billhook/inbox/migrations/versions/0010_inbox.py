@@ -61,13 +61,18 @@ def upgrade() -> None:
         sa.Column("hour", TIME, nullable=False),
         *(sa.Column(name, sa.Text, nullable=False) for name in LABELS),
         sa.Column("bucket", sa.Integer, nullable=False),
-        sa.Column("shard", sa.Integer, nullable=False),
         sa.Column("number", sa.BigInteger, nullable=False),
         sa.Column("seconds", sa.Float, nullable=False),
         sa.Column("last_at", TIME, nullable=False),
-        sa.PrimaryKeyConstraint("hour", *LABELS, "bucket", "shard", name="billhook_count_pkey"),
+        sa.PrimaryKeyConstraint("hour", *LABELS, "bucket", name="billhook_count_pkey"),
         sqlite_with_rowid=False,
     )
+    op.create_table(
+        "billhook_closed",
+        sa.Column("finished_at", TIME, nullable=False),
+        *(sa.Column(name, ID, nullable=False) for name in ("delivery_id", "quarantined_id", "failure_id")),
+    )
+    op.execute("INSERT INTO billhook_closed VALUES ('1970-01-01 00:00:00.000000', 0, 0, 0)")
 
 
 def _make_delivery() -> None:
@@ -123,6 +128,7 @@ def _make_run() -> None:
     _partial_index("run_alone_idx", "runs_alone = 1 AND state IN ('due')", "due_at")
     unfinished = "order_key IS NOT NULL AND state IN ('waiting', 'due', 'running')"
     _partial_index("run_order_idx", unfinished, "handler", "order_key", "state", "delivery_id")
+    _partial_index("run_finished_at_idx", "finished_at IS NOT NULL", "finished_at")
     _partial_index("run_identity_idx", "identity IS NOT NULL AND twin_of IS NULL", "handler", "identity")
 
 
