@@ -19,6 +19,7 @@ months one sum.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -30,25 +31,22 @@ from typing import Any, NamedTuple, Required, TypedDict, Unpack
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Select,
-    Text,
+    TextualSelect,
     and_,
     bindparam,
     case,
     delete,
     func,
-    literal_column,
     select,
     text,
     tuple_,
-    union_all,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
 from billhook.inbox.locks import try_to_lock_counts
 from billhook.inbox.schema import closed, delivery, failure, hourly_count, run
-from billhook.inbox.sql import UtcDateTime, in_parameter, in_states
+from billhook.inbox.sql import UtcDateTime, in_states
 from billhook.inbox.states import DeliveryState
 
 OTHER_TYPES = "*"
@@ -225,67 +223,65 @@ def _count(
         f"to_{name}": value for name, value in until._asdict().items()
     }
     if delivery_ids is not None:
-        values["delivery_ids"] = [*delivery_ids]
+        ids = [*delivery_ids]
+        values["delivery_ids"] = ids if connection.dialect.name == "postgresql" else json.dumps(ids)
     counts = Counts()
     query = _rows(connection.dialect.name, of_these=delivery_ids is not None)
-    for hour, source, event_type, handler, what, bucket, *sums in connection.execute(query, values):
-        known = known_types is None or event_type in known_types
-        name = event_type if known else OTHER_TYPES
-        counts.put(CountKey(hour, source, name, handler, what, "", bucket), *sums)
+    for *labels, number, seconds, last_at in connection.execute(query, values):
+        key = CountKey._make(labels)
+        known = known_types is None or key.event_type in known_types
+        counts.put(key if known else key._replace(event_type=OTHER_TYPES), number, seconds, last_at)
     return counts
 
 
 @cache
-def _rows(dialect: str, *, of_these: bool) -> Select[Any]:
-    """Build the query of the rows between two marks, by hour, labels and step of duration."""
-
-    def within(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-        bounds = [bindparam(parameter, type_=column.type) for parameter in (name, f"to_{name}")]
-        return and_(column > bounds[0], column <= bounds[1])
-
-    # As it came: an operator may have named another type since. A conflict was counted when it was stored.
-    sent_as = func.coalesce(delivery.c.sent_as, delivery.c.event_type)
-    accepted = and_(delivery.c.conflict_of.is_(None), sent_as != "")
-    quarantined = and_(
-        in_states(delivery.c.state, DeliveryState.DEAD, DeliveryState.QUARANTINED),  # the words of the index
-        in_states(delivery.c.state, DeliveryState.QUARANTINED),
-    )
-    nothing, none = literal_column("''", Text), literal_column("NULL", run.c.duration_seconds.type)
-    of_run = (delivery.c.event_type, run.c.handler)
-    parts = [
-        select(_literal("accepted"), delivery.c.received_at, sent_as, nothing, none, delivery.c.source).where(
-            accepted, within(delivery.c.id, "delivery_id")
+def _rows(dialect: str, *, of_these: bool) -> TextualSelect:
+    """Return the query of the rows between two marks, by hour, labels and step of duration."""
+    steps = " ".join(f"WHEN seconds <= {bound} THEN {step}" for step, bound in enumerate(DURATION_BOUNDS))
+    hour, these = _BY_DIALECT[dialect]
+    query = _ROWS.format(
+        hour=hour,
+        bucket=f"CASE WHEN seconds IS NULL THEN {NO_DURATION} {steps} ELSE {len(DURATION_BOUNDS)} END",
+        parts=_PARTS_OF_SECOND,
+        # The type as it came, which an operator may have changed. A conflict was counted when it was stored.
+        sent=(
+            "received_at AS at, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,"
+            " CAST(NULL AS double precision) AS seconds FROM delivery"
+            " WHERE conflict_of IS NULL AND coalesce(sent_as, event_type) != ''"
         ),
-        select(
-            _literal("quarantined"), delivery.c.received_at, sent_as, nothing, none, delivery.c.source
-        ).where(accepted, quarantined, within(delivery.c.id, "quarantined_id")),
-        select(
-            _literal("failed"), failure.c.failed_at, *of_run, failure.c.duration_seconds, delivery.c.source
-        )
-        .join_from(failure, run)
-        .join(delivery)
-        .where(failure.c.retried == 1, within(failure.c.id, "failure_id")),
-        select(run.c.state, run.c.finished_at, *of_run, run.c.duration_seconds, delivery.c.source)
-        .join_from(run, delivery)
-        .where(within(run.c.finished_at, "finished_at")),
-    ]
-    if of_these:
-        parts = [part.where(in_parameter(delivery.c.id, "delivery_ids")) for part in parts]
-    what, at, event_type, handler, duration, source = union_all(*parts).subquery().c
-    if dialect == "postgresql":
-        hour = func.date_trunc("hour", at, "UTC", type_=UtcDateTime)
-    else:
-        hour = func.strftime("%Y-%m-%d %H:00:00.000000", at, type_=UtcDateTime)
-    steps = [(duration <= literal_column(str(bound)), step) for step, bound in enumerate(DURATION_BOUNDS)]
-    bucket = case((duration.is_(None), NO_DURATION), *steps, else_=len(DURATION_BOUNDS))
-    exact = func.round(func.coalesce(duration, 0.0) * _PARTS_OF_SECOND) / _PARTS_OF_SECOND
-    labels = (hour, source, event_type, handler, what, bucket)
-    sums = func.count(), func.sum(exact), func.max(at, type_=UtcDateTime)
-    return select(*labels, *sums).group_by(*(literal_column(str(n + 1)) for n in range(len(labels))))
+        these=f"AND delivery.id {these}" if of_these else "",
+    )
+    ends = [bindparam(name, type_=UtcDateTime) for name in ("finished_at", "to_finished_at")]
+    names = (*CountKey._fields, *Sum._fields)
+    return text(query).bindparams(*ends).columns(*(hourly_count.c[name] for name in names))
 
 
-def _literal(word: str) -> ColumnElement[str]:
-    return literal_column(f"'{word}'", Text)
+_BY_DIALECT = {
+    "postgresql": ("date_trunc('hour', at, 'UTC')", "= ANY (:delivery_ids)"),
+    "sqlite": (
+        "strftime('%Y-%m-%d %H:00:00.000000', at)",
+        "IN (SELECT value FROM json_each(:delivery_ids))",
+    ),
+}
+_ROWS = """
+    SELECT {hour}, source, event_type, handler, what, '', {bucket}, count(*),
+        sum(round(coalesce(seconds, 0) * {parts}) / {parts}), max(at)
+    FROM (
+        SELECT 'accepted' AS what, {sent} AND id > :delivery_id AND id <= :to_delivery_id {these}
+        UNION ALL
+        SELECT 'quarantined', {sent} AND id > :quarantined_id AND id <= :to_quarantined_id {these}
+            AND state IN ('dead', 'quarantined') AND state IN ('quarantined')
+        UNION ALL
+        SELECT 'failed', failed_at, source, event_type, handler, failure.duration_seconds
+        FROM failure JOIN run ON run.id = run_id JOIN delivery ON delivery.id = delivery_id
+        WHERE retried = 1 AND failure.id > :failure_id AND failure.id <= :to_failure_id {these}
+        UNION ALL
+        SELECT run.state, finished_at, source, event_type, handler, duration_seconds
+        FROM run JOIN delivery ON delivery.id = delivery_id
+        WHERE finished_at > :finished_at AND finished_at <= :to_finished_at {these}
+    ) AS happened
+    GROUP BY 1, 2, 3, 4, 5, 7
+"""
 
 
 # --- closing ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, select, text
 
 from billhook.inbox import migrate
-from billhook.inbox.counts import BEFORE, DURATION_BOUNDS, Counted, open_counts
+from billhook.inbox.counts import BEFORE, DURATION_BOUNDS, Counted, Counts, open_counts
 from billhook.inbox.figures import (
     COUNT_LIMIT,
     Backlog,
@@ -44,8 +44,9 @@ def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
     """
     since = _hour(now) - timedelta(hours=hours)
     with inbox.database.read() as connection:
-        sums = _sums(inbox, connection, "what", "cause", "event_type", "handler", "bucket", since=since)
-        seen = _last_seen(connection)
+        recent = open_counts(connection, inbox.known_types)
+        sums = _sums(connection, recent, "what", "cause", "event_type", "handler", "bucket", since=since)
+        seen = _last_seen(connection, recent)
         return Overview(
             at=now,
             since=since,
@@ -75,7 +76,8 @@ def read_periods(
     """
     names = ("hour", "what", "cause", "event_type")
     with inbox.database.read() as connection:
-        sums = _sums(inbox, connection, *names, since=since, until=until, only=only)
+        recent = open_counts(connection, inbox.known_types)
+        sums = _sums(connection, recent, *names, since=since, until=until, only=only)
     periods = [PeriodFigures(since + step * number) for number in range(-((since - until) // step))]
     for (hour, what, cause, event_type), number, _ in sums:
         period = periods[(hour - since) // step]
@@ -91,12 +93,11 @@ def read_totals(inbox: Inbox) -> list[Total]:
     """Return what happened since the inbox was made: sums that never fall, for metrics."""
     names = ("source", "event_type", "handler", "what", "cause", "bucket")
     with inbox.database.read() as connection:
-        return [
-            Total(source, event_type, handler, Counted(what), cause, bucket, number, seconds)
-            for (source, event_type, handler, what, cause, bucket), number, seconds in _sums(
-                inbox, connection, *names
-            )
-        ]
+        sums = _sums(connection, open_counts(connection, inbox.known_types), *names)
+    return [
+        Total(source, event_type, handler, Counted(what), cause, bucket, number, seconds)
+        for (source, event_type, handler, what, cause, bucket), number, seconds in sums
+    ]
 
 
 # --- backlog and workers ------------------------------------------------------------------------------
@@ -142,14 +143,14 @@ Sums = list[tuple[tuple[Any, ...], int, float]]
 
 
 def _sums(
-    inbox: Inbox,
     connection: Connection,
+    recent: Counts,
     *names: str,
     since: datetime = BEFORE,
     until: datetime = NEVER,
     only: Sequence[Counted] = tuple(Counted),
 ) -> Sums:
-    """Return the sums by these labels, of the roll-up and of the rows since the closed moment."""
+    """Return the sums by these labels, of the roll-up and of what is `recent`."""
     labels, count = [hourly_count.c[name] for name in names], hourly_count.c
     query = (
         select(*labels, func.sum(count.number), func.sum(count.seconds))
@@ -157,7 +158,7 @@ def _sums(
         .group_by(*labels)
     )
     sums = {tuple(key): (int(number), float(seconds)) for *key, number, seconds in connection.execute(query)}
-    for key, added in open_counts(connection, inbox.known_types).items():
+    for key, added in recent.items():
         if since <= key.hour < until and key.what in only:
             label = tuple(getattr(key, name) for name in names)
             number, seconds = sums.get(label, (0, 0.0))
@@ -177,7 +178,7 @@ _LAST_SEEN = text(
 ).columns(last_at=delivery.c.received_at.type)
 
 
-def _last_seen(connection: Connection) -> dict[str, datetime]:
+def _last_seen(connection: Connection, recent: Counts) -> dict[str, datetime]:
     """Return when the last delivery of each type was received, also where retention has deleted it."""
     counted = (
         select(hourly_count.c.event_type, func.max(hourly_count.c.last_at, type_=hourly_count.c.last_at.type))
@@ -185,7 +186,8 @@ def _last_seen(connection: Connection) -> dict[str, datetime]:
         .group_by(hourly_count.c.event_type)
     )
     seen: dict[str, datetime] = {}
-    for event_type, last_at in (*connection.execute(_LAST_SEEN), *connection.execute(counted)):
+    accepted = [(key.event_type, one.last_at) for key, one in recent.items() if key.what == Counted.ACCEPTED]
+    for event_type, last_at in (*connection.execute(_LAST_SEEN), *connection.execute(counted), *accepted):
         seen[event_type] = max(last_at, seen.get(event_type, last_at))
     return seen
 
