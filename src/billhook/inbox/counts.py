@@ -65,11 +65,11 @@ KEPT_FOR = timedelta(days=396)
 """How long counts are kept by day: 13 months."""
 BEFORE = datetime(1970, 1, 1, tzinfo=UTC)
 """The hour of what is older: one sum each, so that the sum over all time never falls."""
-MARGIN = {"sqlite": timedelta(seconds=3), "postgresql": timedelta(seconds=10)}
+MARGIN = {"sqlite": timedelta(seconds=2), "postgresql": timedelta(seconds=6)}
 """How long ago the closed moment is at least. A result may be stored with a time that is RECENT
 (billhook.inbox.settling); the rest is for machines whose clocks differ from that of PostgreSQL."""
 _COMPACT_LIMIT = 2_000
-_CLOSE_LIMIT = 5_000
+_CLOSE_LIMIT = 2_000
 
 
 class Counted(StrEnum):
@@ -229,7 +229,7 @@ def _count(
     query = _rows(connection.dialect.name, of_these=delivery_ids is not None)
     for *labels, number, seconds, last_at in connection.execute(query, values):
         key = CountKey._make(labels)
-        known = known_types is None or key.event_type in known_types
+        known = known_types is None or not key.event_type or key.event_type in known_types
         counts.put(key if known else key._replace(event_type=OTHER_TYPES), number, seconds, last_at)
     return counts
 
@@ -249,7 +249,8 @@ def _rows(dialect: str, *, of_these: bool) -> TextualSelect:
             " CAST(NULL AS double precision) AS seconds FROM delivery"
             " WHERE conflict_of IS NULL AND coalesce(sent_as, event_type) != ''"
         ),
-        these=f"AND delivery.id {these}" if of_these else "",
+        ids=f"AND id {these}" if of_these else "",
+        delivery_ids=f"AND delivery_id {these}" if of_these else "",
     )
     ends = [bindparam(name, type_=UtcDateTime) for name in ("finished_at", "to_finished_at")]
     names = (*CountKey._fields, *Sum._fields)
@@ -259,7 +260,7 @@ def _rows(dialect: str, *, of_these: bool) -> TextualSelect:
 _BY_DIALECT = {
     "postgresql": ("date_trunc('hour', at, 'UTC')", "= ANY (:delivery_ids)"),
     "sqlite": (
-        "strftime('%Y-%m-%d %H:00:00.000000', at)",
+        "substr(at, 1, 13) || ':00:00.000000'",
         "IN (SELECT value FROM json_each(:delivery_ids))",
     ),
 }
@@ -267,18 +268,17 @@ _ROWS = """
     SELECT {hour}, source, event_type, handler, what, '', {bucket}, count(*),
         sum(round(coalesce(seconds, 0) * {parts}) / {parts}), max(at)
     FROM (
-        SELECT 'accepted' AS what, {sent} AND id > :delivery_id AND id <= :to_delivery_id {these}
+        SELECT 'accepted' AS what, {sent} AND id > :delivery_id AND id <= :to_delivery_id {ids}
         UNION ALL
-        SELECT 'quarantined', {sent} AND id > :quarantined_id AND id <= :to_quarantined_id {these}
+        SELECT 'quarantined', {sent} AND id > :quarantined_id AND id <= :to_quarantined_id {ids}
             AND state IN ('dead', 'quarantined') AND state IN ('quarantined')
         UNION ALL
-        SELECT 'failed', failed_at, source, event_type, handler, failure.duration_seconds
-        FROM failure JOIN run ON run.id = run_id JOIN delivery ON delivery.id = delivery_id
-        WHERE retried = 1 AND failure.id > :failure_id AND failure.id <= :to_failure_id {these}
+        SELECT 'failed', failed_at, '', '', handler, failure.duration_seconds
+        FROM failure JOIN run ON run.id = run_id
+        WHERE retried = 1 AND failure.id > :failure_id AND failure.id <= :to_failure_id {delivery_ids}
         UNION ALL
-        SELECT run.state, finished_at, source, event_type, handler, duration_seconds
-        FROM run JOIN delivery ON delivery.id = delivery_id
-        WHERE finished_at > :finished_at AND finished_at <= :to_finished_at {these}
+        SELECT state, finished_at, '', '', handler, duration_seconds FROM run
+        WHERE finished_at > :finished_at AND finished_at <= :to_finished_at {delivery_ids}
     ) AS happened
     GROUP BY 1, 2, 3, 4, 5, 7
 """

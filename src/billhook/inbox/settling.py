@@ -39,7 +39,7 @@ from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import UtcDateTime, execute_each, in_parameter, in_states, json_rows, json_text
 from billhook.inbox.states import DeliveryState, RunState, check
 
-RECENT = timedelta(seconds=2)
+RECENT = timedelta(seconds=1)
 """A result that is written later than this after its handler ended is stored with the time of writing.
 
 Rows that finished longer ago than that are in the roll-up already: see billhook.inbox.counts.
