@@ -163,7 +163,7 @@ _KEY = tuple(hourly_count.primary_key.columns)
 # --- rows ---------------------------------------------------------------------------------------------
 
 
-class Mark(NamedTuple):
+class ClosedMark(NamedTuple):
     """Up to where rows are counted. Ids, where rows get them in the order of time, spare an index by time."""
 
     finished_at: datetime
@@ -174,7 +174,7 @@ class Mark(NamedTuple):
     failure_id: int
 
 
-_END = Mark(datetime(9999, 12, 31, tzinfo=UTC), *[2**62] * 3)
+_END = ClosedMark(datetime(9999, 12, 31, tzinfo=UTC), *[2**62] * 3)
 
 
 def open_counts(connection: Connection, known_types: Collection[str] | None) -> Counts:
@@ -207,14 +207,16 @@ def keeping(
         connection.execute(update(closed).where(closed.c[name] > newest).values({name: newest}))
 
 
-def _mark(connection: Connection) -> Mark:
-    return Mark._make(connection.execute(select(*[closed.c[name] for name in Mark._fields])).one())
+def _mark(connection: Connection) -> ClosedMark:
+    return ClosedMark._make(
+        connection.execute(select(*[closed.c[name] for name in ClosedMark._fields])).one()
+    )
 
 
 def _count(
     connection: Connection,
-    after: Mark,
-    until: Mark,
+    after: ClosedMark,
+    until: ClosedMark,
     known_types: Collection[str] | None,
     delivery_ids: Collection[int] | None = None,
 ) -> Counts:
@@ -339,7 +341,7 @@ def close(connection: Connection, noted: Note, known_types: Collection[str] | No
     unread = select(func.min(delivery.c.id)).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
     first_unread = connection.execute(unread).scalar_one()
     read_up_to = delivery_id if first_unread is None else min(delivery_id, first_unread - 1)
-    until = Mark(
+    until = ClosedMark(
         connection.execute(step).scalar_one_or_none() or end,
         delivery_id,
         max(mark.quarantined_id, read_up_to),
@@ -351,7 +353,7 @@ def close(connection: Connection, noted: Note, known_types: Collection[str] | No
     return _is_before(until, end, noted.delivery_id, noted.failure_id)
 
 
-def _is_before(mark: Mark, finished_at: datetime, delivery_id: int, failure_id: int) -> bool:
+def _is_before(mark: ClosedMark, finished_at: datetime, delivery_id: int, failure_id: int) -> bool:
     """Return whether there may be rows behind the mark, up to these."""
     return mark.finished_at < finished_at or mark.delivery_id < delivery_id or mark.failure_id < failure_id
 
