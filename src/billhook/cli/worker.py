@@ -234,7 +234,7 @@ def _end_when_idle(state: BillhookState, end: Callable[[], None]) -> None:
 
     while True:
         with suppress(BillhookError):
-            if not is_busy(state.inbox, state.dispatcher.clock.now()):
+            if not is_busy(state.inbox, state.dispatcher.clock.now(), state.dispatcher.limits):
                 break
         time.sleep(_POLL_SECONDS)
     end()

@@ -90,7 +90,7 @@ def resume(context: DashboardContext) -> Response:
     if name not in {one.name for one in context.inbox.paused_handlers()}:
         return context.pages.redirect(url_for(".handlers"), f"{name} was not paused.", "warn")
     with context.recorded("resume", name):
-        context.inbox.resume_handler(name, context.now)
+        context.inbox.resume_handler(name)
     return context.pages.redirect(url_for(".handlers"), f"{name} is resumed.")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from billhook.engines.cycle import PLAN_LIMIT, Cycle, Poll
 from billhook.engines.descriptors import DescriptorMonitor
@@ -19,7 +19,7 @@ from billhook.engines.reporting import log_paused
 from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.engines.wakeup import PollBackoff, Wakeup
 from billhook.errors import BillhookError
-from billhook.inbox import Claim, Inbox, NextTimes, RunPlan
+from billhook.inbox import NOTHING_DUE, Claim, Inbox, NextTimes, RunPlan
 from billhook.logs import fields
 
 logger = logging.getLogger("billhook.engines")
@@ -28,8 +28,6 @@ GATHER_SECONDS = 0.005
 """Under load, the pause after a transaction, in which results and new deliveries for the next one gather."""
 LOAD_RUNS = 8
 """A transaction with this many runs or more counts as load; below it nothing waits."""
-RELEASE_LATER = timedelta(seconds=1)
-"""How much later held runs are released without a free thread: other workers may have one."""
 STALLED_SECONDS = 60.0
 MAX_ABANDONED_THREADS = 100
 """With more handler threads abandoned and still running, the process should be replaced by a new one."""
@@ -176,9 +174,8 @@ class Worker(Cycle):
         poll, claiming = self._plan_poll(renewing)
         leases, suspects = self._leases, self._suspects
         if not (self._unsettled or claiming or renewing or leases.to_release or leases.orphan_check_due):
-            return self._seconds_to_sleep(
-                poll.next_times if poll.capacity else NextTimes(None, None), poll.now
-            )
+            next_times = poll.next_times if poll.next_times and poll.capacity else NOTHING_DUE
+            return self._seconds_to_sleep(next_times, poll.now)
         settled, releasing = len(self._unsettled), bool(leases.to_release)
         claims, next_times = self._write(poll)
         if poll.suspect and poll.capacity:
@@ -209,7 +206,8 @@ class Worker(Cycle):
         started = leases.runs.keys() - {attempt.run_result.lease for attempt in ended}
         ordinary_blocked = suspects.blocks_ordinary(started)
         # Nothing is read that could not be planned and claimed now: other workers may have room for it.
-        new_deliveries, next_times = self._inbox.poll(PLAN_LIMIT if capacity and not ordinary_blocked else 0)
+        reading = PLAN_LIMIT if capacity and not ordinary_blocked else 0
+        new_deliveries, next_times = self._inbox.poll(reading, self._dispatcher.limits)
         now = self._dispatcher.clock.now()
         ordinary_due = bool(new_deliveries) or self._backoff.is_worth_claiming(
             next_times.due_at, now, idle=leases.idle_threads() > 0
@@ -227,11 +225,7 @@ class Worker(Cycle):
             # Queued runs would start beside the suspect, and be lost with it.
             if not suspects.running:
                 leases.release_later(self._handlers.cancel_queued())
-        # Without a free thread none could start by a rate: it would be held again, and again.
-        release_by = now if leases.idle_threads() else now - RELEASE_LATER
-        release_at = next_times.release_at
-        release_due = capacity > 0 and release_at is not None and release_at <= release_by
-        claiming = capacity > 0 and (ordinary_due or release_due or mode is ClaimMode.A_SUSPECT)
+        claiming = capacity > 0 and (ordinary_due or mode is ClaimMode.A_SUSPECT)
         return (
             Poll(
                 now,
@@ -243,7 +237,6 @@ class Worker(Cycle):
                 suspect=mode is ClaimMode.A_SUSPECT,
                 # Suspects found in this claim fall due at random, so those lost together do not meet again.
                 spread=self._lease_time / 6,
-                release_due=release_due,
                 # Suspects that take too long to be waited for are not alone any more.
                 not_alone=suspects.overlong,
             ),
@@ -263,8 +256,8 @@ class Worker(Cycle):
             self._handlers.seconds_to_timeout(),
             suspects.seconds_to_change(),
         ]
-        moments = (next_times.suspect_at, next_times.release_at)
-        others += [(at - now).total_seconds() for at in moments if at is not None and at > now]
+        if next_times.suspect_at is not None and next_times.suspect_at > now:
+            others.append((next_times.suspect_at - now).total_seconds())
         # What is due cannot be claimed now: an attempt that ends wakes the worker up.
         blocked = not leases.capacity or suspects.blocks_ordinary(leases.runs.keys())
         due_at = None if blocked else next_times.due_at
