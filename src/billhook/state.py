@@ -233,6 +233,7 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
         backlog_limit=settings.backlog_limit,
         schema=settings.inbox_schema,
         own_folder=settings.inbox_url is None,
+        known_types=EVENT_TYPES,
     )
     try:
         inbox.prepare(START_SECONDS)

@@ -178,11 +178,12 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
         # Not closed here: the inbox belongs to the app, which can outlive the command (as in tests).
         yield get_inbox(app)
         return
+    from billhook.events import EVENT_TYPES
     from billhook.inbox import Inbox
 
     settings = load_settings()
     url = settings.inbox_url or f"sqlite:///{Path.cwd() / 'billhook.db'}"
-    inbox = Inbox(url, schema=settings.inbox_schema)
+    inbox = Inbox(url, schema=settings.inbox_schema, known_types=EVENT_TYPES)
     # A new empty file would look like an inbox that has lost its deliveries.
     if is_file_missing(inbox) and not missing_ok:
         raise ConfigError(

@@ -111,7 +111,7 @@ class Cycle:
             # All locks at once and in one order: workers that took theirs step by step could deadlock.
             transaction.lock(results, plans)
             # Settled first: that releases the next runs by their order keys, and the claim below takes them.
-            settled = transaction.settle(results)
+            settled = transaction.settle(results, self._dispatcher.clock.now)
             planned_here = transaction.plan(plans, poll.now, claimable)
             transaction.release(releasing, poll.now)
             if checking_orphans:
@@ -210,7 +210,7 @@ class Cycle:
                 self._inbox.transaction(self._owner, self._dispatcher.limits) as transaction,
             ):
                 transaction.lock([result], [])
-                settled = transaction.settle([result])
+                settled = transaction.settle([result], self._dispatcher.clock.now)
                 break
         else:
             return False

@@ -37,10 +37,8 @@ from billhook.handlers import (
 )
 from billhook.inbox import (
     NEWEST_ONLY,
-    OTHER_TYPES,
     Claim,
     ContentKey,
-    CountedAs,
     HandlerLimits,
     RunOptions,
     RunPlan,
@@ -147,13 +145,13 @@ class Dispatcher:
                     logger.exception(text, stored.event_type, extra=extra)
                 # Stored as JSON: `deliveries show` prints the place of each error.
                 reason = json.dumps({"error": str(error), "details": details})
-                plan = RunPlan(stored.delivery_id, error=reason, counted_as=_counted_as(stored))
+                plan = RunPlan(stored.delivery_id, error=reason)
                 planned.append(PlannedDelivery(plan, stored, None))
             else:
                 if not every:
                     self._log_unhandled(stored.event_type)
                 names = tuple(handler.name for handler in handlers)
-                plan = RunPlan(stored.delivery_id, names, options=options, counted_as=_counted_as(stored))
+                plan = RunPlan(stored.delivery_id, names, options=options)
                 planned.append(PlannedDelivery(plan, stored, event))
         return planned
 
@@ -300,7 +298,6 @@ class Dispatcher:
             traceback=failure.traceback if failure else None,
             newest_only=handler is not None and handler.newest_only,
             duration_seconds=duration_seconds,
-            counted_as=_counted_as(claim.delivery),
         )
         return AttemptResult(result, delivery, claim.handler, failure)
 
@@ -341,12 +338,6 @@ def backfill(handlers: ConnectedHandlers, name: str) -> Backfill | None:
             return None
 
     return options
-
-
-def _counted_as(stored: StoredDelivery) -> CountedAs:
-    """Return the labels of a delivery's counts. They are few, although senders may invent types."""
-    known = stored.event_type in EVENT_TYPES
-    return CountedAs(stored.source, stored.event_type if known else OTHER_TYPES)
 
 
 def _parse(stored: StoredDelivery) -> Event | UnknownEvent:

@@ -296,7 +296,7 @@ class Worker(Cycle):
         results = [self._dispatcher.interrupted(run.claim, due_at) for run in self._leases.runs.values()]
         try:
             with self._inbox.transaction(self._owner) as transaction:
-                transaction.settle(results)
+                transaction.settle(results, self._dispatcher.clock.now)
         except BillhookError as error:
             text = "could not settle interrupted runs, their leases expire: %s"
             logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400

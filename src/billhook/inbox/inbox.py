@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -50,9 +49,15 @@ class Inbox:
         backlog_limit: int | None = None,
         schema: str = "billhook",
         own_folder: bool = False,
+        known_types: Collection[str] | None = None,
     ) -> None:
-        """`url` is sqlite:///PATH or postgresql+psycopg://…; see billhook.inbox.database.open_database."""
+        """`url` is sqlite:///PATH or postgresql+psycopg://…; see billhook.inbox.database.open_database.
+
+        Deliveries of `known_types` are counted by type, all others together; None: each by its own type.
+        """
         self._deadline_seconds = deadline_seconds
+        self.known_types = known_types
+        self._noted: counts.Note | None = None
         # SQLite waits for another program's lock, but not so long that the response misses its deadline.
         self.database = open_database(
             url, busy_seconds=deadline_seconds * 0.6, schema=schema, own_folder=own_folder
@@ -203,7 +208,7 @@ class Inbox:
         if dry_run or not batch.rows:
             return batch.counted(cutoffs)
         with self.database.write() as connection:
-            return retention.prune(connection, batch, cutoffs)
+            return retention.prune(connection, batch, cutoffs, self.known_types)
 
     def prune_actions(self, now: datetime) -> None:
         """Delete the records of operators' actions of more than 13 months ago."""
@@ -215,9 +220,27 @@ class Inbox:
         with self.database.write() as connection:
             return counts.compact(connection, now)
 
+    def close_counts(self, now: datetime) -> bool:
+        """Add what was stored and settled until some seconds ago to the counts; True if there is more.
+
+        What one call notes the next one adds, if no transaction is open that may change it.
+        """
+        with self.database.read() as connection:
+            noted, latest = self._noted, counts.note(connection, now)
+        more = False
+        if noted is not None and latest is not None:
+            if noted.transactions & latest.transactions:
+                return False
+            with self.database.write() as connection:
+                more = counts.close(connection, noted, self.known_types)
+                reach("in_close")
+            reach("after_close")
+        self._noted = noted if more else latest
+        return more
+
     def _write_counts(self, buffered: Counts) -> None:
         with self.database.write(storing=True) as connection:
-            buffered.write(connection, str(os.getpid()))
+            buffered.write(connection)
 
     # --- handlers -------------------------------------------------------------------------------------
 

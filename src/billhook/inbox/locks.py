@@ -1,7 +1,7 @@
 """The row locks of a transaction on PostgreSQL, always taken in one order, so that none deadlock.
 
-First the lock of ordered runs, then deliveries by id, then runs, then the lock of limits. On SQLite a write
-transaction locks the whole file, and these functions do nothing.
+First the lock of counts, then that of ordered runs, then deliveries by id, then runs, then the lock of
+limits. On SQLite a write transaction locks the whole file, and these functions do nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,23 @@ from billhook.inbox.sql import in_values
 _ORDER = 0x6F726472  # "ordr"
 _CONFLICTS = 0x636F6E66  # "conf"
 _LIMITS = 0x6C696D74  # "limt"
+_COUNTS = 0x636E7473  # "cnts"
+
+
+def lock_counts(connection: Connection) -> None:
+    """Keep other transactions from changing what is counted and from closing it, until this one ends.
+
+    Of engines and receivers none takes it: see billhook.inbox.counts.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_COUNTS)))
+
+
+def try_to_lock_counts(connection: Connection) -> bool:
+    """Return whether it has the lock of `lock_counts`; never waits."""
+    if connection.dialect.name != "postgresql":
+        return True
+    return bool(connection.execute(select(func.pg_try_advisory_xact_lock(_COUNTS))).scalar_one())
 
 
 def lock_order(connection: Connection, runs: ColumnElement[bool] | None = None) -> None:

@@ -32,12 +32,8 @@ _PLAIN = RunOptions()
 _PLAN = (
     update(delivery)
     .where(in_parameter(delivery.c.id, "delivery_ids"), in_states(delivery.c.state, DeliveryState.RECEIVED))
-    .values(
-        state=bindparam("new_state", type_=Text),
-        error=bindparam("reason", type_=Text),
-        times_planned=delivery.c.times_planned + 1,
-    )
-    .returning(delivery.c.id, delivery.c.key, delivery.c.times_planned, delivery.c.received_at, PAUSED_COUNT)
+    .values(state=bindparam("new_state", type_=Text), error=bindparam("reason", type_=Text))
+    .returning(delivery.c.id, delivery.c.key, PAUSED_COUNT)
 )
 
 
@@ -46,8 +42,6 @@ class PlanningResult(NamedTuple):
 
     planned_here: list[int]
     """The deliveries that no other worker planned meanwhile."""
-    first_plans: dict[int, datetime]
-    """Of these, those that were planned for the first time, with their times of receipt."""
     duplicates: list[DuplicateRun]
     released: list[int]
     """The deliveries of which a run became due because a run of these replaces it."""
@@ -72,24 +66,20 @@ def plan(
             state = DeliveryState.QUARANTINED
         alike[state, planned.error].append(planned.delivery_id)
     planned_here: set[int] = set()
-    first_plans: dict[int, datetime] = {}
     left_to_claim: set[int] = set()
     for (state, error), delivery_ids in alike.items():
         values = {"delivery_ids": delivery_ids, "new_state": state.value, "reason": error}
-        for delivery_id, key, times_planned, received_at, paused in connection.execute(_PLAN, values).all():
+        for delivery_id, key, paused in connection.execute(_PLAN, values).all():
             planned_here.add(delivery_id)
             stored = claimable.get(delivery_id)
             # Another key: the file was replaced since the delivery was read.
             if stored is not None and stored.key == key and not paused:
                 left_to_claim.add(delivery_id)
-            if times_planned == 1:  # more after a replay
-                first_plans[delivery_id] = received_at
     mine = [planned for planned in plans if planned.delivery_id in planned_here]
     making = [planned for planned in mine if planned.delivery_id not in left_to_claim]
     duplicates, released = make_runs(connection, making, now)
     return PlanningResult(
         [planned.delivery_id for planned in mine],
-        first_plans,
         duplicates,
         sorted(set(released) - planned_here),
         [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import takewhile, zip_longest
 from types import MappingProxyType
@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import Connection
 
 from billhook.inbox import claims, leases, locks, pending
-from billhook.inbox.counts import Counts
 from billhook.inbox.leases import LOST_IN_QUEUE, QUEUED
 from billhook.inbox.limits import Limiter
 from billhook.inbox.pending import NextTimes
@@ -61,7 +60,6 @@ class InboxTransaction:
         self._locked = False
         self._claimable_plans: list[tuple[RunPlan, StoredDelivery]] = []
         self._planned_at: datetime | None = None
-        self._counts = Counts()
         self.steps: list[str] = []
         self.duplicates: list[DuplicateRun] = []
         self.released: list[int] = []
@@ -85,17 +83,15 @@ class InboxTransaction:
         if results or len(delivery_ids) > 1:  # a plan alone locks its delivery itself
             locks.lock_deliveries(self._connection, delivery_ids)
 
-    def settle(self, results: Sequence[RunResult]) -> set[Lease]:
-        """Write run results; returns the leases that were still held."""
+    def settle(self, results: Sequence[RunResult], clock: Callable[[], datetime] | None = None) -> set[Lease]:
+        """Write run results; returns the leases that were still held. See billhook.inbox.runs."""
         if not results:
             return set()
         self.steps.append("settle")
         if not self._locked:
             self._take_locks(results, ())
-        settled, released = settle(self._connection, results)
+        settled, released = settle(self._connection, results, clock)
         self.released += released
-        for result, handler in settled:
-            self._counts.add_result(result, handler)
         handlers = {handler for _, handler in settled}
         self._settled_names |= self._limits.keys() & handlers
         # Of runs that are to be tried again, that are the next in an order, or for which there is room now.
@@ -135,20 +131,15 @@ class InboxTransaction:
         self._planned_at = now
         self.duplicates += planned.duplicates
         self.released += planned.released
-        self._counts.add_plans(plans, planned.first_plans, planned.duplicates, now)
         return planned.planned_here
 
     def finish(self) -> None:
-        """Make runs due that were planned and not claimed; find what may start now; count what was done.
-
-        The last step, because it locks rows that others count in.
-        """
+        """Make runs due that were planned and not claimed; find what may start now."""
         if self._planned_at is not None:
             self._insert_planned([], self._planned_at, self._planned_at)
         self._count_failures()
         if self._settled_names and self._settled_at is not None:
             self.released += self._limiter.startable(self._settled_names, self._settled_at)
-        self._counts.write(self._connection, self._owner)
 
     def _count_failures(self) -> None:
         """Count failures in a row, under the lock of limits: after all that takes other locks."""

@@ -417,7 +417,7 @@ def test_poll_returns_the_next_due_time(inbox):
     settle(inbox, claimed, RunState.DUE, due=100, error="no")
 
     assert leased == (NOON + LEASE, None, NOON + LEASE, {}, {})
-    assert inbox.poll(10) == ([], (at(100), None, None, {"h": at(100)}, {}))
+    assert inbox.poll(10) == ([], (at(100), None, None, {"a": at(100)}, {}))
 
 
 # --- settle ---------------------------------------------------------------------------------------
