@@ -28,11 +28,11 @@ logger = logging.getLogger("billhook.dashboard")
 
 OPTION = "BILLHOOK_DASHBOARD"
 FEWEST_CHARACTERS = 12
-"""A process takes MOST_WRONG_TRIES guesses a second: a password must be too long to be guessed at that rate."""
+"""A process compares MOST_WRONG_TRIES passwords a second: one must be too long to be guessed at that rate."""
 WRONG_TRIES = 5
 MOST_WRONG_TRIES = 50
 WRONG_TRIES_SECONDS = 1.0
-"""After WRONG_TRIES wrong passwords in this time, a client is refused without a comparison until it has passed.
+"""After WRONG_TRIES wrong passwords in this time, a client is refused without a comparison until it is over.
 
 The same holds for all clients after MOST_WRONG_TRIES together, since an attacker may have many addresses.
 """
