@@ -96,14 +96,14 @@ class CapturedRequest:
         # An entry beside the signature is signed in every scheme that has one.
         times = sorted(_times(parts), key=lambda time: (time.part.entry is None, time.is_date))[:MOST_TIMES]
         taken = {time.part.text for time in times}
-        ids = [(name, text) for name, text in headers.items() if _may_be_id(name, text) and text not in taken]
+        ids = [
+            (name, text)
+            for name, text in headers.items()
+            if _ID.fullmatch(text) and not _NO_ID.fullmatch(name.lower()) and text not in taken
+        ]
         ids.sort(key=lambda each: (not each[0].lower().endswith("id"), "webhook" not in each[0].lower()))
         event_type = next((text for name, text in headers.items() if name.lower() == "x-webhook-type"), None)
         return cls(headers, body, target, event_type, list(_signatures(parts)), times, ids[:MOST_IDS])
-
-
-def _may_be_id(name: str, text: str) -> bool:
-    return _ID.fullmatch(text) is not None and not _NO_ID.fullmatch(name.lower())
 
 
 def _parts(headers: Mapping[str, str]) -> Iterator[HeaderPart]:
