@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from billhook.errors import ConfigError, MissingExtra, SignatureError, SignatureMalformed
-from billhook.signing.algorithms import SECRET_ENCODINGS, HmacSha256, RsaSha256, base64_secret
+from billhook.signing.algorithms import SECRET_ENCODINGS, HmacSha256, RsaSha256
 from billhook.signing.body_jwt import BodyJWT, read_token
 from billhook.signing.presets import BodyHMAC, TimestampedHMAC, TimestampedRSA
 from billhook.signing.scheme import Scheme
@@ -20,7 +20,7 @@ from billhook.signing.search.captured import BASE64URL, CapturedRequest, Signatu
 from billhook.signing.search.contents import CandidateContent
 from billhook.signing.search.key_forms import CandidateKey
 from billhook.signing.secret_text import plain_secret
-from billhook.signing.standard_webhooks import SECRET_PREFIX, URL_SAFE, StandardWebhooks
+from billhook.signing.standard_webhooks import SECRET_PREFIX, StandardWebhooks
 from billhook.signing.template import SignatureTemplate
 
 _CLASSES: Final = (StandardWebhooks, TimestampedHMAC, TimestampedRSA, BodyHMAC, SignatureTemplate)
@@ -80,12 +80,9 @@ def configure(match: Match, request: CapturedRequest) -> FoundScheme | NearMiss:
     if encoding == BASE64URL:
         text = f"{description}, in base64url or without padding, which no scheme of billhook reads"
         return NearMiss("template", text)
-    secret, change = key.secret, key.change
-    if part.version and key.algorithm == HmacSha256.name:
-        secret, change = _standard_secret(key)
     signed_at = None if content.time is None else content.time.moment
     why: Exception | None = None
-    for kind, arguments in _candidates(match):
+    for kind, arguments, secret, change in _candidates(match):
         try:
             scheme = kind(**arguments)
             scheme.verify(
@@ -110,22 +107,24 @@ def configure(match: Match, request: CapturedRequest) -> FoundScheme | NearMiss:
     return NearMiss("template", f"{description}, for which no scheme of billhook can be configured: {why}")
 
 
-def _candidates(match: Match) -> Iterator[tuple[type[Scheme], dict[str, Any]]]:
-    """Yield the schemes that may be the one of a match, as classes with arguments, the best first."""
+def _candidates(match: Match) -> Iterator[tuple[type[Scheme], dict[str, Any], str, str]]:
+    """Yield what may be the scheme of a match, the best first: class, arguments, secret and its change."""
     content, key, (part, _, encoding, prefix) = match
     time_header = "" if content.time is None else content.time.part.header
     time_entry = None if content.time is None else content.time.part.entry
-    if part.version is not None:
+    as_found = key.secret, key.change
+    if content.template == "{id}.{timestamp}.{body}":
         headers = (content.id_header or "", time_header, part.header)
         names = ("id_header", "timestamp_header", "signature_header")
         usual = zip(names, headers, StandardWebhooks().headers, strict=True)
-        yield StandardWebhooks, {name: header for name, header, own in usual if header.lower() != own}
-        return
+        own = {name: header for name, header, usual_one in usual if header.lower() != usual_one}
+        for spelling in _standard_secrets(key) if key.algorithm == HmacSha256.name else (as_found,):
+            yield StandardWebhooks, own, *spelling
     if content.template == "{timestamp}.{body}":
-        yield TimestampedHMAC, {"header": part.header}
-        yield TimestampedRSA, {"signature_header": part.header, "timestamp_header": time_header}
+        yield TimestampedHMAC, {"header": part.header}, *as_found
+        yield TimestampedRSA, {"signature_header": part.header, "timestamp_header": time_header}, *as_found
     if content.template == "{body}":
-        yield BodyHMAC, {"header": part.header, "prefix": prefix, **_DEDUPE_ONLY}
+        yield BodyHMAC, {"header": part.header, "prefix": prefix, **_DEDUPE_ONLY}, *as_found
     given = {
         "content": content.template,
         "algorithm": key.algorithm,
@@ -143,23 +142,18 @@ def _candidates(match: Match) -> Iterator[tuple[type[Scheme], dict[str, Any]]]:
         "replay_protection": "dedupe-only" if content.time is None else None,
     }
     defaults: dict[str, Any] = SignatureTemplate.__init__.__kwdefaults__ or {}
-    yield (
-        SignatureTemplate,
-        {name: value for name, value in given.items() if name == "content" or value != defaults[name]},
-    )
+    needed = {name: value for name, value in given.items() if name == "content" or value != defaults[name]}
+    yield SignatureTemplate, needed, *as_found
 
 
-def _standard_secret(key: CandidateKey) -> tuple[str, str]:
-    """Return the secret as Standard Webhooks spells it, and how that differs from the one that was given."""
-    material = SECRET_ENCODINGS[key.encoding](key.secret)
+def _standard_secrets(key: CandidateKey) -> Iterator[tuple[str, str]]:
+    """Yield the spellings of a secret for Standard Webhooks, and how each differs from the one given."""
     plain, surroundings = plain_secret(key.given)
-    with suppress(ConfigError):
-        if base64_secret(plain.removeprefix(SECRET_PREFIX).translate(URL_SAFE)) == material:
-            return plain, f"leave out {surroundings}" if surroundings else ""
+    yield plain, f"leave out {surroundings}" if surroundings else ""
     what = "characters" if key.encoding == "text" else "decoded bytes"
     before = f"{key.change}, then " if key.change else ""
-    secret = SECRET_PREFIX + base64.b64encode(material).decode()
-    return secret, f"{before}write it as whsec_ and the base64 of its {what}"
+    secret = SECRET_PREFIX + base64.b64encode(SECRET_ENCODINGS[key.encoding](key.secret)).decode()
+    yield secret, f"{before}write it as whsec_ and the base64 of its {what}"
 
 
 def find_tokens(request: CapturedRequest, secrets: Sequence[str]) -> Iterator[FoundScheme | NearMiss]:

@@ -66,12 +66,12 @@ def uniform_templates(
             yield f"v{number}{separator}{joined}"
 
 
-def mixed_templates() -> Iterator[str]:
-    """Yield every order of the fields with any of the usual separators between two of them.
+def mixed_templates(start: str) -> Iterator[str]:
+    """Yield every order of the fields behind `start` with any of the usual separators between two of them.
 
-    First without and then with a version before them, and each also with a full stop behind.
+    Each comes once as it is, and once with a full stop behind it.
     """
-    for start, order in product(("", *(f"v{number}:" for number in range(10))), _orders(FIELDS)):
+    for order in _orders(FIELDS):
         for end, *between in product(("", "."), *[_MIXED] * (len(order) - 1)):
             yield start + "".join(map("".join, zip(order, [*between, end], strict=True)))
 

@@ -26,6 +26,7 @@ from billhook.signing.search.contents import (
     uniform_templates,
 )
 from billhook.signing.search.key_forms import CandidateKey, key_forms
+from billhook.signing.standard_webhooks import VERSIONS
 
 BUDGET_BYTES: Final = 8_000_000_000
 """The work of one search, in bytes hashed: some seconds."""
@@ -123,7 +124,7 @@ class _Search:
         self.signature_headers = tuple(dict.fromkeys(text.part.header for text in signatures))
 
     def results(self) -> Iterator[FoundScheme | NearMiss]:
-        """Yield what is wrong with the secrets, and all of the first step that fits or explains anything."""
+        """Yield what is wrong with the secrets, and all results of the first step that has any."""
         request = self._request
         unusable = list(self._load_keys())
         tokens = list(find_tokens(request, self._secrets))
@@ -137,7 +138,10 @@ class _Search:
             self._changed_body(),
             self._lost_time(),
             self._fitting(_WITH_PATH, likely),
-            self._fitting(mixed_templates(), likely),
+            *(
+                self._fitting(mixed_templates(start), likely)
+                for start in ("", *(f"v{n}:" for n in range(10)))
+            ),
             () if tokens or len(unusable) == len(self._secrets) else self._absence(),
         )
         for step in steps:
@@ -226,7 +230,7 @@ class _Search:
             text += f", over other bytes than any of {self.tried} contents tried"
             changed = "the body or a header was changed, or the sender signs something unusual"
             yield NearMiss("content", f"{text}: {changed}")
-        elif missing and any(text.part.version for text in request.signatures):
+        elif missing and any(text.prefix[:-1] in VERSIONS for text in request.signatures):
             text = f"{names} has the form of Standard Webhooks, and no header has their"
             removed = "a proxy on the way removed or changed it"
             yield NearMiss("header", f"{text} {' and '.join(missing)}: {removed}")
