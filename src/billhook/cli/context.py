@@ -15,11 +15,11 @@ import click
 
 from billhook.cli.output import UsageConfigError
 from billhook.errors import BillhookError, ConfigError
-from billhook.program import in_program
 
 if TYPE_CHECKING:
     from flask import Flask
 
+    from billhook.doctor.finding import Finding
     from billhook.inbox import Inbox
     from billhook.settings import Settings
 
@@ -195,10 +195,16 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
         inbox.close()
 
 
-def worker_hint(inbox: Inbox) -> str | None:
-    """Return a hint for the user if no worker seems to serve the inbox; else None."""
-    from billhook.doctor.inbox import missing_worker
+def missing_worker(inbox: Inbox) -> Finding | None:
+    """Return the finding that no worker seems to serve the inbox; None if one does."""
+    from billhook.doctor import inbox as doctor
 
     own_app = user_app() is not None
-    hint = missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))
-    return None if hint is None else in_program(hint)
+    missing = doctor.missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))
+    return None if missing is None else missing.in_program()
+
+
+def worker_hint(inbox: Inbox) -> str | None:
+    """Return a hint for the user if no worker seems to serve the inbox; else None."""
+    missing = missing_worker(inbox)
+    return None if missing is None else f"{missing.what}; {missing.remedy}"

@@ -15,8 +15,9 @@ import click
 
 from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, print_table, progress
-from billhook.cli.posting import SCHEME, TIMEOUT, HttpPoster, HttpReply, sign, signing_settings
+from billhook.cli.posting import SCHEME, TIMEOUT, parse_target, signing_settings
 from billhook.cli.selection import RATE, Found, Selection, confirming, delivery_count, selecting
+from billhook.posting import HttpPoster, HttpReply, sign
 from billhook.printable import first_line
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def forward(
       billhook deliveries forward --since 1h --rate 5 --to https://staging.example/hooks --secret-file own.txt
     """
     signing = _Signing.of(scheme, secret_file, new_ids=new_ids)
-    poster, sent = HttpPoster(url, timeout), _Sent()
+    poster, sent = HttpPoster(parse_target(url), timeout), _Sent()
     with open_inbox() as inbox, poster:
         found = selection.find(inbox, f"Send {{}} to {urlsplit(url).netloc}?")
         if found is None:

@@ -17,9 +17,10 @@ from billhook.cli.context import get_inbox, user_app, worker_hint
 from billhook.cli.events import event_class, suggest
 from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import as_json
-from billhook.cli.posting import SCHEME, TIMEOUT, HttpReply, choose_signer, open_target, sign
+from billhook.cli.posting import SCHEME, TIMEOUT, choose_signer, open_target
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
 from billhook.fields import strict_json
+from billhook.posting import HttpReply, sign
 from billhook.printable import first_line
 from billhook.program import in_program
 
@@ -119,7 +120,7 @@ def _headers(
         headers = sign(signer, secret, event_type, body, datetime.now(UTC), message_id)
     except ValueError as error:
         raise ConfigError(f"--id is {message_id!r}, which cannot be signed: {error}") from None
-    from billhook.doctor.examination import TEST_USER_AGENT
+    from billhook.doctor.deliveries import TEST_USER_AGENT
 
     return {"User-Agent": TEST_USER_AGENT, **headers}
 

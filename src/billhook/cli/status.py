@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from billhook.cli.context import open_inbox, worker_hint
+from billhook.cli.context import missing_worker, open_inbox
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
 from billhook.cli.params import as_json
 from billhook.clock import format_ago, format_duration, parse_duration
@@ -150,7 +150,8 @@ def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
 
     overview = read_overview(inbox, datetime.now(UTC))
     lines = crossed_thresholds(inbox, overview, thresholds)
-    text = summary(overview, worker_hint(inbox))
+    missing = missing_worker(inbox)
+    text = summary(overview, None if missing is None else missing.what)
     if as_json:
         print_json(_to_json(overview, text, lines))
     else:

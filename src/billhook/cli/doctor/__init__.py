@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from billhook.cli.context import load_settings, open_inbox, reject_handlers_argument, user_app
 from billhook.cli.doctor.signature import signature
-from billhook.cli.output import print_json, printable
+from billhook.cli.handlers import load_subscribers
+from billhook.cli.output import CliError, print_json, printable
 from billhook.cli.params import DefaultGroup, as_json, handlers_argument
-from billhook.program import in_program
+from billhook.errors import BillhookError
 
 if TYPE_CHECKING:
     from billhook.doctor.finding import Finding
+    from billhook.doctor.setup import Setup
 
 __all__ = ["doctor"]
 
@@ -65,14 +70,15 @@ def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample_size: i
     Example:
       billhook doctor billing.py --sample 5000
     """
-    from billhook.cli.doctor.examination import examine
-    from billhook.doctor.finding import LEVELS
+    from billhook.doctor.checks import examine
+    from billhook.doctor.setup import misconfigured
 
-    found = examine(gunicorn_file, sample_size, handlers)
-    findings = sorted(
-        (replace(each, remedy=in_program(each.remedy)) for each in found),
-        key=lambda each: LEVELS.index(each.level),
-    )
+    with ExitStack() as closing:
+        try:
+            found = examine(_setup(handlers, gunicorn_file, sample_size, closing), "doctor")
+        except (BillhookError, CliError) as error:
+            found = [misconfigured(error)]
+    findings = [each.in_program() for each in found]
     if as_json:
         well = all(each.level != "error" for each in findings)
         print_json({"ok": well, "findings": [asdict(each) for each in findings]})
@@ -80,6 +86,29 @@ def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample_size: i
         _print(findings)
     if any(each.level == "error" for each in findings):
         sys.exit(1)
+
+
+def _setup(
+    handlers: Sequence[str], gunicorn_file: Path | None, sample_size: int, closing: ExitStack
+) -> Setup:
+    """Return the set-up of the user's app, or that of the environment. Raises ConfigError and CliError."""
+    from billhook.doctor.setup import Setup
+    from billhook.extension import default_source
+
+    reject_handlers_argument(handlers)
+    app = user_app()
+    if app is not None:
+        return Setup.of_app(app, sample_size=sample_size, gunicorn_file=gunicorn_file)
+    settings = load_settings()
+    return Setup(
+        settings,
+        os.environ,
+        sources=lambda: [default_source(settings)],
+        inbox=lambda: closing.enter_context(open_inbox(missing_ok=True)),
+        handlers=lambda: load_subscribers(handlers),
+        sample_size=sample_size,
+        gunicorn_file=gunicorn_file,
+    )
 
 
 def _print(findings: Sequence[Finding]) -> None:
