@@ -98,44 +98,33 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def post_to_app(
-    app: Flask,
-    path: str,
-    body: bytes,
-    headers: Mapping[str, str],
-    *,
-    scheme: str = "https",
-    environ: Mapping[str, Any] | None = None,
-) -> TestResponse:
-    """Post a delivery to a path of a Flask app, without a server. What the app raises is raised here.
-
-    Over TLS, for an app may redirect plain HTTP. `environ` is added to the WSGI environ.
-    """
-    return app.test_client().post(
-        path,
-        data=body,
-        headers={**_HEADERS, **headers},
-        url_scheme=scheme,
-        environ_overrides=dict(environ or {}),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class AppPoster:
-    """Post to a path of a Flask app in this process: see `post_to_app`."""
+    """Post to a path of a Flask app in this process, without a server.
+
+    `environ` is added to the WSGI environ of each request; over TLS, for an app may redirect plain HTTP.
+    """
 
     app: Flask
     path: str
     environ: dict[str, Any] = field(default_factory=dict)
     scheme: str = "https"
 
+    def send(self, body: bytes, headers: Mapping[str, str]) -> TestResponse:
+        """Post a delivery. What the app raises is raised here."""
+        return self.app.test_client().post(
+            self.path,
+            data=body,
+            headers={**_HEADERS, **headers},
+            url_scheme=self.scheme,
+            environ_overrides=self.environ,
+        )
+
     def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
         """Post a delivery. A failure of the app does not raise: it is a result without a status."""
         started = time.monotonic()
         try:
-            response = post_to_app(
-                self.app, self.path, body, headers, scheme=self.scheme, environ=self.environ
-            )
+            response = self.send(body, headers)
         except Exception as error:  # noqa: BLE001 - the app's own code, which may raise anything
             return HttpReply(None, f"no answer: the app raised {type(error).__name__}: {error}", 0.0)
         with response:

@@ -29,7 +29,7 @@ _ALL: frozenset[Runner] = _DOCTOR | {"check"}
 
 
 class Check(NamedTuple):
-    """A question about a set-up, and the commands that ask it. With `reads_inbox` an inbox has to be usable for it."""
+    """A question about a set-up, and the commands that ask it; `reads_inbox`: of an inbox that works."""
 
     name: str
     ask: Callable[[Setup], Iterator[Finding]]
@@ -41,7 +41,7 @@ CHECKS = (
     Check("inbox", about_inbox, _ALL),
     Check("options", lambda setup: option_findings(setup.settings, setup.environ)),
     Check("secret files", lambda setup: secret_file_findings(setup.settings)),
-    Check("sources", lambda setup: source_findings(setup.sources)),
+    Check("sources", lambda setup: source_findings(setup.load_sources())),
     Check("database", about_database, reads_inbox=True),
     Check("paused", about_paused, reads_inbox=True),
     Check("refusals", about_refusals, reads_inbox=True),

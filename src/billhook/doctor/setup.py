@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
@@ -32,6 +33,7 @@ SAMPLE = 1_000
 _SAMPLE_BYTES = 16 * 1024 * 1024
 
 
+@dataclass
 class Setup:
     """The options, sources, inbox and handlers to examine.
 
@@ -39,59 +41,45 @@ class Setup:
     the rest is examined all the same.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        environ: Mapping[str, str],
-        *,
-        app: Flask | None = None,
-        sources: Callable[[], Sequence[Source]],
-        inbox: Callable[[], Inbox],
-        handlers: Callable[[], ConnectedHandlers],
-        sample_size: int = SAMPLE,
-        gunicorn_file: Path | None = None,
-        now: datetime | None = None,
-    ) -> None:
-        self.settings = settings
-        self.environ = environ
-        self.app = app
-        self.own_app = app is not None and ENVIRON not in app.extensions
-        """Whether the handlers run in a Flask app of the user's, or in its workers."""
-        self.now = now or datetime.now(UTC)
-        self.gunicorn_file = gunicorn_file
-        self._sources, self._inbox, self._handlers = sources, inbox, handlers
-        self._sample_size = sample_size
+    settings: Settings
+    environ: Mapping[str, str]
+    load_sources: Callable[[], Sequence[Source]]
+    load_inbox: Callable[[], Inbox]
+    load_handlers: Callable[[], ConnectedHandlers]
+    app: Flask | None = None
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    sample_size: int = SAMPLE
+    gunicorn_file: Path | None = None
 
     @classmethod
-    def of_app(cls, app: Flask, *, sample_size: int = SAMPLE, gunicorn_file: Path | None = None) -> Self:
+    def of_app(cls, app: Flask, **more: Any) -> Self:
         """Return the set-up of an app. Raises ConfigError for one without billhook."""
         state = get_state(app)
         return cls(
             state.settings,
             app.extensions.get(ENVIRON, os.environ),
-            app=app,
-            sources=lambda: list({each.source.name: each.source for each in webhook_routes(app)}.values()),
-            inbox=lambda: state.inbox,
-            handlers=lambda: state.handlers,
-            sample_size=sample_size,
-            gunicorn_file=gunicorn_file,
-            now=state.dispatcher.clock.now(),
+            lambda: list({each.source.name: each.source for each in webhook_routes(app)}.values()),
+            lambda: state.inbox,
+            lambda: state.handlers,
+            app,
+            state.dispatcher.clock.now(),
+            **more,
         )
 
-    @cached_property
-    def sources(self) -> Sequence[Source]:
-        """The senders. Raises ConfigError."""
-        return self._sources()
+    @property
+    def own_app(self) -> bool:
+        """Whether the handlers run in a Flask app of the user's, or in its workers."""
+        return self.app is not None and ENVIRON not in self.app.extensions
 
     @cached_property
     def handlers(self) -> ConnectedHandlers:
         """The registered handlers. Raises ConfigError."""
-        return self._handlers()
+        return self.load_handlers()
 
     @cached_property
     def inbox(self) -> Inbox:
         """The inbox. Raises ConfigError."""
-        return self._inbox()
+        return self.load_inbox()
 
     @cached_property
     def unusable(self) -> Finding | None:
@@ -115,7 +103,7 @@ class Setup:
     @cached_property
     def sample(self) -> Sequence[SampledDelivery]:
         """The newest deliveries; none if the inbox cannot be used."""
-        return () if self.unusable else newest_deliveries(self.inbox, self._sample_size, _SAMPLE_BYTES)
+        return () if self.unusable else newest_deliveries(self.inbox, self.sample_size, _SAMPLE_BYTES)
 
     @cached_property
     def workers(self) -> Sequence[WorkerFigures]:

@@ -21,7 +21,7 @@ from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, sample
 from billhook.events.samples import refuse_misspelt
 from billhook.handlers import Delivery, Headers
-from billhook.posting import post_to_app, sign
+from billhook.posting import AppPoster, sign
 from billhook.receiver.blueprint import find_route, webhook_routes
 from billhook.signing.source import DEFAULT_SOURCE
 from billhook.testing.apps import preparation, settle
@@ -72,7 +72,7 @@ def deliver(
             )
         now = preparation(app).clock.now() - timedelta(seconds=age_seconds)
         headers |= sign(route.source.scheme, secret, made.type, body, now, key or _new_key())
-    with post_to_app(app, route.path, body, headers) as response:
+    with AppPoster(app, route.path).send(body, headers) as response:
         return Answer(response.status_code, response.get_json(silent=True))
 
 

@@ -103,9 +103,9 @@ def _setup(
     return Setup(
         settings,
         os.environ,
-        sources=lambda: [default_source(settings)],
-        inbox=lambda: closing.enter_context(open_inbox(missing_ok=True)),
-        handlers=lambda: load_subscribers(handlers),
+        lambda: [default_source(settings)],
+        lambda: closing.enter_context(open_inbox(missing_ok=True)),
+        lambda: load_subscribers(handlers),
         sample_size=sample_size,
         gunicorn_file=gunicorn_file,
     )
