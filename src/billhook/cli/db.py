@@ -49,7 +49,7 @@ def upgrade() -> None:
       BILLHOOK_INBOX_URL=postgresql+psycopg://billing@db/billing billhook db upgrade
       flask --app myshop billhook db upgrade
     """
-    from billhook.inbox.admin import revision
+    from billhook.inbox.deliveries import revision
 
     with _open_any_schema() as inbox:
         if is_file_missing(inbox):  # of an app, which creates its file at start
@@ -76,7 +76,7 @@ def current(as_json: bool) -> None:
     Example:
       billhook db current --json
     """
-    from billhook.inbox.admin import revision
+    from billhook.inbox.deliveries import revision
     from billhook.inbox.schema import REVISION
 
     with _open_any_schema() as inbox:

@@ -98,8 +98,8 @@ def _pass(
     dry_run: bool,
 ) -> tuple[Counter[str], Counter[str]]:
     """Prune from the oldest to the first that is too young; return what was emptied and deleted, by state."""
-    from billhook.inbox import DeliveryState
-    from billhook.inbox.admin import DeliveryFilter, page
+    from billhook.inbox import DeliveryFilter, DeliveryState
+    from billhook.inbox.deliveries import page
     from billhook.inbox.retention import PRUNABLE
 
     chosen = [DeliveryState(state) for state in states] or PRUNABLE
@@ -230,7 +230,7 @@ def erase(selection: Selection, customer: str | None, discard: bool) -> None:
 def _of_customer(inbox: Inbox, customer: str, selection: Selection) -> tuple[Found, list[int]]:
     """Return the deliveries that name the customer, and those that cannot be read and have the id in them."""
     from billhook.events.inspection import names_customer, search_parts
-    from billhook.inbox.admin import count
+    from billhook.inbox.deliveries import count
     from billhook.inbox.erase import search_bodies
 
     def examine(event_type: str, body: bytes) -> bool | None:

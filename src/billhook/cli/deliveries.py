@@ -53,7 +53,7 @@ def tail(selection: Selection, lines: int | None, since: datetime | None) -> Non
       billhook deliveries tail -n 0 --type PaymentFailed --json | jq .body
     """
     from billhook.inbox import Deliveries
-    from billhook.inbox.admin import export
+    from billhook.inbox.deliveries import export
 
     limit = lines if lines is not None or since is not None else _LINES
     selected = replace(selection.filter, since=since)
@@ -175,7 +175,7 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
       billhook deliveries show 42 --body > body.json
     """
     from billhook.cli import delivery_format
-    from billhook.inbox.admin import details
+    from billhook.inbox.deliveries import details
 
     if as_json and body:
         raise click.UsageError("choose one of --json and --body: the JSON includes the body")
@@ -206,7 +206,7 @@ def export(selection: Selection) -> None:
       billhook deliveries export --since 7d > deliveries.jsonl
     """
     from billhook.cli.delivery_format import details_json
-    from billhook.inbox.admin import count, export
+    from billhook.inbox.deliveries import count, export
 
     with open_inbox() as inbox:
         bounded = selection.bounded(inbox)

@@ -16,10 +16,9 @@ from billhook.cli.selection import no_match
 from billhook.clock import format_duration
 from billhook.handlers.quarantine import parse_error
 from billhook.handlers.tracebacks import users_frames
-from billhook.inbox import Inbox, RunState
-from billhook.inbox.admin import (
+from billhook.inbox import DeliveryFilter, Inbox, RunState
+from billhook.inbox.deliveries import (
     DeliveryDetails,
-    DeliveryFilter,
     DeliverySummary,
     ListedDelivery,
     RunDetails,

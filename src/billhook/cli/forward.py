@@ -130,7 +130,7 @@ class _Sent:
 
 def _send(inbox: Inbox, found: Found, poster: HttpPoster, signing: _Signing, sent: _Sent) -> None:
     from billhook.inbox import DeliveryState
-    from billhook.inbox.admin import details
+    from billhook.inbox.deliveries import details
 
     with progress("sending", found.total) as steps:
         for batch in found.batches:

@@ -138,7 +138,7 @@ def _not_paused(name: str, paused: Sequence[str]) -> str:
 
 def _require_known(name: str, inbox: Inbox) -> None:
     """Raise CliError for a name that no handler has: pausing it would do nothing."""
-    from billhook.inbox.admin import handler_names as stored_names
+    from billhook.inbox.deliveries import handler_names as stored_names
 
     loaded = handler_names(load_subscribers())
     known = loaded or set(stored_names(inbox))

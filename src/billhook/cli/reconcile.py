@@ -147,7 +147,8 @@ def _check_what_is_left(inbox: Inbox, period: Any, *, inject: bool) -> None:
 
     If some were erased, --inject would store them anew, and is refused; else they are listed as missing.
     """
-    from billhook.inbox.admin import DeliveryFilter, count, page
+    from billhook.inbox import DeliveryFilter
+    from billhook.inbox.deliveries import count, page
 
     for newest in page(inbox, DeliveryFilter(state="pruned", since=period.since), 1):
         raise CliError(

@@ -230,7 +230,7 @@ def open_standard_streams() -> None:
 
 def _end_when_idle(state: BillhookState, end: Callable[[], None]) -> None:
     """Call `end` as soon as nothing is due; wait for an inbox that is unavailable."""
-    from billhook.inbox.admin import is_busy
+    from billhook.inbox.deliveries import is_busy
 
     while True:
         with suppress(BillhookError):

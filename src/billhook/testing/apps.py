@@ -17,8 +17,8 @@ from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.extension import Billhook, get_state
 from billhook.handlers import Handler, Handlers
-from billhook.inbox import RunState
-from billhook.inbox.admin import DeliveryDetails, DeliveryFilter, RunDetails, export
+from billhook.inbox import DeliveryFilter, RunState
+from billhook.inbox.deliveries import DeliveryDetails, RunDetails, export
 from billhook.inbox.pending import next_due_at
 from billhook.signing.source import Source
 from billhook.state import BillhookState

@@ -204,8 +204,8 @@ class DemoEnvironment:
 
     def _wait_until_settled(self) -> dict[str, str]:
         """Return {key: state} of the inbox once nothing is pending, or after the time-out."""
-        from billhook.inbox import Inbox
-        from billhook.inbox.admin import DeliveryFilter, page
+        from billhook.inbox import DeliveryFilter, Inbox
+        from billhook.inbox.deliveries import page
 
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         with closing(Inbox(f"sqlite:///{self._folder / 'billhook.db'}")) as inbox:
