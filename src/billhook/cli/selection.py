@@ -214,7 +214,7 @@ class Selection:
                 changed = change(batch)
                 done += changed
                 add(changed.deliveries, () if found.is_named else batch)
-                steps.advance(len(batch))
+                steps(len(batch))
                 # After each batch: a worker may begin with what is due now while others follow.
                 if not self.dry_run:
                     inbox.waker.wake()

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.context import get_inbox, user_app, worker_hint
+from billhook.cli.context import user_app, worker_hint
 from billhook.cli.events import event_class, suggest
 from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import as_json
@@ -100,11 +100,13 @@ def send(
             # Signed anew each time: a random id makes each a new delivery; with --id they are duplicates.
             headers = _headers(signer, secret, body, event_type, message_id)
             answers.append(poster.post(body, headers))
-            steps.advance()
+            steps()
     _report(answers, place, as_json)
+    from billhook.extension import get_state
+
     app = user_app()
     if url is None and app is not None and any(answer.status == 200 for answer in answers):
-        hint = worker_hint(get_inbox(app))
+        hint = worker_hint(get_state(app).inbox)
         if hint is not None:
             click.echo(f"note: stored, but not handled yet. {hint}", err=True)
     if any(answer.status != 200 for answer in answers):

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from billhook.doctor.finding import Finding
 from billhook.doctor.setup import Setup
-from billhook.events import EVENT_TYPES, UnknownEvent
-from billhook.handlers import Handler
 
 _ENGINES = {
     "thread": "thread: handlers run in threads of the app's own processes",
@@ -24,8 +22,8 @@ _STANDALONE = (
 
 def about_handlers(setup: Setup) -> Iterator[Finding]:
     """Ask whether a handler is registered, here or in a worker that runs."""
-    if found := _registered(setup):
-        yield Finding("ok", "handlers", f"{len(found)} registered")
+    if number := setup.handlers.count():
+        yield Finding("ok", "handlers", f"{number} registered")
     elif setup.workers:
         yield Finding(
             "note", "handlers-not-named", f"a worker that runs has {setup.workers[0].handlers}",
@@ -42,7 +40,7 @@ def about_handlers(setup: Setup) -> Iterator[Finding]:
 
 def about_time_outs(setup: Setup) -> Iterator[Finding]:
     """Name the handlers without a time-out."""
-    unlimited = sorted(name for name, each in _registered(setup).items() if each.timeout_seconds is None)
+    unlimited = sorted(each.name for each in setup.handlers.every() if each.timeout_seconds is None)
     if unlimited:
         yield Finding(
             "warning", "handler-without-timeout", f"{_listed(unlimited)} without timeout_seconds",
@@ -55,7 +53,7 @@ def about_types(setup: Setup) -> Iterator[Finding]:
     """Name the types that arrived and have no handler."""
     arrived = Counter(each.event_type for each in setup.sample if each.event_type)
     lost = [f"{name} ({count})" for name, count in arrived.most_common() if not setup.handlers.names(name)]
-    if lost and _registered(setup):
+    if lost and setup.handlers.count():
         yield Finding(
             "warning", "type-unhandled", f"deliveries arrived of types without a handler: {_listed(lost)}",
             "they are stored and marked as done, and nothing happens",
@@ -69,11 +67,6 @@ def about_engine(setup: Setup) -> Iterator[Finding]:
     yield Finding(
         "ok", "engine", _STANDALONE if engine == "thread" and not setup.own_app else _ENGINES[engine]
     )
-
-
-def _registered(setup: Setup) -> dict[str, Handler]:
-    types = (*EVENT_TYPES, UnknownEvent.signal_name)
-    return {each.name: each for one in types for each in setup.handlers.for_event_type(one)}
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:

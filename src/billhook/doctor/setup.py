@@ -85,8 +85,7 @@ class Setup:
     def unusable(self) -> Finding | None:
         """Why the inbox cannot be used now; None if it can."""
         try:
-            path: Path | None = getattr(self.inbox.database, "path", None)
-            if path is not None and not path.is_file():
+            if self.inbox.is_missing:
                 return missing_inbox(self.inbox.database.display_url)
             self.inbox.check_writable()
         except (InboxUnavailable, SchemaMismatch) as error:

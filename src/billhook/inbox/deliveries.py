@@ -256,8 +256,7 @@ class Deliveries:
     def open(cls, url: str, *, schema: str = "billhook") -> Self:
         """Open the inbox at the URL, as BILLHOOK_INBOX_URL has it. Raises ConfigError if there is none."""
         inbox = Inbox(url, schema=schema)
-        path = getattr(inbox.database, "path", None)
-        if path is not None and not path.is_file():  # SQLite would create an empty one
+        if inbox.is_missing:  # SQLite would create an empty one
             raise ConfigError(f"there is no inbox at {inbox.database.display_url}")
         return cls(inbox)
 

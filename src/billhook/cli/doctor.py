@@ -1,4 +1,4 @@
-"""`billhook doctor`: find out what is wrong, and say what to do about it."""
+"""`billhook doctor` and `billhook check`: find out what is wrong, and say what to do about it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.context import load_settings, open_inbox, reject_handlers_argument, user_app
-from billhook.cli.doctor.signature import signature
+from billhook.cli.context import (
+    environment,
+    load_app,
+    load_settings,
+    open_inbox,
+    reject_handlers_argument,
+    user_app,
+)
 from billhook.cli.handlers import load_subscribers
-from billhook.cli.output import CliError, print_json, printable
+from billhook.cli.output import CliError, print_json, print_table, printable
 from billhook.cli.params import DefaultGroup, as_json, handlers_argument
+from billhook.cli.signature import signature
 from billhook.errors import BillhookError
 
 if TYPE_CHECKING:
     from billhook.doctor.finding import Finding
     from billhook.doctor.setup import Setup
-
-__all__ = ["doctor"]
 
 
 class _Doctor(DefaultGroup):
@@ -124,3 +129,45 @@ def _print(findings: Sequence[Finding]) -> None:
 
 
 doctor.add_command(signature)
+
+
+@click.command(short_help="Check the configuration; send a signed probe through the app.")
+@handlers_argument
+@click.option(
+    "--path",
+    metavar="PATH",
+    help="The path that the service posts to. Default: every receiver path of the app.",
+)
+@as_json
+def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
+    """Check this app's configuration: its inbox, its handlers, and whether deliveries reach the receiver.
+
+    HANDLERS are modules or .py files, as `worker` takes them; the default is BILLHOOK_HANDLERS.
+
+    A signed probe passes through all of the app's hooks and is not stored. If anything else answers in place
+    of the receiver (a login hook, CSRF protection, a missing route), the command shows what to change. Exit
+    code 1 if anything is wrong.
+
+    \b
+    Examples:
+      flask --app myshop billhook check
+      flask --app myshop billhook check --path /webhooks/billing
+      billhook check billing.py --json
+    """
+    from billhook.doctor.checks import run_checks
+    from billhook.doctor.setup import Setup
+
+    reject_handlers_argument(handlers)
+    setup = Setup.of_app(load_app(environment(handlers)))
+    checks = [
+        {"what": name, "ok": found.level in ("ok", "note"), "told": found.in_program().line}
+        for name, found in run_checks(setup, "check", path)
+    ]
+    well = all(check["ok"] for check in checks)
+    if as_json:
+        print_json({"ok": well, "checks": checks})
+    else:
+        rows = [("ok" if check["ok"] else "WRONG", check["what"], check["told"]) for check in checks]
+        print_table("", ("", "checked", "found"), rows, whole=["", "checked"])
+    if not well:
+        sys.exit(1)
