@@ -130,7 +130,7 @@ def dry_run_contributions(
 
 
 def _stored_refs(tx: Transaction, refs: Iterable[str]) -> set[str]:
-    return set(tx.connection.scalars(select(event.c.ref).where(in_texts(tx.connection, event.c.ref, refs))))
+    return set(tx.connection.scalars(select(event.c.ref).where(in_texts(event.c.ref, refs))))
 
 
 def _find_or_create_owners(tx: Transaction, aliases: Iterable[str]) -> dict[str, str]:

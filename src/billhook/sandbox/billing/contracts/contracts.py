@@ -37,7 +37,7 @@ def product_names(tx: Transaction, product_ids: Collection[str]) -> dict[str, st
     """Return the names of these products by id, with one query. Unknown ids are left out."""
     if not product_ids:
         return {}
-    which = in_texts(tx.connection, catalog_product.c.id, product_ids)
+    which = in_texts(catalog_product.c.id, product_ids)
     return {product.id: product.name for product in CATALOG_PRODUCTS.all(tx, which)}
 
 
@@ -46,7 +46,7 @@ def plan_products(tx: Transaction, plan_ids: Collection[str]) -> dict[str, list[
     if not plan_ids:
         return {}
     # Stored apart from the plan's document, which the API shows without products.
-    which = in_texts(tx.connection, plan.c.id, plan_ids)
+    which = in_texts(plan.c.id, plan_ids)
     rows = tx.connection.execute(select(plan.c.id, plan.c.products).where(which))
     return {
         row.id: [

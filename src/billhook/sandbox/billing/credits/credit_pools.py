@@ -71,7 +71,7 @@ def customer_pools(
         select(credit_pool)
         .where(
             credit_pool.c.customer_id == customer_id,
-            in_texts(tx.connection, credit_pool.c.credit_product_id, credit_product_ids),
+            in_texts(credit_pool.c.credit_product_id, credit_product_ids),
         )
         .order_by(credit_pool.c.seq)
     )

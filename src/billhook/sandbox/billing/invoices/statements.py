@@ -238,7 +238,7 @@ def _lines_of_usage(tx: Transaction, changed: Collection[UsageKey]) -> list[Bill
         return []
     found = _read_lines(
         tx,
-        in_texts(tx.connection, billed_line.c.customer_id, used),
+        in_texts(billed_line.c.customer_id, used),
         billed_line.c.cycle_end > min(min(each) for each in used.values()),
     )
     # A measurement counts for the cycle that begins on its day, although its row begins at midnight before.

@@ -197,7 +197,7 @@ def cuts_by_day(
     rows = tx.connection.execute(
         select(usage_cut.c.customer_id, usage_cut.c.at)
         .where(
-            in_texts(tx.connection, usage_cut.c.customer_id, customer_ids),
+            in_texts(usage_cut.c.customer_id, customer_ids),
             usage_cut.c.at >= from_microseconds(min(days) * MICROSECONDS_PER_DAY),
             # `<=` the last microsecond: the end of datetime's last day cannot be represented.
             usage_cut.c.at <= from_microseconds((max(days) + 1) * MICROSECONDS_PER_DAY - 1),
