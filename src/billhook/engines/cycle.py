@@ -113,7 +113,8 @@ class Cycle:
             # Settled first: that releases the next runs by their order keys, and the claim below takes them.
             settled = transaction.settle(results, self._dispatcher.clock.now)
             planned_here = transaction.plan(plans, poll.now, claimable)
-            transaction.release(releasing, poll.now)
+            if releasing:
+                transaction.release(releasing, poll.now)
             if checking_orphans:
                 transaction.release_orphaned(list(leases.runs), poll.now)
             renewed = None

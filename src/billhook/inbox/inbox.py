@@ -11,8 +11,8 @@ from typing import ParamSpec, TypeVar
 
 from sqlalchemy import delete, func, insert, select, update
 
+from billhook import failpoints
 from billhook.errors import InboxUnavailable
-from billhook.failpoints import reach
 from billhook.inbox import counts, leases, migrate, pending, retention
 from billhook.inbox import limits as handler_limits
 from billhook.inbox.buffered_counts import BufferedCounts
@@ -191,10 +191,12 @@ class Inbox:
             transaction = InboxTransaction(connection, owner, limits)
             yield transaction
             transaction.finish()
+            if failpoints.ARMED:  # tests kill the process here, and below
+                for step in transaction.steps:
+                    failpoints.reach(f"in_{step}")
+        if failpoints.ARMED:
             for step in transaction.steps:
-                reach(f"in_{step}")
-        for step in transaction.steps:
-            reach(f"after_{step}")
+                failpoints.reach(f"after_{step}")
 
     def prune(
         self,
@@ -240,8 +242,8 @@ class Inbox:
                 return False
             with self.database.write() as connection:
                 more = counts.close(connection, noted, self.known_types)
-                reach("in_close")
-            reach("after_close")
+                failpoints.reach("in_close")
+            failpoints.reach("after_close")
         self._noted = noted if more else latest
         return more
 

@@ -115,26 +115,27 @@ class Limiter:
         return set(map(self._own_name, paused))
 
     def admit(self, rows: Sequence[Row[Any]]) -> list[Row[Any]]:
-        """Return those of the runs that may start, where a handler's runs are stored under several names."""
+        """Return those of the runs that may start, where a handler's runs are stored under several names.
+
+        First those whose starts are counted: they must not wait for a thread.
+        """
         taken: Counter[str] = Counter()
         admitted = []
-        for row in rows:
+        for row in sorted(rows, key=lambda row: not self._has_rate(row.handler)):
             name = self._own_name(row.handler)
             taken[name] += 1
             if taken[name] <= self._left.get(name, taken[name]):
                 admitted.append(row)
         return admitted
 
-    def has_rate(self, stored_under: str) -> bool:
+    def _has_rate(self, stored_under: str) -> bool:
         """Return whether the starts of a handler's runs are counted."""
         limits = self._limits.get(stored_under)
         return limits is not None and limits.rate is not None
 
     def record_started(self, claims: Iterable[Claim], now: datetime) -> None:
         """Count claimed runs against the rates of their handlers."""
-        if not self._limits:
-            return
-        started = Counter(self._own_name(claim.handler) for claim in claims if self.has_rate(claim.handler))
+        started = Counter(self._own_name(claim.handler) for claim in claims if self._has_rate(claim.handler))
         for name, state in self._read(started).items() if started else ():
             if (rate := self._limits[name].rate) is not None:
                 interval, _ = _interval_and_burst(rate)

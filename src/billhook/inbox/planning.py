@@ -77,7 +77,7 @@ def plan(
                 left_to_claim.add(delivery_id)
     mine = [planned for planned in plans if planned.delivery_id in planned_here]
     making = [planned for planned in mine if planned.delivery_id not in left_to_claim]
-    duplicates, released = make_runs(connection, making, now)
+    duplicates, released = make_runs(connection, making, now) if making else ([], [])
     return PlanningResult(
         [planned.delivery_id for planned in mine],
         duplicates,

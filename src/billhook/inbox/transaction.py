@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import takewhile, zip_longest
 from types import MappingProxyType
@@ -51,7 +51,7 @@ class InboxTransaction:
         self._connection = connection
         self._owner = owner
         self._limits = limits
-        self._limiter = Limiter(connection, limits)
+        self._limiter = Limiter(connection, limits) if limits else None
         # Of which a run was settled, and of which one may have become due: the claim looks at these too.
         self._settled_names: set[str] = set()
         self._due_names: set[str] = set()
@@ -63,6 +63,7 @@ class InboxTransaction:
         self.steps: list[str] = []
         self.duplicates: list[DuplicateRun] = []
         self.released: list[int] = []
+        self.paused: list[PausedHandler] = [] if self._limiter is None else self._limiter.paused
 
     def lock(self, results: Sequence[RunResult], plans: Sequence[RunPlan]) -> None:
         """Take all row locks of a transaction that will settle these results and plan these deliveries.
@@ -137,20 +138,16 @@ class InboxTransaction:
         """Make runs due that were planned and not claimed; find what may start now."""
         if self._planned_at is not None:
             self._insert_planned([], self._planned_at, self._planned_at)
-        self._count_failures()
-        if self._settled_names and self._settled_at is not None:
+        if self._limited_results:
+            self._count_failures()
+        if self._limiter is not None and self._settled_names and self._settled_at is not None:
             self.released += self._limiter.startable(self._settled_names, self._settled_at)
 
     def _count_failures(self) -> None:
         """Count failures in a row, under the lock of limits: after all that takes other locks."""
-        if self._limited_results and self._settled_at is not None:
+        if self._limiter is not None and self._settled_at is not None:
             self._limiter.record_results(self._limited_results, self._settled_at)
-            self._limited_results = []
-
-    @property
-    def paused(self) -> list[PausedHandler]:
-        """The handlers that were paused, because they failed too often in a row."""
-        return self._limiter.paused
+        self._limited_results = []
 
     def next_times(self, only: int | None = None) -> NextTimes:
         """Return when the next runs may be claimed, of one delivery if `only` names it."""
@@ -177,8 +174,11 @@ class InboxTransaction:
         theirs. Without `suspects`, suspects are left for `claim_suspect`; those whose lease has ended become
         due within `spread`. `times` are what the caller has read before this transaction.
         """
-        times = self._expire_leases(times, now, only, spread)
-        self._count_failures()
+        times = times or self.next_times(only)
+        if times.lease_ends_at is not None and times.lease_ends_at <= now:
+            self._due_names |= leases.expire_leases(self._connection, now, only=only, spread=spread)
+        if self._limited_results:
+            self._count_failures()
         names = self._due_names | times.names_due(now)
         if suspects:
             names.update(times.suspects)
@@ -186,19 +186,20 @@ class InboxTransaction:
         room = limit
         # A delivery that was planned just now has no runs yet.
         if names and not (only is not None and self._claimable_plans):
-            rooms = self._limiter.rooms(names, -(-limit // len(names)), now, idle)
-            found = claims.find_due(self._connection, rooms, now, only, suspects=suspects)
-            # Those whose starts are counted first: they must not wait for a thread.
-            found.sort(key=lambda row: not self._limiter.has_rate(row.handler))
-            rows = self._limiter.admit(found)[:limit]
+            rooms = self._rooms(names, -(-limit // len(names)), now, idle)
+            rows = found = claims.find_due(self._connection, rooms, now, only, suspects=suspects)
+            if self._limiter is not None:
+                rows = self._limiter.admit(found)
+            rows = rows[:limit]
             taken = Counter(row.handler for row in found)
             # New runs come after runs that were already due; if those did not all fit, claim no new ones.
             room = 0 if any(0 < rooms[name] <= taken[name] for name in rooms) else limit - len(rows)
         starting = rows if idle is None else rows[:idle]
         # A run that was lost in a queue starts at once or stays due: only a started run can be found out.
         queued = list(takewhile(lambda row: row.lease_owner != LOST_IN_QUEUE, rows[len(starting) :]))
-        claimed = self._mark_running(starting, self._owner, now, leased_until)
-        claimed += self._mark_running(queued, self._owner + QUEUED, now, leased_until)
+        claimed = self._mark_running(starting, self._owner, now, leased_until) if starting else []
+        if queued:
+            claimed += self._mark_running(queued, self._owner + QUEUED, now, leased_until)
         if self._claimable_plans:
             room = room if len(claimed) == len(rows) else 0
             at_once = room if idle is None else max(0, min(room, idle - len(rows)))
@@ -212,8 +213,15 @@ class InboxTransaction:
         self, rows: Sequence[Any], owner: str, now: datetime, leased_until: datetime
     ) -> list[Claim]:
         claimed = claims.mark_running(self._connection, rows, owner, now, leased_until)
-        self._limiter.record_started(claimed, now)
+        if self._limiter is not None:
+            self._limiter.record_started(claimed, now)
         return claimed
+
+    def _rooms(self, names: Collection[str], most: int, now: datetime, idle: int | None) -> Mapping[str, int]:
+        """Return how many runs of each handler may be claimed, `most` of each."""
+        if self._limiter is None:
+            return dict.fromkeys(names, most)
+        return self._limiter.rooms(names, most, now, idle)
 
     def _insert_planned(self, owners: Sequence[str], now: datetime, leased_until: datetime) -> list[Claim]:
         """Insert the runs that `plan` left: one claimed for each of these lease owners, the others due."""
@@ -238,15 +246,6 @@ class InboxTransaction:
             for stored, handler in runs[: len(owners)]
         ]
 
-    def _expire_leases(
-        self, times: NextTimes | None, now: datetime, only: int | None, spread: timedelta
-    ) -> NextTimes:
-        """Make runs due whose lease has ended; return what is due beside them."""
-        times = times or self.next_times(only)
-        if times.lease_ends_at is not None and times.lease_ends_at <= now:
-            self._due_names |= leases.expire_leases(self._connection, now, only=only, spread=spread)
-        return times
-
     def claim_suspect(
         self,
         now: datetime,
@@ -258,9 +257,10 @@ class InboxTransaction:
 
         First those with the fewest attempts that count; those that were lost beside other runs come last.
         """
-        self._count_failures()
+        if self._limited_results:
+            self._count_failures()
         times = times or self.next_times(only)
-        rooms = self._limiter.rooms(times.suspects, 1, now, None)
+        rooms = self._rooms(times.suspects, 1, now, None)
         rows = claims.find_suspect(self._connection, rooms, now, only)
         for claim in self._mark_running(rows, self._owner, now, leased_until):
             self.steps.append("claim")
