@@ -1,10 +1,10 @@
 """The locks of a transaction on PostgreSQL, always taken in one order, so that none deadlock.
 
 First the lock of counts, then that of ordered runs, then deliveries by id, then runs, then the lock of
-limits. On SQLite a write transaction locks the whole file, and these functions do nothing. Due runs are claimed, and leases are ended,
-by statements that skip rows which another transaction has locked: these wait for nothing. What a lock cannot
-keep apart, because no transaction is open while a handler works, the fencing token does. Of one run, with a
-lease of 30 s:
+limits. On SQLite a write transaction locks the whole file, and these functions do nothing. Due runs are
+claimed, and leases are ended, by statements that skip rows which another transaction has locked: these wait
+for nothing. What a lock cannot keep apart, because no transaction is open while a handler works, the fencing
+token does. Of one run, with a lease of 30 s:
 
      0 s  worker A claims it: state running, token 8, leased until 30 s
     10 s  A's process is stopped by the machine, and renews nothing
