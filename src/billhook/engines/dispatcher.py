@@ -189,17 +189,17 @@ class Dispatcher:
         delivery = _make_delivery(claim, self._client)
         # Not kept from the planning: plain receivers may have been connected or dropped since.
         handler = handler or self.find_handler(claim)
-        schedule = self._schedule_of(handler)
         duration_seconds = None
         if handler is not None and handler.newest_only:
             newer = self._find_newer(claim.run_id)
             if newer is not None:
                 return self._superseded(claim, delivery, newer, handler)
-        if claim.attempt - claim.excused > schedule.attempts:
+        attempts = 1 if claim.attempt == 1 else self._schedule_of(handler).attempts
+        if claim.attempt - claim.excused > attempts:
             # The last attempt ended with its worker's death: calling again would end this worker too.
             failure: HandlerFailure | None = HandlerFailure.from_exception(
                 RuntimeError(
-                    f"the worker died at the last of {schedule.attempts} attempts, "
+                    f"the worker died at the last of {attempts} attempts, "
                     "or was silent for longer than its lease: not called again"
                 )
             )

@@ -60,9 +60,11 @@ def call(
             try:
                 failure = _call(handler, sender, event, delivery)
             except BaseException:
-                _end_forked_child(pid, code=1)
+                if os.getpid() != pid:
+                    _end_forked_child(code=1)
                 raise
-            _end_forked_child(pid, code=0)
+            if os.getpid() != pid:
+                _end_forked_child(code=0)
     except BaseException as exception:  # noqa: BLE001 - see above
         return HandlerFailure.from_exception(exception)
     if failpoints.ARMED:
@@ -85,17 +87,16 @@ def _call(
     return None
 
 
-def _end_forked_child(pid: int, code: int) -> None:
+def _end_forked_child(code: int) -> None:
     """End a child process that the handler forked, as soon as it leaves the handler.
 
     Such a child has copies of this process's sockets, locks and claims, and only one of its threads: it
     would settle a run that its parent settles too, and keep a port open for as long as it lived.
     """
-    if os.getpid() != pid:
-        with suppress(OSError):  # not by logging: a thread that does not exist here may hold its lock
-            os.write(2, b"billhook: a child that a handler forked returned from it, and was ended\n")
-        # Not sys.exit: the child would unwind into this process's worker loop, and go on as a worker.
-        os._exit(code)
+    with suppress(OSError):  # not by logging: a thread that does not exist here may hold its lock
+        os.write(2, b"billhook: a child that a handler forked returned from it, and was ended\n")
+    # Not sys.exit: the child would unwind into this process's worker loop, and go on as a worker.
+    os._exit(code)
 
 
 def _storable(text: str) -> str:

@@ -70,6 +70,8 @@ class Handler:
         self.rate = rate
         self.pause_after = pause_after
         self.function = function
+        self.has_run_options = ordered_by is not None or bool(identity)
+        """Whether its runs have an order key or a content key, which are made from the event."""
         self._plain = plain
         self._takes_delivery = not plain and _takes_delivery(function, self.name)
 
@@ -96,11 +98,6 @@ class Handler:
     def is_limited(self) -> bool:
         """Whether its claims and results count: against a limit, or as failures in a row."""
         return (self.at_most, self.rate, self.pause_after) != (None, None, None)
-
-    @property
-    def has_run_options(self) -> bool:
-        """Whether its runs have an order key or a content key, which are made from the event."""
-        return self.ordered_by is not None or bool(self.identity)
 
     def order_key(self, source: str, event: Event | UnknownEvent) -> str | None:
         """Return the order key of its run for an event; None if its runs are not ordered."""

@@ -67,7 +67,7 @@ BEFORE = datetime(1970, 1, 1, tzinfo=UTC)
 """The hour of what is older: one sum each, so that the sum over all time never falls."""
 MARGIN = {"sqlite": timedelta(seconds=2), "postgresql": timedelta(seconds=6)}
 """How long ago the closed moment is at least. A result may be stored with a time that is RECENT
-(billhook.inbox.settling); the rest is for machines whose clocks differ from that of PostgreSQL."""
+(billhook.inbox.runs); the rest is for machines whose clocks differ from that of PostgreSQL."""
 _COMPACT_LIMIT = 2_000
 _CLOSE_LIMIT = 2_000
 

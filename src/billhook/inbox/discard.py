@@ -11,8 +11,8 @@ from sqlalchemy import Connection, select, update
 from billhook.inbox.counts import keeping
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.locks import lock_counts, lock_deliveries, lock_order
+from billhook.inbox.runs import finish_deliveries, release_next
 from billhook.inbox.schema import delivery, run
-from billhook.inbox.settling import finish_deliveries, release_next
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
 

@@ -22,9 +22,9 @@ from billhook.inbox.records import (
     RunPlan,
     StoredDelivery,
 )
+from billhook.inbox.runs import finish_deliveries, insert_runs, new_run, release_next
 from billhook.inbox.schema import delivery, run
-from billhook.inbox.settling import finish_deliveries, release_next
-from billhook.inbox.sql import in_parameter, in_states, in_values, insert_rows
+from billhook.inbox.sql import in_parameter, in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState
 
 _PLAIN = RunOptions()
@@ -77,7 +77,7 @@ def plan(
                 left_to_claim.add(delivery_id)
     mine = [planned for planned in plans if planned.delivery_id in planned_here]
     making = [planned for planned in mine if planned.delivery_id not in left_to_claim]
-    duplicates, released = make_runs(connection, making, now)
+    duplicates, released = make_runs(connection, making, now) if making else ([], [])
     return PlanningResult(
         [planned.delivery_id for planned in mine],
         duplicates,
@@ -99,50 +99,37 @@ def make_runs(
     beside duplicates is done.
     """
     originals = find_duplicates(connection, plans) if any(planned.options for planned in plans) else {}
-    plain: list[dict[str, Any]] = []
-    others: list[dict[str, Any]] = []
+    rows = []
     keys = []
-    released: list[int] = []
     # Random, not 0: a result from before the file was replaced must match no run of the new file.
     token = secrets.randbits(30)
     for planned in plans:
         for handler in planned.handlers:
-            row = {
-                "delivery_id": planned.delivery_id,
-                "handler": handler,
-                "state": RunState.DUE.value,
-                "attempts": 0,
-                "due_at": now,
-                "token": token,
-            }
             options = planned.options.get(handler, _PLAIN)
-            if options is _PLAIN:
-                plain.append(row)
-                continue
-            others.append(row | _options_row(options, originals.get((planned.delivery_id, handler)), now))
+            columns = _options_columns(options, originals.get((planned.delivery_id, handler)), now)
+            rows.append(new_run(planned.delivery_id, handler, now, token, **columns))
             if options.order_key is not None:
                 keys.append((handler, options.order_key))
-    # Two statements, as the rows of one must all have the same columns.
-    insert_rows(connection, run, plain)
-    if others:
-        insert_rows(connection, run, others)
-        finish_deliveries(connection, {delivery_id for delivery_id, _ in originals})
-        released = release_next(connection, keys, now)
+    insert_runs(connection, rows)
+    finish_deliveries(connection, {delivery_id for delivery_id, _ in originals})
+    released = release_next(connection, keys, now)
     duplicates = [
         DuplicateRun(delivery_id, handler, original) for (delivery_id, handler), original in originals.items()
     ]
     return duplicates, released
 
 
-def _options_row(options: RunOptions, original: int | None, now: datetime) -> dict[str, Any]:
+def _options_columns(options: RunOptions, original: int | None, now: datetime) -> dict[str, Any]:
     """Return the columns of a run with options: ordered, or a possible content duplicate."""
+    if options is _PLAIN:
+        return {}
     state = RunState.DUE if options.order_key is None else RunState.WAITING
     error = None
     if original is not None and options.content_key is not None:
         state = RunState.DISCARDED
         error = f"twin of delivery {original}: same {', '.join(options.content_key.fields)}"
     return {
-        "state": state.value,
+        "state": state,
         "order_key": options.order_key,
         "identity": options.content_key.digest if options.content_key else None,
         "twin_of": original,

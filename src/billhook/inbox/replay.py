@@ -16,8 +16,8 @@ from billhook.inbox.locks import lock_counts, lock_deliveries, lock_order
 from billhook.inbox.pending import STORED_COLUMNS
 from billhook.inbox.planning import make_runs
 from billhook.inbox.records import RunOptions, RunPlan, StoredDelivery
+from billhook.inbox.runs import release_next
 from billhook.inbox.schema import delivery, run
-from billhook.inbox.settling import release_next
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
 

@@ -21,9 +21,9 @@ from sqlalchemy import (
 
 from billhook.inbox.sql import UtcDateTime
 
-REVISION = "0010"
+REVISION = "0011"
 """The migration that this code was written for; with a newer one it stores deliveries at most."""
-FIRST_RELEASED = "0010"
+FIRST_RELEASED = "0011"
 """The first migration of a release: inboxes of earlier revisions hold nothing that has to be kept."""
 
 
@@ -121,12 +121,8 @@ handler = Table(
     Column("paused_why", Text),
     # Attempts that failed one after the other, of any of its runs.
     Column("failures", Integer, nullable=False, server_default=text("0")),
-    # When to look again at its held runs; NULL while it is paused or has none.
-    Column("release_at", UtcDateTime),
     # By its rate, when the next run may start.
     Column("next_start_at", UtcDateTime),
-    # JSON, pairs of run id and token: the started runs that count against its `at_most`.
-    Column("started", Text, nullable=False, server_default=text("'[]'")),
 )
 worker = Table(
     "billhook_worker",
@@ -187,7 +183,7 @@ _partial("delivery_received_idx", "state IN ('received')", delivery.c.id)
 _partial("delivery_unfinished_idx", "state IN ('received', 'planned')", delivery.c.id)
 _partial("delivery_failed_idx", "state IN ('dead', 'quarantined')", delivery.c.state, delivery.c.id)
 _partial("delivery_conflict_idx", "conflict_of IS NOT NULL", delivery.c.id)
-_partial("run_due_at_idx", "state IN ('due', 'running')", run.c.due_at, run.c.id)
+_partial("run_claim_idx", "state IN ('due', 'running')", run.c.state, run.c.handler, run.c.due_at, run.c.id)
 _partial("run_alone_idx", "runs_alone = 1 AND state IN ('due')", run.c.due_at)
 _partial(
     "run_order_idx",

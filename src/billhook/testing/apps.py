@@ -14,12 +14,11 @@ from billhook import signals
 from billhook.clock import FrozenClock
 from billhook.engines import ExternalEngine, InlineEngine
 from billhook.errors import ConfigError
-from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
+from billhook.events import Event, UnknownEvent, parse_event
 from billhook.extension import Billhook, get_state
 from billhook.handlers import Handler, Handlers
-from billhook.inbox import RunState
-from billhook.inbox.admin import DeliveryDetails, DeliveryFilter, RunDetails, export
-from billhook.inbox.pending import next_due_at
+from billhook.inbox import DeliveryFilter, RunState
+from billhook.inbox.deliveries import DeliveryDetails, RunDetails, export
 from billhook.signing.source import Source
 from billhook.state import BillhookState
 
@@ -113,8 +112,8 @@ def settle(app: Flask, advance: timedelta | float | None = None) -> int:
     attempts = 0
     while True:
         attempts += known.state.handle_due()
-        with known.state.inbox.database.read() as connection:
-            due_at = next_due_at(connection, known.clock.now())
+        times = known.state.inbox.next_times(known.state.dispatcher.limits)
+        due_at = times.after(known.clock.now())
         if due_at is None or (until is not None and due_at > until):
             break
         known.clock.advance(seconds=(due_at - known.clock.now()).total_seconds())
@@ -164,7 +163,7 @@ def resume_handler(app: Flask, handler: Callable[..., Any] | str) -> None:
     """Resume a paused handler. Raises ConfigError for one that is not paused or not the app's."""
     known = preparation(app)
     name = _own_name(known.state, handler)
-    if not known.state.inbox.resume_handler(name, known.clock.now()):
+    if not known.state.inbox.resume_handler(name):
         raise ConfigError(f"{name} is not paused: paused() has those that are")
 
 
@@ -193,11 +192,7 @@ def _own_name(state: BillhookState, handler: Callable[..., Any] | str) -> str:
 
 
 def _find(state: BillhookState, handler: Callable[..., Any] | str) -> Handler:
-    known = {
-        each.name: each
-        for event_type in (*EVENT_TYPES, UnknownEvent.signal_name)
-        for each in state.handlers.for_event_type(event_type)
-    }
+    known = {each.name: each for each in state.handlers.every()}
     for name, each in known.items():
         if handler in (name, each.function, *each.aliases):
             return each

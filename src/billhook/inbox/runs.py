@@ -1,4 +1,4 @@
-"""Settle runs: write their results, finish their deliveries, release the next run of each order.
+"""The runs of handlers: insert them, settle their results, release the next run of each order.
 
 Ordered runs: of the runs of one handler and one order key, one at a time is due, the earliest first. All
 others wait. A waiting run is in no index that a claim or a poll reads, so a key that is blocked for hours
@@ -36,7 +36,15 @@ from sqlalchemy.types import TypeEngine
 
 from billhook.inbox.records import NEWEST_ONLY, RunResult
 from billhook.inbox.schema import delivery, failure, run
-from billhook.inbox.sql import UtcDateTime, execute_each, in_parameter, in_states, json_rows, json_text
+from billhook.inbox.sql import (
+    UtcDateTime,
+    execute_each,
+    in_parameter,
+    in_states,
+    insert_and_find,
+    json_rows,
+    json_text,
+)
 from billhook.inbox.states import DeliveryState, RunState, check
 
 RECENT = timedelta(seconds=1)
@@ -64,6 +72,40 @@ _FINISH = (
         )
     )
 )
+
+
+# --- insert -------------------------------------------------------------------------------------------
+
+
+def new_run(
+    delivery_id: int,
+    handler: str,
+    due_at: datetime,
+    token: int,
+    *,
+    state: RunState = RunState.DUE,
+    **others: Any,
+) -> dict[str, Any]:
+    """Return the row of a new run; `others` are columns that are NULL or 0 otherwise."""
+    row = {"delivery_id": delivery_id, "handler": handler, "state": state.value, "due_at": due_at}
+    return {**_NEW, **row, "token": token, **others}
+
+
+_NEW: dict[str, Any] = {
+    "attempts": 0,
+    "lease_owner": None,
+    "started_at": None,
+    "finished_at": None,
+    "last_error": None,
+    "order_key": None,
+    "identity": None,
+    "twin_of": None,
+}
+
+
+def insert_runs(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], int]:
+    """Insert runs made by `new_run`; returns their ids by delivery and handler."""
+    return insert_and_find(connection, run, rows, ("delivery_id", "handler"))
 
 
 # --- settle -------------------------------------------------------------------------------------------

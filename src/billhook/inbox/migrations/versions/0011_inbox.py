@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0010"
+revision = "0011"
 down_revision = None
 
 ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
@@ -34,9 +34,7 @@ def upgrade() -> None:
         sa.Column("paused_at", TIME),
         sa.Column("paused_why", sa.Text),
         sa.Column("failures", sa.Integer, nullable=False, server_default=sa.text("0")),
-        sa.Column("release_at", TIME),
         sa.Column("next_start_at", TIME),
-        sa.Column("started", sa.Text, nullable=False, server_default=sa.text("'[]'")),
         sa.UniqueConstraint("name", name="billhook_handler_name_key"),
     )
     op.create_table(
@@ -124,7 +122,7 @@ def _make_run() -> None:
         sa.Column("duration_seconds", sa.Float),
         sa.UniqueConstraint("delivery_id", "handler", name="run_delivery_id_handler_key"),
     )
-    _partial_index("run_due_at_idx", "state IN ('due', 'running')", "due_at", "id")
+    _partial_index("run_claim_idx", "state IN ('due', 'running')", "state", "handler", "due_at", "id")
     _partial_index("run_alone_idx", "runs_alone = 1 AND state IN ('due')", "due_at")
     unfinished = "order_key IS NOT NULL AND state IN ('waiting', 'due', 'running')"
     _partial_index("run_order_idx", unfinished, "handler", "order_key", "state", "delivery_id")
