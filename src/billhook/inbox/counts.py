@@ -185,15 +185,14 @@ def open_counts(connection: Connection, known_types: Collection[str] | None) -> 
 @contextmanager
 def keeping(
     connection: Connection, delivery_ids: Collection[int], known_types: Collection[str] | None
-) -> Iterator[datetime]:
+) -> Iterator[None]:
     """Add what the block removes of the open part to the roll-up: rows of these deliveries.
 
-    The transaction holds `lock_counts`, and locks that keep others from changing these rows. Yields the
-    closed moment: what the block finishes must be later.
+    The transaction holds `lock_counts`, and locks that keep others from changing these rows.
     """
     mark = _mark(connection)
     before = _count(connection, mark, _END, known_types, delivery_ids)
-    yield mark.finished_at
+    yield
     after = _count(connection, mark, _END, known_types, delivery_ids) if before else before
     removed = Counts()
     for key, (number, seconds, last_at) in before.items():
@@ -205,6 +204,11 @@ def keeping(
     for name, table in (("delivery_id", delivery), ("quarantined_id", delivery), ("failure_id", failure)):
         newest = select(func.coalesce(func.max(table.c.id), 0)).scalar_subquery()
         connection.execute(update(closed).where(closed.c[name] > newest).values({name: newest}))
+
+
+def open_time(connection: Connection, now: datetime) -> datetime:
+    """Return `now`, or else the first time that is not closed: a run that finishes then is counted."""
+    return max(now, _mark(connection).finished_at + timedelta(microseconds=1))
 
 
 def _mark(connection: Connection) -> ClosedMark:
