@@ -98,7 +98,7 @@ def _deliveries(totals: Collection[Total]) -> Iterator[Metric]:
         "billhook_deliveries_refused", "Deliveries that were refused, by cause.", labels=("source", "cause")
     )
     numbers: Counter[tuple[str, str, str]] = Counter()
-    for source in {total.source for total in totals}:
+    for source in {total.source for total in totals if total.what not in _ATTEMPTS}:
         numbers.update({(source, cause, Counted.REFUSED): 0 for cause in _causes()})
     for total in totals:
         if total.what in _DELIVERIES:

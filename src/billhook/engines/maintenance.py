@@ -22,7 +22,7 @@ EVERY_SECONDS = 3600.0
 RESTART_SECONDS = 86_400.0
 """Between two passes over all deliveries; passes between them skip what was unfinished at the last one."""
 FAILED_SECONDS = 300.0
-CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 3.0
 """Between two steps that add what has happened to the counts: what is not added is read from its rows."""
 BATCH_ROWS = 100
 PAUSE_FACTOR = 9

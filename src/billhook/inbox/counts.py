@@ -65,11 +65,11 @@ KEPT_FOR = timedelta(days=396)
 """How long counts are kept by day: 13 months."""
 BEFORE = datetime(1970, 1, 1, tzinfo=UTC)
 """The hour of what is older: one sum each, so that the sum over all time never falls."""
-MARGIN = {"sqlite": timedelta(seconds=3), "postgresql": timedelta(seconds=10)}
+MARGIN = {"sqlite": timedelta(seconds=2), "postgresql": timedelta(seconds=6)}
 """How long ago the closed moment is at least. A result may be stored with a time that is RECENT
 (billhook.inbox.runs); the rest is for machines whose clocks differ from that of PostgreSQL."""
 _COMPACT_LIMIT = 2_000
-_CLOSE_LIMIT = 5_000
+_CLOSE_LIMIT = 2_000
 
 
 class Counted(StrEnum):
@@ -163,7 +163,7 @@ _KEY = tuple(hourly_count.primary_key.columns)
 # --- rows ---------------------------------------------------------------------------------------------
 
 
-class Mark(NamedTuple):
+class ClosedMark(NamedTuple):
     """Up to where rows are counted. Ids, where rows get them in the order of time, spare an index by time."""
 
     finished_at: datetime
@@ -174,7 +174,7 @@ class Mark(NamedTuple):
     failure_id: int
 
 
-_END = Mark(datetime(9999, 12, 31, tzinfo=UTC), *[2**62] * 3)
+_END = ClosedMark(datetime(9999, 12, 31, tzinfo=UTC), *[2**62] * 3)
 
 
 def open_counts(connection: Connection, known_types: Collection[str] | None) -> Counts:
@@ -185,15 +185,14 @@ def open_counts(connection: Connection, known_types: Collection[str] | None) -> 
 @contextmanager
 def keeping(
     connection: Connection, delivery_ids: Collection[int], known_types: Collection[str] | None
-) -> Iterator[datetime]:
+) -> Iterator[None]:
     """Add what the block removes of the open part to the roll-up: rows of these deliveries.
 
-    The transaction holds `lock_counts`, and locks that keep others from changing these rows. Yields the
-    closed moment: what the block finishes must be later.
+    The transaction holds `lock_counts`, and locks that keep others from changing these rows.
     """
     mark = _mark(connection)
     before = _count(connection, mark, _END, known_types, delivery_ids)
-    yield mark.finished_at
+    yield
     after = _count(connection, mark, _END, known_types, delivery_ids) if before else before
     removed = Counts()
     for key, (number, seconds, last_at) in before.items():
@@ -207,14 +206,21 @@ def keeping(
         connection.execute(update(closed).where(closed.c[name] > newest).values({name: newest}))
 
 
-def _mark(connection: Connection) -> Mark:
-    return Mark._make(connection.execute(select(*[closed.c[name] for name in Mark._fields])).one())
+def open_time(connection: Connection, now: datetime) -> datetime:
+    """Return `now`, or else the first time that is not closed: a run that finishes then is counted."""
+    return max(now, _mark(connection).finished_at + timedelta(microseconds=1))
+
+
+def _mark(connection: Connection) -> ClosedMark:
+    return ClosedMark._make(
+        connection.execute(select(*[closed.c[name] for name in ClosedMark._fields])).one()
+    )
 
 
 def _count(
     connection: Connection,
-    after: Mark,
-    until: Mark,
+    after: ClosedMark,
+    until: ClosedMark,
     known_types: Collection[str] | None,
     delivery_ids: Collection[int] | None = None,
 ) -> Counts:
@@ -229,7 +235,7 @@ def _count(
     query = _rows(connection.dialect.name, of_these=delivery_ids is not None)
     for *labels, number, seconds, last_at in connection.execute(query, values):
         key = CountKey._make(labels)
-        known = known_types is None or key.event_type in known_types
+        known = known_types is None or not key.event_type or key.event_type in known_types
         counts.put(key if known else key._replace(event_type=OTHER_TYPES), number, seconds, last_at)
     return counts
 
@@ -249,7 +255,8 @@ def _rows(dialect: str, *, of_these: bool) -> TextualSelect:
             " CAST(NULL AS double precision) AS seconds FROM delivery"
             " WHERE conflict_of IS NULL AND coalesce(sent_as, event_type) != ''"
         ),
-        these=f"AND delivery.id {these}" if of_these else "",
+        ids=f"AND id {these}" if of_these else "",
+        delivery_ids=f"AND delivery_id {these}" if of_these else "",
     )
     ends = [bindparam(name, type_=UtcDateTime) for name in ("finished_at", "to_finished_at")]
     names = (*CountKey._fields, *Sum._fields)
@@ -259,7 +266,7 @@ def _rows(dialect: str, *, of_these: bool) -> TextualSelect:
 _BY_DIALECT = {
     "postgresql": ("date_trunc('hour', at, 'UTC')", "= ANY (:delivery_ids)"),
     "sqlite": (
-        "strftime('%Y-%m-%d %H:00:00.000000', at)",
+        "substr(at, 1, 13) || ':00:00.000000'",
         "IN (SELECT value FROM json_each(:delivery_ids))",
     ),
 }
@@ -267,18 +274,17 @@ _ROWS = """
     SELECT {hour}, source, event_type, handler, what, '', {bucket}, count(*),
         sum(round(coalesce(seconds, 0) * {parts}) / {parts}), max(at)
     FROM (
-        SELECT 'accepted' AS what, {sent} AND id > :delivery_id AND id <= :to_delivery_id {these}
+        SELECT 'accepted' AS what, {sent} AND id > :delivery_id AND id <= :to_delivery_id {ids}
         UNION ALL
-        SELECT 'quarantined', {sent} AND id > :quarantined_id AND id <= :to_quarantined_id {these}
+        SELECT 'quarantined', {sent} AND id > :quarantined_id AND id <= :to_quarantined_id {ids}
             AND state IN ('dead', 'quarantined') AND state IN ('quarantined')
         UNION ALL
-        SELECT 'failed', failed_at, source, event_type, handler, failure.duration_seconds
-        FROM failure JOIN run ON run.id = run_id JOIN delivery ON delivery.id = delivery_id
-        WHERE retried = 1 AND failure.id > :failure_id AND failure.id <= :to_failure_id {these}
+        SELECT 'failed', failed_at, '', '', handler, failure.duration_seconds
+        FROM failure JOIN run ON run.id = run_id
+        WHERE retried = 1 AND failure.id > :failure_id AND failure.id <= :to_failure_id {delivery_ids}
         UNION ALL
-        SELECT run.state, finished_at, source, event_type, handler, duration_seconds
-        FROM run JOIN delivery ON delivery.id = delivery_id
-        WHERE finished_at > :finished_at AND finished_at <= :to_finished_at {these}
+        SELECT state, finished_at, '', '', handler, duration_seconds FROM run
+        WHERE finished_at > :finished_at AND finished_at <= :to_finished_at {delivery_ids}
     ) AS happened
     GROUP BY 1, 2, 3, 4, 5, 7
 """
@@ -339,7 +345,7 @@ def close(connection: Connection, noted: Note, known_types: Collection[str] | No
     unread = select(func.min(delivery.c.id)).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
     first_unread = connection.execute(unread).scalar_one()
     read_up_to = delivery_id if first_unread is None else min(delivery_id, first_unread - 1)
-    until = Mark(
+    until = ClosedMark(
         connection.execute(step).scalar_one_or_none() or end,
         delivery_id,
         max(mark.quarantined_id, read_up_to),
@@ -351,7 +357,7 @@ def close(connection: Connection, noted: Note, known_types: Collection[str] | No
     return _is_before(until, end, noted.delivery_id, noted.failure_id)
 
 
-def _is_before(mark: Mark, finished_at: datetime, delivery_id: int, failure_id: int) -> bool:
+def _is_before(mark: ClosedMark, finished_at: datetime, delivery_id: int, failure_id: int) -> bool:
     """Return whether there may be rows behind the mark, up to these."""
     return mark.finished_at < finished_at or mark.delivery_id < delivery_id or mark.failure_id < failure_id
 

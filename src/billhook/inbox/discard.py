@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy import Connection, select, update
 
-from billhook.inbox.counts import keeping
+from billhook.inbox.counts import keeping, open_time
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.locks import lock_counts, lock_deliveries, lock_order
 from billhook.inbox.runs import finish_deliveries, release_next
@@ -70,7 +70,7 @@ def discard_in(
     if not dry_run:
         for state in {RunState(row.state) for row in runs}:
             check(state, RunState.DISCARDED)
-        with keeping(connection, states, known_types) as closed_at:
+        with keeping(connection, states, known_types):
             connection.execute(
                 update(run)
                 .where(in_values(run.c.id, [row.id for row in runs]), in_states(run.c.state, *_OPEN))
@@ -78,7 +78,7 @@ def discard_in(
                 .values(
                     state=RunState.DISCARDED.value,
                     last_error=reason,
-                    finished_at=max(now, closed_at + timedelta(microseconds=1)),
+                    finished_at=open_time(connection, now),
                     # Of a call that is counted already, as failed or dead.
                     duration_seconds=None,
                     lease_owner=None,

@@ -232,10 +232,12 @@ class Inbox:
     def close_counts(self, now: datetime) -> bool:
         """Add what was stored and settled until some seconds ago to the counts; True if there is more.
 
-        What one call notes the next one adds, if no transaction is open that may change it.
+        On PostgreSQL one call adds what an earlier one noted, once the transactions of that time are over.
         """
         with self.database.read() as connection:
-            noted, latest = self._noted, counts.note(connection, now)
+            latest = counts.note(connection, now)
+        # A transaction that is open on SQLite is over when this one writes.
+        noted = self._noted if self.database.is_remote else latest
         more = False
         if noted is not None and latest is not None:
             if noted.transactions & latest.transactions:

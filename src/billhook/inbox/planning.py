@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Text, bindparam, select, update
 
+from billhook.inbox.counts import open_time
 from billhook.inbox.limits import PAUSED_COUNT
 from billhook.inbox.records import (
     ContentKey,
@@ -99,6 +100,7 @@ def make_runs(
     beside duplicates is done.
     """
     originals = find_duplicates(connection, plans) if any(planned.options for planned in plans) else {}
+    finished_at = open_time(connection, now) if originals else now
     rows = []
     keys = []
     # Random, not 0: a result from before the file was replaced must match no run of the new file.
@@ -106,7 +108,7 @@ def make_runs(
     for planned in plans:
         for handler in planned.handlers:
             options = planned.options.get(handler, _PLAIN)
-            columns = _options_columns(options, originals.get((planned.delivery_id, handler)), now)
+            columns = _options_columns(options, originals.get((planned.delivery_id, handler)), finished_at)
             rows.append(new_run(planned.delivery_id, handler, now, token, **columns))
             if options.order_key is not None:
                 keys.append((handler, options.order_key))
@@ -119,7 +121,7 @@ def make_runs(
     return duplicates, released
 
 
-def _options_columns(options: RunOptions, original: int | None, now: datetime) -> dict[str, Any]:
+def _options_columns(options: RunOptions, original: int | None, finished_at: datetime) -> dict[str, Any]:
     """Return the columns of a run with options: ordered, or a possible content duplicate."""
     if options is _PLAIN:
         return {}
@@ -134,7 +136,7 @@ def _options_columns(options: RunOptions, original: int | None, now: datetime) -
         "identity": options.content_key.digest if options.content_key else None,
         "twin_of": original,
         "last_error": error,
-        "finished_at": None if original is None else now,
+        "finished_at": None if original is None else finished_at,
     }
 
 

@@ -47,7 +47,7 @@ from billhook.inbox.sql import (
 )
 from billhook.inbox.states import DeliveryState, RunState, check
 
-RECENT = timedelta(seconds=2)
+RECENT = timedelta(seconds=1)
 """A result that is written later than this after its handler ended is stored with the time of writing.
 
 Rows that finished longer ago than that are in the roll-up already: see billhook.inbox.counts.
