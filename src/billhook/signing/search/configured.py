@@ -193,7 +193,7 @@ def find_tokens(request: CapturedRequest, secrets: Sequence[str]) -> Iterator[Fo
 def _accepting(
     scheme: BodyJWT, arguments: Mapping[str, Any], request: CapturedRequest, secrets: Sequence[str]
 ) -> Iterator[FoundScheme]:
-    """Yield the scheme with each secret that verifies the token, at whatever time it is good."""
+    """Yield the scheme with each secret that verifies the token, expired or not."""
     content = f"a token with the claim {arguments['claim']!r}"
     for number, secret in enumerate(secrets, 1):
         with suppress(ConfigError, SignatureError):
