@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import click
+from pydantic import ValidationError
 
 from billhook.cli.context import load_settings
 from billhook.cli.output import CliError, print_table, progress
+from billhook.errors import AuthenticationFailed, RuleBroken
 from billhook.fields import strict_json
+from billhook.fields.model import describe_details
+from billhook.resources import Resource
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
-    from billhook.resources import Resource
 
 _CREDENTIALS = (
     "check BILLHOOK_API_CLIENT_ID, and BILLHOOK_API_REFRESH_TOKEN or BILLHOOK_API_REFRESH_TOKEN_FILE"
@@ -95,11 +98,6 @@ def _once(timeout_seconds: float) -> dict[str, Any]:
 @contextmanager
 def as_usage_errors() -> Iterator[None]:
     """Turn an argument that cannot be sent into click's UsageError: exit code 2."""
-    from pydantic import ValidationError
-
-    from billhook.errors import RuleBroken
-    from billhook.fields.model import describe_details
-
     try:
         yield
     except ValidationError as error:
@@ -110,8 +108,6 @@ def as_usage_errors() -> Iterator[None]:
 
 @contextmanager
 def _messages() -> Iterator[None]:
-    from billhook.errors import AuthenticationFailed
-
     try:
         with as_usage_errors():
             yield
