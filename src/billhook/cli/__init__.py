@@ -43,7 +43,7 @@ _MODULES = {"check": "doctor", "metrics": "status"}
 _STANDALONE = ("capture", "demo", "sandbox", "serve")
 
 
-class _Commands(BillhookGroup):
+class _CommandLine(BillhookGroup):
     """A group of the commands `names`, which imports their modules when they are used."""
 
     def __init__(self, *args: Any, names: Collection[str], **more: Any) -> None:
@@ -74,7 +74,7 @@ class _Commands(BillhookGroup):
         return command
 
 
-@click.group(cls=_Commands, names=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_CommandLine, names=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="billhook", prog_name="billhook")
 def main() -> None:
     """Receive the signed webhooks of a usage-billing service: verify, store, answer and handle them.
@@ -93,7 +93,7 @@ def main() -> None:
     """
 
 
-@click.group("billhook", cls=_Commands, names=[name for name in _COMMANDS if name not in _STANDALONE])
+@click.group("billhook", cls=_CommandLine, names=[name for name in _COMMANDS if name not in _STANDALONE])
 def flask_group() -> None:
     """Handle, inspect and replay webhook deliveries, with this app's configuration.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import click
 
-from billhook.cli.output import print_json, print_table
+from billhook.cli.output import print_json, print_table, print_wire
 from billhook.cli.params import as_json
 from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, sample
@@ -62,15 +62,7 @@ def _show(model: type[Event]) -> None:
     else:
         click.echo("no fields: the body is {}")
     click.echo("sample:")
-    click.echo(_indented(sample(model).to_json()))
-
-
-def _indented(body: bytes) -> str:
-    """Return indented JSON with each number's digits unchanged: 12.50 stays 12.50."""
-    # A float would print 12.50 as 12.5, and json.dumps takes no Decimal. So the digits pass through as text
-    # between NULs, which no sample contains; the escaped NULs and their quotes are removed again.
-    text = json.dumps(json.loads(body, parse_float=lambda digits: f"\0{digits}\0"), indent=2)
-    return text.replace('"\\u0000', "").replace('\\u0000"', "")
+    print_wire(sample(model).to_json())
 
 
 def _type_json(model: type[Event]) -> dict[str, object]:

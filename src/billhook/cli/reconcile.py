@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.api.calls import open_client
+from billhook.cli.api_calls import open_client
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress
 from billhook.cli.params import TIME, as_json

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.api.calls import open_sandbox_client, print_wire
-from billhook.cli.output import print_json, progress
+from billhook.cli.api_calls import open_sandbox_client
+from billhook.cli.output import print_json, print_wire, progress
 from billhook.cli.params import TCP_BIND, as_json, check_bindable
 from billhook.cli.posting import signing_settings
 from billhook.extension import configured_scheme

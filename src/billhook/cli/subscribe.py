@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 
 import click
 
-from billhook.cli.api.calls import as_usage_errors, open_client
+from billhook.cli.api_calls import as_usage_errors, open_client
 from billhook.cli.events import event_class
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, print_table, printable, progress
