@@ -32,7 +32,7 @@ _CALL_TIMEOUT_SECONDS = 90.0
 @click.option(
     "--database", metavar="URL", default="sqlite:///billhook-sandbox.db", show_default=True,
     envvar="BILLHOOK_SANDBOX_DATABASE", show_envvar=True,
-    help=f"A SQLAlchemy URL, SQLite or PostgreSQL; `{_TEMPORARY[0]}`: a file that is deleted at exit.",
+    help=f"sqlite:///FILE; `{_TEMPORARY[0]}`: a file that is deleted at exit.",
 )  # fmt: skip
 @click.option(
     "--client-id",
@@ -77,7 +77,7 @@ def sandbox(
     \b
     Examples:
       billhook sandbox --allow-private --seed demo
-      BILLHOOK_SANDBOX_DATABASE=postgresql+psycopg://me:PASSWORD@db/sandbox billhook sandbox
+      billhook sandbox --database temporary
       billhook sandbox call POST /_sandbox/clock '{"advance": "P30D"}'
     """
     if context.invoked_subcommand is not None:

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from pathlib import Path
 
 from flask import Flask, request
@@ -27,10 +28,14 @@ logger = logging.getLogger("billhook.dashboard")
 
 OPTION = "BILLHOOK_DASHBOARD"
 FEWEST_CHARACTERS = 12
-"""A process compares WRONG_TRIES passwords a second, so each must be too long to be found at that rate."""
+"""A process compares MOST_WRONG_TRIES passwords a second: one must be too long to be guessed at that rate."""
 WRONG_TRIES = 5
+MOST_WRONG_TRIES = 50
 WRONG_TRIES_SECONDS = 1.0
-"""After WRONG_TRIES wrong ones in this time, all are refused without a comparison until it has passed."""
+"""After WRONG_TRIES wrong passwords in this time, a client is refused without a comparison until it is over.
+
+The same holds for all clients after MOST_WRONG_TRIES together, since an attacker may have many addresses.
+"""
 _READ_ONLY = "read-only "
 
 
@@ -104,25 +109,24 @@ class _SignIn:
         self._users = users
         self._monotonic = monotonic
         self._log = LimitedLog(logger, monotonic=monotonic)
-        self._wrong: deque[float] = deque(maxlen=WRONG_TRIES)
+        self._wrong: deque[tuple[float, str]] = deque(maxlen=MOST_WRONG_TRIES)
+        """When wrong passwords came, and from which client."""
 
     def user(self) -> DashboardUser:
         """Return the user of the current request. Raises Unauthorized, which has the browser ask."""
         sent = request.authorization
         if sent is not None and sent.type == "basic":
-            if not self._is_exhausted():
+            client, now = _client(request.remote_addr or ""), self._monotonic()
+            recent = [each for at, each in tuple(self._wrong) if now - at < WRONG_TRIES_SECONDS]
+            if recent.count(client) < WRONG_TRIES and len(recent) < MOST_WRONG_TRIES:
                 found = self._find(sent.username or "", sent.password or "")
                 if found is not None:
                     return found
-                self._wrong.append(self._monotonic())
+                self._wrong.append((now, client))
             text = "sign-in to the dashboard refused: no such user and password"
             self._log.log("sign-in", logging.WARNING, text, source="dashboard", cause="sign-in")
         challenge = WWWAuthenticate("basic", {"realm": "billhook dashboard", "charset": "UTF-8"})
         raise Unauthorized("Sign in to see the dashboard.", www_authenticate=challenge)
-
-    def _is_exhausted(self) -> bool:
-        tries = len(self._wrong)
-        return tries == WRONG_TRIES and self._monotonic() - self._wrong[0] < WRONG_TRIES_SECONDS
 
     def _find(self, name: str, password: str) -> DashboardUser | None:
         digest, encoded = _digest(password), name.encode()
@@ -133,6 +137,18 @@ class _SignIn:
             if hmac.compare_digest(user.digest, digest) & hmac.compare_digest(user.name.encode(), encoded)
         ]
         return found[0] if found else None
+
+
+def _client(address: str) -> str:
+    """Return what names a client: its IPv4 address, or the first half of its IPv6 address.
+
+    A client chooses the other half, so each try could come from a new address.
+    """
+    try:
+        parsed = IPv6Address(address)
+    except ValueError:
+        return address
+    return str(parsed.ipv4_mapped or parsed.packed[:8].hex())
 
 
 def _digest(password: str) -> bytes:

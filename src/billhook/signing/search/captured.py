@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, get_args
 
 from billhook.errors import SignatureMalformed
 from billhook.signing.parsing import MAX_HEADER_BYTES, TIME_FORMATS, Encoding, TimeFormatName, read_signature
-from billhook.signing.standard_webhooks import URL_SAFE, VERSIONS
+from billhook.signing.standard_webhooks import URL_SAFE
 
 BASE64URL: Final = "base64url"
 """An encoding that is recognised, and that no scheme here can be configured for."""
@@ -38,17 +38,12 @@ _NO_ID: Final = re.compile(
 
 
 class HeaderPart(NamedTuple):
-    """The text of a header, or of one entry of it.
-
-    `entry` is its name in a list of name=value with `separator`; `version` that in a list of Standard
-    Webhooks.
-    """
+    """The text of a header, a word of it, or the value of an `entry` in a list of name=value."""
 
     header: str
     text: str
     entry: str | None = None
     separator: str = ","
-    version: str | None = None
 
 
 class SignatureText(NamedTuple):
@@ -96,14 +91,14 @@ class CapturedRequest:
         # An entry beside the signature is signed in every scheme that has one.
         times = sorted(_times(parts), key=lambda time: (time.part.entry is None, time.is_date))[:MOST_TIMES]
         taken = {time.part.text for time in times}
-        ids = [(name, text) for name, text in headers.items() if _may_be_id(name, text) and text not in taken]
+        ids = [
+            (name, text)
+            for name, text in headers.items()
+            if _ID.fullmatch(text) and not _NO_ID.fullmatch(name.lower()) and text not in taken
+        ]
         ids.sort(key=lambda each: (not each[0].lower().endswith("id"), "webhook" not in each[0].lower()))
         event_type = next((text for name, text in headers.items() if name.lower() == "x-webhook-type"), None)
         return cls(headers, body, target, event_type, list(_signatures(parts)), times, ids[:MOST_IDS])
-
-
-def _may_be_id(name: str, text: str) -> bool:
-    return _ID.fullmatch(text) is not None and not _NO_ID.fullmatch(name.lower())
 
 
 def _parts(headers: Mapping[str, str]) -> Iterator[HeaderPart]:
@@ -115,10 +110,9 @@ def _parts(headers: Mapping[str, str]) -> Iterator[HeaderPart]:
             entries = [_ENTRY.fullmatch(entry) for entry in value.split(separator)]
             if all(entries):
                 yield from (HeaderPart(name, entry[2], entry[1], separator) for entry in entries if entry)
-        for item in value.split(" "):
-            version, _, text = item.partition(",")
-            if version in VERSIONS:
-                yield HeaderPart(name, text, version=version)
+        # Words that are too short for a signature are left out: a header may have thousands of them.
+        words = value.split(" ") if " " in value else ()
+        yield from (HeaderPart(name, word) for word in words if len(word) > min(HMAC_LENGTHS.values()))
 
 
 def _times(parts: Sequence[HeaderPart]) -> Iterator[TimeText]:
@@ -142,6 +136,5 @@ def _signatures(parts: Sequence[HeaderPart]) -> Iterator[SignatureText]:
         with suppress(SignatureMalformed):
             raw = read_signature(encoded, encoding, length, "")
             as_read = encoding if part.text == prefix + encoded else BASE64URL
-            usual = part.version is None or (as_read, prefix) == ("base64", "")
-            if usual and _PREFIX.fullmatch(prefix):
+            if _PREFIX.fullmatch(prefix):
                 yield SignatureText(part, raw, as_read, prefix)

@@ -54,37 +54,32 @@ class CandidateContent(NamedTuple):
     digest: bool
 
 
-def _orders(fields: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the placeholders of the body and any of the other fields in every order, the shortest first."""
-    for count in range(1, len(fields) + 1):
-        for order in permutations(fields, count):
-            if "body" in order:
-                yield [f"{{{field}}}" for field in order]
-
-
 def uniform_templates(
-    separators: Sequence[str] = SEPARATORS,
-    versions: Sequence[str] = ("v0", "v1", "v2"),
-    fields: Sequence[str] = FIELDS,
+    separators: Sequence[str] = SEPARATORS, versions: int = 3, fields: Sequence[str] = FIELDS
 ) -> Iterator[str]:
     """Yield every order of the fields with one separator between all of them, also after a version."""
     for order, separator in product(_orders(fields), separators):
         joined = separator.join(order)
         yield joined
-        for version in versions:
-            yield f"{version}:{joined}"
-            yield f"{version}{separator}{joined}"
+        for number in range(versions):
+            yield f"v{number}:{joined}"
+            yield f"v{number}{separator}{joined}"
 
 
-def mixed_templates() -> Iterator[str]:
-    """Yield every order of the fields with any of the usual separators between two of them.
+def mixed_templates(start: str) -> Iterator[str]:
+    """Yield every order of the fields behind `start` with any of the usual separators between two of them.
 
-    With and without a version before them, and a full stop behind.
+    Each comes once as it is, and once with a full stop behind it.
     """
-    starts = ("", *(f"v{number}:" for number in range(10)))
     for order in _orders(FIELDS):
-        for start, end, *between in product(starts, ("", "."), *[_MIXED] * (len(order) - 1)):
+        for end, *between in product(("", "."), *[_MIXED] * (len(order) - 1)):
             yield start + "".join(map("".join, zip(order, [*between, end], strict=True)))
+
+
+def _orders(fields: Sequence[str]) -> list[list[str]]:
+    """Return the placeholders of the body and any of the other fields in every order, the shortest first."""
+    orders = [order for count in range(len(fields)) for order in permutations(fields, count + 1)]
+    return [[f"{{{field}}}" for field in order] for order in orders if "body" in order]
 
 
 def contents(templates: Iterable[str], request: CapturedRequest) -> Iterator[CandidateContent]:
