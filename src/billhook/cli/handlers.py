@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.context import open_inbox, reject_handlers_argument, user_app
+from billhook.cli.context import (
+    environment,
+    open_inbox,
+    reject_handlers_argument,
+    reporting_import_errors,
+    user_app,
+)
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
 from billhook.cli.params import TEXT, DefaultGroup, as_json, handlers_argument, require_all
 from billhook.cli.selection import recording
 from billhook.errors import BillhookError
-
-if TYPE_CHECKING:
-    from billhook.handlers import ConnectedHandlers, Handler
-    from billhook.inbox import Inbox, PausedHandler
+from billhook.events import EVENT_TYPES
+from billhook.extension import get_state
+from billhook.handlers import ConnectedHandlers, Handler, connect
+from billhook.handlers.description import identity_text, limits_text, order_text
+from billhook.inbox import Inbox, PausedHandler
+from billhook.inbox.deliveries import handler_names
+from billhook.settings import Settings, from_environ
+from billhook.standalone import load_handlers
 
 UNKNOWN = "(unknown types)"
 
@@ -28,7 +37,6 @@ class _Handlers(DefaultGroup):
 
 @click.group(
     cls=_Handlers,
-    short_help="List, pause and resume handlers.",
     subcommand_metavar="[HANDLERS]... | COMMAND [ARGS]...",
 )
 def handlers() -> None:
@@ -133,8 +141,6 @@ def resume(names: tuple[str, ...], every: bool) -> None:
 
 def _require_known(name: str, inbox: Inbox) -> None:
     """Raise CliError for a name that no handler has: pausing it would do nothing."""
-    from billhook.inbox.deliveries import handler_names
-
     loaded = {handler.name for handler in load_subscribers().every()}
     known = loaded or set(handler_names(inbox))
     if name in known:
@@ -151,8 +157,6 @@ def _require_known(name: str, inbox: Inbox) -> None:
 
 def require_all_handled(connected: ConnectedHandlers) -> None:
     """Raise CliError if an event type has no handler. Unknown types need none."""
-    from billhook.events import EVENT_TYPES
-
     unhandled = [event_type for event_type in EVENT_TYPES if not connected.names(event_type)]
     if unhandled:
         raise CliError(
@@ -171,8 +175,6 @@ def _paused() -> dict[str, PausedHandler]:
 
 
 def _print(connected: ConnectedHandlers, paused: Mapping[str, PausedHandler], as_json: bool) -> None:
-    from billhook.events import EVENT_TYPES
-
     by_name: dict[str, tuple[Handler, list[str]]] = {}
     unhandled = []
     for event_type in (*EVENT_TYPES, UNKNOWN):
@@ -193,8 +195,6 @@ def _print(connected: ConnectedHandlers, paused: Mapping[str, PausedHandler], as
 def _print_table(
     by_name: Mapping[str, tuple[Handler, list[str]]], paused: Mapping[str, PausedHandler], every: int
 ) -> None:
-    from billhook.handlers.description import identity_text, limits_text, order_text
-
     # Most apps use none of these: a column appears with the first handler that does.
     optional = ("state", "limits", "sources", "ordered by", "identity")
     has_sources = any(handler.sources for handler, _ in by_name.values())
@@ -221,12 +221,6 @@ class _Sender:
 
 def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
     """Return the handlers of the user's app, or of the modules, without an inbox. Raises ConfigError."""
-    from billhook.cli.context import environment, reporting_import_errors
-    from billhook.extension import get_state
-    from billhook.handlers import ConnectedHandlers, connect
-    from billhook.settings import Settings, from_environ
-    from billhook.standalone import load_handlers
-
     reject_handlers_argument(names)
     app = user_app()
     if app is not None:
