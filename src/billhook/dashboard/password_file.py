@@ -28,13 +28,13 @@ logger = logging.getLogger("billhook.dashboard")
 
 OPTION = "BILLHOOK_DASHBOARD"
 FEWEST_CHARACTERS = 12
-"""A process compares MOST_WRONG_TRIES passwords a second: one must be too long to be guessed at that rate."""
+"""A process compares MAX_WRONG_TRIES passwords a second: one must be too long to be guessed at that rate."""
 WRONG_TRIES = 5
-MOST_WRONG_TRIES = 50
+MAX_WRONG_TRIES = 50
 WRONG_TRIES_SECONDS = 1.0
 """After WRONG_TRIES wrong passwords in this time, a client is refused without a comparison until it is over.
 
-The same holds for all clients after MOST_WRONG_TRIES together, since an attacker may have many addresses.
+The same holds for all clients after MAX_WRONG_TRIES together, since an attacker may have many addresses.
 """
 _READ_ONLY = "read-only "
 
@@ -109,7 +109,7 @@ class _SignIn:
         self._users = users
         self._monotonic = monotonic
         self._log = LimitedLog(logger, monotonic=monotonic)
-        self._wrong: deque[tuple[float, str]] = deque(maxlen=MOST_WRONG_TRIES)
+        self._wrong: deque[tuple[float, str]] = deque(maxlen=MAX_WRONG_TRIES)
         """When wrong passwords came, and from which client."""
 
     def user(self) -> DashboardUser:
@@ -118,7 +118,7 @@ class _SignIn:
         if sent is not None and sent.type == "basic":
             client, now = _client(request.remote_addr or ""), self._monotonic()
             recent = [each for at, each in tuple(self._wrong) if now - at < WRONG_TRIES_SECONDS]
-            if recent.count(client) < WRONG_TRIES and len(recent) < MOST_WRONG_TRIES:
+            if recent.count(client) < WRONG_TRIES and len(recent) < MAX_WRONG_TRIES:
                 found = self._find(sent.username or "", sent.password or "")
                 if found is not None:
                     return found
