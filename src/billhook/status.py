@@ -95,12 +95,11 @@ class Problem(NamedTuple):
 def find_problems(overview: Overview, missing_worker: str | None = None) -> list[Problem]:
     """Return what needs attention, the worst first.
 
-    `missing_worker` is what billhook.doctor.inbox.missing_worker says: it knows which engine is used.
+    `missing_worker` is what billhook.doctor.inbox.missing_worker found: it knows which engine is used.
     """
     backlog, problems = overview.backlog, []
     if missing_worker is not None:
-        text = missing_worker.partition(";")[0]
-        problems.append(Problem("worker", text[0].lower() + text[1:]))
+        problems.append(Problem("worker", missing_worker[0].lower() + missing_worker[1:]))
     if backlog.dead:
         problems.append(Problem("dead", f"{_counted(backlog.dead, 'delivery is', 'deliveries are')} dead"))
     if backlog.quarantined:

@@ -10,11 +10,10 @@ import click
 from billhook.cli.actions import actions
 from billhook.cli.api import api
 from billhook.cli.capture import capture
-from billhook.cli.check import check
 from billhook.cli.db import db
 from billhook.cli.deliveries import deliveries
 from billhook.cli.demo import demo
-from billhook.cli.doctor import doctor
+from billhook.cli.doctor import check, doctor
 from billhook.cli.events import events
 from billhook.cli.handlers import handlers
 from billhook.cli.options import options

@@ -45,7 +45,7 @@ def actions(since: datetime | None, limit: int, after: int | None, as_json: bool
         found = list_actions(inbox, limit + 1, after, since)
     shown = found[:limit]
     if as_json:
-        print_json([asdict(one) | {"at": one.at.isoformat()} for one in shown])
+        print_json([asdict(one) for one in shown])
         return
     if not shown:
         click.echo("no action is recorded")

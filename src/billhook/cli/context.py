@@ -15,11 +15,11 @@ import click
 
 from billhook.cli.output import UsageConfigError
 from billhook.errors import BillhookError, ConfigError
-from billhook.program import in_program
 
 if TYPE_CHECKING:
     from flask import Flask
 
+    from billhook.doctor.finding import Finding
     from billhook.inbox import Inbox
     from billhook.settings import Settings
 
@@ -52,19 +52,15 @@ def worker_environment(handlers: Sequence[str] = ()) -> dict[str, str]:
     app = user_app()
     settings = Settings.from_mapping(from_environ(environ)) if app is None else get_settings(app)
     if settings.engine == "celery":
-        raise ConfigError(_use_celery(standalone=app is None))
+        how = "`celery -A MODULE:NAME worker`"
+        if app is None:
+            receiver = "gunicorn -c python:billhook.gunicorn_conf 'billhook.standalone:create_asgi_app()'"
+            how = f"`celery -A billhook.standalone:celery worker`, and the receiver as `{receiver}`"
+        raise ConfigError(
+            f"BILLHOOK_ENGINE is celery, so handlers run in Celery's workers: start them as {how}; "
+            "for billhook's own workers set BILLHOOK_ENGINE=worker"
+        )
     return {**environ, "BILLHOOK_ENGINE": "worker"}
-
-
-def _use_celery(*, standalone: bool) -> str:
-    how = "`celery -A MODULE:NAME worker`"
-    if standalone:
-        receiver = "gunicorn -c python:billhook.gunicorn_conf 'billhook.standalone:create_asgi_app()'"
-        how = f"`celery -A billhook.standalone:celery worker`, and the receiver as `{receiver}`"
-    return (
-        f"BILLHOOK_ENGINE is celery, so handlers run in Celery's workers: start them as {how}; "
-        "for billhook's own workers set BILLHOOK_ENGINE=worker"
-    )
 
 
 def user_app() -> Flask | None:
@@ -149,45 +145,26 @@ def operator() -> str:
     return f"{name} (sudo by {before})" if before else name
 
 
-def get_inbox(app: Flask) -> Inbox:
-    """Return the inbox of an app."""
-    from billhook.extension import get_state
-
-    return get_state(app).inbox
-
-
-def is_file_missing(inbox: Inbox) -> bool:
-    """Return whether the inbox is a file that does not exist; a server's database is not created here."""
-    path: Path | None = getattr(inbox.database, "path", None)
-    return path is not None and not path.is_file()
-
-
-def _command() -> str | None:
-    """Return the name of the running command: the first word after `billhook`."""
-    context = click.get_current_context()
-    while context.parent is not None and context.parent.parent is not None:
-        context = context.parent
-    return context.info_name
-
-
 @contextmanager
 def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
     """Open the inbox without building an app: needs no secrets or handlers, and creates no file."""
+    from billhook.extension import get_state
+    from billhook.inbox import Inbox
+
     app = user_app()
     if app is not None:
         # Not closed here: the inbox belongs to the app, which can outlive the command (as in tests).
-        yield get_inbox(app)
+        yield get_state(app).inbox
         return
-    from billhook.inbox import Inbox
-
     settings = load_settings()
     url = settings.inbox_url or f"sqlite:///{Path.cwd() / 'billhook.db'}"
     inbox = Inbox(url, schema=settings.inbox_schema)
     # A new empty file would look like an inbox that has lost its deliveries.
-    if is_file_missing(inbox) and not missing_ok:
+    if inbox.is_missing and not missing_ok:
+        command = click.get_current_context().command_path.split()[1]
         raise ConfigError(
             f"there is no inbox at {inbox.database.display_url}: start the receiver (`billhook serve`), or "
-            f"set BILLHOOK_INBOX_URL; in a Flask app: flask --app … billhook {_command()}"
+            f"set BILLHOOK_INBOX_URL; in a Flask app: flask --app … billhook {command}"
         )
     try:
         yield inbox
@@ -195,10 +172,16 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
         inbox.close()
 
 
-def worker_hint(inbox: Inbox) -> str | None:
-    """Return a hint for the user if no worker seems to serve the inbox; else None."""
-    from billhook.doctor.inbox import missing_worker
+def missing_worker(inbox: Inbox) -> Finding | None:
+    """Return the finding that no worker seems to serve the inbox; None if one does."""
+    from billhook.doctor import inbox as doctor
 
     own_app = user_app() is not None
-    hint = missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))
-    return None if hint is None else in_program(hint)
+    missing = doctor.missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))
+    return None if missing is None else missing.in_program()
+
+
+def worker_hint(inbox: Inbox) -> str | None:
+    """Return a hint for the user if no worker seems to serve the inbox; else None."""
+    missing = missing_worker(inbox)
+    return None if missing is None else f"{missing.what}; {missing.remedy}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +13,15 @@ import click
 from billhook.cli.context import open_inbox
 from billhook.cli.deletion import erase, prune
 from billhook.cli.forward import forward
-from billhook.cli.output import CliError, UsageConfigError, print_json, printable, progress, say_paused
+from billhook.cli.output import (
+    CliError,
+    UsageConfigError,
+    print_json,
+    print_json_line,
+    printable,
+    progress,
+    say_paused,
+)
 from billhook.cli.params import DELIVERY_ID, TEXT, TIME, as_json
 from billhook.cli.replay import replay
 from billhook.cli.selection import ALL_FILTERS, Selection, confirming, delivery_count, selecting
@@ -53,7 +60,7 @@ def tail(selection: Selection, lines: int | None, since: datetime | None) -> Non
       billhook deliveries tail -n 0 --type PaymentFailed --json | jq .body
     """
     from billhook.inbox import Deliveries
-    from billhook.inbox.admin import export
+    from billhook.inbox.deliveries import export
 
     limit = lines if lines is not None or since is not None else _LINES
     selected = replace(selection.filter, since=since)
@@ -90,7 +97,7 @@ def _print(one: DeliveryDetails, *, as_json: bool) -> None:
     if as_json:
         from billhook.cli.delivery_format import details_json
 
-        click.echo(json.dumps(details_json(one)))
+        print_json_line(details_json(one))
         return
     summary = one.summary
     received = summary.received_at.isoformat(" ", "milliseconds").removesuffix("+00:00")
@@ -175,7 +182,7 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
       billhook deliveries show 42 --body > body.json
     """
     from billhook.cli import delivery_format
-    from billhook.inbox.admin import details
+    from billhook.inbox.deliveries import details
 
     if as_json and body:
         raise click.UsageError("choose one of --json and --body: the JSON includes the body")
@@ -206,15 +213,15 @@ def export(selection: Selection) -> None:
       billhook deliveries export --since 7d > deliveries.jsonl
     """
     from billhook.cli.delivery_format import details_json
-    from billhook.inbox.admin import count, export
+    from billhook.inbox.deliveries import count, export
 
     with open_inbox() as inbox:
         bounded = selection.bounded(inbox)
         with progress("exporting", count(inbox, bounded)) as steps:
             # One line at a time: an inbox can be larger than the memory.
             for one in export(inbox, bounded):
-                click.echo(json.dumps(details_json(one)))
-                steps.advance()
+                print_json_line(details_json(one))
+                steps()
 
 
 @deliveries.command()

@@ -104,7 +104,7 @@ def _question(inbox: Inbox, delivery_ids: tuple[int, ...], handler: str | None, 
     """Return the question before a replay, which names the handlers that succeeded and run again."""
     if handler is None and not all_handlers:
         return "Replay {}?"
-    from billhook.inbox.admin import details
+    from billhook.inbox.deliveries import details
 
     told = [
         f"delivery {one.summary.id}: {printable(run.handler)} succeeded ({run.finished_at:%Y-%m-%d %H:%M})\n"
@@ -138,7 +138,7 @@ def _check_type(as_type: str, *, alone: bool) -> None:
 
 
 def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...], as_type: str | None) -> None:
-    from billhook.inbox.admin import details
+    from billhook.inbox.deliveries import details
 
     # All ids are checked before the first is replayed: the command does all of it, or nothing.
     for delivery in details(inbox, delivery_ids):
@@ -162,7 +162,8 @@ def _backfill(handler: str, *, all_handlers: bool) -> Backfill | None:
 
 
 def _check_stored(inbox: Inbox, handler: str) -> None:
-    from billhook.inbox.admin import DeliveryFilter, count
+    from billhook.inbox import DeliveryFilter
+    from billhook.inbox.deliveries import count
 
     selection = DeliveryFilter(handler=handler)
     if not count(inbox, selection):

@@ -155,15 +155,15 @@ class Selection:
         `question` has {} for their number; with --json nothing is asked, and none is a result too. Raises
         CliError for an unknown id.
         """
-        from billhook.inbox import admin
         from billhook.inbox.actions import ids_text
+        from billhook.inbox.deliveries import BATCH, count, id_batches
 
         if self.ids:
             ids = _check_ids(inbox, self.ids)
-            found = Found(in_batches(ids, admin.BATCH), len(ids), ids_text(ids), is_named=True)
+            found = Found(in_batches(ids, BATCH), len(ids), ids_text(ids), is_named=True)
         else:
             bounded = self.bounded(inbox)
-            found = Found(admin.id_batches(inbox, bounded), admin.count(inbox, bounded), self.conditions)
+            found = Found(id_batches(inbox, bounded), count(inbox, bounded), self.conditions)
         if not (found.total or self.as_json):
             click.echo(no_match(inbox, self.filter))
             return None
@@ -175,7 +175,7 @@ class Selection:
 
     def bounded(self, inbox: Inbox) -> DeliveryFilter:
         """Bound a search for a text to the newest of the selected deliveries; print the bound on stderr."""
-        from billhook.inbox.admin import search_bound
+        from billhook.inbox.deliveries import search_bound
 
         if self.filter.contains is None:
             return self.filter
@@ -214,7 +214,7 @@ class Selection:
                 changed = change(batch)
                 done += changed
                 add(changed.deliveries, () if found.is_named else batch)
-                steps.advance(len(batch))
+                steps(len(batch))
                 # After each batch: a worker may begin with what is due now while others follow.
                 if not self.dry_run:
                     inbox.waker.wake()
@@ -259,10 +259,11 @@ def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...]) -> list[int]:
 
     All are checked first: a typing error among them must not leave the work half done.
     """
-    from billhook.inbox import DeliveryState, admin
+    from billhook.inbox import DeliveryState
+    from billhook.inbox.deliveries import details
 
     wanted = sorted(set(delivery_ids))
-    states = {found.summary.id: found.summary.state for found in admin.details(inbox, wanted)}
+    states = {found.summary.id: found.summary.state for found in details(inbox, wanted)}
     for one in wanted:
         if one not in states:
             wrong = f"there is no delivery {one} in this inbox"
@@ -303,7 +304,8 @@ def no_match(inbox: Inbox, selection: DeliveryFilter) -> str:
     """Return that nothing matches; for an unknown type or handler with the known names."""
     from billhook.cli.events import suggest
     from billhook.events import EVENT_TYPES
-    from billhook.inbox.admin import DeliveryFilter, count, handler_names
+    from billhook.inbox import DeliveryFilter
+    from billhook.inbox.deliveries import count, handler_names
 
     told = ["no deliveries match"]
     if selection.event_type is not None and selection.event_type not in EVENT_TYPES:

@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.context import get_inbox, user_app, worker_hint
+from billhook.cli.context import user_app, worker_hint
 from billhook.cli.events import event_class, suggest
 from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import as_json
-from billhook.cli.posting import SCHEME, TIMEOUT, HttpReply, choose_signer, open_target, sign
+from billhook.cli.posting import SCHEME, TIMEOUT, choose_signer, open_target
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
 from billhook.fields import strict_json
+from billhook.posting import HttpReply, sign
 from billhook.printable import first_line
 from billhook.program import in_program
 
@@ -99,11 +100,13 @@ def send(
             # Signed anew each time: a random id makes each a new delivery; with --id they are duplicates.
             headers = _headers(signer, secret, body, event_type, message_id)
             answers.append(poster.post(body, headers))
-            steps.advance()
+            steps()
     _report(answers, place, as_json)
+    from billhook.extension import get_state
+
     app = user_app()
     if url is None and app is not None and any(answer.status == 200 for answer in answers):
-        hint = worker_hint(get_inbox(app))
+        hint = worker_hint(get_state(app).inbox)
         if hint is not None:
             click.echo(f"note: stored, but not handled yet. {hint}", err=True)
     if any(answer.status != 200 for answer in answers):
@@ -119,7 +122,7 @@ def _headers(
         headers = sign(signer, secret, event_type, body, datetime.now(UTC), message_id)
     except ValueError as error:
         raise ConfigError(f"--id is {message_id!r}, which cannot be signed: {error}") from None
-    from billhook.doctor.examination import TEST_USER_AGENT
+    from billhook.doctor.deliveries import TEST_USER_AGENT
 
     return {"User-Agent": TEST_USER_AGENT, **headers}
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from billhook.cli.context import load_app, worker_environment
-from billhook.cli.handlers import handler_names, require_all_handled
+from billhook.cli.handlers import require_all_handled
 from billhook.cli.params import BIND, DEFAULT_BIND, check_bindable, handlers_argument, is_local, require_all
 from billhook.cli.worker import open_standard_streams, worker_children, worker_command
 from billhook.logs import fields
@@ -108,8 +108,10 @@ def serve(
     web_threads = threads if worker_class == "gthread" else None
     _announce(app, bind, workers, web_threads)
 
+    own = [int(bind.removeprefix("fd://"))] if bind.startswith("fd://") else []
+
     def start_web(descriptor: int) -> subprocess.Popen[bytes]:
-        return spawn(web_command(bind, workers, web_threads), environ, pass_fds=_descriptors(bind))
+        return spawn(web_command(bind, workers, web_threads), environ, pass_fds=own)
 
     command = worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS)
     supervisor = Supervisor(
@@ -178,14 +180,14 @@ def _announce(app: Flask, bind: str, workers: int, web_threads: int | None) -> N
     from billhook.extension import get_state
 
     state = get_state(app)
-    handlers = handler_names(state.handlers)
+    handlers = state.handlers.count()
     # The children open connections of their own; this process only watches them.
     state.inbox.close()
     at = f"http://{bind}" if not bind.startswith(("unix:", "fd:")) else f"{bind} "
     lines = [
         f"Deliveries: POST {at}{state.mounts[0]}",
         f"Inbox:      {state.inbox.database.display_url}",
-        f"Handlers:   {len(handlers)}",
+        f"Handlers:   {handlers}",
     ]
     if state.settings.dashboard is not None:
         lines.append(f"Dashboard:  {at}/billhook/")
@@ -205,7 +207,3 @@ def _announce(app: Flask, bind: str, workers: int, web_threads: int | None) -> N
     except OSError as error:  # a full disk: what comes in later is stored, or refused for its own reason
         logger.warning("cannot write to standard output: %s", error.strerror, extra=fields(cause=error))
         sys.stdout = None  # Python would fail to write it out at the end, too
-
-
-def _descriptors(bind: str) -> tuple[int, ...]:
-    return (int(bind.removeprefix("fd://")),) if bind.startswith("fd://") else ()

@@ -17,7 +17,7 @@ from flask import abort, current_app, g
 
 from billhook.extension import get_state
 from billhook.handlers.quarantine import parse_error
-from billhook.inbox.admin import ListedDelivery, RunDetails
+from billhook.inbox.deliveries import ListedDelivery, RunDetails
 from billhook.inbox.replay import ReplayResult, replay
 from billhook.pages import Pages
 from billhook.program import program
@@ -68,7 +68,7 @@ class DashboardContext:
 
     def delivery(self, delivery_id: int) -> DeliveryDetails:
         """Return a delivery; the page of an unknown one is 404."""
-        from billhook.inbox.admin import details
+        from billhook.inbox.deliveries import details
 
         # No database has larger ids.
         found = details(self.inbox, [delivery_id]) if delivery_id < 2**63 else []

@@ -17,7 +17,7 @@ from billhook.clock import parse_time
 from billhook.dashboard.context import DashboardContext, describe, parse_rate, replay_batches
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, Inbox
-from billhook.inbox.admin import BATCH, count, handler_names, id_batches, page, search_bound, with_runs
+from billhook.inbox.deliveries import BATCH, count, handler_names, id_batches, page, search_bound, with_runs
 from billhook.inbox.replay import ReplayResult, replay
 from billhook.inbox.states import DeliveryState, DeliveryStatus
 

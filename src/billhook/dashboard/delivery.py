@@ -22,7 +22,7 @@ from billhook.fields import strict_json
 from billhook.handlers.quarantine import parse_error
 from billhook.handlers.tracebacks import users_frames
 from billhook.inbox import DeliveryDetails
-from billhook.inbox.admin import RunDetails
+from billhook.inbox.deliveries import RunDetails
 from billhook.inbox.discard import discard
 from billhook.inbox.erase import empty_log, erase
 from billhook.inbox.related import related_deliveries

@@ -17,7 +17,7 @@ from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.handlers import ConnectedHandlers
 from billhook.handlers.description import identity_text, limits_text, order_text
 from billhook.handlers.handler import Handler
-from billhook.inbox.admin import handler_names
+from billhook.inbox.deliveries import handler_names
 from billhook.inbox.error_groups import MOST_FAILING, failing_delivery_ids, failure_groups
 from billhook.inbox.figures import HandlerFigures
 from billhook.inbox.overview import read_overview

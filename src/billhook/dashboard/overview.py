@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from flask import Response, current_app, request, url_for
 
 from billhook.dashboard.context import DashboardContext
 from billhook.dashboard.deliveries import parse_id
-from billhook.doctor import examine
+from billhook.doctor.checks import examine
 from billhook.doctor.inbox import missing_worker
+from billhook.doctor.setup import Setup
 from billhook.events import EVENT_TYPES
 from billhook.extension import ENVIRON
 from billhook.inbox.actions import list_actions
@@ -20,8 +20,6 @@ from billhook.inbox.counts import OTHER_TYPES, Counted
 from billhook.inbox.figures import Overview, PeriodFigures
 from billhook.inbox.overview import read_overview, read_periods
 from billhook.pages import Bars, Series, Sparkline, bar_chart, sparkline
-from billhook.program import in_program
-from billhook.receiver import webhook_routes
 from billhook.status import find_problems, healthy_summary, types_of_models
 
 DAY = timedelta(days=1)
@@ -100,7 +98,7 @@ def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[s
         "age": url_for(".deliveries", state="planned"),
         "refused": "#received",
     }
-    for about, text in find_problems(overview, None if missing is None else in_program(missing, state.app)):
+    for about, text in find_problems(overview, None if missing is None else missing.what):
         yield text, addresses[about]
 
 
@@ -189,19 +187,7 @@ def is_silent(by_day: Sequence[int], last_at: datetime | None, now: datetime) ->
 def show_health(context: DashboardContext) -> Response:
     """Return the page of findings, the worst first."""
     app = current_app._get_current_object()  # type: ignore[attr-defined]
-    state = context.state
-    sources = list({route.source.name: route.source for route in webhook_routes(app)}.values())
-    found = examine(
-        state.settings,
-        app.extensions.get(ENVIRON, os.environ),
-        sources,
-        state.inbox,
-        state.handlers,
-        own_app=ENVIRON not in app.extensions,
-        now=context.now,
-        sample_size=SAMPLE,
-    )
-    findings = [replace(one, remedy=in_program(one.remedy, app)) for one in found]
+    findings = [one.in_program(app) for one in examine(Setup.of_app(app, sample_size=SAMPLE), "page")]
     return context.pages.render(
         "health.html", findings=findings, command=f"{context.command} doctor", sample=SAMPLE
     )

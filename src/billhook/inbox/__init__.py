@@ -1,8 +1,7 @@
 """The inbox: the database of deliveries, their runs and failures. All SQL of billhook is here."""
 
-from billhook.inbox.admin import DeliveryDetails
 from billhook.inbox.counts import OTHER_TYPES, Counted
-from billhook.inbox.deliveries import Deliveries
+from billhook.inbox.deliveries import Deliveries, DeliveryDetails
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.pending import NextTimes

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, delete, or_, select, update
 
-from billhook.inbox.admin import BATCH, id_batches
+from billhook.inbox.deliveries import BATCH, id_batches
 from billhook.inbox.discard import discard_in
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox

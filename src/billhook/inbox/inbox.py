@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from sqlalchemy import delete, func, insert, select, update
@@ -81,6 +82,12 @@ class Inbox:
     def _native(self, work: Callable[P, T]) -> Callable[P, T]:
         """Wrap `work` so that gevent's other greenlets run while the disk works, as they do with a server."""
         return work if self.database.is_remote else partial(run_blocking, work)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it is a file that does not exist; a server's database is not created here."""
+        path: Path | None = getattr(self.database, "path", None)
+        return path is not None and not path.is_file()
 
     def prepare(self, timeout_seconds: float | None = None) -> None:
         """Create or upgrade a SQLite file at start, and refuse a database that this code does not fit.

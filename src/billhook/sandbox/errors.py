@@ -64,10 +64,5 @@ def rate_limited(retry_after_seconds: int) -> SandboxError:
     return _error(429, body, retry_after_seconds)
 
 
-def unavailable(message: str) -> SandboxError:
-    """Return 503: the sandbox cannot serve requests any more."""
-    return _error(503, ErrorBody(type="api_error", code="internal_error", message=message))
-
-
 def _error(status: int, body: ErrorBody, retry_after_seconds: int | None = None) -> SandboxError:
     return SandboxError(status, body.code, body.message, body.to_response(), retry_after_seconds)

@@ -16,7 +16,7 @@ from billhook.sandbox.errors import invalid_request
 from billhook.signing import Scheme, StandardWebhooks
 
 MAX_KEY = 255
-"""Characters of a name, an alias, a ref or an external id: PostgreSQL cannot index 3,000 bytes."""
+"""Characters of a name, an alias, a ref or an external id."""
 MAX_ALIASES = 100
 """Aliases of a customer; also its counterparts at other providers."""
 MAX_PRODUCTS = 1000
@@ -28,7 +28,7 @@ MAX_AGGREGATED_METERS = 100
 MAX_GROUPS = 10_000
 """Groups in the response to one aggregation."""
 MAX_TIMES = 2**31 - 1
-"""Deliveries that one fault strikes: the largest value of a PostgreSQL integer column."""
+"""The most deliveries that one fault strikes."""
 DEFAULT_BODY_BYTES = 1024 * 1024
 """Limit for a body in bytes; batches of events have the specification's limit."""
 MAX_LOGIN_BYTES = 16 * 1024
@@ -40,7 +40,7 @@ class SandboxOptions:
     """How a sandbox behaves where the specification leaves it open. Its `repr` holds no secret."""
 
     database_url: str = "sqlite://"
-    """SQLAlchemy URL: `sqlite:///FILE`, `postgresql+psycopg://…`, or `sqlite://` for a temporary file."""
+    """`sqlite:///FILE`, or `sqlite://` for a temporary file."""
     client_id: str = "sandbox"
     """The required value of `x-api-key`: printable ASCII without spaces."""
     # repr=False keeps the token, and the secrets below, out of logs and of pytest's output.
@@ -92,7 +92,7 @@ def key_error(text: str) -> str | None:
         return "is empty"
     if len(text) > MAX_KEY:
         return f"has more than {MAX_KEY} characters"
-    # PostgreSQL cannot store it in a text.
+    # SQLite's functions take a text to end there.
     if "\0" in text:
         return "holds a NUL character"
     return None

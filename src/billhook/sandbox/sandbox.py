@@ -80,9 +80,7 @@ class Sandbox:
         self.sender = Sender(self.service)
         self.scheduler = Scheduler(self.service, JOB_HANDLERS)
         # Callbacks, because the parts know only the service and not one another.
-        self.service.on_reopened(self.scheduler.restore)
         self.service.after_commit(self._wake)
-        self.service.on_lost(self._on_lost)
         try:
             self._initialize()
             self._authenticator = Authenticator(self.client_id, self.jwt_key, rate_limit)
@@ -94,6 +92,8 @@ class Sandbox:
             raise
 
     def _initialize(self) -> None:
+        with self.service.database.reading() as connection:
+            self.scheduler.restore(connection)
         with self.service.transaction(writes=True) as tx:
             scheduled_jobs.schedule_first_month_end(tx)
             self.jwt_key = tokens.jwt_key(tx)
@@ -229,11 +229,6 @@ class Sandbox:
         # The scheduler first: its jobs raise events that the sender could still send.
         self.scheduler.stop()
         self.sender.stop()
-
-    def _on_lost(self) -> None:
-        logger.error("another sandbox has taken the database of this one: it answers 503 and sends no more")
-        # This may be one of the threads that _stop waits for, so stopping needs another thread.
-        threading.Thread(target=self._stop, name="sandbox-stop", daemon=True).start()
 
 
 class _QuietRequestHandler(WSGIRequestHandler):

@@ -14,11 +14,11 @@ from billhook import signals
 from billhook.clock import FrozenClock
 from billhook.engines import ExternalEngine, InlineEngine
 from billhook.errors import ConfigError
-from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
+from billhook.events import Event, UnknownEvent, parse_event
 from billhook.extension import Billhook, get_state
 from billhook.handlers import Handler, Handlers
-from billhook.inbox import RunState
-from billhook.inbox.admin import DeliveryDetails, DeliveryFilter, RunDetails, export
+from billhook.inbox import DeliveryFilter, RunState
+from billhook.inbox.deliveries import DeliveryDetails, RunDetails, export
 from billhook.inbox.pending import next_due_at
 from billhook.signing.source import Source
 from billhook.state import BillhookState
@@ -193,11 +193,7 @@ def _own_name(state: BillhookState, handler: Callable[..., Any] | str) -> str:
 
 
 def _find(state: BillhookState, handler: Callable[..., Any] | str) -> Handler:
-    known = {
-        each.name: each
-        for event_type in (*EVENT_TYPES, UnknownEvent.signal_name)
-        for each in state.handlers.for_event_type(event_type)
-    }
+    known = {each.name: each for each in state.handlers.every()}
     for name, each in known.items():
         if handler in (name, each.function, *each.aliases):
             return each

@@ -21,6 +21,7 @@ from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, sample
 from billhook.events.samples import refuse_misspelt
 from billhook.handlers import Delivery, Headers
+from billhook.posting import AppPoster, sign
 from billhook.receiver.blueprint import find_route, webhook_routes
 from billhook.signing.source import DEFAULT_SOURCE
 from billhook.testing.apps import preparation, settle
@@ -62,7 +63,7 @@ def deliver(
     made = _event(event, overrides)
     route = find_route(app, source, option="source=")
     body = made.to_json()
-    headers = {"Content-Type": "application/json", "X-Webhook-Type": made.type}
+    headers = {"X-Webhook-Type": made.type}
     if signed is not False:
         secret = signed if isinstance(signed, str) else route.source.secrets[0]
         if not isinstance(secret, str):
@@ -70,11 +71,8 @@ def deliver(
                 f"source {route.source.name!r} has only public keys: give the private key, signed=KEY"
             )
         now = preparation(app).clock.now() - timedelta(seconds=age_seconds)
-        headers |= route.source.scheme.sign(
-            body, secret, event_type=made.type, now=now, message_id=key or _new_key()
-        )
-    # Post as if over TLS: an app that redirects plain HTTP must not redirect the delivery.
-    with app.test_client().post(route.path, data=body, headers=headers, url_scheme="https") as response:
+        headers |= sign(route.source.scheme, secret, made.type, body, now, key or _new_key())
+    with AppPoster(app, route.path).send(body, headers) as response:
         return Answer(response.status_code, response.get_json(silent=True))
 
 

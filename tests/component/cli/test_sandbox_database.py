@@ -18,7 +18,7 @@ def test_the_sandbox_database_url_is_read_from_option_or_environment(run, monkey
     result = run("sandbox", *arguments)
 
     assert result.exit_code == 2
-    assert "the sandbox's database is SQLite or PostgreSQL" in result.output
+    assert "the sandbox's database is a SQLite file" in result.output
     assert "hunter2" not in result.output
 
 

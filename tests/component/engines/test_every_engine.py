@@ -13,7 +13,7 @@ import pytest
 from billhook import Handlers, effects
 from billhook.events import InvoicePaymentStatusChanged, PingTest
 from billhook.extension import get_state
-from billhook.inbox.admin import is_busy
+from billhook.inbox.deliveries import is_busy
 from support.apps import inbox_at
 from support.engines import celery_engine
 from support.inbox_view import incoming, not_called_again, rows

@@ -13,7 +13,7 @@ from billhook import Handlers
 from billhook.engines.celery.sweeper import Sweeper
 from billhook.events import CustomerCreated, InvoicePaymentStatusChanged, PingTest
 from billhook.extension import get_state
-from billhook.inbox.admin import is_busy
+from billhook.inbox.deliveries import is_busy
 from support.apps import deliver, inbox_at
 from support.engines import celery_engine, inbox_of, noting, plan, plan_and_claim, send, swept
 from support.inbox_view import rows

@@ -13,7 +13,7 @@ from billhook.errors import Discard
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import DeliveryFilter
-from billhook.inbox.admin import count, page, with_runs
+from billhook.inbox.deliveries import count, page, with_runs
 from support.apps import inbox_at
 from support.engines import celery_engine, inbox_of, noting, plan, plan_and_claim, send, swept
 from support.inbox_view import rows

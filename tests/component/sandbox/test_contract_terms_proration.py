@@ -108,17 +108,71 @@ def test_flat_prices_base_amounts_and_prices_of_commitments_are_pro_rated(sandbo
     assert billed == [[22, 31]] * len(FEES)
 
 
-def test_usage_and_the_units_of_a_commitment_are_not_pro_rated(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Commitment. 15 units, of which 10 are for 31.00."""
+def test_a_commitment_that_is_pro_rated_includes_its_share_and_usage_is_not_pro_rated(
+    sandbox: Running,
+) -> None:
+    """Source: spec, "Resources and their fields", Commitment. 22 of 31 days: 22 units for 11.00, of 30."""
     acme, calls = Customer.of(sandbox), metered(sandbox)
     pricing = {"type": "PerUnit", "price": 2}
-    product = {"catalogProductId": calls, "pricing": pricing, "commitment": {"units": 10, "price": 31}}
+    product = {"catalogProductId": calls, "pricing": pricing, "commitment": {"units": 31, "price": 15.5}}
     sold(sandbox, customer_id=acme.id, products=[{**product, "isCalendarAligned": True}])
-    acme.use(15, at="2026-01-20T09:00:00Z")
-    acme.use(15, at="2026-02-20T09:00:00Z")
+    acme.use(30, at="2026-01-20T09:00:00Z")
+    acme.use(30, at="2026-02-20T09:00:00Z")
     (consumed,) = acme.consumptions()
     sandbox.advance("P2M")
     billed = [each["revenueBreakdown"] for each in invoices(sandbox)]
 
-    assert (consumed["provisionedAmount"], consumed["exceededAmount"]) == (10, 5)
-    assert [(each["subtotal"], each["overage"]) for each in billed] == [(32, 10), (41, 10)]
+    assert (consumed["provisionedAmount"], consumed["exceededAmount"]) == (22, 8)
+    assert [(each["subtotal"], each["overage"]) for each in billed] == [(27, 16), (15.5, 0)]
+
+
+MINIMUMS = [
+    (
+        {"type": "Currency", "units": 310},
+        250,
+        250,
+    ),  # a minimum of 220.00 for 22 of 31 days, and less than is used
+    ({"type": "Currency", "units": 310}, 100, 220),
+    ({"type": "Currency", "price": 310}, 250, 250),
+    ({"units": 31}, 31, 31),  # 22 of the units are for 22.00
+    ({"units": 31}, 10, 22),
+]
+
+
+@pytest.mark.parametrize(("commitment", "used", "amount"), MINIMUMS)
+def test_a_pro_rated_minimum_covers_no_more_than_it_costs(
+    commitment: dict[str, Any], used: float, amount: float, sandbox: Running
+) -> None:
+    acme, calls = Customer.of(sandbox), metered(sandbox)
+    product = {"catalogProductId": calls, "pricing": {"price": 1}, "commitment": commitment}
+    sold(sandbox, customer_id=acme.id, products=[{**product, "isCalendarAligned": True}])
+    acme.use(used, at="2026-01-20T09:00:00Z")
+    sandbox.advance("P1M")
+
+    assert invoice_amounts(sandbox) == [amount]
+
+
+@pytest.mark.parametrize("other", [{"status": "InReview"}, {}])
+def test_the_last_day_of_a_contract_is_charged_whatever_else_the_customer_buys(
+    other: dict[str, Any], sandbox: Running
+) -> None:
+    """31.00 a month, from the 10th to noon of the 15th: 6 days."""
+    acme = Customer.of(sandbox)
+    end = {"endDate": "2026-01-15T12:00:00Z", "autoRenewContract": False}
+    ending = sold(sandbox, customer_id=acme.id, products=[fee(31)], **end)
+    acme.buy(fee(0), startDate="2026-01-15T13:00:00Z", **other)
+    sandbox.advance("P10D")
+
+    assert amounts_of(sandbox, [ending]) == [[6]]
+
+
+def test_the_day_of_a_handover_is_charged_by_the_contract_that_goes_on(sandbox: Running) -> None:
+    """A product of usage with a minimum charge of 31.00, sold by a second contract from noon on."""
+    acme, calls = Customer.of(sandbox), metered(sandbox)
+    product = {"catalogProductId": calls, "commitment": {"type": "Currency", "units": 31}}
+    end = {"endDate": "2026-01-15T12:00:00Z", "autoRenewContract": False}
+    sold(sandbox, customer_id=acme.id, products=[product], **end)
+    acme.buy(product, startDate="2026-01-15T12:00:00Z", shouldProRateInvoices=True)
+    sandbox.advance("P10D")
+
+    assert invoice_amounts(sandbox) == [5]

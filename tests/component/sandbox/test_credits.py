@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.sandbox import Answer, Running
-from support.scenarios import Customer, metered, sent_to, top_up
+from support.scenarios import Customer, fee, invoices, metered, sent_to, top_up
 
 PREPAID = {"pricing": {"type": "PerUnit", "price": 2}, "consumesCreditProductIds": ["crp_a", "crp_b"]}
 
@@ -191,7 +191,8 @@ def test_contract_credit_grants_stop_at_the_contracts_end(sandbox: Running) -> N
 
     sandbox.advance("P90D")
 
-    assert acme.changes() == other.changes() == [("Grant", 5, 5)]
+    assert acme.changes() == [("Grant", 5, 5)]
+    assert other.changes() == [("Grant", 5, 5), ("Expiry", -5, 0)]
 
 
 @pytest.mark.slow
@@ -384,3 +385,111 @@ def test_an_unknown_credit_product_is_created_by_its_first_grant(sandbox: Runnin
 
     assert [(each["id"], each["balanceKind"]) for each in listed] == [("crp_from_the_dashboard", "Unit")]
     assert acme.changes() == [("Grant", 5, 5), ("Grant", 1, 6)]
+
+
+# --- what becomes of them at borders ----------------------------------------------------------------
+
+
+def test_unit_credits_are_drawn_beyond_a_minimum_charge(sandbox: Running) -> None:
+    """A minimum of 100.00, 150 units at 1.00: 50 of them are beyond it."""
+    acme, calls = Customer.of(sandbox), metered(sandbox)
+    minimum = {"commitment": {"type": "Currency", "units": 100}, "pricing": {"type": "PerUnit", "price": 1}}
+    acme.buy({**PREPAID, **minimum, "catalogProductId": calls})
+    grant(acme, 60, balanceKind="Unit")
+    acme.use(150)
+    sandbox.advance("P30D")
+
+    assert acme.changes()[1:] == [("Usage", -50, 10)]
+    assert last_total(sandbox)["total"] == 100
+
+
+def test_units_in_tiers_beyond_a_minimum_charge_are_drawn_at_the_end(sandbox: Running) -> None:
+    """100 units at 1.00 and 20 at 0.50 make the minimum of 110.00, so 30 units are beyond it."""
+    acme, calls = Customer.of(sandbox), metered(sandbox)
+    tiers = [{"upTo": 100, "price": 1}, {"upTo": None, "price": 0.5}]
+    minimum = {"type": "Currency", "units": 110}
+    pricing = {"type": "Tiered", "tiers": tiers}
+    acme.buy({**PREPAID, "pricing": pricing, "commitment": minimum, "catalogProductId": calls})
+    grant(acme, 60, balanceKind="Unit")
+    acme.use(150)
+    sandbox.advance("P30D")
+
+    assert acme.changes()[1:] == [("Usage", -30, 30)]
+    assert last_total(sandbox)["total"] == 110
+
+
+def test_usage_that_a_flat_price_pays_for_draws_no_credits(sandbox: Running) -> None:
+    acme, calls = Customer.of(sandbox), metered(sandbox)
+    acme.buy({**PREPAID, "pricing": {"type": "Flat", "price": 9}, "catalogProductId": calls})
+    grant(acme, 60, balanceKind="Unit")
+    acme.use(10)
+    sandbox.advance("P30D")
+
+    assert acme.changes() == [("Grant", 60, 60)]
+    assert last_total(sandbox)["total"] == 9
+
+
+PACK = {"name": "Pack", "creditProductId": "crp_a", "grantAmount": 100, "price": 90, "schedule": "Once"}
+
+
+def test_a_deleted_contract_takes_back_what_is_left_of_its_credits(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", DELETE /contracts/{contractId}; what becomes of credits is not shown."""
+    acme, calls = Customer.of(sandbox), metered(sandbox)
+    grant(acme, 7)
+    made = acme.buy({**PREPAID, "catalogProductId": calls}, creditGrants=[PACK])
+    acme.use(10)
+    sandbox.ok("DELETE", f"/contracts/{made}")
+    taken = acme.ledger()[-1]
+    sandbox.advance("P30D")
+
+    assert acme.changes() == [
+        ("Grant", 7, 7),
+        ("Grant", 100, 107),
+        ("Usage", -20, 87),
+        ("Expiry", -87, 0),
+    ]
+    assert taken["contractId"] == made
+    assert invoices(sandbox) == []
+
+
+def test_credits_are_billed_by_the_next_invoice_after_an_inactive_time(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(fee(5), creditGrants=[PACK])
+    sandbox.advance("P20D")
+    sandbox.ok("PUT", f"/customers/{acme.id}", {"status": "Inactive"})
+    sandbox.advance("P3D")
+    sandbox.ok("PUT", f"/customers/{acme.id}", {"status": "Active"})
+    sandbox.advance("P60D")
+
+    assert [each["amount"] for each in invoices(sandbox)] == [95, 5]
+
+
+def test_a_top_up_whose_credits_have_expired_is_not_approved(sandbox: Running) -> None:
+    """Source: spec, "States and transitions". The automatic approval comes a day after the invoice."""
+    acme = Customer.of(sandbox)
+    made = top_up(sandbox, acme.id, expirationDate="2026-01-11T00:00:00Z").json["invoiceId"]
+    sandbox.advance("P2D")
+    answers = [
+        sandbox.call("POST", f"/_sandbox/invoices/{made}/approve"),
+        sandbox.call("POST", f"/_sandbox/invoices/{made}/payments", {"outcome": "paid"}),
+    ]
+
+    assert [answer.error()[2] for answer in answers] == ["credits_expired", "not_approved"]
+    assert acme.changes() == []
+    assert [each["billingStatus"] for each in invoices(sandbox)] == ["None"]
+
+
+def test_a_share_that_an_expiry_has_raised_is_told_by_the_next_use(sandbox: Running) -> None:
+    """76.2 % of 105; 94.1 % of 85 after an expiry, which tells nothing; then 98.8 %, past 80."""
+    acme = Customer.of(sandbox)
+    grant(acme, 100, expirationDate="2026-01-12T00:00:00Z")
+    grant(acme, 5, expirationDate="2026-01-22T00:00:00Z")
+    deduct(acme, 80)
+    sandbox.advance("P3D")
+    before = sandbox.raised("CreditPoolThresholdCrossed")
+    deduct(acme, 4)
+    deduct(acme, 0.5)
+    told = [(each["threshold"], each["pctUsage"]) for _, each in sandbox.raised("CreditPoolThresholdCrossed")]
+
+    assert before == []
+    assert told == [(80, 98.82)]

@@ -119,7 +119,7 @@ NUL_BODIES: list[tuple[str, str, Any, str | None]] = [
 
 
 def test_a_nul_anywhere_in_a_body_is_refused_and_never_reaches_the_database(sandbox: Running) -> None:
-    """PostgreSQL keeps no NUL in its texts; so that both databases take the same, SQLite gets none either."""
+    """SQLite's functions take a text to end at a NUL."""
     answers = [sandbox.call(method, path, body) for method, path, body, _ in NUL_BODIES]
     escaped = sandbox.call("POST", "/catalogProducts", {"name": r"a \u0000 that is none"})
     raised = sandbox.raised()

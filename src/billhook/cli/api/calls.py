@@ -126,7 +126,7 @@ def print_items(kind: str, items: Iterator[Resource], limit: int, as_json: bool)
     with progress(f"fetching {kind.replace('_', ' ')}", None) as steps:
         for item in islice(items, limit + 1):
             fetched.append(item)
-            steps.advance()
+            steps()
     more, fetched = len(fetched) > limit, fetched[:limit]
     if as_json:
         print_wire(b"[" + b",".join(item.to_json() for item in fetched) + b"]")

@@ -51,7 +51,7 @@ def _release_names(tx: Transaction, request: CustomerUpdate, owner_id: str) -> l
     owners = {owner for owner in customers.ids_by_alias(tx, names).values() if owner != owner_id}
     claimed = [owner for owner in sorted(owners) if _has_only_usage(tx, owner)]
     if claimed:
-        tx.connection.execute(delete(alias).where(in_texts(tx.connection, alias.c.customer_id, claimed)))
+        tx.connection.execute(delete(alias).where(in_texts(alias.c.customer_id, claimed)))
     return claimed
 
 

@@ -21,7 +21,7 @@ from billhook.sandbox.billing import (
 from billhook.sandbox.billing.contracts import contracts, cycles
 from billhook.sandbox.billing.contracts.contracts import CONTRACTS
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
-from billhook.sandbox.billing.credits import credit_schedules
+from billhook.sandbox.billing.credits import credit_pools, credit_schedules
 from billhook.sandbox.billing.invoices import invoices, statements
 from billhook.sandbox.billing.invoices.statements import statement
 from billhook.sandbox.billing.line_items import ContractCycle
@@ -154,17 +154,19 @@ def activate(tx: Transaction, contract: ContractRecord) -> ContractRecord:
 
 
 def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
-    """Delete a contract: cancel its jobs and credit schedules. Its running cycle is not billed.
+    """Delete a contract: cancel its jobs, and take back what is left of its credits.
 
-    Its usage in that cycle passes to other contracts that sell the same; credits that it drew stay drawn.
+    Its running cycle is not billed: the usage in it passes to other contracts that sell the same. Credits
+    that were drawn for it stay drawn.
     """
     # Otherwise its jobs would look for a contract that is not found any more.
     scheduled_jobs.cancel(tx, contract.id)
     credit_schedules.stop_schedules(tx, contract.id)
+    credit_pools.take_back(tx, contract.id)
     cycle_start = cycles.cycle_at(contract, tx.now)[0]
     deleted = CONTRACTS.change(tx, contract, {"deletedAt": tx.now}, deleted_at=tx.now)
     # The usage of that cycle is free for the customer's other contracts, which may have billed its days.
-    ingestion.apply_usage_since(tx, contract.customer_id, cycle_start)
+    ingestion.apply_usage_of(tx, contract.customer_id, cycle_start)
     return deleted
 
 
@@ -215,6 +217,8 @@ def _schedule_contract(tx: Transaction, contract: ContractRecord) -> None:
     credit_schedules.start_schedules(tx, contract)
     # After the credits: past cycles draw them.
     bill_past_cycles(tx, contract)
+    # A measurement of the first day belongs to this contract now, although another one may have billed it.
+    ingestion.apply_usage_of(tx, contract.customer_id, contract.start_date, contract.start_date)
     if runs:
         if contract.start_date <= tx.now:
             metered_items.handle_cycle_started(tx, contract)

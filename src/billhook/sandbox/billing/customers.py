@@ -64,9 +64,9 @@ def find_by_integration(tx: Transaction, provider: str, external_id: str) -> Cus
 
 def ids_by_alias(tx: Transaction, aliases: Collection[str]) -> dict[str, str]:
     """Return the customer ids by alias. Unknown aliases are left out."""
-    # An invalid key matches no customer; do not query for it (PostgreSQL rejects NUL).
+    # An invalid key matches no customer; do not query for it.
     wanted = {name for name in aliases if key_error(name) is None}
-    named = in_texts(tx.connection, alias.c.alias, wanted)
+    named = in_texts(alias.c.alias, wanted)
     rows = tx.connection.execute(select(alias.c.alias, alias.c.customer_id).where(named))
     return {row.alias: row.customer_id for row in rows}
 
@@ -78,9 +78,7 @@ def is_inactive(stored: Customer) -> bool:
 
 def inactive_customers(tx: Transaction, customer_ids: Collection[str]) -> set[str]:
     """Return those of these customer ids that are Inactive."""
-    found = select(customer.c.id).where(
-        in_texts(tx.connection, customer.c.id, customer_ids), customer.c.inactive.is_(True)
-    )
+    found = select(customer.c.id).where(in_texts(customer.c.id, customer_ids), customer.c.inactive.is_(True))
     return set(tx.connection.scalars(found))
 
 

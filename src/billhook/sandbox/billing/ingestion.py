@@ -130,7 +130,7 @@ def dry_run_contributions(
 
 
 def _stored_refs(tx: Transaction, refs: Iterable[str]) -> set[str]:
-    return set(tx.connection.scalars(select(event.c.ref).where(in_texts(tx.connection, event.c.ref, refs))))
+    return set(tx.connection.scalars(select(event.c.ref).where(in_texts(event.c.ref, refs))))
 
 
 def _find_or_create_owners(tx: Transaction, aliases: Iterable[str]) -> dict[str, str]:
@@ -191,14 +191,14 @@ def apply_usage_changes(tx: Transaction, changed: Collection[UsageKey]) -> None:
     statements.handle_usage_changed(tx, changed)
 
 
-def apply_usage_since(tx: Transaction, customer_id: str, since: datetime) -> None:
-    """Apply the customer's usage from `since` on again: it may belong to another contract now."""
+def apply_usage_of(tx: Transaction, customer_id: str, first: datetime, last: datetime | None = None) -> None:
+    """Apply the customer's usage of these days again: it may belong to another contract now."""
     columns = usage_day.c
-    rows = tx.connection.execute(
-        select(columns.customer_id, columns.meter_id, columns.day, columns.since).where(
-            columns.customer_id == customer_id, columns.day >= day_number(since)
-        )
-    )
+    which = [columns.customer_id == customer_id, columns.day >= day_number(first)]
+    if last is not None:
+        which.append(columns.day <= day_number(last))
+    key = (columns.customer_id, columns.meter_id, columns.day, columns.since)
+    rows = tx.connection.execute(select(*key).where(*which))
     apply_usage_changes(tx, [(row[0], row[1], row[2], row[3]) for row in rows])
 
 

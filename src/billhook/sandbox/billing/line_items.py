@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -17,6 +17,7 @@ from billhook.resources import Commitment, ProductGroup
 from billhook.sandbox.billing.contracts import contracts, cycles
 from billhook.sandbox.billing.contracts.contracts import SoldProduct
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
+from billhook.sandbox.billing.contracts.ownership import Seller, last_days, owned_spans
 from billhook.sandbox.billing.contracts.pricing import NO_COMMITMENT, CommitmentTerms, PriceTerms, price_terms
 from billhook.sandbox.billing.credits.credit_pools import LedgerReference, customer_pools, draw_for_usage
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp, exact_sum
@@ -29,12 +30,12 @@ from billhook.sandbox.billing.rating import (
     rate,
 )
 from billhook.sandbox.billing.usage import daily_usage
-from billhook.sandbox.billing.usage.daily_usage import TimeSpan, day_number, subtract_spans
-from billhook.sandbox.storage.tables.billing import credit_cover
+from billhook.sandbox.billing.usage.meters import Meter
+from billhook.sandbox.storage.tables.billing import credit_cover, invoice
 from billhook.sandbox.storage.transaction import Transaction
 
-_FEE_SHARE_PRECISION = Decimal("1E-10")
-"""The precision of a pro-rated fee: most shares have no last digit, and credits are drawn for them."""
+_SHARE_PRECISION = Decimal("1E-10")
+"""The precision of a pro-rated amount: most shares have no last digit, and credits are drawn for them."""
 
 _COVER_COLUMNS = {
     "covered_units": credit_cover.c.units,
@@ -117,15 +118,9 @@ def contract_lines(
             for number, group, members in grouped
             if any(each.meter and each.meter.id in only_meters for each in members.values())
         ]
-    is_last = contracts.counts_last_day(tx, cycle.contract, cycle.end)
-    # Without a meter there is no usage that could be an older contract's. A customer may have many of these.
+    # Without a meter there is no usage that could be another contract's. A customer may have many of these.
     is_metered = any(each.meter for _, _, members in grouped for each in members.values())
-    cycle_usage = _CycleUsage(
-        tx,
-        cycle,
-        contracts.older_contract_terms(tx, cycle.contract) if is_metered else (),
-        day_number(cycle.end) if is_last else None,
-    )
+    cycle_usage = _CycleUsage(tx, cycle, contracts.sellers(tx, cycle.contract) if is_metered else ())
     return [
         _group_line(cycle_usage, number, group, members)
         if group
@@ -180,22 +175,29 @@ class _CycleUsage:
 
     tx: Transaction
     cycle: ContractCycle
-    older: Sequence[tuple[TimeSpan, Collection[str]]]
-    """When older contracts of the customer are in force, each with the meters that are theirs then."""
-    last_day: int | None
-    """A day after the cycle's last whole one that counts, too, if it has a measurement."""
+    sellers: Sequence[Seller]
+    """The customer's contracts that sell metered products, in the order of their claims."""
 
     def of(self, sold: SoldProduct, start: datetime, end: datetime) -> Decimal:
         """Return the units used from `start` to before `end`."""
         if sold.meter is None or not sold.counts or start >= end:
             return ZERO
-        taken = [term for term, meter_ids in self.older if sold.meter.id in meter_ids]
-        # While an older contract sells the same meter, the day's measurement is that contract's.
-        last_day = self.last_day if end == self.cycle.end and not taken else None
-        customer_id = self.cycle.contract.customer_id
-        spans = subtract_spans((start, end), taken)
+        contract = self.cycle.contract
+        spans = owned_spans(self.sellers, contract.id, sold.meter.id, (start, end))
+        days = last_days(self.sellers, sold.meter.id, spans)
+        used = daily_usage.consumed_units(self.tx, contract.customer_id, sold.meter, spans, days)
         # Negative sums of events are no usage: they must not reduce an invoice.
-        return clamp(max(daily_usage.consumed_units(self.tx, customer_id, sold.meter, spans, last_day), ZERO))
+        return clamp(max(used, ZERO))
+
+    def billed_days(self, meter: Meter | None) -> tuple[int, int]:
+        """Return the days of the cycle that are charged for a product, and the days of its whole period.
+
+        The day on which a contract ends is charged, unless another contract sells the same in its rest.
+        """
+        start, end, contract = self.cycle.start, self.cycle.end, self.cycle.contract
+        is_last = end == contract.end_date and not cycles.renews(contract)
+        keeps_day = meter is None or bool(last_days(self.sellers, meter.id, [(start, end)]))
+        return cycles.billed_days(contract, start, end, with_last=is_last and keeps_day)
 
 
 def _product_line(cycle_usage: _CycleUsage, key: str, sold: SoldProduct) -> ContractLine:
@@ -207,7 +209,9 @@ def _group_line(
     cycle_usage: _CycleUsage, number: int, group: ProductGroup, members: dict[str, SoldProduct]
 ) -> ContractLine:
     cycle = cycle_usage.cycle
-    committed = priced_commitment(group.commitment, _price_of_group(members))
+    committed = _pro_rated_commitment(
+        cycle_usage, priced_commitment(group.commitment, _price_of_group(members)), group.commitment, None
+    )
     name = f"{cycle.contract.id}-group-{number}"
     return ContractLine(
         key=f"{cycle.contract.id}/group-{number}",
@@ -248,7 +252,9 @@ def _product_usage(
 ) -> ProductUsage:
     cycle, product = cycle_usage.cycle, sold.product
     terms = price_terms(product, metered=sold.meter is not None)
-    own = priced_commitment(product.commitment, terms)
+    own = _pro_rated_commitment(
+        cycle_usage, priced_commitment(product.commitment, terms), product.commitment, sold.meter
+    )
     counted_by = product.commitment if own.exists else shared
     since = cycles.commitment_start(cycle.contract, counted_by, cycle.start)
     before = cycle_usage.of(sold, since, cycle.start)
@@ -258,7 +264,7 @@ def _product_usage(
         # A later figure may be smaller (method last): what was billed in earlier cycles stays billed.
         units=max(cycle_usage.of(sold, since, cycle.end), before),
         units_before=before,
-        fee=_fee(cycle_usage, terms.fee, own, product.commitment),
+        fee=_fee(cycle_usage, terms.fee, own, product.commitment, sold.meter),
         discounted=terms.is_discounted(cycles.completed_cycles(cycle.contract, cycle.start)),
         **covered,
     )
@@ -266,28 +272,56 @@ def _product_usage(
 
 
 def _fee(
-    cycle_usage: _CycleUsage, fee: Decimal, committed: CommitmentTerms, commitment: Commitment | None
+    cycle_usage: _CycleUsage,
+    fee: Decimal,
+    committed: CommitmentTerms,
+    commitment: Commitment | None,
+    meter: Meter | None = None,
 ) -> Decimal:
-    """Return the cycle's fee without usage. A commitment for several cycles is charged in the first."""
+    """Return the cycle's fee without usage.
+
+    A commitment for several cycles is charged in the first of them that is billed.
+    """
     cycle = cycle_usage.cycle
-    if cycles.commitment_start(cycle.contract, commitment, cycle.start) < cycle.start:
-        return _pro_rated(cycle_usage, fee)
-    # The commitment is for its whole period, so a short first cycle does not reduce its fee.
-    if cycles.spans_several_cycles(cycle.contract, commitment):
-        return exact_sum([_pro_rated(cycle_usage, fee), committed.fee])
-    return _pro_rated(cycle_usage, exact_sum([fee, committed.fee]))
+    pro_rated = _pro_rated(cycle_usage, fee, meter)
+    since = cycles.commitment_start(cycle.contract, commitment, cycle.start)
+    if since < cycle.start and _is_billed(cycle_usage.tx, cycle.contract, since, cycle.start):
+        return pro_rated
+    return exact_sum([pro_rated, committed.fee])
 
 
-def _pro_rated(cycle_usage: _CycleUsage, fee: Decimal) -> Decimal:
-    """Return the cycle's share of a fee, by days, if the contract pro-rates."""
-    cycle = cycle_usage.cycle
-    if not cycle.contract.pro_rates:
-        return fee
-    # The day on which a contract ends is charged, too, unless another contract begins on that day.
-    end = cycle.end if cycle_usage.last_day is None else cycle.end + timedelta(days=1)
-    days, whole = cycles.billed_days(cycle.contract, cycle.start, end)
+def _is_billed(tx: Transaction, contract: ContractRecord, start: datetime, end: datetime) -> bool:
+    """Return whether a cycle that begins from `start` to before `end` has an invoice."""
+    columns = invoice.c
+    found = select(columns.seq).where(
+        columns.contract_id == contract.id, columns.cycle_start >= start, columns.cycle_start < end
+    )
+    return tx.connection.execute(found.limit(1)).first() is not None
+
+
+def _pro_rated_commitment(
+    cycle_usage: _CycleUsage, committed: CommitmentTerms, commitment: Commitment | None, meter: Meter | None
+) -> CommitmentTerms:
+    """Return the cycle's share of a commitment: of its price, and of what it includes."""
+    contract = cycle_usage.cycle.contract
+    # A commitment for several cycles is for its whole period, so a short first cycle does not reduce it.
+    if not contract.pro_rates or cycles.spans_several_cycles(contract, commitment):
+        return committed
+    return replace(
+        committed,
+        units=_pro_rated(cycle_usage, committed.units, meter),
+        money=_pro_rated(cycle_usage, committed.money, meter),
+        fee=_pro_rated(cycle_usage, committed.fee, meter),
+    )
+
+
+def _pro_rated(cycle_usage: _CycleUsage, amount: Decimal, meter: Meter | None) -> Decimal:
+    """Return the cycle's share of an amount, by days, if the contract pro-rates."""
+    if not cycle_usage.cycle.contract.pro_rates:
+        return amount
+    days, whole = cycle_usage.billed_days(meter)
     with localcontext(EXACT):
-        return (fee * days / whole).quantize(_FEE_SHARE_PRECISION)
+        return (amount * days / whole).quantize(_SHARE_PRECISION)
 
 
 def _stored_cover(tx: Transaction, cycle: ContractCycle, key: str) -> Mapping[str, Any]:

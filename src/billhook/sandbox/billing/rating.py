@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, localcontext
+from decimal import ROUND_DOWN, Decimal, localcontext
 
 from billhook.resources import Commitment
 from billhook.sandbox.billing.contracts.pricing import (
     NO_COMMITMENT,
     CommitmentTerms,
     PriceTerms,
+    Tier,
     commitment_terms,
 )
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp
 
 CENT = Decimal("0.01")
+_UNIT_PRECISION = Decimal("1E-10")
+"""The precision of the units that an amount of money pays for: most quotients have no last digit."""
 FIGURES = ("units", "subtotal", "discount", "overage", "credits_used", "total")
 """The names of a charge's numbers."""
 
@@ -118,19 +121,10 @@ class RatedUsage:
 def usage_price(terms: PriceTerms, units: Decimal) -> Decimal:
     """Return the price of a cycle's first `units`.
 
-    Tiers are graduated: each unit costs the price of its own tier; units beyond the last tier cost that
-    tier's price.
+    Tiers are graduated, and include `up_to`: each unit costs the price of its own tier. Units beyond the last
+    tier cost that tier's price.
     """
-    if not terms.tiers:
-        return terms.unit_price * units
-    price, below = ZERO, ZERO
-    for tier in terms.tiers:
-        upper = units if tier.up_to is None else min(units, tier.up_to)
-        if upper > below:
-            price += tier.price * (upper - below)
-            below = upper
-    # Zero if the last tier has no end.
-    return price + terms.tiers[-1].price * (units - below if units > below else ZERO)
+    return sum((count * price for count, price in _units_by_price(terms, units)), ZERO)
 
 
 def apply_commitment(products: Sequence[PricedUsage], committed: CommitmentTerms) -> list[PricedUsage]:
@@ -144,7 +138,7 @@ def apply_commitment(products: Sequence[PricedUsage], committed: CommitmentTerms
         return [
             replace(
                 product,
-                billed_units=product.units_before - earlier.included_units,
+                billed_units=product.units_before - _included_units(earlier, product.units_before),
                 billed_money=_price_beyond_commitment(earlier, product.units_before),
             )
             for product, earlier in zip(now, before, strict=True)
@@ -163,16 +157,16 @@ def rate(product: PricedUsage) -> RatedUsage:
         # Credits pay for usage, never for fees; and not for what the discount has taken off.
         coverable = max(min(usage, due), ZERO)
         # Credits pay for the last units: the rest is rated as if those had not been used.
-        uncovered = _price_beyond_commitment(
-            product, max(product.units - product.covered_units, product.included_units)
-        )
+        included = _included_units(product, product.units)
+        uncovered = _price_beyond_commitment(product, max(product.units - product.covered_units, included))
         rest = max(uncovered - product.billed_money, ZERO)
         # What the units paid for by credits of kind Unit are worth, including their share of the discount.
         by_units = due - (product.fee + rest - _discount(product, rest))
         due_money = max(coverable - by_units - product.covered_money - product.invoiced_money, ZERO)
-        paid_for = usage > 0 and due_money == 0  # free units are still drawn from credits of kind Unit
-        no_units = paid_for or product.commitment.blocks or product.commitment.in_money
-        billable = ZERO if no_units else product.units - product.included_units - product.billed_units
+        # Units at a price of 0 are drawn from credits of kind Unit; those that a flat price pays for are not.
+        paid_for = product.terms.is_flat or (usage > 0 and due_money == 0)
+        no_units = paid_for or product.commitment.blocks
+        billable = ZERO if no_units else product.units - included - product.billed_units
         return RatedUsage(
             fee=product.fee,
             usage=usage,
@@ -248,6 +242,31 @@ def _spread(
             replace(product, commitment=committed, included_units=of_units, included_money=of_money)
         )
     return spread
+
+
+def _included_units(product: PricedUsage, units: Decimal) -> Decimal:
+    """Return how many of the cycle's first `units` the commitment includes, of units or of money."""
+    if not product.commitment.in_money:
+        return product.included_units
+    included, money = ZERO, product.included_money
+    for count, price in _units_by_price(product.terms, units):
+        if count * price > money:
+            # Rounded down: credits that pay for the other units must leave nothing to pay.
+            return included + (money / price).quantize(_UNIT_PRECISION, ROUND_DOWN)
+        included, money = included + count, money - count * price
+    return included
+
+
+def _units_by_price(terms: PriceTerms, units: Decimal) -> Iterator[tuple[Decimal, Decimal]]:
+    """Yield how many of a cycle's first `units` cost which price, in their order."""
+    below = ZERO
+    for tier in terms.tiers or (Tier(None, terms.unit_price),):
+        upper = units if tier.up_to is None else min(units, tier.up_to)
+        if upper > below:
+            yield upper - below, tier.price
+            below = upper
+    if units > below:
+        yield units - below, terms.tiers[-1].price
 
 
 def _price_beyond_commitment(product: PricedUsage, units: Decimal) -> Decimal:

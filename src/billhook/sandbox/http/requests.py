@@ -165,7 +165,10 @@ def _without_read_only(model: type[Resource], data: object) -> object:
 
 
 def _refuse_nul(model: type[Resource], data: object) -> None:
-    """Refuse a NUL in any string at any depth: PostgreSQL cannot store it. Names known fields only."""
+    """Refuse a NUL in any string at any depth: SQLite's functions end a text there.
+
+    Names known fields only.
+    """
     fields = {field.alias or name for name, field in model.model_fields.items()}
     wrong = []
     for name, value in data.items() if isinstance(data, dict) else ():

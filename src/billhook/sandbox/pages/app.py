@@ -121,7 +121,7 @@ def _create_app(runner: OperationRunner, authenticator: Authenticator, key: byte
 
 
 def _refuse_nul() -> None:
-    """Refuse a NUL in the address or the form: PostgreSQL cannot store or look up one."""
+    """Refuse a NUL in the address or the form: SQLite's functions end a text there."""
     values = [*request.args.values(), *request.form.values(), request.path]
     if any("\0" in value for value in values):
         abort(400, "The address or the form holds a NUL character.")

@@ -1,4 +1,4 @@
-"""What SQLite and PostgreSQL need alike: column types that store the same, and statements over many rows.
+"""Column types that store times and decimals exactly in SQLite, and statements over many rows.
 
 Statements for batches of a thousand events have no parameter for each row. Values have the form in which
 columns store them: times in microseconds, amounts as text.
@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
     BigInteger,
     Column,
     ColumnElement,
@@ -23,15 +22,14 @@ from sqlalchemy import (
     Row,
     Table,
     Text,
-    any_,
-    bindparam,
     func,
-    literal,
     select,
     text,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
+
+from billhook.fields.strict_json import MAX_DIGITS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -61,7 +59,7 @@ class DecimalText(TypeDecorator[Decimal]):
 
 
 class UtcMicroseconds(TypeDecorator[datetime]):
-    """A UTC datetime, stored as microseconds since 1970, so that both databases compare and group alike."""
+    """A UTC datetime, stored as microseconds since 1970, so that SQLite compares and groups it."""
 
     impl = BigInteger
     cache_ok = True
@@ -73,13 +71,30 @@ class UtcMicroseconds(TypeDecorator[datetime]):
         return None if value is None else from_microseconds(value)
 
 
+class ExactSum:
+    """The SQL function `exact_sum`: adds numbers, given as text, without losing a digit."""
+
+    _CONTEXT = Context(prec=16 * MAX_DIGITS)
+
+    def __init__(self) -> None:
+        self._sum = Decimal(0)
+
+    def step(self, number: str) -> None:
+        """Add a row's number."""
+        self._sum = self._CONTEXT.add(self._sum, Decimal(number))
+
+    def finalize(self) -> str:
+        """Return the sum."""
+        return str(self._sum)
+
+
 metadata = MetaData()
 
 
 def serial(name: str = "seq") -> Column[int]:
     """Return a primary key that grows with each row, by which lists are ordered."""
     # SQLite numbers rows by itself only in a column of exactly the type INTEGER.
-    return Column(name, BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+    return Column(name, Integer, primary_key=True, autoincrement=True)
 
 
 def record(name: str, *columns: Any) -> Table:
@@ -106,11 +121,9 @@ def document(name: str, *columns: Any) -> Table:
     )
 
 
-def in_texts(connection: Connection, column: ColumnElement[str], texts: Iterable[str]) -> ColumnElement[bool]:
+def in_texts(column: ColumnElement[str], texts: Iterable[str]) -> ColumnElement[bool]:
     """Return the condition that `column` is one of any number of texts."""
-    # One parameter for all texts: both databases limit the number of parameters of a statement.
-    if connection.dialect.name == "postgresql":
-        return column == any_(literal(list(texts), ARRAY(Text)))
+    # One parameter for all texts: SQLite limits the number of parameters of a statement.
     values = func.json_each(json.dumps(list(texts))).table_valued("value")
     return column.in_(select(values.c.value))
 
@@ -119,25 +132,17 @@ def select_by_keys(
     connection: Connection, table: Table, keys: Sequence[tuple[Any, ...]]
 ) -> Sequence[Row[Any]]:
     """Return the rows with these primary keys, with values as the columns store them."""
-    columns = list(table.primary_key.columns)
     names = ", ".join(f"there.{column.name}" for column in table.columns)
-    if connection.dialect.name == "postgresql":
-        sent = [
-            bindparam(f"k{n}", [key[n] for key in keys], ARRAY(_plain(column)))
-            for n, column in enumerate(columns)
-        ]
-        source = f"unnest({', '.join(f':k{n}' for n in range(len(columns)))})"
-        wanted = f"{source} AS wanted ({', '.join(f'k{n}' for n in range(len(columns)))})"
-        equal = [f"there.{column.name} = wanted.k{n}" for n, column in enumerate(columns)]
-    else:
-        sent = [bindparam("keys", json.dumps(keys))]
-        wanted = "json_each(:keys) AS wanted"
-        equal = [
-            f"there.{column.name} = json_extract(wanted.value, '$[{n}]')" for n, column in enumerate(columns)
-        ]
+    equal = [
+        f"there.{column.name} = json_extract(wanted.value, '$[{n}]')"
+        for n, column in enumerate(table.primary_key.columns)
+    ]
     # The text holds names of our own tables only; the keys are bound parameters.
-    statement = f"SELECT {names} FROM {wanted} JOIN {table.name} AS there ON {' AND '.join(equal)}"  # noqa: S608
-    return connection.execute(text(statement).bindparams(*sent)).all()
+    statement = (
+        f"SELECT {names} FROM json_each(:keys) AS wanted "  # noqa: S608
+        f"JOIN {table.name} AS there ON {' AND '.join(equal)}"
+    )
+    return connection.execute(text(statement).bindparams(keys=json.dumps(keys))).all()
 
 
 def insert_rows(
@@ -146,11 +151,6 @@ def insert_rows(
     """Insert `rows` with values for the columns `names`; `then` is appended to the statement."""
     if rows:
         # The driver's own executemany: SQLAlchemy would convert each value of a thousand rows.
-        place = "?" if connection.dialect.paramstyle == "qmark" else "%s"
-        places = ", ".join([place] * len(names))
+        places = ", ".join("?" * len(names))
         statement = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({places}) {then}"  # noqa: S608
         connection.exec_driver_sql(statement, rows)
-
-
-def _plain(column: ColumnElement[Any]) -> Any:
-    return BigInteger if isinstance(column.type, BigInteger) else Text

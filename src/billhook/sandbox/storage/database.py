@@ -1,8 +1,7 @@
 """The sandbox's database: its URL, its tables, its lock, and its two kinds of transaction.
 
-The lock gives one sandbox at a time the use of a database: two would send every webhook twice, and each has
-its own clock. The lock ends with its holder: a file's with the process, a PostgreSQL schema's with the
-session, which is therefore the only one that writes.
+The lock gives one sandbox at a time the use of a file: two would send every webhook twice, and each has its
+own clock. It ends with the process.
 """
 
 from __future__ import annotations
@@ -16,25 +15,26 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, inspect
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from billhook.errors import ConfigError, MissingExtra
-from billhook.sandbox.errors import unavailable
+from billhook.errors import ConfigError
 from billhook.sandbox.storage import key_value
+from billhook.sandbox.storage.columns import ExactSum
 from billhook.sandbox.storage.tables import billing, metadata
 
 logger = logging.getLogger("billhook.sandbox")
 LOCK_TIMEOUT_SECONDS = 6.0
 """How long to wait for the lock: a gunicorn worker whose master was killed ends after some seconds."""
 _LOOK_SECONDS = 0.1
-_NUMBER = 0x62696C6C  # "bill": half of the advisory lock's key, the other half is the schema
-_FORMS = "sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+_FORM = "sqlite:///FILE, or sqlite:// for a temporary file"
 
 
 class FileLock:
@@ -58,22 +58,6 @@ class FileLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         return False
-
-
-def lock_each_session(engine: Engine) -> None:
-    """Acquire the schema's lock in every new session of `engine`; ConfigError if another sandbox holds it."""
-    event.listen(engine, "connect", _take_schema)
-
-
-def _take_schema(session: Any, _: object) -> None:
-    # The search path may name no schema; creating the tables will report that.
-    query = f"SELECT pg_try_advisory_lock({_NUMBER}, coalesce(hashtext(current_schema()), 0))"
-    try:
-        _acquire(lambda: bool(session.execute(query).fetchone()[0]))
-        session.commit()
-    except BaseException:
-        session.close()
-        raise
 
 
 def _acquire(take: Callable[[], bool]) -> None:
@@ -114,32 +98,22 @@ def open_engine(url: str) -> Engine:
     A database with other tables is left unchanged, and nothing is written beside it.
     """
     parsed = parsed_url(url)
-    more: dict[str, Any] = {"hide_parameters": True}
-    if parsed.get_backend_name() == "sqlite":
-        more["connect_args"] = {"timeout": 30, "check_same_thread": False}
+    more: dict[str, Any] = {
+        "hide_parameters": True,
+        "connect_args": {"timeout": 30, "check_same_thread": False},
+    }
     with opening():
         # Checked on a connection without the listeners below, which would write beside the file.
         try:
             engine = create_engine(parsed, **more)
-            if engine.dialect.name == "sqlite":
-                _make_private(file_of(parsed))
+            _make_private(file_of(parsed))
             with create_engine(parsed, poolclass=NullPool, **more).connect() as connection:
                 _is_empty(connection)
-        except ImportError:
-            raise MissingExtra("a sandbox in PostgreSQL", "postgres") from None
         except (ArgumentError, TypeError, ValueError) as error:
             raise ConfigError(f"the sandbox's database URL cannot be used: {error}") from None
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _on_connect)
-        event.listen(engine, "begin", _on_begin)
+    event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "begin", _on_begin)
     return engine
-
-
-def single_session(engine: Engine) -> Engine:
-    """Return another engine for the same PostgreSQL, with at most one session, which holds the lock."""
-    single = create_engine(engine.url, hide_parameters=True, pool_size=1, max_overflow=0, pool_pre_ping=True)
-    lock_each_session(single)
-    return single
 
 
 def file_of(url: URL) -> Path:
@@ -157,17 +131,10 @@ def parsed_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # ValueError for a port that is not a number
-        raise ConfigError(f"the sandbox's database URL cannot be read: write {_FORMS}") from None
-    if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
-        return parsed
-    if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
-        raise ConfigError(f"the sandbox's database is SQLite or PostgreSQL: write {_FORMS}")
-    if "@" in f"{parsed.host}{parsed.database}":  # part of an unescaped password precedes it
-        raise ConfigError(
-            "the sandbox's database URL has an @ too many: in a password write %40 for @, %2F for / "
-            "and %25 for %"
-        )
-    return parsed.set(drivername="postgresql+psycopg")
+        raise ConfigError(f"the sandbox's database URL cannot be read: write {_FORM}") from None
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
+        raise ConfigError(f"the sandbox's database is a SQLite file: write {_FORM}")
+    return parsed
 
 
 def _make_private(path: Path) -> None:
@@ -180,6 +147,7 @@ def _on_connect(connection: Any, _: object) -> None:
     connection.isolation_level = None  # the "begin" listener sends BEGIN
     for setting in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {setting}")
+    connection.create_aggregate("exact_sum", 1, ExactSum)
 
 
 def _on_begin(connection: Connection) -> None:
@@ -191,46 +159,26 @@ def _on_begin(connection: Connection) -> None:
 class SandboxDatabase:
     """An open database, locked for this sandbox.
 
-    One transaction writes at a time, on PostgreSQL as well, so that rules may read before they write.
+    One transaction writes at a time, so that rules may read before they write.
     """
 
-    def __init__(self, url: str, on_loss: Callable[[], None] = lambda: None) -> None:
-        """Open and lock it, and create its tables if there are none; ConfigError if it cannot be used.
-
-        If PostgreSQL ends the session and another sandbox takes the lock, `on_loss` is called and every
-        transaction is refused from then on.
-        """
+    def __init__(self, url: str) -> None:
+        """Open and lock it, and create its tables if there are none; ConfigError if it cannot be used."""
         self._folder = None
         self._lock: FileLock | None = None
-        self._on_loss = on_loss
-        self._is_lost = False
-        self.locks_taken = 0
-        """How often the lock was acquired: after each time, cached knowledge of the rows may be stale."""
         if url == "sqlite://":
             self._folder = tempfile.TemporaryDirectory(prefix="billhook-sandbox-")
             url = f"sqlite:///{self._folder.name}/sandbox.db"
         self._turnstile, self._writer = threading.Lock(), threading.Lock()
-        self._engine = self._writers = open_engine(url)
+        self._engine = open_engine(url)
         try:
             with opening():
-                self._take()
+                self._lock = FileLock(file_of(self._engine.url))
                 with self.writing() as connection:
                     _prepare(connection)
         except BaseException:
             self.close()
             raise
-
-    def _take(self) -> None:
-        if self._engine.dialect.name == "sqlite":
-            self._lock = FileLock(file_of(self._engine.url))
-            self.locks_taken = 1
-        else:
-            self._writers = single_session(self._engine)
-            event.listen(self._writers, "connect", self._on_taken)
-            self._writers.connect().close()
-
-    def _on_taken(self, *_: object) -> None:
-        self.locks_taken += 1
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -240,7 +188,7 @@ class SandboxDatabase:
         with self._turnstile:
             self._writer.acquire()
         try:
-            with self._own_session().execution_options(writes=True) as connection, connection.begin():
+            with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
                 yield connection
         finally:
             self._writer.release()
@@ -248,33 +196,17 @@ class SandboxDatabase:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Run a transaction that only reads."""
-        self._refuse_if_lost()
         with self._engine.connect() as connection, connection.begin():
             yield connection
 
     def close(self) -> None:
         """Close every connection, release the lock, delete a temporary file."""
         self._engine.dispose()
-        self._writers.dispose()
         if self._lock is not None:
             self._lock.end()
             self._lock = None
         if self._folder is not None:
             self._folder.cleanup()
-
-    def _own_session(self) -> Connection:
-        self._refuse_if_lost()
-        try:
-            return self._writers.connect()
-        except ConfigError:  # another sandbox took the lock between two sessions of this one
-            self._is_lost = True
-            self._on_loss()
-            self._refuse_if_lost()
-            raise
-
-    def _refuse_if_lost(self) -> None:
-        if self._is_lost:
-            raise unavailable("another sandbox has taken the database of this one: stop one of them")
 
 
 _FINGERPRINT = "tables"
@@ -283,56 +215,48 @@ _FINGERPRINT = "tables"
 def _prepare(connection: Connection) -> None:
     """Create the tables in an empty database; ConfigError for tables of another version or program."""
     if _is_empty(connection):
-        for statement in _ddl(connection):
+        for statement in _ddl():
             connection.exec_driver_sql(statement)
-        key_value.put(connection, _FINGERPRINT, _fingerprint(connection))
+        key_value.put(connection, _FINGERPRINT, _fingerprint())
 
 
 def _is_empty(connection: Connection) -> bool:
     """Return True if there are no tables; ConfigError if they are not those of this version."""
     inspector = inspect(connection)
-    schema = inspector.default_schema_name  # on PostgreSQL the first of the search path
-    tables = inspector.get_table_names(schema)
+    tables = inspector.get_table_names()
     if not tables:
         return True
     ours = billing.setting
     found = None
     # Compared by its columns: another program may have a table of this name.
-    if ours.name in tables and {one["name"] for one in inspector.get_columns(ours.name, schema)} == set(
+    if ours.name in tables and {one["name"] for one in inspector.get_columns(ours.name)} == set(
         ours.columns.keys()
     ):
         found = key_value.get(connection, _FINGERPRINT)
     if found is None:
         raise ConfigError(
-            "the sandbox's database holds tables of something else: give the sandbox one of its own, "
-            "another file or database"
+            "the sandbox's database holds tables of something else: give the sandbox a file of its own"
         )
-    if found != _fingerprint(connection):
+    if found != _fingerprint():
         raise ConfigError(
-            "the sandbox's database was made by another version of billhook: give an empty one, "
-            "or delete the file"
+            "the sandbox's database was made by another version of billhook: give another file, or delete it"
         )
     return False
 
 
-def _fingerprint(connection: Connection) -> str:
+def _fingerprint() -> str:
     # The DDL itself: any change of a table or an index is another version.
-    return hashlib.sha256("\n".join(_ddl(connection)).encode()).hexdigest()
+    return hashlib.sha256("\n".join(_ddl()).encode()).hexdigest()
 
 
-_compiled: dict[str, Sequence[str]] = {}
-"""The statements of `_ddl` by dialect: compiling them takes longer than executing them."""
-
-
-def _ddl(connection: Connection) -> Sequence[str]:
+@cache
+def _ddl() -> Sequence[str]:
     """Return the statements that create the tables, then those that create their indexes."""
-    dialect = connection.dialect
-    if dialect.name not in _compiled:
-        tables = [str(CreateTable(table).compile(dialect=dialect)) for table in metadata.sorted_tables]
-        indexes = [
-            str(CreateIndex(index).compile(dialect=dialect))
-            for table in metadata.sorted_tables
-            for index in sorted(table.indexes, key=lambda index: str(index.name))
-        ]
-        _compiled[dialect.name] = (*tables, *indexes)
-    return _compiled[dialect.name]
+    dialect = sqlite.dialect()
+    tables = [str(CreateTable(table).compile(dialect=dialect)) for table in metadata.sorted_tables]
+    indexes = [
+        str(CreateIndex(index).compile(dialect=dialect))
+        for table in metadata.sorted_tables
+        for index in sorted(table.indexes, key=lambda index: str(index.name))
+    ]
+    return (*tables, *indexes)

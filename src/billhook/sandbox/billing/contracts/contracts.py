@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import select
 
 from billhook.fields import strict_json
 from billhook.resources import CatalogProduct, Contract, ContractProduct, NewContract, Plan, ProductGroup
 from billhook.sandbox.billing import custom_fields
 from billhook.sandbox.billing.contracts.cycles import ContractRecord, cycle_at, renews
+from billhook.sandbox.billing.contracts.ownership import Seller
 from billhook.sandbox.billing.usage import meters
 from billhook.sandbox.billing.usage.daily_usage import TimeSpan
 from billhook.sandbox.billing.usage.meters import Meter
@@ -36,7 +37,7 @@ def product_names(tx: Transaction, product_ids: Collection[str]) -> dict[str, st
     """Return the names of these products by id, with one query. Unknown ids are left out."""
     if not product_ids:
         return {}
-    which = in_texts(tx.connection, catalog_product.c.id, product_ids)
+    which = in_texts(catalog_product.c.id, product_ids)
     return {product.id: product.name for product in CATALOG_PRODUCTS.all(tx, which)}
 
 
@@ -45,7 +46,7 @@ def plan_products(tx: Transaction, plan_ids: Collection[str]) -> dict[str, list[
     if not plan_ids:
         return {}
     # Stored apart from the plan's document, which the API shows without products.
-    which = in_texts(tx.connection, plan.c.id, plan_ids)
+    which = in_texts(plan.c.id, plan_ids)
     rows = tx.connection.execute(select(plan.c.id, plan.c.products).where(which))
     return {
         row.id: [
@@ -107,45 +108,28 @@ def in_force(tx: Transaction, customer_ids: Collection[str], at: datetime) -> li
     )
 
 
-def counts_last_day(tx: Transaction, contract: ContractRecord, end: datetime) -> bool:
-    """Return whether a measurement of the day of `end` counts for the cycle that ends then.
-
-    A measurement is of a whole day and counts for the cycle that begins on that day. At the end of a contract
-    no cycle begins, so it counts for the last cycle, unless another contract of the customer begins on that
-    day.
-    """
-    midnight = end.replace(hour=0, minute=0, second=0, microsecond=0)
-    # A cycle that ends at midnight has only whole days; one that is followed by another leaves the day to it.
-    if end == midnight or end != contract.end_date or renews(contract):
-        return False
-    next_day = midnight + timedelta(days=1)
-    columns = CONTRACTS.table.c
-    following = select(columns.seq).where(
-        columns.customer_id == contract.customer_id,
-        columns.id != contract.id,
-        columns.deleted_at.is_(None),
-        columns.start_at >= midnight,
-        columns.start_at < next_day,
-    )
-    return tx.connection.execute(following.limit(1)).first() is None
-
-
-def older_contract_terms(tx: Transaction, contract: ContractRecord) -> list[tuple[TimeSpan, frozenset[str]]]:
-    """Return when older contracts of the same customer are in force, with the meters of their products.
+def sellers(tx: Transaction, contract: ContractRecord) -> list[Seller]:
+    """Return the contracts of the same customer that were or are in force, in the order of their claims.
 
     Usage belongs to the contract that came into force first: a contract that is created or activated late
     takes no usage from contracts that may have billed it. Of two that came into force together, the one that
     starts first has it, else the one that was created first.
     """
     columns = CONTRACTS.table.c
-    order = (columns.in_force_at, columns.start_at, columns.seq)
-    own = [select(column).where(columns.id == contract.id).scalar_subquery() for column in order]
-    # Compared as a row in SQL; contracts that were never in force have null, which is never smaller.
-    older = CONTRACTS.all(tx, columns.customer_id == contract.customer_id, tuple_(*order) < tuple_(*own))
-    return list(zip(map(_term, older), sold_meters(tx, older), strict=True))
+    rows = tx.connection.execute(
+        select(columns.body)
+        # Null while a contract is in review: it changes nothing of what others sell.
+        .where(columns.customer_id == contract.customer_id, columns.in_force_at.is_not(None))
+        .order_by(columns.in_force_at, columns.start_at, columns.seq)
+    )
+    found = [CONTRACTS.read(row) for row in rows]
+    return [
+        Seller(each.id, *term(each), meter_ids)
+        for each, meter_ids in zip(found, sold_meters(tx, found), strict=True)
+    ]
 
 
-def _term(contract: ContractRecord) -> TimeSpan:
+def term(contract: ContractRecord) -> TimeSpan:
     """Return when the contract was in force.
 
     One that was deleted before its end was so up to the start of the cycle that was not billed.

@@ -6,7 +6,7 @@ Source: spec, "Resources and their fields", Contract and ContractProduct, schedu
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import Annotated
 
 from pydantic import Field, StrictBool
@@ -154,16 +154,19 @@ def completed_cycles(contract: ContractRecord, moment: datetime) -> int:
     return max(count, 0)
 
 
-def billed_days(contract: ContractRecord, start: datetime, end: datetime) -> tuple[int, int]:
+def billed_days(
+    contract: ContractRecord, start: datetime, end: datetime, *, with_last: bool
+) -> tuple[int, int]:
     """Return the days of the cycle from `start` to `end`, and its days if nothing had cut it short.
 
-    Days count as for usage: the day on which a cycle begins is wholly its own, and the day on which it ends
-    belongs to the next one. So each day is charged to exactly one cycle.
+    The day on which a cycle begins is wholly its own, and the day on which it ends belongs to the next one:
+    each day is charged to one cycle. `with_last` charges the day of `end` as well, where none follows.
     """
     begin, finish = _whole_cycle(contract, start)
     whole = (finish.date() - begin.date()).days
+    last = with_last and end.time() != time.min
     # At most the whole: the extra day at a contract's end must not charge more than the fee.
-    return min((end.date() - start.date()).days, whole), whole
+    return min((end.date() - start.date()).days + last, whole), whole
 
 
 def renews(contract: Contract) -> bool:

@@ -32,6 +32,8 @@ class PriceTerms:
     unit_price: Decimal = ZERO
     tiers: tuple[Tier, ...] = ()
     discount: Discount | None = None
+    is_flat: bool = False
+    """True if the fee pays for all usage."""
 
     def discount_on(self, subtotal: Decimal) -> Decimal:
         """Return the discount on `subtotal`: a percentage or an amount, and at most all of it."""
@@ -78,7 +80,7 @@ def price_terms(product: ContractProduct, *, metered: bool) -> PriceTerms:
     price = clamp(pricing.price or ZERO)
     tiers = _tiers(pricing) if pricing.type == "Tiered" else ()
     if (pricing.type or ("PerUnit" if metered else "Flat")) == "Flat":
-        return PriceTerms(fee=price, discount=pricing.discount)
+        return PriceTerms(fee=price, discount=pricing.discount, is_flat=True)
     return PriceTerms(unit_price=price, tiers=tiers or (), discount=pricing.discount)
 
 

@@ -193,6 +193,13 @@ def store_top_up(tx: Transaction, invoice_id: str, customer_id: str, credit_gran
     tx.connection.execute(insert(top_up).values(invoice_id=invoice_id, customer_id=customer_id, body=body))
 
 
+def has_expired(tx: Transaction, invoice: Invoice) -> bool:
+    """Return whether the invoice is of a top-up with credits that would expire at once."""
+    body = tx.connection.execute(select(top_up.c.body).where(top_up.c.invoice_id == invoice.id)).scalar()
+    expires_at = None if body is None else CreditGrant.from_json(body.encode()).expiration_date
+    return expires_at is not None and expires_at <= tx.now
+
+
 def grant_top_up(tx: Transaction, invoice: Invoice) -> None:
     """Grant the credits that an approved invoice of a top-up bills, once; other invoices have none.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal, localcontext
+from decimal import ROUND_DOWN, Decimal, localcontext
 from typing import Annotated, Any
 
 from pydantic import Field, StrictStr
@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Row, delete, insert, select, update
 from billhook.events import CreditPoolDepleted, CreditPoolIncreased, CreditPoolThresholdCrossed
 from billhook.fields.types import ListOf
 from billhook.resources import CreditLedgerEntry, CreditLedgerPage
-from billhook.sandbox.billing.money import EXACT, ZERO
+from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
 from billhook.sandbox.billing.thresholds import percent, threshold_rules, thresholds_crossed
 from billhook.sandbox.operations import sandbox_field
 from billhook.sandbox.storage.columns import in_texts
@@ -28,6 +28,8 @@ from billhook.sandbox.webhooks.outbox import raise_event
 
 EXPIRY = "Expiry"
 """The type of a ledger entry for credits that were not used in time."""
+_WHOLE = Decimal(100)
+_SHARE_PRECISION = Decimal("1E-30")
 _NOTED = ("Deduction", EXPIRY)
 """Types of entries with a credit note: credits that were removed without usage."""
 _READ = select(ledger_entry, credit_pool.c.credit_product_id).join(
@@ -46,6 +48,8 @@ class CreditPool:
     balance: Decimal
     filled_to: Decimal
     """The balance after the last grant, less what has expired since: 100 % for thresholds."""
+    told_share: Decimal
+    """The highest used share since that grant, in percent, that was compared with thresholds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ def customer_pools(
         select(credit_pool)
         .where(
             credit_pool.c.customer_id == customer_id,
-            in_texts(tx.connection, credit_pool.c.credit_product_id, credit_product_ids),
+            in_texts(credit_pool.c.credit_product_id, credit_product_ids),
         )
         .order_by(credit_pool.c.seq)
     )
@@ -93,7 +97,12 @@ def add_lot(
     lot_id = new_id("lot")
     tx.connection.execute(
         insert(credit_lot).values(
-            id=lot_id, pool_id=pool.id, remaining=amount, expires_at=expires_at, automatic=automatic
+            id=lot_id,
+            pool_id=pool.id,
+            contract_id=link.contract_id,
+            remaining=amount,
+            expires_at=expires_at,
+            automatic=automatic,
         )
     )
     return lot_id, _change_balance(tx, pool, "Grant", amount, link)
@@ -119,6 +128,13 @@ def draw_for_usage(tx: Transaction, pool: CreditPool, amount: Decimal, link: Led
     lots = open_lots(tx, credit_lot.c.pool_id == pool.id, credit_lot.c.automatic.is_(True))
     with localcontext(EXACT):
         return sum(take_from_lots(tx, lots, amount, "Usage", link).values(), ZERO)
+
+
+def take_back(tx: Transaction, contract_id: str) -> None:
+    """Take back what is left of the credits that a contract granted. As expiry, this crosses no threshold."""
+    lots = open_lots(tx, credit_lot.c.contract_id == contract_id)
+    left = exact_sum(lot.remaining for lot in lots)
+    take_from_lots(tx, lots, left, EXPIRY, LedgerReference(contract_id=contract_id))
 
 
 def take_from_lots(
@@ -156,17 +172,20 @@ def _change_balance(
     entry_id = new_id("cle")
     with localcontext(EXACT):
         balance = pool.balance + amount
-        filled_to = pool.filled_to
+        filled_to, told_share = pool.filled_to, pool.told_share
         if amount > 0:
             # A grant fills the pool: its balance is the new 100 %.
-            filled_to = balance
+            filled_to, told_share = balance, ZERO
         elif entry_type == EXPIRY:  # expired credits can no longer be used: they leave the 100 %, too
             filled_to += amount
-    changed = replace(pool, balance=balance, filled_to=filled_to)
+        else:
+            # Rounded down, beyond any threshold's digits: a share with an end is exact.
+            told_share = ((filled_to - balance) * 100 / filled_to).quantize(_SHARE_PRECISION, ROUND_DOWN)
+    changed = replace(pool, balance=balance, filled_to=filled_to, told_share=told_share)
     tx.connection.execute(
         update(credit_pool)
         .where(credit_pool.c.id == pool.id)
-        .values(balance=balance, filled_to=changed.filled_to)
+        .values(balance=balance, filled_to=filled_to, told_share=told_share)
     )
     tx.connection.execute(
         insert(ledger_entry).values(
@@ -178,7 +197,7 @@ def _change_balance(
     if amount > 0:
         _raise_increased(tx, pool, changed, amount)
     else:
-        _raise_decreased(tx, pool, changed, by_use=entry_type != EXPIRY)
+        _raise_decreased(tx, pool, changed)
     return entry_id
 
 
@@ -187,13 +206,22 @@ def _find_or_make(tx: Transaction, customer_id: str, credit_product_id: str, kin
     found = tx.connection.execute(select(credit_pool).filter_by(**columns)).first()
     if found is not None:
         return _pool_of_row(found)
-    pool = CreditPool(new_id("pool"), customer_id, credit_product_id, kind, ZERO, ZERO)
-    tx.connection.execute(insert(credit_pool).values(id=pool.id, **columns, balance=ZERO, filled_to=ZERO))
+    pool = CreditPool(new_id("pool"), customer_id, credit_product_id, kind, ZERO, ZERO, ZERO)
+    empty = {"balance": ZERO, "filled_to": ZERO, "told_share": ZERO}
+    tx.connection.execute(insert(credit_pool).values(id=pool.id, **columns, **empty))
     return pool
 
 
 def _pool_of_row(row: Row[Any]) -> CreditPool:
-    return CreditPool(row.id, row.customer_id, row.credit_product_id, row.kind, row.balance, row.filled_to)
+    return CreditPool(
+        row.id,
+        row.customer_id,
+        row.credit_product_id,
+        row.kind,
+        row.balance,
+        row.filled_to,
+        row.told_share,
+    )
 
 
 class LedgerEntryView(CreditLedgerEntry, register=False):
@@ -245,18 +273,16 @@ def _raise_increased(tx: Transaction, before: CreditPool, after: CreditPool, amo
     raise_event(tx, CreditPoolIncreased(**details, granted_amount=amount, previous_balance=before.balance))
 
 
-def _raise_decreased(tx: Transaction, before: CreditPool, after: CreditPool, *, by_use: bool) -> None:
-    """Emit CreditPoolThresholdCrossed if usage (`by_use`) decreased the balance, and CreditPoolDepleted.
+def _raise_decreased(tx: Transaction, before: CreditPool, after: CreditPool) -> None:
+    """Emit CreditPoolThresholdCrossed for thresholds up to the used share, and CreditPoolDepleted.
 
-    A balance increases only by a grant, which restarts the count: no decrease crosses a threshold twice.
-    Thresholds are for usage: credits that expire cross none.
+    The shares are compared with the highest one since the last grant, so no threshold is crossed twice. An
+    expiry changes no `told_share`: if it raises the used share, the next use tells of it.
     """
     details = _event_details(tx, after)
-    with localcontext(EXACT):
-        was, used = (after.filled_to - each.balance for each in (before, after))
-    share = percent(used, after.filled_to)
+    share = percent(after.filled_to - after.balance, after.filled_to)
     waiting = threshold_rules(tx, CreditPoolThresholdCrossed.type)
-    for threshold, only in thresholds_crossed(waiting, after.filled_to, was, used) if by_use else ():
+    for threshold, only in thresholds_crossed(waiting, _WHOLE, before.told_share, after.told_share):
         event = CreditPoolThresholdCrossed(**details, threshold=threshold, pct_usage=share)
         raise_event(tx, event, only=only)
     if after.balance == 0:

@@ -53,7 +53,7 @@ def start_schedules(tx: Transaction, contract: ContractRecord) -> None:
 
 
 def stop_schedules(tx: Transaction, contract_id: str) -> None:
-    """Stop the grants of a contract that was deleted or has expired. Granted credits stay."""
+    """Stop the grants of a contract that was deleted or has expired."""
     of_contract = credit_schedule.c.contract_id == contract_id
     for schedule_id in tx.connection.execute(select(credit_schedule.c.id).where(of_contract)).scalars().all():
         scheduled_jobs.cancel(tx, schedule_id)
@@ -75,16 +75,12 @@ def handle_scheduled_grant(tx: Transaction, subject_id: str) -> None:
     _schedule_next(tx, subject_id, credit_grant, _next_grant_at(row.starts_at, _months(credit_grant), tx.now))
 
 
-def credit_charges(
-    tx: Transaction, contract_id: str, start: datetime, end: datetime, smallest: Decimal
-) -> list[Charge]:
-    """Return the charges for the credits that a contract granted from `start` to before `end`."""
+def take_credit_charges(tx: Transaction, contract_id: str, end: datetime, smallest: Decimal) -> list[Charge]:
+    """Return the charges for credits that a contract granted before `end` and has not billed; each once."""
     columns = credit_charge.c
-    rows = tx.connection.execute(
-        select(credit_charge)
-        .where(columns.contract_id == contract_id, columns.granted_at >= start, columns.granted_at < end)
-        .order_by(columns.seq)
-    )
+    due = (columns.contract_id == contract_id) & (columns.granted_at < end)
+    rows = tx.connection.execute(select(credit_charge).where(due).order_by(columns.seq)).all()
+    tx.connection.execute(delete(credit_charge).where(due))
     return [
         replace(charge(row.credit_product_id, row.name, [], row.price, smallest=smallest), units=row.amount)
         for row in rows
@@ -94,13 +90,13 @@ def credit_charges(
 def _grant(
     tx: Transaction, customer_id: str, contract_id: str, credit_grant: CreditGrant, moment: datetime
 ) -> None:
-    """Grant now what was due at `moment`, and charge it to the cycle that contains `moment`."""
+    """Grant now what was due at `moment`, to be charged with the next invoice after `moment`."""
     # Credits that would expire at once are neither granted nor charged.
     is_over = credit_grant.expiration_date is not None and credit_grant.expiration_date <= tx.now
     if is_over or customers.inactive_customers(tx, [customer_id]):
         return
     grant_from(tx, customer_id, credit_grant, contract_id=contract_id)
-    # Charged on the invoice of the cycle, not now: a contract has one invoice for each cycle.
+    # Charged on the next invoice, not now: a contract has one invoice for each cycle.
     if credit_grant.price and credit_grant.grant_amount is not None:
         name = credit_grant.name or "Credits"
         tx.connection.execute(

@@ -26,7 +26,7 @@ from billhook.fields.strict_json import datetime_text
 from billhook.fields.types import BillingStatus
 from billhook.resources import Customer, DepositTo, PaymentInfo
 from billhook.sandbox.billing import customers, money, scheduled_jobs
-from billhook.sandbox.billing.credits.credit_grants import grant_top_up
+from billhook.sandbox.billing.credits.credit_grants import grant_top_up, has_expired
 from billhook.sandbox.billing.invoices import invoices
 from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord, page_url
 from billhook.sandbox.billing.money import EXACT
@@ -48,6 +48,10 @@ def approve(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
     """
     if invoice.approved_at is not None:
         raise invalid_request("the invoice is approved already", code="already_approved")
+    if has_expired(tx, invoice):
+        raise invalid_request(
+            "the credits of this top-up have expired: it stays unapproved", code="credits_expired"
+        )
     customer = customers.find(tx, str(invoice.customer_id))
     days = (
         int(customer.due_days or DEFAULT_DUE_DAYS) if invoice.payment_days is None else invoice.payment_days
@@ -67,8 +71,10 @@ def approve(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
 
 
 def handle_approval_due(tx: Transaction, invoice_id: str) -> None:
-    """Handle the job `invoice_approval`."""
-    approve(tx, invoices.INVOICES.get(tx, invoice_id))
+    """Handle the job `invoice_approval`; a top-up with credits that have expired stays unapproved."""
+    invoice = invoices.INVOICES.get(tx, invoice_id)
+    if not has_expired(tx, invoice):
+        approve(tx, invoice)
 
 
 def send_invoice(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:

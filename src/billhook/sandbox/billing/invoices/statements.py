@@ -55,14 +55,13 @@ class StatementItem:
 
 
 def statement(tx: Transaction, cycle: ContractCycle) -> list[StatementItem]:
-    """Return the charges for a contract's products and credits in a cycle, to be billed.
+    """Return the charges for a contract's products in a cycle, and for credits it granted, to be billed once.
 
-    Draws credits for usage that has not drawn them yet, so it needs a transaction that writes. A second call
-    returns the same.
+    Draws credits for usage that has not drawn them yet.
     """
     smallest = _smallest_unit(tx, cycle)
     # Credits have their own price: they are charged beside the lines, whether used or not.
-    granted = credit_schedules.credit_charges(tx, cycle.contract.id, cycle.start, cycle.end, smallest)
+    granted = credit_schedules.take_credit_charges(tx, cycle.contract.id, cycle.end, smallest)
     return [*_items(tx, cycle, contract_lines(tx, cycle), draws=True), *map(StatementItem, granted)]
 
 
@@ -239,7 +238,7 @@ def _lines_of_usage(tx: Transaction, changed: Collection[UsageKey]) -> list[Bill
         return []
     found = _read_lines(
         tx,
-        in_texts(tx.connection, billed_line.c.customer_id, used),
+        in_texts(billed_line.c.customer_id, used),
         billed_line.c.cycle_end > min(min(each) for each in used.values()),
     )
     # A measurement counts for the cycle that begins on its day, although its row begins at midnight before.

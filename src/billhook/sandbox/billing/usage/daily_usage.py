@@ -56,12 +56,16 @@ def day_number(moment: datetime | date) -> int:
 
 
 def consumed_units(
-    tx: Transaction, customer_id: str, meter: Meter, spans: Sequence[TimeSpan], last_day: int | None = None
+    tx: Transaction,
+    customer_id: str,
+    meter: Meter,
+    spans: Sequence[TimeSpan],
+    measured_days: Collection[datetime] = (),
 ) -> Decimal:
     """Return the units that a customer used within these spans of time.
 
-    A day with a measurement counts by its measurement alone, for the span that contains its start or that
-    starts on it. `last_day` counts in addition, if it has a measurement.
+    A day with a measurement counts by its measurement alone, for the span that has the end of the day. The
+    measurements of `measured_days` count in addition.
     """
     days = usage_day.c
     if not spans:
@@ -82,11 +86,12 @@ def consumed_units(
     # Measurements are assigned by whole days, events by the microsecond.
     whole = [(day_number(start), day_number(end)) for start, end in spans]
     exact = [(to_microseconds(start), to_microseconds(end)) for start, end in spans]
+    more = {day_number(day) for day in measured_days}
     measured = [
         row
         for row in rows
         if row.measured is not None
-        and (row.day == last_day or any(start <= row.day < end for start, end in whole))
+        and (row.day in more or any(start <= row.day < end for start, end in whole))
     ]
     counted = [
         row
@@ -94,19 +99,6 @@ def consumed_units(
         if row.day not in by_measurement and any(start <= row.since < end for start, end in exact)
     ]
     return _figure(tx, customer_id, meter, measured, counted)
-
-
-def subtract_spans(span: TimeSpan, taken: Sequence[TimeSpan]) -> list[TimeSpan]:
-    """Return what is left of a span of time without the spans `taken`."""
-    left = [span]
-    for start, end in taken:
-        left = [
-            each
-            for begin, finish in left
-            for each in ((begin, min(finish, start)), (max(begin, end), finish))
-            if each[0] < each[1]
-        ]
-    return left
 
 
 def _figure(
@@ -205,7 +197,7 @@ def cuts_by_day(
     rows = tx.connection.execute(
         select(usage_cut.c.customer_id, usage_cut.c.at)
         .where(
-            in_texts(tx.connection, usage_cut.c.customer_id, customer_ids),
+            in_texts(usage_cut.c.customer_id, customer_ids),
             usage_cut.c.at >= from_microseconds(min(days) * MICROSECONDS_PER_DAY),
             # `<=` the last microsecond: the end of datetime's last day cannot be represented.
             usage_cut.c.at <= from_microseconds((max(days) + 1) * MICROSECONDS_PER_DAY - 1),

@@ -1,7 +1,7 @@
-"""SQL expressions over an event's data, for both databases; and groupings by them in aggregations.
+"""SQL expressions over an event's data, and groupings by them in aggregations.
 
-`meters` implements the same in Python. SQLite stores numbers as 64-bit integers and doubles: numbers with
-more digits are rounded here, and only here. The specification does not show the values of groupBy.
+`meters` implements the same in Python. SQLite compares numbers as 64-bit integers and doubles; sums are
+exact. The specification does not show the values of groupBy.
 Source: spec, "Endpoints", POST /v2/events/aggregation.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -18,7 +18,6 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Double,
-    Numeric,
     Text,
     and_,
     case,
@@ -32,10 +31,8 @@ from sqlalchemy import (
     select,
     type_coerce,
 )
-from sqlalchemy.dialects.postgresql import JSONB
 
 from billhook.errors import RuleBroken
-from billhook.fields import strict_json
 from billhook.fields.strict_json import datetime_text
 from billhook.sandbox.billing.usage.meters import FilterOperator, MeterFilter, check_property
 from billhook.sandbox.errors import invalid_request
@@ -48,7 +45,7 @@ _HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)
 _DATA = "data."
 
 
-class SqliteEventData:
+class EventData:
     """The value under a key of `data`, by SQLite's JSON functions."""
 
     def __init__(self, key: str) -> None:
@@ -56,6 +53,8 @@ class SqliteEventData:
         path = literal(f'$.data."{key}"', Text)
         self._type = func.json_type(event.c.body, path, type_=Text)
         self._value = func.json_extract(event.c.body, path)
+        self.json = event.c.body.op("->", return_type=Text())(path)
+        """The value as it was sent, with all its digits."""
 
     def exists(self) -> ColumnElement[bool]:
         return func.coalesce(self._type, "null") != "null"
@@ -107,50 +106,6 @@ class SqliteEventData:
         return literal(plain, BigInteger if isinstance(plain, int) else Double)
 
 
-class PostgresEventData:
-    """The value under a key of `data`, by PostgreSQL's jsonb, whose numbers are exact."""
-
-    def __init__(self, key: str) -> None:
-        self._value = func.jsonb_extract_path(cast(event.c.body, JSONB), "data", key, type_=JSONB)
-        self._text = func.jsonb_extract_path_text(cast(event.c.body, JSONB), "data", key, type_=Text)
-        self._type = func.jsonb_typeof(self._value, type_=Text)
-
-    def exists(self) -> ColumnElement[bool]:
-        return func.coalesce(self._type, "null") != "null"
-
-    def number(self) -> ColumnElement[Any]:
-        return case((self._type == "number", cast(self._text, Numeric)), else_=null())
-
-    def text(self) -> ColumnElement[Any]:
-        return self._text
-
-    def instance(self) -> ColumnElement[Any]:
-        return case((self._type.in_(["string", "boolean", "number"]), self._value), else_=null())
-
-    def equals(self, wanted: Any) -> ColumnElement[bool]:
-        if isinstance(wanted, bool):
-            return and_(self._type == "boolean", self._text == ("true" if wanted else "false"))
-        if isinstance(wanted, str):
-            return and_(self._type == "string", self._text == literal(wanted, Text))
-        return self.number() == self.bound(wanted)
-
-    def among(self, wanted: Sequence[Any]) -> ColumnElement[bool]:
-        values = func.jsonb_array_elements(cast(literal(strict_json.dumps(list(wanted)).decode()), JSONB))
-        return self.instance().in_(select(values.table_valued("value").c.value))
-
-    @staticmethod
-    def bound(number: int | Decimal) -> ColumnElement[Any]:
-        return literal(Decimal(number), Numeric)
-
-
-EventData = SqliteEventData | PostgresEventData
-
-
-def event_data(dialect: str) -> Callable[[str], EventData]:
-    """Return the class that builds the expressions for a key on this database."""
-    return PostgresEventData if dialect == "postgresql" else SqliteEventData
-
-
 def filter_clause(one: MeterFilter, data: EventData) -> ColumnElement[bool]:
     """Return the condition that a filter accepts the event."""
     match one.operator:
@@ -172,7 +127,7 @@ def filter_clause(one: MeterFilter, data: EventData) -> ColumnElement[bool]:
 
 
 def _sqlite_instance(wanted: Any) -> object:
-    """Return `SqliteEventData.instance` of this value."""
+    """Return `EventData.instance` of this value."""
     if isinstance(wanted, bool):
         return "true" if wanted else "false"
     return f"={wanted}" if isinstance(wanted, str) else _sqlite_number(wanted)
@@ -217,11 +172,9 @@ class _FixedSpan(Grouping):
         self._length = length
 
     def column(self) -> ColumnElement[Any]:
-        # Counted from the year 1 no number is negative, so integer division truncates alike on both
-        # databases. The numbers are literals: PostgreSQL does not see that two expressions with bound
-        # parameters are equal, and rejects the GROUP BY.
-        since = type_coerce(event.c.at, BigInteger) + _integer_literal(-to_microseconds(_YEAR_1))
-        return since // _integer_literal(self._length // timedelta(microseconds=1))
+        # Counted from the year 1 no number is negative, so integer division rounds down.
+        since = type_coerce(event.c.at, BigInteger) - to_microseconds(_YEAR_1)
+        return since // (self._length // timedelta(microseconds=1))
 
     def name(self, value: Any) -> str:
         begin = _YEAR_1 + value * self._length
@@ -237,14 +190,8 @@ class _FixedSpan(Grouping):
 class _Month(Grouping):
     """Calendar months in UTC."""
 
-    def __init__(self, dialect: str) -> None:
-        self._dialect = dialect
-
     def column(self) -> ColumnElement[Any]:
-        if self._dialect == "postgresql":
-            text = "to_char(timestamp '1970-01-01' + event.at / 86400000000 * interval '1 day', 'YYYY-MM')"
-        else:
-            text = "strftime('%Y-%m', event.at / 86400000000 * 86400, 'unixepoch')"
+        text = "strftime('%Y-%m', event.at / 86400000000 * 86400, 'unixepoch')"
         # Rounded down, not towards zero: before 1970 the two differ.
         return literal_column(text.replace("event.at", f"(event.at - {_OF_DAY})"), Text)
 
@@ -273,20 +220,20 @@ class _Column(Grouping):
 class _Data(Grouping):
     """The value under a key of the event's data, as text."""
 
-    def __init__(self, key: str, dialect: str) -> None:
-        self._key, self._dialect = key, dialect
+    def __init__(self, key: str) -> None:
+        self._key = key
 
     def column(self) -> ColumnElement[Any]:
-        return event_data(self._dialect)(self._key).text()
+        return EventData(self._key).text()
 
 
-def grouping(group_by: str, dialect: str) -> Grouping:
+def grouping(group_by: str) -> Grouping:
     """Return the grouping of this name; rejects an unknown one."""
     known: dict[str, Grouping] = {
         "hour": _FixedSpan(_HOUR),
         "day": _FixedSpan(_DAY),
         "week": _FixedSpan(_WEEK),
-        "month": _Month(dialect),
+        "month": _Month(),
         "customer": _Column(event.c.customer_id),
         "eventName": _Column(event.c.name),
     }
@@ -298,12 +245,8 @@ def grouping(group_by: str, dialect: str) -> Grouping:
             check_property(key, "groupBy")
         except RuleBroken as error:
             raise invalid_request(str(error), "groupBy") from None
-        return _Data(key, dialect)
+        return _Data(key)
     raise invalid_request(
         f"groupBy must be one of {', '.join(known)}, or {_DATA}<name> for a key in the events' data",
         "groupBy",
     )
-
-
-def _integer_literal(number: int) -> ColumnElement[int]:
-    return literal_column(str(number), BigInteger)

@@ -5,19 +5,19 @@ Source: spec, "Endpoints", GET /events and POST /v2/events/aggregation.
 
 from __future__ import annotations
 
-import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Subquery, case, cast, func, or_, select, type_coerce
+from sqlalchemy import BigInteger, ColumnElement, Subquery, and_, case, func, null, or_, select, type_coerce
 
 from billhook.resources import AggregationRequest, DataPoint, EventQuery, MeterKey, Period
 from billhook.sandbox.billing import customers
-from billhook.sandbox.billing.money import ZERO
+from billhook.sandbox.billing.money import ZERO, exact_sum
 from billhook.sandbox.billing.usage import meters
-from billhook.sandbox.billing.usage.event_data import Grouping, event_data, filter_clause, grouping
+from billhook.sandbox.billing.usage.event_data import EventData, Grouping, filter_clause, grouping
 from billhook.sandbox.billing.usage.meters import AggregationMethod, Meter
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import MAX_AGGREGATED_METERS, MAX_GROUPS
@@ -25,8 +25,6 @@ from billhook.sandbox.storage.repository import ListPage, fetch_page
 from billhook.sandbox.storage.tables.billing import alias
 from billhook.sandbox.storage.tables.usage import event
 from billhook.sandbox.storage.transaction import Transaction
-
-_NANO = Decimal(10**9)
 
 
 def list_events(tx: Transaction, query: EventQuery, limit: int) -> ListPage[str]:
@@ -54,7 +52,7 @@ def aggregate(tx: Transaction, request: AggregationRequest) -> list[DataPoint]:
     if period.end_time < period.start_time:
         raise invalid_request("endTime is before startTime", "period.startTime", "period.endTime")
     _check_keys(request)
-    groups = grouping(request.group_by, tx.connection.dialect.name)
+    groups = grouping(request.group_by)
     customer_clause = _customer_clause(tx, request)
     figures: defaultdict[str, dict[str, Decimal]] = defaultdict(dict)
     # Counted while generating: a long period must not fill the memory before it is rejected.
@@ -95,21 +93,13 @@ def _customer_clause(tx: Transaction, request: AggregationRequest) -> ColumnElem
         raise invalid_request("there is no such customer", "customerId")
     if request.customer_id_pattern is None:
         return event.c.customer_id == request.customer_id
-    # GLOB instead of LIKE, which ignores case on SQLite. The pattern is matched against the few aliases of
-    # each customer, never against events.
-    if tx.connection.dialect.name == "postgresql":
-        fits = alias.c.alias.like(
-            _escape_pattern(request.customer_id_pattern, r"\%_", "\\{}").replace("*", "%")
-        )
-    else:
-        fits = alias.c.alias.op("GLOB")(_escape_pattern(request.customer_id_pattern, "?[", "[{}]"))
+    # GLOB instead of LIKE, which ignores case. The pattern is matched against the few aliases of each
+    # customer, never against events.
+    pattern = re.sub(r"[?[]", r"[\g<0>]", request.customer_id_pattern)
+    fits = alias.c.alias.op("GLOB")(pattern)
     # A customer's id is one of its aliases.
     customer_clause = select(alias.c.customer_id).where(or_(fits, alias.c.alias == request.customer_id))
     return event.c.customer_id.in_(customer_clause)
-
-
-def _escape_pattern(pattern: str, special: str, form: str) -> str:
-    return "".join(form.format(each) if each in special else each for each in pattern)
 
 
 def _figures(
@@ -118,20 +108,19 @@ def _figures(
     """Yield group and figure as the meter defines it; without a meter, the number of events."""
     meter = _meter_for(tx, wanted)
     method = AggregationMethod.COUNT if meter is None else meter.aggregation_method
-    data = event_data(tx.connection.dialect.name)
     where = [customer_clause, event.c.name == wanted.event_name]
     where += [event.c.at >= period.start_time, event.c.at < period.end_time]
     columns: list[ColumnElement[Any]] = [groups.column().label("grouped")]
     if meter is not None:
-        where += [filter_clause(one, data(one.property)) for one in meter.filters]
-        columns += _value_columns(meter, method, data)
+        where += [filter_clause(one, EventData(one.property)) for one in meter.filters]
+        columns += _value_columns(meter, method)
     # OFFSET 0 keeps SQLite from flattening the subquery, which would parse the JSON once for each use.
     rows = select(*columns).where(*where)
     inner = (rows if method is AggregationMethod.COUNT else rows.offset(0)).subquery()
-    statement = _aggregated(method, inner, exact=tx.connection.dialect.name == "postgresql")
+    statement = _aggregated(method, inner)
     # One more than allowed, so that the excess is noticed.
     for row in tx.connection.execute(statement.limit(MAX_GROUPS + 1)):
-        yield groups.name(row[0]), _sum_of_parts(row[1:])
+        yield groups.name(row[0]), exact_sum(Decimal(part) for part in row[1:] if part is not None)
 
 
 def _meter_for(tx: Transaction, wanted: MeterKey) -> Meter | None:
@@ -152,65 +141,49 @@ def _meter_for(tx: Transaction, wanted: MeterKey) -> Meter | None:
     return found
 
 
-def _value_columns(meter: Meter, method: AggregationMethod, data: Any) -> list[ColumnElement[Any]]:
-    under = data(meter.property or "")
-    if method is AggregationMethod.COUNT:
-        return []
-    value = under.instance() if method is AggregationMethod.UNIQUE else under.number()
-    more = [event.c.at, event.c.seq] if method is AggregationMethod.LAST else []
-    return [value.label("value"), *more]
-
-
-def _aggregated(method: AggregationMethod, rows: Subquery, *, exact: bool) -> Any:
-    group = rows.c.grouped
+def _value_columns(meter: Meter, method: AggregationMethod) -> list[ColumnElement[Any]]:
+    under = EventData(meter.property or "")
+    value = under.number().label("value")
     match method:
         case AggregationMethod.COUNT:
-            return select(group, func.count()).group_by(group)
+            return []
         case AggregationMethod.UNIQUE:
-            return select(group, func.count(rows.c.value.distinct())).group_by(group)
+            return [under.instance().label("value")]
+        case AggregationMethod.LAST:
+            return [value, under.json.label("digits"), event.c.at, event.c.seq]
         case AggregationMethod.MAX:
-            return _grouped_with_value(rows, func.max(rows.c.value))
+            return [value, under.json.label("digits")]
         case AggregationMethod.SUM:
-            return _grouped_with_value(rows, *_sums(rows.c.value, exact=exact))
+            # Many of these fit into SQLite's integers when they are added; of other numbers the text is.
+            number = under.number()
+            is_small = and_(func.typeof(number) == "integer", func.abs(number) < 10**12)
+            return [value, case((is_small, null()), else_=under.json).label("digits")]
+
+
+def _aggregated(method: AggregationMethod, rows: Subquery) -> Any:
+    group = rows.c.grouped
+    if method is AggregationMethod.COUNT:
+        return select(group, func.count()).group_by(group)
+    value = rows.c.value
+    if method is AggregationMethod.UNIQUE:
+        return select(group, func.count(value.distinct())).group_by(group)
+    digits = rows.c.digits
+    match method:
+        case AggregationMethod.MAX:
+            # SQLite takes the other column of a maximum from the row that has it.
+            found = select(group, digits.label("digits"), func.max(value).label("value"))
+            largest = found.where(value.is_not(None)).group_by(group).subquery()
+            return select(largest.c.grouped, largest.c.digits)
+        case AggregationMethod.SUM:
+            # Only what SQLite cannot add exactly is added by the slower function.
+            sums = (
+                func.sum(value).filter(digits.is_(None)),
+                func.exact_sum(digits).filter(digits.is_not(None)),
+            )
+            return select(group, *sums).where(value.is_not(None)).group_by(group)
         case AggregationMethod.LAST:
             # Of two events at one moment the one that arrived later is the last.
             order = [rows.c.at.desc(), rows.c.seq.desc()]
             place = func.row_number().over(partition_by=group, order_by=order).label("place")
-            placed = select(group, rows.c.value, place).where(rows.c.value.is_not(None)).subquery()
-            return select(placed.c.grouped, placed.c.value).where(placed.c.place == 1)
-
-
-def _grouped_with_value(rows: Subquery, *figures: ColumnElement[Any]) -> Any:
-    return select(rows.c.grouped, *figures).where(rows.c.value.is_not(None)).group_by(rows.c.grouped)
-
-
-def _sums(value: ColumnElement[Any], *, exact: bool) -> list[ColumnElement[Any]]:
-    """Return the columns of a sum.
-
-    SQLite adds in doubles, so whole units and billionths are added separately, as integers.
-    """
-    if exact:
-        return [func.sum(value)]
-    # Beyond it integers could overflow in the sum, and doubles have no billionths anyway.
-    small = func.abs(value) < 1e12
-    whole = cast(value, BigInteger)
-    billionths = cast(func.round((value - whole) * 1e9), BigInteger)
-    return [
-        func.sum(case((small, whole), else_=value * 1.0)),
-        func.sum(case((small, billionths), else_=0)),
-    ]
-
-
-def _sum_of_parts(parts: Any) -> Decimal:
-    whole, *billionths = (_to_decimal(part) for part in parts)
-    return whole + billionths[0] / _NANO if billionths else whole
-
-
-def _to_decimal(value: Any) -> Decimal:
-    if not isinstance(value, float):
-        return Decimal(value)
-    # SQLite's sum overflows to infinity instead of failing.
-    if not math.isfinite(value):
-        raise invalid_request("a figure exceeds the range of SQLite: use PostgreSQL", "meters")
-    # repr: the shortest decimal that is this double, not its binary expansion.
-    return Decimal(repr(value))
+            placed = select(group, digits, place).where(value.is_not(None)).subquery()
+            return select(placed.c.grouped, placed.c.digits).where(placed.c.place == 1)

@@ -189,7 +189,7 @@ def by_product(tx: Transaction, catalog_product_ids: Collection[str]) -> dict[st
     """Return the meters of several catalog products, by product id, with one query."""
     if not catalog_product_ids:
         return {}
-    which = in_texts(tx.connection, meter.c.catalog_product_id, catalog_product_ids)
+    which = in_texts(meter.c.catalog_product_id, catalog_product_ids)
     return {str(each.catalog_product_id): each for each in METERS.all(tx, which)}
 
 

@@ -98,6 +98,7 @@ invoice = document(
     # For the amounts of customers, which are added up by status.
     Index("invoice_customer", "customer_id", "billing_status"),
     Index("invoice_issued", "issued_at"),
+    Index("invoice_cycle", "contract_id", "cycle_start"),
 )
 """Invoices. `kind` is cycle (of a contract, from `cycle_start` to `cycle_end`) or topup (of credits).
 `number` counts the invoices of a `year`. `usd_rate`: US dollars for one unit of `currency`."""
@@ -164,20 +165,24 @@ credit_pool = record(
     Column("kind", Text, nullable=False),
     Column("balance", DecimalText, nullable=False),
     Column("filled_to", DecimalText, nullable=False),
+    Column("told_share", DecimalText, nullable=False),
     # Credits of one product and kind must not be spread over two pools.
     Index("credit_pool_of", "customer_id", "credit_product_id", "kind", unique=True),
 )
 """One credit pool for each customer, credit product and kind. `filled_to` is the balance after the last
-grant: the 100 % that the used share refers to."""
+grant: the 100 % that the used share refers to. `told_share` is the highest used share since that grant, in
+percent, that was compared with thresholds."""
 credit_lot = record(
     "credit_lot",
     Column("pool_id", Text, ForeignKey("credit_pool.id"), nullable=False, index=True),
+    Column("contract_id", Text, index=True),
     Column("remaining", DecimalText, nullable=False),
     Column("expires_at", UtcMicroseconds),
     Column("automatic", Boolean, nullable=False),
 )
 """The credits left of each grant; a lot that is used up is deleted. The balance of a pool is the sum of its
-lots. `automatic` is true if usage draws from the lot without a request."""
+lots. `automatic` is true if usage draws from the lot without a request; `contract_id` is the contract that
+granted it."""
 ledger_entry = record(
     "ledger_entry",
     Column("customer_id", Text, nullable=False),
@@ -212,7 +217,7 @@ credit_charge = Table(
     Column("price", DecimalText, nullable=False),
     sqlite_autoincrement=True,
 )
-"""Prices of credits that contracts granted, charged by the invoice of the cycle with `granted_at`."""
+"""Prices of credits that contracts granted and have not billed yet: each is charged by the next invoice."""
 top_up = Table(
     "top_up",
     metadata,

@@ -55,10 +55,10 @@ delivery = record(
     Column("due_at", UtcMicroseconds),
     Column("held", Boolean, nullable=False, default=False, server_default=false()),
     Column("held_up_by", Text),
-    Index("delivery_due", "url", "due_at", sqlite_where=_IS_DUE, postgresql_where=_IS_DUE),
+    Index("delivery_due", "url", "due_at", sqlite_where=_IS_DUE),
     # The sender sleeps until the first of these moments.
-    Index("delivery_next", "due_at", sqlite_where=_IS_DUE, postgresql_where=_IS_DUE),
-    Index("delivery_held", "url", sqlite_where=text("held = 1"), postgresql_where=text("held")),
+    Index("delivery_next", "due_at", sqlite_where=_IS_DUE),
+    Index("delivery_held", "url", sqlite_where=text("held = 1")),
 )
 """The delivery of one event to one subscription. `state` is pending, delivered, failed or cancelled.
 `due_at` is the machine's time; null if there will be no further attempt. A delivery in progress is still due,
