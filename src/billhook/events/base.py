@@ -77,10 +77,10 @@ class Event(WireModel):
             event_signal(cls.signal_name)
 
     def to_json(self) -> bytes:
-        """The body as it goes over the wire; `parse_event(event.type, event.to_json()) == event`.
+        """Return the body as sent; `parse_event(event.type, event.to_json()) == event`.
 
-        Optional fields that were never given are left out, a null that was given stays. Extra values that
-        have no JSON form raise TypeError or ValueError.
+        Optional fields that were never given are left out, and a null that was given stays. Extra values
+        without a JSON form raise TypeError or ValueError.
         """
         return strict_json.dumps(self.model_dump(by_alias=True, exclude_unset=True))
 
@@ -103,7 +103,7 @@ class UnknownEvent(BaseModel):
     data: dict[str, Any]
 
     def to_json(self) -> bytes:
-        """The body as it goes over the wire; `parse_event(event.type, event.to_json()) == event`."""
+        """Return the body as sent; `parse_event(event.type, event.to_json()) == event`."""
         return strict_json.dumps(self.data)
 
 
