@@ -71,19 +71,19 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         """Raise the soft limit of open files; return how many connections it allows, at most those wanted."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         # A loop may accept as many as wait in the queue before it closes any to make room.
-        others = _OTHER_DESCRIPTORS + int(self.cfg.backlog)
-        wanted = int(self.worker_connections) + others
+        reserved = _OTHER_DESCRIPTORS + int(self.cfg.backlog)
+        wanted = int(self.worker_connections) + reserved
         if soft != resource.RLIM_INFINITY and soft < wanted:
-            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
             try:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
             except (OSError, ValueError):  # a sandbox may forbid the call
-                most = soft
-            if most < wanted:
+                limit = soft
+            if limit < wanted:
                 # Accepting beyond the limit of open files fails, and then the loop accepts nothing for a
                 # second.
-                allowed = max(most - others, most // 4)
-                self.log.warning("The limit of %d open files allows %d connections.", most, allowed)
+                allowed = max(limit - reserved, limit // 4)
+                self.log.warning("The limit of %d open files allows %d connections.", limit, allowed)
                 return allowed
         return int(self.worker_connections)
 

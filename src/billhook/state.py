@@ -247,7 +247,7 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
         if ENVIRON in app.extensions or isinstance(error, ForeignFile | UnfitEncoding):
             raise  # the standalone app serves nothing else, and another program's file means a wrong option
         # The app's own pages and commands work, its migrations among them; each use checks the schema again.
-        told = in_program(str(error), app)
+        explanation = in_program(str(error), app)
         text = "deliveries get 503 until the inbox's schema fits: %s"
-        logger.error(text, told, extra=fields(cause=error))  # noqa: TRY400
+        logger.error(text, explanation, extra=fields(cause=error))  # noqa: TRY400
     return inbox

@@ -162,5 +162,5 @@ def _is_yes(answer: object) -> bool:
 
 
 def _storage_failed(context: DashboardContext, error: InboxError | SchemaMismatch) -> Response:
-    told = in_program(str(error), current_app)
-    return context.pages.render("pages/error.html", 503, name="Storage failed", description=told)
+    description = in_program(str(error), current_app)
+    return context.pages.render("pages/error.html", 503, name="Storage failed", description=description)

@@ -149,21 +149,21 @@ def show_list(context: DashboardContext) -> Response:
     """Render the list of deliveries; the URL has the filters and the last id of the previous page."""
     inbox = context.inbox
     form = parse_filter_form(request.args, context.now)
-    before = parse_id(request.args.get("before"))
+    previous_id = parse_id(request.args.get("before"))
     found = []
     if not form.mistakes:
         form = form.within_search_limit(inbox)
-        found = page(inbox, form.filter, PAGE + 1, before)
+        found = page(inbox, form.filter, PAGE + 1, previous_id)
     shown = with_runs(inbox, found[:PAGE])
     return context.pages.render(
         "deliveries.html",
         form=form,
         listed=shown,
-        first=url_for(".deliveries", **form.fields) if before is not None else None,
+        first=url_for(".deliveries", **form.fields) if previous_id is not None else None,
         next=url_for(".deliveries", **form.fields, before=shown[-1].summary.id)
         if len(found) > PAGE
         else None,
-        command=form.list_command(context.command) + (f" --after {before}" if before is not None else ""),
+        command=form.list_command(context.command) + (f" --after {previous_id}" if previous_id else ""),
         types=sorted(EVENT_TYPES),
         states=list(DeliveryStatus),
         handlers=_known_handlers(context),

@@ -245,8 +245,8 @@ def erase_one(context: DashboardContext, delivery_id: int) -> Response:
         return _back(context, delivery_id, "Nothing was erased: there is no content.", "warn")
     context.inbox.waker.wake()
     if not empty_log(context.inbox):
-        told = "Erased. The database's log holds it until no process reads the inbox for a moment."
-        return _back(context, delivery_id, told, "warn")
+        notice = "Erased. The database's log holds it until no process reads the inbox for a moment."
+        return _back(context, delivery_id, notice, "warn")
     return _back(context, delivery_id, "Erased: only its key, its times and the results are kept.", "good")
 
 

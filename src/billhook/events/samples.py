@@ -89,9 +89,9 @@ def _payment_status(body: Body, given: Collection[str]) -> None:
 
 def _subtract(body: Body, name: str, whole: str, part: str | None) -> None:
     """Set `name` to the rest of `whole`; the model refuses values that are not numbers."""
-    left, gone = body.get(whole), Decimal(0) if part is None else body.get(part)
-    if isinstance(left, int | Decimal) and isinstance(gone, int | Decimal):
-        body[name] = left - gone
+    total, subtracted = body.get(whole), Decimal(0) if part is None else body.get(part)
+    if isinstance(total, int | Decimal) and isinstance(subtracted, int | Decimal):
+        body[name] = total - subtracted
 
 
 _RULES: Mapping[str, Callable[[Body, Collection[str]], None]] = MappingProxyType(

@@ -37,6 +37,15 @@ class Match(NamedTuple):
     key: CandidateKey
     text: SignatureText
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether the time is in a header of its own, or in the list of entries that has the signature."""
+        time, part = self.content.time, self.text.part
+        if time is None or time.part.entry is None:
+            return True
+        same_list = (time.part.header, time.part.separator) == (part.header, part.separator)
+        return same_list and part.entry is not None
+
 
 @dataclass(frozen=True, slots=True)
 class FoundScheme:

@@ -40,6 +40,7 @@ LIKELY_BODIES: Final = 60
 """How many of the possible earlier bodies are also tried with less common templates."""
 LOST_TIME_SECONDS: Final = 900
 """If a request has no time, each second is tried that is no further than this from its capture."""
+_STANDARD_PREFIXES: Final = frozenset(f"{version}," for version in VERSIONS)
 _PLAIN: Final = tuple(uniform_templates((".", ":", "\n"), versions=0))
 _WITH_PATH: Final = tuple(uniform_templates((".", ":", "\n", ""), 0, (*FIELDS, "path")))
 """No scheme of billhook signs the path: such a template only explains a request."""
@@ -96,10 +97,8 @@ def _about_the_best(
         return
     seconds = (scheme.signed_at - captured_at).total_seconds()
     if tolerance_seconds < abs(seconds) <= CLOCK_SECONDS:
-        where = "after" if seconds > 0 else "before"
-        text = (
-            f"it was signed {abs(seconds):.0f} s {where} its capture, and {tolerance_seconds} s are allowed"
-        )
+        side = "after" if seconds > 0 else "before"
+        text = f"it was signed {abs(seconds):.0f} s {side} its capture, and {tolerance_seconds} s are allowed"
         hours = round(seconds / 3_600)
         why = "a clock is wrong (`timedatectl` shows this machine's), or the request was late"
         if hours and abs(seconds - hours * 3_600) < tolerance_seconds:
@@ -150,10 +149,10 @@ class _Search:
                 return
 
     def _load_keys(self) -> Iterator[NearMiss]:
-        made = {text.raw for text in self._request.signatures}
+        signatures = {text.raw for text in self._request.signatures}
         for number, secret in enumerate(self._secrets, 1):
             try:
-                self._keys += key_forms(number, secret, made)
+                self._keys += key_forms(number, secret, signatures)
             except ConfigError as error:
                 yield NearMiss("key", f"secret {number} cannot be used: {error}")
 
@@ -180,7 +179,8 @@ class _Search:
             for key in asked:
                 if raw := key.matching(content.data):
                     texts = [text for text in request.signatures if text.raw == raw]
-                    yield from [Match(content, key, text) for text in texts]
+                    matches = [Match(content, key, text) for text in texts]
+                    yield from (match for match in matches if match.is_usual)
 
     # --- what nearly fits -------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class _Search:
             text += f", over other bytes than any of {self.tried} contents tried"
             changed = "the body or a header was changed, or the sender signs something unusual"
             yield NearMiss("content", f"{text}: {changed}")
-        elif missing and any(text.prefix[:-1] in VERSIONS for text in request.signatures):
+        elif missing and any(text.prefix in _STANDARD_PREFIXES for text in request.signatures):
             text = f"{names} has the form of Standard Webhooks, and no header has their"
             removed = "a proxy on the way removed or changed it"
             yield NearMiss("header", f"{text} {' and '.join(missing)}: {removed}")
