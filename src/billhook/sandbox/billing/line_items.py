@@ -34,6 +34,7 @@ from billhook.sandbox.billing.usage.meters import Meter
 from billhook.sandbox.storage.tables.billing import credit_cover, invoice
 from billhook.sandbox.storage.transaction import Transaction
 
+_ONE = Decimal(1)
 _SHARE_PRECISION = Decimal("1E-10")
 """The precision of a pro-rated amount: most shares have no last digit, and credits are drawn for them."""
 
@@ -317,11 +318,13 @@ def _pro_rated_commitment(
 
 def _pro_rated(cycle_usage: _CycleUsage, amount: Decimal, meter: Meter | None) -> Decimal:
     """Return the cycle's share of an amount, by days, if the contract pro-rates."""
-    if not cycle_usage.cycle.contract.pro_rates:
+    if not amount or not cycle_usage.cycle.contract.pro_rates:
         return amount
     days, whole = cycle_usage.billed_days(meter)
     with localcontext(EXACT):
-        return (amount * days / whole).quantize(_SHARE_PRECISION)
+        share = (amount * days / whole).quantize(_SHARE_PRECISION)
+        # Without zeros at its end, since consumption shows it: 22 and not 22.0000000000.
+        return share.quantize(_ONE) if share == share.to_integral_value() else share.normalize()
 
 
 def _stored_cover(tx: Transaction, cycle: ContractCycle, key: str) -> Mapping[str, Any]:
