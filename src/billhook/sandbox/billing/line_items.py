@@ -17,7 +17,7 @@ from billhook.resources import Commitment, ProductGroup
 from billhook.sandbox.billing.contracts import contracts, cycles
 from billhook.sandbox.billing.contracts.contracts import SoldProduct
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
-from billhook.sandbox.billing.contracts.ownership import Seller, last_days, owned_spans
+from billhook.sandbox.billing.contracts.ownership import Seller, is_handed_over, last_days, owned_spans
 from billhook.sandbox.billing.contracts.pricing import NO_COMMITMENT, CommitmentTerms, PriceTerms, price_terms
 from billhook.sandbox.billing.credits.credit_pools import LedgerReference, customer_pools, draw_for_usage
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp, exact_sum
@@ -193,12 +193,12 @@ class _CycleUsage:
     def billed_days(self, meter: Meter | None) -> tuple[int, int]:
         """Return the days of the cycle that are charged for a product, and the days of its whole period.
 
-        The day on which a contract ends is charged, unless another contract sells the same in its rest.
+        The day on which a contract ends is charged, unless another one that sells the same begins on it.
         """
         start, end, contract = self.cycle.start, self.cycle.end, self.cycle.contract
         is_last = end == contract.end_date and not cycles.renews(contract)
-        keeps_day = meter is None or bool(last_days(self.sellers, meter.id, [(start, end)]))
-        return cycles.billed_days(contract, start, end, with_last=is_last and keeps_day)
+        hands_over = meter is not None and is_handed_over(self.sellers, contract.id, meter.id, end)
+        return cycles.billed_days(contract, start, end, with_last=is_last and not hands_over)
 
 
 def _product_line(cycle_usage: _CycleUsage, key: str, sold: SoldProduct) -> ContractLine:
