@@ -320,7 +320,7 @@ def main() -> None:
         (given.folder / f"{seed:04}.txt").write_text(history(seed))
     if given.digests:
         files = sorted(given.folder.glob("*.txt"))
-        DIGESTS.write_text("".join(f"{digest(file.read_text())}\n" for file in files))
+        DIGESTS.write_text("".join(f"{file.stem} {digest(file.read_text())}\n" for file in files))
 
 
 if __name__ == "__main__":
