@@ -105,7 +105,8 @@ def read(model: type[S], data: dict[str, Any], refusal: ErrorFactory) -> S:
         for each in found
     ]
     wrong = ", ".join(".".join(map(str, each["loc"])) for each in found)
-    raise refusal(f"the body is not a valid {model.__name__}, because of {wrong}", details)
+    name = model.model_config.get("title", model.__name__)
+    raise refusal(f"the body is not a valid {name}, because of {wrong}", details)
 
 
 def describe_details(mistakes: Iterable[Mapping[str, Any]]) -> str:
