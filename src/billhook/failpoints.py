@@ -29,7 +29,7 @@ FAILPOINTS = (
 _armed, _, _times = os.environ.get("BILLHOOK_FAILPOINT", "").partition(":")
 _reached = itertools.count(1)
 ARMED = bool(_armed)
-"""Whether this process was started to be killed: on the way of each delivery `reach` is not even called."""
+"""Whether a failpoint is set: without one, `reach` is not called for each delivery."""
 
 
 def reach(name: str) -> None:

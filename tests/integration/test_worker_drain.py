@@ -107,8 +107,8 @@ def test_an_inbox_that_is_away_is_waited_for(monkeypatch, inbox):
             raise answer
         return answer
 
-    monkeypatch.setattr(deliveries, "is_busy", is_busy)
-    monkeypatch.setattr(sys.modules["billhook.cli.worker"], "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr("billhook.cli.worker.is_busy", is_busy)
+    monkeypatch.setattr("billhook.cli.worker._POLL_SECONDS", 0.0)
     ended = []
     clock = SimpleNamespace(now=lambda: None)
 

@@ -9,19 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from flask import Flask
+from flask.cli import ScriptInfo
 
 from billhook.cli.output import UsageConfigError
+from billhook.doctor import inbox as doctor
+from billhook.doctor.finding import Finding
 from billhook.errors import BillhookError, ConfigError
-
-if TYPE_CHECKING:
-    from flask import Flask
-
-    from billhook.doctor.finding import Finding
-    from billhook.inbox import Inbox
-    from billhook.settings import Settings
+from billhook.extension import get_settings, get_state
+from billhook.inbox import Inbox
+from billhook.settings import Settings, from_environ
+from billhook.standalone import create_app
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -45,9 +45,6 @@ def worker_environment(handlers: Sequence[str] = ()) -> dict[str, str]:
 
     The workers of the celery engine are started by Celery.
     """
-    from billhook.extension import get_settings
-    from billhook.settings import Settings, from_environ
-
     environ = environment(handlers)
     app = user_app()
     settings = Settings.from_mapping(from_environ(environ)) if app is None else get_settings(app)
@@ -65,8 +62,6 @@ def worker_environment(handlers: Sequence[str] = ()) -> dict[str, str]:
 
 def user_app() -> Flask | None:
     """Return the app that `flask --app …` names; None for `billhook …`."""
-    from flask.cli import ScriptInfo
-
     # `flask` puts its ScriptInfo on the context, and plain `billhook` does not: this tells them apart.
     info = click.get_current_context().find_object(ScriptInfo)
     if info is None:
@@ -83,8 +78,6 @@ def reject_handlers_argument(handlers: Sequence[str]) -> None:
 
 def flask_arguments() -> list[str] | None:
     """Return the arguments between `flask` and `billhook`, to start the same again; None without `flask`."""
-    from flask.cli import ScriptInfo
-
     info = click.get_current_context().find_object(ScriptInfo)
     if info is None:
         return None
@@ -98,8 +91,6 @@ def flask_arguments() -> list[str] | None:
 
 def load_app(environ: Mapping[str, str] | None = None) -> Flask:
     """Return the user's app, or a standalone one. Raises ConfigError for a wrong configuration."""
-    from billhook.standalone import create_app
-
     app = user_app()
     if app is not None:
         return app
@@ -109,9 +100,6 @@ def load_app(environ: Mapping[str, str] | None = None) -> Flask:
 
 def load_settings() -> Settings:
     """Return the options in force, with secrets, without opening an inbox."""
-    from billhook.extension import get_settings
-    from billhook.settings import Settings, from_environ
-
     app = user_app()
     return Settings.from_mapping(from_environ(os.environ)) if app is None else get_settings(app)
 
@@ -148,9 +136,6 @@ def operator() -> str:
 @contextmanager
 def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
     """Open the inbox without building an app: needs no secrets or handlers, and creates no file."""
-    from billhook.extension import get_state
-    from billhook.inbox import Inbox
-
     app = user_app()
     if app is not None:
         # Not closed here: the inbox belongs to the app, which can outlive the command (as in tests).
@@ -176,8 +161,6 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
 
 def missing_worker(inbox: Inbox) -> Finding | None:
     """Return the finding that no worker seems to serve the inbox; None if one does."""
-    from billhook.doctor import inbox as doctor
-
     own_app = user_app() is not None
     missing = doctor.missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))
     return None if missing is None else missing.in_program()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,17 +13,16 @@ from billhook.cli.output import print_json, progress
 from billhook.cli.params import as_json
 from billhook.cli.selection import confirm
 from billhook.errors import ConfigError
+from billhook.inbox import Inbox
+from billhook.inbox.deliveries import revision
+from billhook.inbox.migrate import any_schema
+from billhook.inbox.schema import REVISION
 from billhook.program import in_program
-
-if TYPE_CHECKING:
-    from billhook.inbox import Inbox
 
 
 @contextmanager
 def _open_any_schema(*, missing_ok: bool = False) -> Iterator[Inbox]:
     """Open the inbox with any schema version, also one with which an app refuses to start."""
-    from billhook.inbox.migrate import any_schema
-
     token = any_schema.set(True)
     try:
         with open_inbox(missing_ok=missing_ok) as inbox:
@@ -49,8 +47,6 @@ def upgrade() -> None:
       BILLHOOK_INBOX_URL=postgresql+psycopg://billing@db/billing billhook db upgrade
       flask --app myshop billhook db upgrade
     """
-    from billhook.inbox.deliveries import revision
-
     with _open_any_schema() as inbox:
         if inbox.is_missing:  # of an app, which creates its file at start
             before = None
@@ -76,9 +72,6 @@ def current(as_json: bool) -> None:
     Example:
       billhook db current --json
     """
-    from billhook.inbox.deliveries import revision
-    from billhook.inbox.schema import REVISION
-
     with _open_any_schema() as inbox:
         version = None if inbox.is_missing else revision(inbox)
         place, schema = inbox.database.display_url, inbox.database.schema

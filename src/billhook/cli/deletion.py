@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -26,12 +26,13 @@ from billhook.cli.selection import (
     recording,
     selecting,
 )
+from billhook.events.inspection import names_customer, search_parts
+from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
+from billhook.inbox.deliveries import count, page
+from billhook.inbox.erase import EraseResult, empty_log, search_bodies
+from billhook.inbox.erase import erase as erase_these
+from billhook.inbox.retention import PRUNABLE, Cutoffs
 from billhook.program import in_program
-
-if TYPE_CHECKING:
-    from billhook.inbox import Inbox
-    from billhook.inbox.erase import EraseResult
-    from billhook.inbox.retention import Cutoffs
 
 _STATES = ("done", "dead", "quarantined")
 _ALL_STATES = (*_STATES, "pruned", "erased")
@@ -69,8 +70,6 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
       billhook deliveries prune --dry-run
       billhook deliveries prune --older-than 1 --state done --yes
     """
-    from billhook.inbox.retention import Cutoffs
-
     settings = load_settings()
     days = settings.retention_days if days is None else days
     limits = Cutoffs.of(datetime.now(UTC), days, settings.key_days)
@@ -98,10 +97,6 @@ def _pass(
     dry_run: bool,
 ) -> tuple[Counter[str], Counter[str]]:
     """Prune from the oldest to the first that is too young; return what was emptied and deleted, by state."""
-    from billhook.inbox import DeliveryFilter, DeliveryState
-    from billhook.inbox.deliveries import page
-    from billhook.inbox.retention import PRUNABLE
-
     chosen = [DeliveryState(state) for state in states] or PRUNABLE
     # Ids rise with time, so the newest one is the length of the way: the progress is in ids, not deliveries.
     newest = page(inbox, DeliveryFilter(), 1)
@@ -175,9 +170,6 @@ def erase(selection: Selection, customer: str | None, discard: bool) -> None:
       billhook deliveries erase 42
       billhook deliveries erase --customer cus_1001 --dry-run
     """
-    from billhook.inbox.erase import EraseResult, empty_log
-    from billhook.inbox.erase import erase as erase_these
-
     if customer is not None and not customer.strip():
         raise UsageConfigError("--customer is empty: give the customer's id, as deliveries have it")
     if customer and selection.ids:
@@ -221,9 +213,6 @@ def erase(selection: Selection, customer: str | None, discard: bool) -> None:
 
 def _of_customer(inbox: Inbox, customer: str, selection: Selection) -> tuple[Found, list[int]]:
     """Return the deliveries that name the customer, and those that cannot be read and have the id in them."""
-    from billhook.events.inspection import names_customer, search_parts
-    from billhook.inbox.deliveries import count
-    from billhook.inbox.erase import search_bodies
 
     def examine(event_type: str, body: bytes) -> bool | None:
         return names_customer(event_type, body, customer)

@@ -24,6 +24,7 @@ from billhook.inbox.deliveries import (
     with_runs,
 )
 from billhook.program import in_program
+from billhook.signing.source import DEFAULT_SOURCE
 
 _SHOWN_CHARACTERS = 4_000
 
@@ -198,8 +199,6 @@ def print_deliveries(
 
 def _print(shown: Sequence[ListedDelivery]) -> None:
     """Print a table. A terminal cuts the last error, or the key; ids and names stay whole."""
-    from billhook.signing.source import DEFAULT_SOURCE
-
     rows = [_row(one) for one in shown]
     if all(row["source"] == DEFAULT_SOURCE for row in rows):
         rows = [row | {"source": None} for row in rows]

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -25,11 +24,11 @@ from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, print_table, printable
 from billhook.cli.params import DefaultGroup, as_json, handlers_argument
 from billhook.cli.signature import signature
+from billhook.doctor.checks import examine, run_checks
+from billhook.doctor.finding import Finding
+from billhook.doctor.setup import Setup, misconfigured
 from billhook.errors import BillhookError
-
-if TYPE_CHECKING:
-    from billhook.doctor.finding import Finding
-    from billhook.doctor.setup import Setup
+from billhook.extension import default_source
 
 
 class _Doctor(DefaultGroup):
@@ -38,7 +37,6 @@ class _Doctor(DefaultGroup):
 
 @click.group(
     cls=_Doctor,
-    short_help="Find out what is wrong, and what to do about it.",
     subcommand_metavar="[HANDLERS]... | signature [ARGS]...",
 )
 def doctor() -> None:
@@ -75,9 +73,6 @@ def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample_size: i
     Example:
       billhook doctor billing.py --sample 5000
     """
-    from billhook.doctor.checks import examine
-    from billhook.doctor.setup import misconfigured
-
     with ExitStack() as closing:
         try:
             found = examine(_setup(handlers, gunicorn_file, sample_size, closing), "doctor")
@@ -97,9 +92,6 @@ def _setup(
     handlers: Sequence[str], gunicorn_file: Path | None, sample_size: int, closing: ExitStack
 ) -> Setup:
     """Return the set-up of the user's app, or that of the environment. Raises ConfigError and CliError."""
-    from billhook.doctor.setup import Setup
-    from billhook.extension import default_source
-
     reject_handlers_argument(handlers)
     app = user_app()
     if app is not None:
@@ -131,7 +123,7 @@ def _print(findings: Sequence[Finding]) -> None:
 doctor.add_command(signature)
 
 
-@click.command(short_help="Check the configuration; send a signed probe through the app.")
+@click.command()
 @handlers_argument
 @click.option(
     "--path",
@@ -154,9 +146,6 @@ def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
       flask --app myshop billhook check --path /webhooks/billing
       billhook check billing.py --json
     """
-    from billhook.doctor.checks import run_checks
-    from billhook.doctor.setup import Setup
-
     reject_handlers_argument(handlers)
     setup = Setup.of_app(load_app(environment(handlers)))
     checks = [

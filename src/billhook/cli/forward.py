@@ -8,7 +8,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -17,12 +16,14 @@ from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, print_table, progress
 from billhook.cli.posting import SCHEME, TIMEOUT, parse_target, signing_settings
 from billhook.cli.selection import RATE, Found, Selection, confirming, delivery_count, selecting
+from billhook.errors import ConfigError
+from billhook.extension import configured_scheme
+from billhook.inbox import DeliveryDetails, Inbox
+from billhook.inbox.deliveries import details
 from billhook.posting import HttpPoster, HttpReply, sign
 from billhook.printable import first_line
-
-if TYPE_CHECKING:
-    from billhook.inbox import DeliveryDetails, Inbox
-    from billhook.signing import Scheme
+from billhook.settings import read_secrets_file
+from billhook.signing import Scheme
 
 _MOST_WITHOUT_ANSWER = 10
 _NO_BODY = {
@@ -61,10 +62,6 @@ def forward(
       billhook deliveries forward 42 --to http://127.0.0.1:8001/webhooks/billing --secret-file own.txt
       billhook deliveries forward --since 1h --rate 5 --to https://staging.example/hooks --secret-file own.txt
     """
-    from billhook.errors import ConfigError
-    from billhook.extension import configured_scheme
-    from billhook.settings import read_secrets_file
-
     secrets = read_secrets_file(secret_file)
     if not secrets:
         raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
@@ -121,8 +118,6 @@ class _Sent:
 def _send(
     inbox: Inbox, found: Found, signed: Callable[[DeliveryDetails], dict[str, str]], poster: HttpPoster
 ) -> _Sent:
-    from billhook.inbox.deliveries import details
-
     sent = _Sent()
     with progress("sending", found.total) as steps:
         for delivery in (one for batch in found.batches for one in details(inbox, batch)):

@@ -5,21 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.context import open_inbox, reject_handlers_argument, user_app
+from billhook.cli.context import (
+    environment,
+    open_inbox,
+    reject_handlers_argument,
+    reporting_import_errors,
+    user_app,
+)
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
 from billhook.cli.params import TEXT, DefaultGroup, as_json, handlers_argument, require_all
 from billhook.cli.selection import recording
 from billhook.errors import BillhookError
-
-if TYPE_CHECKING:
-    from billhook.handlers import ConnectedHandlers, Handler
-    from billhook.inbox import Inbox, PausedHandler
-    from billhook.inbox.handler_backlog import HandlerBacklog
+from billhook.events import EVENT_TYPES
+from billhook.extension import get_state
+from billhook.handlers import ConnectedHandlers, Handler, connect
+from billhook.handlers.description import identity_text, limits_text, order_text
+from billhook.inbox import Inbox, PausedHandler
+from billhook.inbox.deliveries import handler_names
+from billhook.inbox.handler_backlog import HandlerBacklog, read_handler_backlogs
+from billhook.inbox.limits import find_paused
+from billhook.settings import Settings, from_environ
+from billhook.standalone import load_handlers
+from billhook.status import backlog_text
 
 UNKNOWN = "(unknown types)"
 
@@ -30,7 +41,6 @@ class _Handlers(DefaultGroup):
 
 @click.group(
     cls=_Handlers,
-    short_help="List, pause and resume handlers.",
     subcommand_metavar="[HANDLERS]... | COMMAND [ARGS]...",
 )
 def handlers() -> None:
@@ -135,8 +145,6 @@ def resume(names: tuple[str, ...], every: bool) -> None:
 
 def _require_known(name: str, inbox: Inbox) -> None:
     """Raise CliError for a name that no handler has: pausing it would do nothing."""
-    from billhook.inbox.deliveries import handler_names
-
     loaded = {handler.name for handler in load_subscribers().every()}
     known = loaded or set(handler_names(inbox))
     if name in known:
@@ -153,8 +161,6 @@ def _require_known(name: str, inbox: Inbox) -> None:
 
 def require_all_handled(connected: ConnectedHandlers) -> None:
     """Raise CliError if an event type has no handler. Unknown types need none."""
-    from billhook.events import EVENT_TYPES
-
     unhandled = [event_type for event_type in EVENT_TYPES if not connected.names(event_type)]
     if unhandled:
         raise CliError(
@@ -165,9 +171,6 @@ def require_all_handled(connected: ConnectedHandlers) -> None:
 
 def _read_inbox() -> tuple[dict[str, PausedHandler], dict[str, HandlerBacklog]]:
     """Return by name which handlers are paused, and what waits; nothing without a fitting inbox."""
-    from billhook.inbox.handler_backlog import read_handler_backlogs
-    from billhook.inbox.limits import find_paused
-
     try:
         with open_inbox() as inbox, inbox.database.read() as connection:
             backlogs = {one.name: one for one in read_handler_backlogs(connection, datetime.now(UTC))}
@@ -182,8 +185,6 @@ def _print(
     backlogs: Mapping[str, HandlerBacklog],
     as_json: bool,
 ) -> None:
-    from billhook.events import EVENT_TYPES
-
     by_name: dict[str, tuple[Handler, list[str]]] = {}
     unhandled = []
     for event_type in (*EVENT_TYPES, UNKNOWN):
@@ -209,9 +210,6 @@ def _print_table(
     backlogs: Mapping[str, HandlerBacklog],
     every: int,
 ) -> None:
-    from billhook.handlers.description import identity_text, limits_text, order_text
-    from billhook.status import backlog_text
-
     # Most apps use none of these: a column appears with the first handler that does.
     now = datetime.now(UTC)
     optional = ("state", "runs", "limits", "sources", "ordered by", "identity")
@@ -240,12 +238,6 @@ class _Sender:
 
 def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
     """Return the handlers of the user's app, or of the modules, without an inbox. Raises ConfigError."""
-    from billhook.cli.context import environment, reporting_import_errors
-    from billhook.extension import get_state
-    from billhook.handlers import ConnectedHandlers, connect
-    from billhook.settings import Settings, from_environ
-    from billhook.standalone import load_handlers
-
     reject_handlers_argument(names)
     app = user_app()
     if app is not None:

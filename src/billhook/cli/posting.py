@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import SplitResult
 
 import click
@@ -13,11 +13,12 @@ import click
 from billhook.cli.context import load_settings, user_app
 from billhook.cli.params import DEFAULT_BIND, FiniteNumber, parse_http_url
 from billhook.errors import ConfigError
+from billhook.extension import configured_scheme, get_state
 from billhook.posting import AppPoster, HttpPoster
-
-if TYPE_CHECKING:
-    from billhook.settings import Settings
-    from billhook.signing import Scheme
+from billhook.receiver.blueprint import find_route
+from billhook.settings import Settings
+from billhook.signing import Scheme
+from billhook.signing.source import DEFAULT_SOURCE
 
 _SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
 """The values of BILLHOOK_SIGNATURE."""
@@ -45,9 +46,6 @@ def open_target(
     url: str | None, source: str | None, timeout_seconds: float
 ) -> Iterator[tuple[str, HttpPoster | AppPoster]]:
     """Give the target's name and its poster. Without a URL or an app it is where `serve` listens."""
-    from billhook.extension import get_state
-    from billhook.receiver.blueprint import find_route
-
     app = user_app()
     if url is None and app is not None:
         path = find_route(app, source).path
@@ -72,10 +70,6 @@ def choose_signer(
     url: str | None, source: str | None, scheme: str | None, secret_file: str | None
 ) -> tuple[Scheme, str]:
     """Return the options' scheme and secret, or those of a source of the app. Raises ConfigError."""
-    from billhook.extension import configured_scheme
-    from billhook.receiver.blueprint import find_route
-    from billhook.signing.source import DEFAULT_SOURCE
-
     app = user_app()
     settings = signing_settings(scheme)
     secrets: Any = settings.read_secrets(secret_file)

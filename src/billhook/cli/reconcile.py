@@ -11,14 +11,15 @@ from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.api.calls import open_client
+from billhook.cli.api_calls import open_client
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress
 from billhook.cli.params import TIME, as_json
 from billhook.cli.selection import delivery_count
+from billhook.inbox import DeliveryFilter, Inbox
+from billhook.inbox.deliveries import count, page
 
 if TYPE_CHECKING:
-    from billhook.inbox import Inbox
     from billhook.reconcile import DeliveredEvents, MissingEvent, Reconciliation
 
 _ON_THEIR_WAY = timedelta(minutes=15)
@@ -144,9 +145,6 @@ def _check_what_is_left(inbox: Inbox, period: Any, *, inject: bool) -> None:
 
     If some were erased, --inject would store them anew, and is refused; else they are listed as missing.
     """
-    from billhook.inbox import DeliveryFilter
-    from billhook.inbox.deliveries import count, page
-
     for newest in page(inbox, DeliveryFilter(state="pruned", since=period.since), 1):
         raise CliError(
             f"deliveries of this range were pruned, up to delivery {newest.id} of "

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.output import print_json, progress
+from billhook.cli.api_calls import open_sandbox_client
+from billhook.cli.output import print_json, print_wire, progress
 from billhook.cli.params import TCP_BIND, as_json, check_bindable
 from billhook.cli.posting import signing_settings
+from billhook.extension import configured_scheme
+from billhook.fields import strict_json
 from billhook.settings import OPTIONS, Settings
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ _CALL_TIMEOUT_SECONDS = 90.0
 """Longer than the 60 seconds for which `POST /_sandbox/flush` may wait."""
 
 
-@click.group(invoke_without_command=True, short_help="Run the billing service here.")
+@click.group(invoke_without_command=True)
 @click.option("--bind", type=TCP_BIND, default="127.0.0.1:8300", show_default=True, help="HOST:PORT.")
 @click.option(
     "--database", metavar="URL", default="sqlite:///billhook-sandbox.db", show_default=True,
@@ -79,7 +82,6 @@ def sandbox(
     """
     if context.invoked_subcommand is not None:
         return
-    from billhook.extension import configured_scheme
     from billhook.sandbox import Sandbox, SandboxOptions
     from billhook.sandbox.gunicorn_server import serve
     from billhook.sandbox.storage.database import parsed_url
@@ -130,9 +132,6 @@ def call(method: str, path: str, body: str | None) -> None:
       billhook sandbox call POST /_sandbox/trigger/PaymentFailed '{"amount": 12.5}'
       billhook sandbox call GET '/_sandbox/deliveries?state=failed'
     """
-    from billhook.cli.api.calls import open_sandbox_client, print_wire
-    from billhook.fields import strict_json
-
     raw = body.encode("utf-8", "surrogateescape") if body is not None else None
     if body == "-":
         raw = sys.stdin.buffer.read()

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -22,12 +22,18 @@ from billhook.cli.context import missing_worker, open_inbox
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused, took
 from billhook.cli.params import Parsed, as_json
 from billhook.clock import format_ago, format_duration, parse_duration
+from billhook.inbox import Inbox
+from billhook.inbox.figures import Overview
+from billhook.inbox.overview import read_overview
 from billhook.program import in_program
-
-if TYPE_CHECKING:
-    from billhook.inbox import Inbox
-    from billhook.inbox.figures import Overview
-    from billhook.status import Thresholds
+from billhook.status import (
+    Thresholds,
+    crossed_thresholds,
+    number_text,
+    runs_text,
+    summary,
+    types_of_models,
+)
 
 _WATCH_SECONDS = 2.0
 _RATE = re.compile(r"([0-9]{1,9})/(?:([0-9]{1,2})\s*)?(h|d)")
@@ -94,8 +100,6 @@ def status(
       billhook status --watch
       billhook status --max-age 5m --max-dead 0 --max-silence InvoiceApproved=26h --max-refused 10/h
     """
-    from billhook.status import Thresholds
-
     if watch and as_json:
         raise click.UsageError("choose one of --watch and --json")
     thresholds = Thresholds(max_age, max_dead, dict(max_silence), max_refused)
@@ -110,9 +114,6 @@ def status(
 
 def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
     """Print the state of the inbox; return the thresholds that are crossed."""
-    from billhook.inbox.overview import read_overview
-    from billhook.status import crossed_thresholds, summary
-
     overview = read_overview(inbox, datetime.now(UTC))
     lines = crossed_thresholds(inbox, overview, thresholds)
     missing = missing_worker(inbox)
@@ -150,8 +151,6 @@ def _print(inbox: Inbox, overview: Overview, text: str) -> None:
 
 
 def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
-    from billhook.status import number_text
-
     backlog = overview.backlog
     oldest = ""
     if backlog.oldest_at is not None:
@@ -174,8 +173,6 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
 
 
 def _type_rows(overview: Overview) -> list[tuple[object, ...]]:
-    from billhook.status import types_of_models
-
     names = {"": "(none)", "*": "unknown types"}
     return [
         (
@@ -199,8 +196,6 @@ def _handler_rows(overview: Overview) -> list[tuple[object, ...]]:
 
 
 def _backlog_rows(overview: Overview) -> list[tuple[object, ...]]:
-    from billhook.status import runs_text
-
     return [
         (
             one.name,

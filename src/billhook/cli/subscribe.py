@@ -10,9 +10,20 @@ from decimal import Decimal, InvalidOperation
 
 import click
 
-from billhook.cli.api.calls import as_usage_errors, open_client
+from billhook.cli.api_calls import as_usage_errors, open_client
+from billhook.cli.events import event_class
+from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, print_table, printable, progress
 from billhook.cli.params import Parsed, as_json, handlers_argument, parse_http_url
+from billhook.errors import (
+    ApiError,
+    AuthenticationFailed,
+    RateLimitExceeded,
+    ServiceUnavailable,
+    UnexpectedResponse,
+)
+from billhook.events import EVENT_TYPES
+from billhook.resources import WebhookSubscription
 
 # Source: spec, "Webhooks": it has an operation to subscribe, and none to list or remove subscriptions.
 _NO_LIST = (
@@ -112,9 +123,6 @@ def _by_event_type(option: str, thresholds: Iterable[tuple[str, Decimal]]) -> di
 
 
 def _handled_types(handlers: Sequence[str]) -> list[str]:
-    from billhook.cli.handlers import load_subscribers
-    from billhook.events import EVENT_TYPES
-
     connected = load_subscribers(handlers)
     handled = [event_type for event_type in EVENT_TYPES if connected.by_name(event_type)]
     if not handled:
@@ -127,8 +135,6 @@ def _handled_types(handlers: Sequence[str]) -> list[str]:
 def _plan(
     event_types: Iterable[str], thresholds: dict[str, Decimal], recurring: dict[str, Decimal]
 ) -> list[_Subscription]:
-    from billhook.cli.events import event_class
-
     names = dict.fromkeys(event_class(event_type).type for event_type in event_types)
     # A threshold of a type that is not subscribed to would be ignored, and nothing would show it later.
     for option, numbers in (("--threshold", thresholds), ("--recurring-threshold", recurring)):
@@ -142,16 +148,12 @@ def _plan(
 
 def _check_rules(callback_url: str, planned: Sequence[_Subscription]) -> None:
     """Validate every request before the first is sent. Raises UsageError."""
-    from billhook.resources import WebhookSubscription
-
     with as_usage_errors():
         for each in planned:
             WebhookSubscription(callback_url=callback_url, event_type=each.event_type, **each.thresholds)
 
 
 def _subscribe_all(callback_url: str, planned: Sequence[_Subscription]) -> list[_Subscription]:
-    from billhook.errors import ApiError, AuthenticationFailed, RateLimitExceeded, ServiceUnavailable
-
     # Errors that the next request would meet too. Any other is of one type, and the others are tried.
     fatal = (AuthenticationFailed, RateLimitExceeded, ServiceUnavailable)
     done: list[_Subscription] = []
@@ -180,8 +182,6 @@ def _may_be_done(error: Exception) -> bool:
 
     Without a readable answer only a 3xx or 4xx status is surely a refusal.
     """
-    from billhook.errors import ServiceUnavailable, UnexpectedResponse
-
     if isinstance(error, UnexpectedResponse):
         return not 300 <= error.status < 500
     return isinstance(error, ServiceUnavailable) and error.sent

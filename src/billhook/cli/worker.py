@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -32,12 +32,13 @@ from billhook.cli.context import (
 )
 from billhook.cli.handlers import require_all_handled
 from billhook.cli.params import FiniteNumber, handlers_argument, require_all
+from billhook.cli.processes import Child, HeartbeatSender, Supervisor, spawn, start_watchdog
+from billhook.engines.worker import MAX_ABANDONED_THREADS
 from billhook.errors import BillhookError, ConfigError
+from billhook.extension import get_state
+from billhook.inbox.deliveries import is_busy
 from billhook.logs import set_up_logging
-
-if TYPE_CHECKING:
-    from billhook.cli.processes import Child, HeartbeatSender
-    from billhook.state import BillhookState
+from billhook.state import BillhookState
 
 logger = logging.getLogger("billhook.worker")
 _POLL_SECONDS = 0.2
@@ -46,7 +47,7 @@ _RELEASE_SECONDS = 3.0
 _EXIT_SECONDS = 1.0
 
 
-@click.command(short_help="Call the handlers of received deliveries.")
+@click.command()
 @handlers_argument
 @click.option(
     "--threads",
@@ -99,9 +100,6 @@ def worker(
       billhook worker myshop/billing.py --drain
       billhook worker myshop/billing.py --health-file /tmp/billhook.alive
     """
-    from billhook.cli.processes import HeartbeatSender, Supervisor
-    from billhook.extension import get_state
-
     reject_handlers_argument(handlers)
     if drain and processes > 1:
         raise click.UsageError("--drain works in one process: leave out --processes")
@@ -151,7 +149,6 @@ def worker_children(
     processes: int, command: Sequence[str], environ: Mapping[str, str], grace_seconds: float
 ) -> list[Child]:
     """Return `processes` workers for a supervisor."""
-    from billhook.cli.processes import Child, spawn
 
     def start(descriptor: int) -> subprocess.Popen[bytes]:
         return spawn([*command, "--heartbeats", str(descriptor)], environ, pass_fds=(descriptor,))
@@ -171,9 +168,6 @@ def _work(
     watched: bool,
 ) -> NoReturn:
     """Work until a signal, and exit."""
-    from billhook.cli.processes import start_watchdog
-    from billhook.engines.worker import MAX_ABANDONED_THREADS
-
     worker = state.worker(threads)
 
     def stop() -> None:
@@ -210,8 +204,6 @@ def open_standard_streams() -> None:
 
 def _end_when_idle(state: BillhookState, end: Callable[[], None]) -> None:
     """Call `end` as soon as nothing is due; wait for an inbox that is unavailable."""
-    from billhook.inbox.deliveries import is_busy
-
     while True:
         with suppress(BillhookError):
             if not is_busy(state.inbox, state.dispatcher.clock.now(), state.dispatcher.limits):

@@ -6,13 +6,15 @@ run is claimed by the statement that raises its token, and the result of an earl
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
+    JSON,
     BigInteger,
     ColumnElement,
     Connection,
@@ -22,8 +24,10 @@ from sqlalchemy import (
     Text,
     bindparam,
     case,
+    cast,
     exists,
     func,
+    literal_column,
     select,
     true,
     update,
@@ -31,10 +35,10 @@ from sqlalchemy import (
 
 from billhook.inbox.leases import LOST_NOT_ALONE
 from billhook.inbox.limits import IS_PAUSED
-from billhook.inbox.pending import CLAIMABLE, STORED_COLUMNS, SUSPECT
+from billhook.inbox.pending import STORED_COLUMNS, SUSPECT
 from billhook.inbox.records import Claim, StoredDelivery
 from billhook.inbox.schema import delivery, handler, run
-from billhook.inbox.sql import UtcDateTime, in_parameter
+from billhook.inbox.sql import UtcDateTime, in_parameter, in_states
 from billhook.inbox.states import RunState
 
 _NOW = bindparam("now", type_=UtcDateTime)
@@ -50,7 +54,6 @@ _CLAIMED = (
     run.c.excused_attempts,
     run.c.replays,
 )
-_IN_ORDER = (run.c.due_at, run.c.id)
 _START = (
     update(run)
     .where(in_parameter(run.c.id, "run_ids"))
@@ -74,18 +77,17 @@ def find_due(
 
     Those of one delivery if `only` names it; `suspects` among them, or none.
     """
-    wanted = [(name, room) for name, room in sorted(rooms.items()) if room > 0]
-    values: dict[str, Any] = {"now": now, "of_delivery": only}
-    of_one = only is not None
-    if connection.dialect.name == "postgresql" and wanted:
-        statement = _due_of_all(of_one=of_one, suspects=suspects)
-        names, numbers = zip(*wanted, strict=True)
-        values |= {"names": list(names), "rooms": list(numbers)}
-        rows = list(connection.execute(statement, values))
-    else:  # within this process, a statement costs as little as a row of a larger one
-        statement = _due_of_one_handler(of_one=of_one, suspects=suspects)
-        each = ({**values, "name": name, "room": room} for name, room in wanted)
-        rows = [row for parameters in each for row in connection.execute(statement, parameters)]
+    names_by_room: defaultdict[int, list[str]] = defaultdict(list)
+    for name, room in sorted(rooms.items()):
+        if room > 0:
+            names_by_room[room].append(name)
+    # Mostly one number: the same for each handler without a limit.
+    statement = _due_of_handlers(connection.dialect.name, of_one=only is not None, suspects=suspects)
+    rows: list[Any] = []
+    for room, names in names_by_room.items():
+        rows += connection.execute(
+            statement, {"now": now, "of_delivery": only, "names": json.dumps(names), "room": room}
+        )
     return sorted(rows, key=lambda row: (row.due_at, row.run_id))
 
 
@@ -128,50 +130,46 @@ def mark_running(
 # --- statements ---------------------------------------------------------------------------------------
 
 
-def _due(*conditions: ColumnElement[bool], of_one: bool) -> Select[Any]:
-    """Build the statement that locks due runs by their index: no body is read for a skipped row."""
-    # Read here and not before: no run starts once a pause is committed.
-    paused = exists().where(handler.c.name == run.c.handler, IS_PAUSED)
-    query = select(*_CLAIMED).where(*conditions, run.c.due_at <= _NOW, ~paused)
-    if of_one:
-        query = query.where(run.c.delivery_id == bindparam("of_delivery", type_=BigInteger))
-    return query.with_for_update(of=run, skip_locked=True)
+def _due(table: FromClause, *conditions: ColumnElement[bool], of_one: bool) -> list[ColumnElement[bool]]:
+    """Return the conditions of due runs of handlers that are not paused."""
+    # Read by the claim and not before: no run starts once a pause is committed.
+    paused = exists().where(handler.c.name == table.c.handler, IS_PAUSED)
+    found = [*conditions, table.c.due_at <= _NOW, ~paused]
+    return [*found, table.c.delivery_id == bindparam("of_delivery", type_=BigInteger)] if of_one else found
 
 
-def _with_deliveries(few: FromClause, *before: FromClause) -> Select[Any]:
-    source = few
-    for table in before:
-        source = table.join(few, true())
-    return select(few, *STORED_COLUMNS).select_from(source.join(delivery, delivery.c.id == few.c.delivery_id))
+@cache
+def _due_of_handlers(dialect: str, *, of_one: bool, suspects: bool) -> Select[Any]:
+    """Build the statement that locks and returns the first due runs of some handlers, `room` of each.
 
-
-def _due_of_handler(
-    name: ColumnElement[str], room: ColumnElement[int], *, of_one: bool, suspects: bool
-) -> Select[Any]:
-    conditions = [CLAIMABLE, run.c.state == RunState.DUE.value, run.c.handler == name]
+    By their index alone: no body is read for a row that is skipped.
+    """
+    names = bindparam("names", type_=Text)
+    each = func.json_each(names) if dialect == "sqlite" else func.json_array_elements_text(cast(names, JSON))
+    wanted = each.table_valued("value", name="wanted")
+    table = run.alias("own") if dialect == "sqlite" else run
+    is_due = table.c.state == literal_column(f"'{RunState.DUE.value}'", Text)
+    conditions = _due(table, is_due, table.c.handler == wanted.c.value, of_one=of_one)
+    if dialect == "sqlite":  # by these words it knows the partial index
+        conditions.append(in_states(table.c.state, RunState.DUE, RunState.RUNNING))
     if not suspects:
-        conditions.append(run.c.runs_alone == 0)
-    return _due(*conditions, of_one=of_one).order_by(*_IN_ORDER).limit(room)
-
-
-@cache
-def _due_of_one_handler(*, of_one: bool, suspects: bool) -> Select[Any]:
-    name, room = bindparam("name", type_=Text), bindparam("room", type_=Integer)
-    return _with_deliveries(_due_of_handler(name, room, of_one=of_one, suspects=suspects).cte("few"))
-
-
-@cache
-def _due_of_all(*, of_one: bool, suspects: bool) -> Select[Any]:
-    """Build the same for several handlers, in one statement of PostgreSQL."""
-    given = bindparam("names", type_=ARRAY(Text)), bindparam("rooms", type_=ARRAY(Integer))
-    wanted = func.unnest(*given).table_valued("name", "room").render_derived(name="wanted")
-    few = _due_of_handler(wanted.c.name, wanted.c.room, of_one=of_one, suspects=suspects).correlate(wanted)
-    return _with_deliveries(few.lateral("few"), wanted)
+        conditions.append(table.c.runs_alone == 0)
+    columns = (table.c.id,) if dialect == "sqlite" else _CLAIMED
+    first = select(*columns).where(*conditions).order_by(table.c.due_at, table.c.id)
+    first = first.limit(bindparam("room", type_=Integer)).correlate(wanted)
+    if dialect == "sqlite":  # it has no LATERAL, and no other transaction that writes
+        found = wanted.join(run, run.c.id.in_(first)).join(delivery, delivery.c.id == run.c.delivery_id)
+        return select(*_CLAIMED, *STORED_COLUMNS).select_from(found)
+    few = first.with_for_update(of=run, skip_locked=True).lateral("few")
+    locked = wanted.join(few, true()).join(delivery, delivery.c.id == few.c.delivery_id)
+    return select(few, *STORED_COLUMNS).select_from(locked)
 
 
 @cache
 def _due_suspect(*, of_one: bool) -> Select[Any]:
     not_alone = case((run.c.lease_owner == LOST_NOT_ALONE, 1), else_=0)
-    order = (not_alone, run.c.attempts - run.c.excused_attempts, *_IN_ORDER)
     has_room = in_parameter(run.c.handler, "names")
-    return _with_deliveries(_due(SUSPECT, has_room, of_one=of_one).order_by(*order).limit(1).cte("few"))
+    first = select(*_CLAIMED).where(*_due(run, SUSPECT, has_room, of_one=of_one))
+    first = first.order_by(not_alone, run.c.attempts - run.c.excused_attempts, run.c.due_at, run.c.id)
+    few = first.limit(1).with_for_update(of=run, skip_locked=True).cte("few")
+    return select(few, *STORED_COLUMNS).join(delivery, delivery.c.id == few.c.delivery_id)

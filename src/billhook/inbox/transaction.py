@@ -34,6 +34,8 @@ from billhook.inbox.states import RunState
 
 NO_LIMITS: Mapping[str, HandlerLimits] = MappingProxyType({})
 _NONE: Mapping[int, StoredDelivery] = MappingProxyType({})
+CLAIM_HANDLERS = 8
+"""Of how many handlers runs are claimed at once, of the longest waiting first: each costs a look-up."""
 
 
 class InboxTransaction:
@@ -179,21 +181,23 @@ class InboxTransaction:
             self._due_names |= leases.expire_leases(self._connection, now, only=only, spread=spread)
         if self._limited_results:
             self._count_failures()
-        names = self._due_names | times.names_due(now)
+        names_due = times.names_due(now)
+        names = self._due_names.union(names_due[:CLAIM_HANDLERS])
         if suspects:
             names.update(times.suspects)
         rows: list[Any] = []
         room = limit
         # A delivery that was planned just now has no runs yet.
         if names and not (only is not None and self._claimable_plans):
-            rooms = self._rooms(names, -(-limit // len(names)), now, idle)
+            rooms = self._rooms(names, max(1, limit // len(names)), now, idle)
             rows = found = claims.find_due(self._connection, rooms, now, only, suspects=suspects)
             if self._limiter is not None:
                 rows = self._limiter.admit(found)
             rows = rows[:limit]
             taken = Counter(row.handler for row in found)
             # New runs come after runs that were already due; if those did not all fit, claim no new ones.
-            room = 0 if any(0 < rooms[name] <= taken[name] for name in rooms) else limit - len(rows)
+            left = any(0 < rooms[name] <= taken[name] for name in rooms) or len(names_due) > CLAIM_HANDLERS
+            room = 0 if left else limit - len(rows)
         starting = rows if idle is None else rows[:idle]
         # A run that was lost in a queue starts at once or stays due: only a started run can be found out.
         queued = list(takewhile(lambda row: row.lease_owner != LOST_IN_QUEUE, rows[len(starting) :]))

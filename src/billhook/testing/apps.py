@@ -1,4 +1,4 @@
-"""Apps under test: their options, their clock, what was refused, and what became of their deliveries."""
+"""Apps under test: their options, their clock, refused deliveries, and the results of their handlers."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _EXTENSION = "billhook_testing"
 
 @dataclass(eq=False)
 class Preparation:
-    """What the functions of this package know of an app: in `app.extensions`."""
+    """What this package keeps in `app.extensions` of an app under test."""
 
     state: BillhookState
     clock: FrozenClock
     refusals: list[str] = field(default_factory=list)
 
     def note_refusal(self, sender: object, *, cause: str, **facts: object) -> None:
-        """Observe a delivery that was not taken."""
+        """Record the cause of a refused delivery."""
         self.refusals.append(cause)
 
 
@@ -45,9 +45,9 @@ def options(folder: Path | str) -> dict[str, Any]:
     >>> app.config.update(options(tmp_path))  # doctest: +SKIP
     """
     return {
-        "BILLHOOK_ENGINE": "worker",  # which no process runs: settle() calls the handlers
+        "BILLHOOK_ENGINE": "worker",  # no process runs this engine: settle() calls the handlers
         "BILLHOOK_INBOX_URL": f"sqlite:///{Path(folder).absolute() / 'billhook-test.db'}",
-        "BILLHOOK_RETRY_JITTER": 0,  # a test may count on the moment of a retry
+        "BILLHOOK_RETRY_JITTER": 0,  # tests may rely on the moment of a retry
         "BILLHOOK_SECRETS": [SECRET],
     }
 
@@ -83,7 +83,7 @@ def prepare(app: Flask) -> FrozenClock:
 
 
 def preparation(app: Flask) -> Preparation:
-    """Return what is known of an app, prepared now if it was not. Raises ConfigError."""
+    """Return the record of an app, after preparing it if necessary. Raises ConfigError."""
     prepare(app)
     found: Preparation = app.extensions[_EXTENSION]
     return found
@@ -146,7 +146,7 @@ def dead(app: Flask) -> list[DeadRun]:
 
 
 def refused(app: Flask) -> list[str]:
-    """Return the causes of the deliveries that were not taken, in order: `mismatch`, `stale` and so on."""
+    """Return the causes of the refused deliveries, in order: `mismatch`, `stale` and so on."""
     return list(preparation(app).refusals)
 
 

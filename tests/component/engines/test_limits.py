@@ -147,7 +147,7 @@ def test_of_a_handler_with_a_limit_no_more_is_pending_than_it_has_room_for(store
     found, times = inbox.pending(limits, received_before=now, now=now, limit=500)
 
     assert [each.limited for each in found] == [True, True]
-    assert times.names_due(now) == {"note"}
+    assert times.names_due(now) == ["note"]
 
 
 @pytest.mark.usefixtures("inbox_url")

@@ -22,7 +22,7 @@ _SAMPLES_ONLY = (
 _NEXT = "Next: README.md shows how to write your own handlers and try them with a sandbox"
 
 
-@click.command(short_help="See it work on this machine.")
+@click.command()
 @click.option("--stay", is_flag=True, help="Keep everything running until Ctrl-C, and print the addresses.")
 @as_json
 def demo(stay: bool, as_json: bool) -> None:
