@@ -312,6 +312,22 @@ def test_new_rows_are_counted_that_have_the_ids_of_deleted_ones(inbox, where):
     assert totals(inbox)["PingTest", "", "accepted"] == before + 1
 
 
+@only_sqlite
+def test_rows_that_are_deleted_between_the_note_and_the_close_leave_no_gap(inbox):
+    for number in range(3):
+        inbox.put(incoming(f"k{number}"))
+    with inbox.database.read() as connection:
+        noted = counts.note(connection, NOON + FAR)
+    discard_all(inbox, [1, 2, 3], NOON)
+    inbox.prune(Cutoffs(NOON + FAR, NOON + FAR, None))
+    with inbox.database.write() as connection:
+        counts.close(connection, noted, None)
+
+    assert inbox.put(incoming("new")).delivery_id == 1
+
+    assert totals(inbox)["PingTest", "", "accepted"] == 4
+
+
 # --- many at once -------------------------------------------------------------------------------------
 
 
