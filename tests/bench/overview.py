@@ -115,6 +115,8 @@ def fill(inbox: Inbox, name: str, salt: str, rows: int, since: datetime, step: t
         numbers=_NUMBERS,
     )
     with inbox.database.write() as connection:
+        if name == "postgresql":
+            connection.execute(text("SET LOCAL statement_timeout = 0"))
         connection.execute(text(fill_deliveries), given)
         connection.execute(text(_FILL_RUNS.format(handlers=HANDLERS)))
         connection.execute(text(_FILL_FAILURES))

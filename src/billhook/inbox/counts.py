@@ -316,7 +316,10 @@ def note(connection: Connection, now: datetime) -> Note | None:
     """Note what may be closed later; None if no row is open. In a transaction that only reads."""
     mark = _mark(connection)
     delivery_id, failure_id = _newest(connection)
-    finished_at = connection.execute(select(func.max(run.c.finished_at))).scalar_one() or BEFORE
+    # Not by max(): the partial index is not used for that.
+    later = select(run.c.finished_at).where(run.c.finished_at > mark.finished_at)
+    last = later.order_by(run.c.finished_at.desc()).limit(1)
+    finished_at = connection.execute(last).scalar_one_or_none() or mark.finished_at
     if not _is_before(mark, finished_at, delivery_id, failure_id):
         return None
     writers: frozenset[str] = frozenset()
@@ -356,8 +359,8 @@ def close(connection: Connection, noted: Note, known_types: Collection[str] | No
 
 
 def _newest(connection: Connection) -> tuple[int, int]:
-    newest = select(func.max(delivery.c.id), select(func.max(failure.c.id)).scalar_subquery())
-    delivery_id, failure_id = connection.execute(newest).one()
+    newest = [select(func.max(table.c.id)).scalar_subquery() for table in (delivery, failure)]
+    delivery_id, failure_id = connection.execute(select(*newest)).one()
     return delivery_id or 0, failure_id or 0
 
 

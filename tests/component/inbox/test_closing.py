@@ -15,6 +15,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from sqlalchemy import Engine, event
 
 from billhook.inbox import RunPlan, RunResult, RunState, counts
 from billhook.inbox.discard import discard
@@ -187,6 +188,31 @@ def test_closing_writes_nothing_while_nothing_happens(inbox, where, monkeypatch)
     monkeypatch.setattr(inbox.database, "write", None)
 
     assert inbox.close_counts(NOON + 2 * FAR) is False
+
+
+@only_sqlite
+def test_what_is_asked_every_few_seconds_is_found_by_indexes(inbox):
+    History(inbox).step()
+    executed = []
+
+    def record(_connection, _cursor, statement, parameters, *_):
+        executed.append((statement, parameters))
+
+    event.listen(Engine, "before_cursor_execute", record)
+    try:
+        inbox.close_counts(NOON)
+    finally:
+        event.remove(Engine, "before_cursor_execute", record)
+
+    with inbox.database.read() as connection:
+        plans = {
+            step[-1]
+            for statement, parameters in executed
+            if statement.startswith("SELECT")
+            for step in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+        }
+    assert len(plans) > 5
+    assert plans & {"SCAN run", "SCAN delivery", "SCAN failure"} == set()
 
 
 def test_what_has_just_happened_stays_open(inbox, where):
