@@ -100,7 +100,7 @@ class Maintenance:
         self._monotonic = monotonic
         # At random, so that processes which started together do not prune together.
         self._next_at = monotonic() + FIRST_SECONDS * (1 + random.random())  # noqa: S311 - not for secrecy
-        self._close_at = monotonic()
+        self._close_at = monotonic() + CLOSE_SECONDS
         self._restart_at = 0.0
         self._after = 0
         self._pruned = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from datetime import timedelta
 
 import pytest
@@ -19,6 +20,13 @@ def bare_url(tmp_path) -> str:
     """Of a file alone: what is asked of the database is tested beside the inbox, on each kind."""
     (tmp_path / "billhook.db").touch(0o600)
     return f"sqlite:///{tmp_path / 'billhook.db'}"
+
+
+@pytest.fixture(autouse=True)
+def _without_closing(request, monkeypatch):
+    """Closing has steps of its own between these."""
+    if "closed" not in request.node.name:
+        monkeypatch.setattr(maintenance, "CLOSE_SECONDS", math.inf)
 
 
 class Time:
@@ -78,9 +86,21 @@ def test_pruning_runs_in_small_batches_and_then_rests_for_an_hour(inbox, where):
 
     assert left(where) == 0
     assert BATCH_ROWS < 250
-    assert len(pauses) == 3
+    assert len(pauses) == 4  # the last but one merged the hours that pruning had added to the counts
     assert all(pause >= maintenance.MIN_PAUSE_SECONDS for pause in pauses[:-1])
     assert pauses[-1] == EVERY_SECONDS
+
+
+def test_counts_are_closed_every_few_seconds(inbox, where):
+    clock = Time()
+    made = Maintenance(inbox, retention_days=30, monotonic=clock)
+    old(inbox, where, 1)
+    assert made.run_if_due(NOON) == maintenance.CLOSE_SECONDS
+
+    clock.now += maintenance.CLOSE_SECONDS
+    made.run_if_due(NOON)
+
+    assert rows(where, "SELECT what, number FROM billhook_count") == [("accepted", 1)]
 
 
 def test_before_its_time_a_step_does_nothing(inbox, where):
