@@ -178,6 +178,15 @@ def _state(overview: Overview) -> Iterator[Metric]:
     if backlog.oldest_at is not None:
         oldest.add_metric((), backlog.oldest_at.timestamp())
     yield oldest
+    runs = GaugeMetricFamily(
+        "billhook_runs",
+        "Unfinished and dead runs of handlers with such runs; each counted up to 10,000.",
+        labels=("handler", "state"),
+    )
+    for one in overview.handler_backlogs:
+        for state, number in one.states.items():
+            runs.add_metric((one.name, state), number)
+    yield runs
     paused = GaugeMetricFamily(
         "billhook_handler_paused_timestamp_seconds", "Since when a handler is paused.", labels=("handler",)
     )

@@ -11,11 +11,13 @@ from billhook.clock import format_ago, format_duration
 from billhook.events import EVENT_TYPES
 from billhook.inbox import OTHER_TYPES, Counted
 from billhook.inbox.figures import COUNT_LIMIT, TypeFigures
+from billhook.inbox.handler_backlog import RUNS_LIMIT
 from billhook.inbox.overview import read_periods
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
     from billhook.inbox.figures import Overview
+    from billhook.inbox.handler_backlog import HandlerBacklog
 
 OLD = timedelta(minutes=10)
 """A delivery that is unfinished for longer needs attention."""
@@ -150,6 +152,19 @@ def types_of_models(overview: Overview) -> list[TypeFigures]:
 def number_text(number: int) -> str:
     """Return a number of deliveries as shown: at the limit of counting with a plus sign."""
     return f"{number:,}+" if number >= COUNT_LIMIT else f"{number:,}"
+
+
+def runs_text(number: int) -> str:
+    """Return a number of a handler's runs as shown: at the limit of counting with a plus sign."""
+    return f"{number:,}+" if number >= RUNS_LIMIT else f"{number:,}"
+
+
+def backlog_text(backlog: HandlerBacklog, now: datetime) -> str:
+    """Return what waits for a handler in words: `8,000 limited, 2 running; oldest 3 h ago`."""
+    states = ", ".join(f"{runs_text(number)} {state}" for state, number in backlog.states.items() if number)
+    oldest = f"oldest {format_ago(backlog.oldest_due_at, now)}" if backlog.oldest_due_at else ""
+    through = f"through {format_ago(backlog.through_at, now)}" if backlog.through_at else ""
+    return "; ".join(filter(None, (states, oldest, through)))
 
 
 def _counted(number: int, one: str, more: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import click
@@ -25,8 +26,11 @@ from billhook.handlers import ConnectedHandlers, Handler, connect
 from billhook.handlers.description import identity_text, limits_text, order_text
 from billhook.inbox import Inbox, PausedHandler
 from billhook.inbox.deliveries import handler_names
+from billhook.inbox.handler_backlog import HandlerBacklog, read_handler_backlogs
+from billhook.inbox.limits import find_paused
 from billhook.settings import Settings, from_environ
 from billhook.standalone import load_handlers
+from billhook.status import backlog_text
 
 UNKNOWN = "(unknown types)"
 
@@ -58,8 +62,8 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     """List the handlers, the event types of each, and the event types without a handler.
 
     HANDLERS are modules or .py files; the default is BILLHOOK_HANDLERS. Standalone it needs no secrets; under
-    `flask --app` it builds the app, which may need them. Which handlers are paused is read from the inbox, if
-    there is one.
+    `flask --app` it builds the app, which may need them. Which handlers are paused, and what waits for each,
+    is read from the inbox, if there is one.
 
     \b
     Examples:
@@ -68,9 +72,9 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
       flask --app myshop billhook handlers --json
     """
     connected = load_subscribers(handlers)
-    paused = _paused()
+    paused, backlogs = _read_inbox()
     if as_json or connected.every():
-        _print(connected, paused, as_json)
+        _print(connected, paused, backlogs, as_json)
     else:
         click.echo(
             "No handler is registered: name your modules or files as arguments or in BILLHOOK_HANDLERS"
@@ -165,16 +169,22 @@ def require_all_handled(connected: ConnectedHandlers) -> None:
         )
 
 
-def _paused() -> dict[str, PausedHandler]:
-    """Return the paused handlers by name; none without an inbox, or with one of another version."""
+def _read_inbox() -> tuple[dict[str, PausedHandler], dict[str, HandlerBacklog]]:
+    """Return by name which handlers are paused, and what waits; nothing without a fitting inbox."""
     try:
-        with open_inbox() as inbox:
-            return {handler.name: handler for handler in inbox.paused_handlers()}
+        with open_inbox() as inbox, inbox.database.read() as connection:
+            backlogs = {one.name: one for one in read_handler_backlogs(connection, datetime.now(UTC))}
+            return {handler.name: handler for handler in find_paused(connection)}, backlogs
     except BillhookError:
-        return {}
+        return {}, {}
 
 
-def _print(connected: ConnectedHandlers, paused: Mapping[str, PausedHandler], as_json: bool) -> None:
+def _print(
+    connected: ConnectedHandlers,
+    paused: Mapping[str, PausedHandler],
+    backlogs: Mapping[str, HandlerBacklog],
+    as_json: bool,
+) -> None:
     by_name: dict[str, tuple[Handler, list[str]]] = {}
     unhandled = []
     for event_type in (*EVENT_TYPES, UNKNOWN):
@@ -184,19 +194,25 @@ def _print(connected: ConnectedHandlers, paused: Mapping[str, PausedHandler], as
         for name, handler in connected_here.items():
             by_name.setdefault(name, (handler, []))[1].append(event_type)
     if as_json:
-        described = [_handler_json(*entry, paused.get(name)) for name, entry in by_name.items()]
+        described = [
+            _handler_json(*entry, paused.get(name), backlogs.get(name)) for name, entry in by_name.items()
+        ]
         print_json({"handlers": described, "unhandled": unhandled})
         return
-    _print_table(by_name, paused, len(EVENT_TYPES) + 1)
+    _print_table(by_name, paused, backlogs, len(EVENT_TYPES) + 1)
     if unhandled:
         click.echo(f"Stored, but without a handler: {', '.join(unhandled)}")
 
 
 def _print_table(
-    by_name: Mapping[str, tuple[Handler, list[str]]], paused: Mapping[str, PausedHandler], every: int
+    by_name: Mapping[str, tuple[Handler, list[str]]],
+    paused: Mapping[str, PausedHandler],
+    backlogs: Mapping[str, HandlerBacklog],
+    every: int,
 ) -> None:
     # Most apps use none of these: a column appears with the first handler that does.
-    optional = ("state", "limits", "sources", "ordered by", "identity")
+    now = datetime.now(UTC)
+    optional = ("state", "runs", "limits", "sources", "ordered by", "identity")
     has_sources = any(handler.sources for handler, _ in by_name.values())
     rows = [
         (
@@ -204,6 +220,7 @@ def _print_table(
             "all" if len(types) == every else "\n".join(types),
             handler.timeout_seconds,
             "PAUSED" if name in paused else None,
+            backlog_text(backlogs[name], now) if name in backlogs else None,
             limits_text(handler),
             "\n".join(handler.sources) or ("all" if has_sources else None),
             order_text(handler),
@@ -238,7 +255,10 @@ def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
 
 
 def _handler_json(
-    handler: Handler, event_types: list[str], paused: PausedHandler | None
+    handler: Handler,
+    event_types: list[str],
+    paused: PausedHandler | None,
+    backlog: HandlerBacklog | None,
 ) -> dict[str, object]:
     return {
         "name": handler.name,
@@ -255,4 +275,5 @@ def _handler_json(
         "rate": None if handler.rate is None else {"runs": handler.rate[0], "seconds": handler.rate[1]},
         "pause_after": handler.pause_after,
         "paused": None if paused is None else {"since": paused.since, "why": paused.why},
+        "runs": None if backlog is None else asdict(backlog),
     }

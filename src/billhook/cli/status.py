@@ -136,6 +136,10 @@ def _print(inbox: Inbox, overview: Overview, text: str) -> None:
         click.echo()
         headings = ("handler", "succeeded", "failed", "dead", "discarded", "p50", "p95")
         print_table("", headings, _handler_rows(overview), whole=("succeeded", "p50", "p95"))
+    if overview.handler_backlogs:
+        click.echo()
+        states = [*overview.handler_backlogs[0].states, "oldest", "through"]
+        print_table("", ("handler", *states), _backlog_rows(overview), whole=states)
     say_paused(overview.paused)
 
 
@@ -184,6 +188,20 @@ def _handler_rows(overview: Overview) -> list[tuple[object, ...]]:
     ]
 
 
+def _backlog_rows(overview: Overview) -> list[tuple[object, ...]]:
+    from billhook.status import runs_text
+
+    return [
+        (
+            one.name,
+            *(runs_text(number) if number else "" for number in one.states.values()),
+            format_ago(one.oldest_due_at, overview.at),
+            format_ago(one.through_at, overview.at),
+        )
+        for one in overview.handler_backlogs
+    ]
+
+
 # --- for programs -------------------------------------------------------------------------------------
 
 
@@ -200,6 +218,7 @@ def _to_json(overview: Overview, text: str, lines: Sequence[str]) -> dict[str, A
         "last_at": overview.last_at,
         "types": [{"type": one.event_type, **_without(asdict(one), "event_type")} for one in overview.types],
         "handlers": [_without(asdict(one), "buckets", "seconds") for one in overview.handlers],
+        "handler_backlogs": [asdict(one) for one in overview.handler_backlogs],
         "paused": [asdict(one) for one in overview.paused],
         "workers": [asdict(one) for one in overview.workers],
         "crossed": list(lines),

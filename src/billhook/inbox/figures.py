@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from billhook.inbox.counts import DURATION_BOUNDS, Counted
+from billhook.inbox.handler_backlog import HandlerBacklog
 from billhook.inbox.records import PausedHandler
 
 COUNT_LIMIT = 100_000
@@ -94,6 +95,7 @@ class Overview:
     """Deliveries that were not accepted, by cause."""
     refused_seconds: Mapping[str, float]
     """Of those whose signed time was outside the tolerance, by how much on average."""
+    handler_backlogs: Sequence[HandlerBacklog]
     paused: Sequence[PausedHandler]
     workers: Sequence[WorkerFigures]
     last_at: datetime | None

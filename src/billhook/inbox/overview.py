@@ -27,6 +27,7 @@ from billhook.inbox.figures import (
     WorkerFigures,
     percentile,
 )
+from billhook.inbox.handler_backlog import read_handler_backlogs
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import find_paused
 from billhook.inbox.schema import delivery, hourly_count, worker
@@ -56,6 +57,7 @@ def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
             handlers=_handlers(sums),
             refused=_refused(sums),
             refused_seconds=_refused_seconds(sums),
+            handler_backlogs=read_handler_backlogs(connection, now),
             paused=find_paused(connection),
             workers=_workers(connection, now),
             last_at=max(seen.values(), default=None),

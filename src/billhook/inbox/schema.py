@@ -184,6 +184,7 @@ _partial("delivery_unfinished_idx", "state IN ('received', 'planned')", delivery
 _partial("delivery_failed_idx", "state IN ('dead', 'quarantined')", delivery.c.state, delivery.c.id)
 _partial("delivery_conflict_idx", "conflict_of IS NOT NULL", delivery.c.id)
 _partial("run_claim_idx", "state IN ('due', 'running')", run.c.state, run.c.handler, run.c.due_at, run.c.id)
+_partial("run_dead_idx", "state IN ('dead')", run.c.handler)
 _partial("run_alone_idx", "runs_alone = 1 AND state IN ('due')", run.c.due_at)
 _partial(
     "run_order_idx",

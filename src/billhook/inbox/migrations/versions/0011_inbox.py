@@ -123,6 +123,7 @@ def _make_run() -> None:
         sa.UniqueConstraint("delivery_id", "handler", name="run_delivery_id_handler_key"),
     )
     _partial_index("run_claim_idx", "state IN ('due', 'running')", "state", "handler", "due_at", "id")
+    _partial_index("run_dead_idx", "state IN ('dead')", "handler")
     _partial_index("run_alone_idx", "runs_alone = 1 AND state IN ('due')", "due_at")
     unfinished = "order_key IS NOT NULL AND state IN ('waiting', 'due', 'running')"
     _partial_index("run_order_idx", unfinished, "handler", "order_key", "state", "delivery_id")
