@@ -112,7 +112,7 @@ class Billhook:
                 _Commands("billhook", help="Webhook deliveries: handle, look at and replay them.")
             )
             state.register_task()
-            if state.starts_on_request:  # before the app's own hooks, which may reject the request
+            if state.starts_on_request:  # first, because hooks of the app may reject the request
                 app.before_request_funcs.setdefault(None, []).insert(0, state.start_engine_on_request)
             atexit.register(state.close)
 

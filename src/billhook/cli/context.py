@@ -141,9 +141,11 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
         # Not closed here: the inbox belongs to the app, which can outlive the command (as in tests).
         yield get_state(app).inbox
         return
+    from billhook.events import EVENT_TYPES
+
     settings = load_settings()
     url = settings.inbox_url or f"sqlite:///{Path.cwd() / 'billhook.db'}"
-    inbox = Inbox(url, schema=settings.inbox_schema)
+    inbox = Inbox(url, schema=settings.inbox_schema, known_types=EVENT_TYPES)
     # A new empty file would look like an inbox that has lost its deliveries.
     if inbox.is_missing and not missing_ok:
         command = click.get_current_context().command_path.split()[1]

@@ -130,7 +130,7 @@ def resume(names: tuple[str, ...], every: bool) -> None:
                 raise CliError(f"{printable(name)} is not paused; {printable(hint)}")
         for name in dict.fromkeys(names) if names else paused:
             with recording(inbox, "resume", name):
-                inbox.resume_handler(name, datetime.now(UTC))
+                inbox.resume_handler(name)
             click.echo(f"{printable(name)} is resumed")
     if not (names or paused):
         click.echo("no handler is paused")

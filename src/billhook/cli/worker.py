@@ -206,7 +206,7 @@ def _end_when_idle(state: BillhookState, end: Callable[[], None]) -> None:
     """Call `end` as soon as nothing is due; wait for an inbox that is unavailable."""
     while True:
         with suppress(BillhookError):
-            if not is_busy(state.inbox, state.dispatcher.clock.now()):
+            if not is_busy(state.inbox, state.dispatcher.clock.now(), state.dispatcher.limits):
                 break
         time.sleep(_POLL_SECONDS)
     end()

@@ -22,10 +22,12 @@ from billhook.inbox.database import Listener
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import PAUSED_RUN
-from billhook.inbox.pending import HELD_FROM
-from billhook.inbox.schema import delivery, failure, handler, run
+from billhook.inbox.pending import next_times
+from billhook.inbox.records import HandlerLimits
+from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import in_states, in_values
-from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState, delivery_status
+from billhook.inbox.states import DeliveryState, DeliveryStatus, delivery_status
+from billhook.inbox.transaction import NO_LIMITS
 
 BATCH = 200
 POLL_SECONDS = 2.0
@@ -121,15 +123,14 @@ def handler_names(inbox: Inbox, newest: int = 50) -> list[str]:
     return sorted({each.handler for listed_delivery in listed for each in listed_delivery.runs})
 
 
-def is_busy(inbox: Inbox, now: datetime) -> bool:
-    """Return whether a delivery is unread, or a run is due, running, or to be released by now."""
+def is_busy(inbox: Inbox, now: datetime, limits: Mapping[str, HandlerLimits] = NO_LIMITS) -> bool:
+    """Return whether a delivery is unread, or a run is running, or due for a handler with these limits."""
     unread = select(delivery.c.id).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
-    # In the words of the partial index, or it is not used.
-    open_runs = select(run.c.id).where(in_states(run.c.state, RunState.DUE, RunState.RUNNING))
-    now_due = open_runs.where(or_(run.c.due_at <= now, run.c.state == RunState.RUNNING.value))
-    limited = select(handler.c.id).where(handler.c.paused_at.is_(None), handler.c.release_at <= now)
     with inbox.database.read() as connection:
-        return any(connection.execute(query.limit(1)).first() for query in (unread, now_due, limited))
+        times = next_times(connection, limits)
+        due = any(at is not None and at <= now for at in (times.due_at, times.suspect_at))
+        is_unread = connection.execute(unread.limit(1)).first() is not None
+        return due or is_unread or times.lease_ends_at is not None
 
 
 def count(inbox: Inbox, selection: DeliveryFilter) -> int:
@@ -209,8 +210,6 @@ def _runs(
     for row in connection.execute(query).mappings():
         own = {column.name: row[column.name] for column in _RUN}
         own["paused"] = bool(own["paused"])  # a number in SQLite
-        if own["due_at"] >= HELD_FROM:
-            own["due_at"] = None
         by_delivery.setdefault(row["delivery_id"], []).append(
             RunDetails(**own, failures=failures.get(row["id"], []))
         )

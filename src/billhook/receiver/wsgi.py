@@ -47,7 +47,7 @@ class DeliveryProbe:
     def __init__(self) -> None:
         self.status: int | None = None
         self.reason = ""
-        """Why it was refused, if the app is to blame."""
+        """Why the delivery was refused, if the app is the cause."""
 
 
 def find_probe(environ: Mapping[str, Any]) -> DeliveryProbe | None:
@@ -57,7 +57,7 @@ def find_probe(environ: Mapping[str, Any]) -> DeliveryProbe | None:
 
 
 class EveryMethod(set[str]):
-    """The methods of a rule that matches unknown methods too; others who iterate it see the known ones."""
+    """The methods of a rule that also matches unknown methods; iterating yields the known ones."""
 
     def __contains__(self, method: object) -> bool:
         return True
@@ -97,7 +97,7 @@ def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:
 
     def answer() -> Response:
         environ, cached_body, consumed = request.environ, request.__dict__.get("_cached_data"), False
-        # A hook that has read the body may have put another stream there, from which it can be read again.
+        # A hook that has read the body may have replaced the stream, so that the body can be read again.
         counted = environ["wsgi.input"]
         if isinstance(counted, CountedStream):
             environ["wsgi.input"] = counted.server_stream
@@ -139,7 +139,8 @@ class WsgiReceiver:
     ) -> WebhookResponse:
         """Accept one POST.
 
-        `cached_body` is what a hook of the app has read of it, and `consumed` that a hook has kept less.
+        `cached_body` is the copy of the body that a hook of the app has read. With `consumed`, hooks have
+        read more than this copy.
         """
         deadline = time.monotonic() + self.intake.deadline_seconds
         connection = None
@@ -233,7 +234,7 @@ def _read_exactly(stream: Any, wanted: int) -> bytes:
     while missing:
         try:
             piece = stream.read(missing)
-        except MemoryError:  # says nothing of the body
+        except MemoryError:  # no fault of the body
             raise
         except Exception as error:  # noqa: BLE001 - on broken chunks each server raises its own exception
             raise BodyIncomplete(type(error).__name__) from None
@@ -254,7 +255,7 @@ class _Reading:
 
 
 class BodyDeadline:
-    """Ends the reading of bodies that trickle in, by closing the socket's receiving side.
+    """Ends the reading of slow bodies by closing the receiving side of the socket.
 
     gunicorn's threads read with no timeout of their own, and a per-read timeout would be met by one
     byte a second. One thread watches all readings of a process; since all are given the same time,
@@ -302,12 +303,13 @@ class BodyDeadline:
                 if not self._readings:  # pragma: no branch - a reading may begin right here
                     self._awake.wait()
                 continue
-            # Asleep until the oldest may be late: most are done by then, and none had to wake us.
+            # Sleep until the oldest reading may be late: most readings are done by then, without waking this
+            # thread.
             oldest = self._readings[0]
             time.sleep(max(0.0, oldest.until - time.monotonic()))
             while self._readings and (self._readings[0].done or self._readings[0] is oldest):
                 reading = self._readings.popleft()
                 if not reading.done:
                     with suppress(OSError):
-                        # Not its own shutdown(): that of a TLS socket would go on in plain text.
+                        # Not connection.shutdown(): a TLS socket would continue in plain text after its own.
                         socket.socket.shutdown(reading.connection, socket.SHUT_RD)

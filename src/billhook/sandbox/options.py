@@ -1,6 +1,6 @@
 """The options of a sandbox, and the limits that the specification leaves open and no option changes.
 
-Each limit has its row in README.md beside this file, "What the specification leaves open".
+They are in README.md beside this file, "What the specification leaves open".
 """
 
 from __future__ import annotations

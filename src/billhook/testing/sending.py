@@ -1,4 +1,4 @@
-"""What sends to an app under test: deliveries made here, or a sandbox of the billing service.
+"""Send deliveries to an app under test, by itself or from a sandbox of the billing service.
 
 Deliveries are signed and posted through the app's own receiver, or made for a plain call. The sandbox runs
 in this process, subscribed to its events.
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from billhook.sandbox import Sandbox
 
 _OPTIONS = ("signed", "age_seconds", "key", "source")
-"""The options of `deliver`: a misspelt one would be taken for a field."""
+"""The options of `deliver`, for which a misspelt field may be meant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the service would be answered."""
+    """The response that the service would get."""
 
     status: int
     json: Any
@@ -122,7 +122,7 @@ def _event(
     refuse_misspelt(event if isinstance(event, type) else type(event), overrides, _OPTIONS)
     if isinstance(event, type):
         return sample(event, **overrides)
-    # Made anew and not copied: the overrides are to be valid too.
+    # Construct it rather than copy it, so that the overrides are validated too.
     return type(event)(**{**event.model_dump(exclude_unset=True), **overrides}) if overrides else event
 
 

@@ -12,7 +12,7 @@ from flask import Flask
 from werkzeug.exceptions import Unauthorized
 
 from billhook.dashboard.password_file import (
-    MOST_WRONG_TRIES,
+    MAX_WRONG_TRIES,
     WRONG_TRIES,
     WRONG_TRIES_SECONDS,
     DashboardUser,
@@ -59,7 +59,7 @@ def test_without_the_option_there_is_no_dashboard(make):
 
 
 def test_only_a_user_of_the_file_with_the_right_password_looks(make, monkeypatch):
-    for bound in ("WRONG_TRIES", "MOST_WRONG_TRIES"):
+    for bound in ("WRONG_TRIES", "MAX_WRONG_TRIES"):
         monkeypatch.setattr(f"billhook.dashboard.password_file.{bound}", 100)  # each is compared
     client = make(f"# staff\n\nalice:{PASSWORD}\nread-only bob:another password!\n").test_client()
     strangers = [
@@ -218,7 +218,7 @@ def test_one_client_that_guesses_passwords_keeps_no_other_one_out(attackers, ano
 def test_clients_with_many_addresses_have_fifty_guesses_a_second_together():
     sign_in = SignIn()
 
-    for number in range(MOST_WRONG_TRIES - 1):
+    for number in range(MAX_WRONG_TRIES - 1):
         sign_in.is_let_in("wrong", f"192.0.2.{number}")
     let_in_before = sign_in.is_let_in(PASSWORD, "198.51.100.1")
     sign_in.is_let_in("wrong", "192.0.2.200")

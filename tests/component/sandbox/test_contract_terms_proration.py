@@ -176,3 +176,15 @@ def test_the_day_of_a_handover_is_charged_by_the_contract_that_goes_on(sandbox: 
     sandbox.advance("P10D")
 
     assert invoice_amounts(sandbox) == [5]
+
+
+def test_a_contract_that_sells_the_same_beside_it_does_not_change_the_fee(sandbox: Running) -> None:
+    """Both sell a product of usage with a minimum charge of 31.00; the first one ends at noon of the 15th."""
+    acme, calls = Customer.of(sandbox), metered(sandbox)
+    product = {"catalogProductId": calls, "commitment": {"type": "Currency", "units": 31}}
+    acme.buy(product)
+    end = {"endDate": "2026-01-15T12:00:00Z", "autoRenewContract": False}
+    ending = sold(sandbox, customer_id=acme.id, products=[product], **end)
+    sandbox.advance("P10D")
+
+    assert amounts_of(sandbox, [ending]) == [[6]]

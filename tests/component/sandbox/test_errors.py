@@ -153,6 +153,7 @@ def test_one_invalid_field_is_in_the_message_and_several_in_params(sandbox: Runn
     none = sandbox.send("POST", "/login", {}, {})
     one = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN.split("-")}, {})
     two = sandbox.call("POST", "/catalogProducts", {"name": 1, "productCode": 2})
+    contract = sandbox.call("POST", "/contracts", {})
 
     assert none.json["message"] == (
         "the body is not a valid LoginRequest, because of refreshToken: Field required"
@@ -167,6 +168,7 @@ def test_one_invalid_field_is_in_the_message_and_several_in_params(sandbox: Runn
         {"param": "productCode", "message": text},
     ]
     assert two.json["message"].endswith("because of name, productCode")
+    assert contract.json["message"].startswith("the body is not a valid NewContract, because of")
 
 
 def test_a_refused_value_is_not_repeated_in_the_response(sandbox: Running) -> None:

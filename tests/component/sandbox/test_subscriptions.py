@@ -85,6 +85,7 @@ UNFIT_URLS = {
     "https://shop.example/\r\nX: y": "printable ASCII",
     "https://schön.example/": "printable ASCII",
     f"https://shop.example/{'x' * 2048}": "at most 2048",
+    "": "is empty",
 }
 
 

@@ -17,7 +17,7 @@ from billhook.resources import Commitment, ProductGroup
 from billhook.sandbox.billing.contracts import contracts, cycles
 from billhook.sandbox.billing.contracts.contracts import SoldProduct
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
-from billhook.sandbox.billing.contracts.ownership import Seller, last_days, owned_spans
+from billhook.sandbox.billing.contracts.ownership import Seller, is_handed_over, last_days, owned_spans
 from billhook.sandbox.billing.contracts.pricing import NO_COMMITMENT, CommitmentTerms, PriceTerms, price_terms
 from billhook.sandbox.billing.credits.credit_pools import LedgerReference, customer_pools, draw_for_usage
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp, exact_sum
@@ -34,6 +34,7 @@ from billhook.sandbox.billing.usage.meters import Meter
 from billhook.sandbox.storage.tables.billing import credit_cover, invoice
 from billhook.sandbox.storage.transaction import Transaction
 
+_ONE = Decimal(1)
 _SHARE_PRECISION = Decimal("1E-10")
 """The precision of a pro-rated amount: most shares have no last digit, and credits are drawn for them."""
 
@@ -192,12 +193,12 @@ class _CycleUsage:
     def billed_days(self, meter: Meter | None) -> tuple[int, int]:
         """Return the days of the cycle that are charged for a product, and the days of its whole period.
 
-        The day on which a contract ends is charged, unless another contract sells the same in its rest.
+        The day on which a contract ends is charged, unless another one that sells the same begins on it.
         """
         start, end, contract = self.cycle.start, self.cycle.end, self.cycle.contract
         is_last = end == contract.end_date and not cycles.renews(contract)
-        keeps_day = meter is None or bool(last_days(self.sellers, meter.id, [(start, end)]))
-        return cycles.billed_days(contract, start, end, with_last=is_last and keeps_day)
+        hands_over = meter is not None and is_handed_over(self.sellers, contract.id, meter.id, end)
+        return cycles.billed_days(contract, start, end, with_last=is_last and not hands_over)
 
 
 def _product_line(cycle_usage: _CycleUsage, key: str, sold: SoldProduct) -> ContractLine:
@@ -317,11 +318,13 @@ def _pro_rated_commitment(
 
 def _pro_rated(cycle_usage: _CycleUsage, amount: Decimal, meter: Meter | None) -> Decimal:
     """Return the cycle's share of an amount, by days, if the contract pro-rates."""
-    if not cycle_usage.cycle.contract.pro_rates:
+    if not amount or not cycle_usage.cycle.contract.pro_rates:
         return amount
     days, whole = cycle_usage.billed_days(meter)
     with localcontext(EXACT):
-        return (amount * days / whole).quantize(_SHARE_PRECISION)
+        share = (amount * days / whole).quantize(_SHARE_PRECISION)
+        # Without zeros at its end, since consumption shows it: 22 and not 22.0000000000.
+        return share.quantize(_ONE) if share == share.to_integral_value() else share.normalize()
 
 
 def _stored_cover(tx: Transaction, cycle: ContractCycle, key: str) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlalchemy
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, insert, select
 
 from billhook.sandbox.storage.tables.billing import setting
 
@@ -15,10 +15,7 @@ def get(connection: Connection, name: str) -> str | None:
 
 def put(connection: Connection, name: str, value: str) -> None:
     """Store `value` under `name`, replacing another."""
-    # Not an upsert, which both databases write differently: only one transaction writes at a time.
-    known = update(setting).where(setting.c.name == name).values(value=value)
-    if connection.execute(known).rowcount == 0:
-        connection.execute(insert(setting).values(name=name, value=value))
+    connection.execute(insert(setting).prefix_with("OR REPLACE").values(name=name, value=value))
 
 
 def delete(connection: Connection, name: str) -> None:

@@ -97,7 +97,7 @@ def _place(cursor: str, name: str, count: int) -> list[int]:
         raise invalid_request(
             "the cursor is not one of this list: leave it out to start from the first page", "cursor"
         )
-    # A number beyond 64 bits would be an error in both databases.
+    # A number beyond 64 bits would be an error in SQLite.
     return [max(-_LARGEST, min(each, _LARGEST)) for each in place]
 
 

@@ -87,6 +87,8 @@ def parse_callback_url(url: str, *, allow_private: bool) -> CallbackTarget:
 
     A literal address is checked here, a name when it is resolved.
     """
+    if not url:
+        raise ValueError("the URL is empty: give the receiver's")
     if not _PLAIN.fullmatch(url) or len(url) > MAX_URL_CHARACTERS:
         raise ValueError(
             f"the URL must have at most {MAX_URL_CHARACTERS} characters, of printable ASCII without spaces "

@@ -1,4 +1,4 @@
-"""Configure the scheme that a match describes, and have it verify the request before it counts as found."""
+"""Configure the scheme that a match describes; it counts as found if it verifies the request."""
 
 from __future__ import annotations
 
@@ -24,18 +24,27 @@ from billhook.signing.standard_webhooks import SECRET_PREFIX, StandardWebhooks
 from billhook.signing.template import SignatureTemplate
 
 _CLASSES: Final = (StandardWebhooks, TimestampedHMAC, TimestampedRSA, BodyHMAC, SignatureTemplate)
-"""The better ones first."""
+"""In order of preference."""
 _DEDUPE_ONLY: Final = {"replay_protection": "dedupe-only"}
 _VERSION: Final = re.compile(r"v[0-9]{1,2}[a-z]?")
 _EPOCH: Final = datetime(1970, 1, 2, tzinfo=UTC)
 
 
 class Match(NamedTuple):
-    """A content whose signature by a key is a text of the request."""
+    """A content, and the key whose signature of it is a text of the request."""
 
     content: CandidateContent
     key: CandidateKey
     text: SignatureText
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the time is in a header of its own, or in the list of entries that has the signature."""
+        time, part = self.content.time, self.text.part
+        if time is None or time.part.entry is None:
+            return True
+        same_list = (time.part.header, time.part.separator) == (part.header, part.separator)
+        return same_list and part.entry is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +52,8 @@ class FoundScheme:
     """A scheme that verifies the request. `kind` is a class of billhook.signing, to call with `arguments`.
 
     `secret_number` counts the given secrets from 1. The scheme needs that secret as it is, unless
-    `secret_change` says how to write it. `content` is the template of what is signed. Of two that fit, the
-    one with the lower `rank` is better: less to configure, and less that depends on chance.
+    `secret_change` says how to write it. `content` is the template of the signed content. Of two schemes that
+    fit, the one with the lower `rank` is better: it has fewer options and is less likely a coincidence.
     """
 
     kind: str
@@ -62,7 +71,7 @@ class FoundScheme:
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """Something that is wrong, in a sentence; `scheme` is the one that fits without it, if that is known."""
+    """A sentence about what is wrong; `scheme` is the one that fits once it is corrected, if known."""
 
     kind: Literal["algorithm", "body", "clock", "content", "header", "key", "secret", "template"]
     explanation: str
@@ -96,7 +105,8 @@ def configure(match: Match, request: CapturedRequest) -> FoundScheme | NearMiss:
         except (ConfigError, SignatureError) as error:
             why = error
             continue
-        # `sha256=` is a prefix, and `v1=` the beginning of a list, to which a rotation adds a second one.
+        # `sha256=` is a prefix, whereas `v1=` begins a list, to which a rotation of keys adds a second
+        # signature.
         listed = (part.entry is None) == bool(_VERSION.match(part.entry or prefix))
         dated = content.time is not None and content.time.is_date
         rank = (key.number, _CLASSES.index(kind), bool(change), dated, listed, prefix)
@@ -162,10 +172,10 @@ def find_tokens(request: CapturedRequest, secrets: Sequence[str]) -> Iterator[Fo
     forms = {hashlib.sha256(request.body).hexdigest(): "sha256", text: "body"}
     for header, value in request.headers.items():
         try:
-            stated, claims, _, _ = read_token(value, header)
+            jose_header, claims, _, _ = read_token(value, header)
         except SignatureMalformed:
             continue
-        if not (isinstance(stated.get("alg"), str) and claims):
+        if not (isinstance(jose_header.get("alg"), str) and claims):
             continue
         found = [
             (name, forms[each]) for name, each in claims.items() if isinstance(each, str) and each in forms
@@ -175,7 +185,7 @@ def find_tokens(request: CapturedRequest, secrets: Sequence[str]) -> Iterator[Fo
                 "secret", f"{header} is a token, and none of its claims is the body or its SHA-256"
             )
             continue
-        arguments: dict[str, Any] = {"header": header, "algorithm": stated["alg"]}
+        arguments: dict[str, Any] = {"header": header, "algorithm": jose_header["alg"]}
         arguments["claim"], arguments["claim_holds"] = found[0]
         if claims.get("iat") is None:
             arguments |= _DEDUPE_ONLY

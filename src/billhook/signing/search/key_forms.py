@@ -1,7 +1,7 @@
 """Generate candidate keys from a secret: as it is, decoded, or with a prefix too many or too few.
 
-For billhook.signing.search, whose comparisons take no constant time: an operator who runs it has the secret
-anyway. Nothing here is for a receiver.
+For billhook.signing.search only: its comparisons do not take constant time, which is harmless because the
+operator who runs it has the secret. A receiver must not use it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ _PREFIX: Final = re.compile(r"[A-Za-z]{2,8}_(?=.)")
 
 @dataclass(frozen=True, slots=True)
 class CandidateKey:
-    """One reading of one secret; `number` is the secret's in its list, from 1.
+    """One reading of one secret; `number` is the position of the secret in its list, from 1.
 
-    `matching(content)` is the captured signature over the content, None if there is none. `secret` and
-    `encoding` are what a scheme has to be configured with; `change` says how that differs from the secret as
-    given, and is "" if it does not.
+    `matching(content)` returns the captured signature of the content, or None. A scheme has to be configured
+    with `secret` and `encoding`; `change` says how that differs from the given secret, "" if it does not.
     """
 
     number: int
@@ -52,7 +51,7 @@ class CandidateKey:
 
 
 def key_forms(number: int, given: str, signatures: Collection[bytes]) -> Iterator[CandidateKey]:
-    """Yield the readings of a secret that could have made one of `signatures`.
+    """Yield the readings of a secret with which one of `signatures` could have been made.
 
     Raises ConfigError for a public key that is unusable.
     """
@@ -71,7 +70,7 @@ def key_forms(number: int, given: str, signatures: Collection[bytes]) -> Iterato
 
 
 def _readings(secret: str) -> Iterator[tuple[str, str, SecretEncoding, list[str]]]:
-    """Yield algorithm, spelling and encoding that a secret may have to have, and what is changed for it."""
+    """Yield algorithm, spelling and encoding of each possible reading, and the changes to the secret."""
     write_public = "write it as whpk_ and the base64 of its"
     if secret.lstrip().startswith("-----BEGIN"):
         from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -113,7 +112,7 @@ def _whpk(raw: bytes) -> str:
 def _matching(
     algorithm: str, text: str, encoding: SecretEncoding, signatures: Collection[bytes]
 ) -> Callable[[bytes], bytes | None] | None:
-    """Return how to look for a signature of a key; None if none of `signatures` is one."""
+    """Return a function for CandidateKey.matching; None if none of `signatures` can be the key's."""
     if algorithm == Ed25519.name:
         key, made = Ed25519().load(text), [raw for raw in signatures if len(raw) == 64]
         return (

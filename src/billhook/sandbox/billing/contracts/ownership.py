@@ -50,6 +50,17 @@ def last_days(sellers: Sequence[Seller], meter_id: str, spans: Sequence[TimeSpan
     ]
 
 
+def is_handed_over(sellers: Sequence[Seller], contract_id: str, meter_id: str, end: datetime) -> bool:
+    """Return whether another contract that sells the meter begins on the day on which this one ends."""
+    return any(
+        seller.contract_id != contract_id
+        and meter_id in seller.meter_ids
+        and seller.start < seller.end
+        and seller.start.date() == end.date()
+        for seller in sellers
+    )
+
+
 def _is_sold_after(sellers: Sequence[Seller], meter_id: str, moment: datetime) -> bool:
     """Return whether a contract sells the meter between `moment` and the end of its day."""
     return any(

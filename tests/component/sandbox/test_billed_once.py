@@ -1,0 +1,163 @@
+"""All usage is billed once, whatever the contracts and the order in which things happen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from billhook.sandbox import Sandbox
+from support.histories import START, fresh_sandbox
+
+DAYS = 12
+HOURS = st.integers(0, DAYS * 24)
+
+
+@dataclass(frozen=True)
+class Sold:
+    """A contract that sells a meter's units at 1.00 each, by the week, from an hour to another."""
+
+    start: int
+    end: int
+    meter: str
+    status: str = "Active"
+
+
+@dataclass(frozen=True)
+class Used:
+    """Units of the meter `call`, used at an hour."""
+
+    hour: int
+    units: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A day's usage of the meter `call`, as it was measured."""
+
+    day: int
+    units: int
+
+
+@dataclass(frozen=True)
+class Waited:
+    """Some hours that pass."""
+
+    hours: int
+
+
+Step = Sold | Used | Measured | Waited
+
+SOLD = st.builds(
+    lambda start, length, meter, status: Sold(start, start + length, meter, status),
+    HOURS,
+    st.sampled_from([24, 36, 60, 24 * 9]),
+    st.sampled_from(["call", "call", "call", "other"]),
+    st.sampled_from(["Active", "Active", "Active", "InReview"]),
+)
+USED = st.builds(Used, HOURS, st.integers(1, 9))
+MEASURED = st.builds(Measured, st.integers(0, DAYS - 1), st.integers(0, 9))
+
+
+def at(hour: int) -> datetime:
+    return START + timedelta(hours=hour)
+
+
+class Business:
+    """One customer of a sandbox."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.call = sandbox.call
+        self.customer = self.call("POST", "/_sandbox/customers", {"name": "Acme", "aliases": ["acme"]})
+        self.id = self.customer["customer"]["id"]
+        self.products = {name: self._product(name) for name in ("call", "other")}
+        self.count = 0
+
+    def _product(self, name: str) -> str:
+        made = self.call("POST", "/catalogProducts", {"name": name})["catalogProduct"]["id"]
+        meter = {"name": name, "eventName": name, "aggregationMethod": "sum", "property": "units"}
+        self.call("POST", "/_sandbox/meters", {**meter, "catalogProductId": made})
+        return str(made)
+
+    def take(self, step: Step) -> None:
+        self.count += 1
+        match step:
+            case Sold():
+                week = {"scheduling": {"duration": {"unit": "Weeks", "value": 1}}, "pricing": {"price": 1}}
+                contract = {
+                    "customerId": self.id,
+                    "name": f"contract {self.count}",
+                    "startDate": at(step.start).isoformat(),
+                    "endDate": at(step.end).isoformat(),
+                    "autoRenewContract": False,
+                    "status": step.status,
+                    "products": [{"catalogProductId": self.products[step.meter], **week}],
+                }
+                self.call("POST", "/contracts", contract)
+            case Used():
+                event = {"name": "call", "timestamp": at(step.hour).isoformat(), "customerAlias": "acme"}
+                whole = {**event, "ref": f"ref-{self.count}", "data": {"units": step.units}}
+                self.call("POST", "/v2/events", {"events": [whole]})
+            case Measured():
+                day = at(step.day * 24)
+                date = {"year": day.year, "month": day.month, "day": day.day}
+                usage = {"customerId": self.id, "meterId": self.products["call"], "usageDate": date}
+                self.call("POST", "/measurements", {**usage, "value": step.units})
+            case Waited():
+                self.call("POST", "/_sandbox/clock", {"advance": f"PT{step.hours}H"})
+
+    def billed(self) -> Decimal:
+        """The units on all invoices, and those that a report lists because no invoice follows."""
+        self.take(Waited(24 * 70))
+        invoices = self.call("GET", "/invoices?limit=1000")["invoices"]
+        lines = [line["units"] for invoice in invoices for line in invoice["lineItems"]]
+        raised = self.call("GET", "/_sandbox/raised?eventType=MonthEndReport&limit=100")["raised"]
+        reports = [each["body"]["reportId"] for each in raised]
+        late = [
+            line["units"]
+            for each in reports
+            for line in self.call("GET", f"/_sandbox/reports/{each}")["report"]["lateUsage"] or []
+        ]
+        return sum(map(Decimal, [*lines, *late]), Decimal(0))
+
+
+def due(steps: list[Step]) -> int:
+    """What should be billed, by a look at every hour: each is sold or not, and a measurement is of a day."""
+    sellers = [each for each in steps if isinstance(each, Sold) and each.meter == "call"]
+    active = [each for each in sellers if each.status == "Active"]
+    sold = [any(each.start <= hour < each.end for each in active) for hour in range((DAYS + 1) * 24)]
+    measured = {each.day: each.units for each in steps if isinstance(each, Measured)}
+    events = [each for each in steps if isinstance(each, Used) and each.hour // 24 not in measured]
+    by_events = sum(each.units for each in events if sold[each.hour])
+    by_day = sum(units for day, units in measured.items() if any(sold[day * 24 : day * 24 + 24]))
+    return by_events + by_day
+
+
+@pytest.mark.slow
+@settings(max_examples=20)
+@given(st.lists(SOLD, min_size=1, max_size=4), st.lists(USED | MEASURED, max_size=8))
+def test_usage_before_the_contracts_end_is_billed_once(sold: list[Step], used: list[Step]) -> None:
+    with fresh_sandbox() as sandbox:
+        business = Business(sandbox)
+        for step in [*sold, *used]:
+            business.take(step)
+
+        assert business.billed() == due([*sold, *used])
+
+
+@pytest.mark.slow
+@settings(max_examples=20)
+@given(
+    st.lists(SOLD | USED | USED | MEASURED | st.builds(Waited, st.sampled_from([5, 30, 100])), max_size=14)
+)
+def test_usage_and_contracts_in_any_order_are_billed_once(steps: list[Step]) -> None:
+    with fresh_sandbox() as sandbox:
+        business = Business(sandbox)
+        for step in steps:
+            business.take(step)
+
+        assert business.billed() == due(steps)
