@@ -184,13 +184,21 @@ def _print(connected: ConnectedHandlers, paused: Mapping[str, PausedHandler], as
         described = [_handler_json(*entry, paused.get(name)) for name, entry in by_name.items()]
         print_json({"handlers": described, "unhandled": unhandled})
         return
+    _print_table(by_name, paused, len(EVENT_TYPES) + 1)
+    if unhandled:
+        click.echo(f"Stored, but without a handler: {', '.join(unhandled)}")
+
+
+def _print_table(
+    by_name: Mapping[str, tuple[Handler, list[str]]], paused: Mapping[str, PausedHandler], every: int
+) -> None:
     # Most apps use none of these: a column appears with the first handler that does.
     optional = ("state", "limits", "sources", "ordered by", "identity")
     has_sources = any(handler.sources for handler, _ in by_name.values())
     rows = [
         (
             name,
-            "all" if len(types) > len(EVENT_TYPES) else "\n".join(types),
+            "all" if len(types) == every else "\n".join(types),
             handler.timeout_seconds,
             "PAUSED" if name in paused else None,
             limits_text(handler),
@@ -202,8 +210,6 @@ def _print(connected: ConnectedHandlers, paused: Mapping[str, PausedHandler], as
     ]
     columns = ("handler", "event types", "time-out (s)", *optional)
     print_table("", columns, rows, whole=["event types"], keep="\n", optional=optional)
-    if unhandled:
-        click.echo(f"Stored, but without a handler: {', '.join(unhandled)}")
 
 
 class _Sender:
