@@ -24,7 +24,7 @@ An honest client has sent both by then, and its connection is not the first to g
 
 
 class Connection(Protocol):
-    """A connection as its limits see it: the ways to end it."""
+    """A connection, with the ways to end it."""
 
     def refuse_head(self) -> None:
         """Answer that the head took too long, and close."""
@@ -40,10 +40,10 @@ C = TypeVar("C", bound=Connection)
 
 
 class WaitingQueue(Generic[C]):
-    """Connections that wait for the same thing, those that have waited longest first."""
+    """Connections that wait for the same thing, the longest waiting first."""
 
     def __init__(self, seconds: float, end: Callable[[C], None], clock: Callable[[], float]) -> None:
-        """`end` ends a connection; it is called for those that have waited `seconds`."""
+        """`end` is called for connections that have waited `seconds`, and ends them."""
         self._seconds = seconds
         self._end = end
         self._clock = clock
@@ -69,7 +69,7 @@ class WaitingQueue(Generic[C]):
 
     @property
     def longest_seconds(self) -> float:
-        """Waiting time of the connection that has waited longest; 0 without any."""
+        """The waiting time of the connection that has waited longest; 0 if none waits."""
         since = next(iter(self._since.values()), None)
         return 0.0 if since is None else self._clock() - since
 
@@ -84,7 +84,7 @@ class WaitingQueue(Generic[C]):
         return False
 
     def end_overdue(self, at_most: int) -> int:
-        """End connections whose time is over; return how many."""
+        """End the connections whose time is over; return their number."""
         count = 0
         while count < at_most and self.end_longest(self._seconds):
             count += 1
@@ -105,19 +105,20 @@ class ConnectionLimits(Generic[C]):
             return WaitingQueue(seconds, end, clock)
 
         self.without_head = waiting(HEAD_SECONDS, lambda connection: connection.refuse_head())
-        """Those that have begun no request, or have sent a part of its head."""
+        """Connections that have sent no request yet, or a part of its head."""
         self.without_body = waiting(math.inf, lambda connection: connection.close())
-        """Those that have sent a part of the body; the application says how long it waits for the rest."""
+        """Connections that have sent a part of the body; the application limits the wait for the rest."""
         self.idle = waiting(idle_seconds, lambda connection: connection.close())
-        """Those kept alive after a response."""
+        """Connections that are kept alive after a response."""
         self.idle_and_known = waiting(idle_seconds, lambda connection: connection.close())
-        """Those kept alive on which a request was accepted: of these, hostile clients have none."""
+        """Connections that are kept alive after an accepted request, which hostile clients cannot have."""
         self.unread = waiting(READ_SECONDS, lambda connection: connection.abort())
-        """Those whose client does not read the response."""
+        """Connections whose client does not read the response."""
         self.closing = waiting(CLOSE_SECONDS, lambda connection: connection.abort())
-        """Those that are closed when their client has read the rest."""
+        """Connections that are closed as soon as their client has read the rest."""
         self.ended = waiting(math.inf, lambda connection: connection.abort())
-        """Those that are being answered, and whose client sends no more: most such clients have left."""
+        """Connections that are being answered and whose client has stopped sending: most such clients have
+        left."""
         self._all = (
             self.closing,
             self.unread,
@@ -144,9 +145,9 @@ class ConnectionLimits(Generic[C]):
         most_expendable = (self.closing, self.unread, self.without_head, self.without_body, self.idle)
         if any(waiting.end_longest(MIN_WAIT_SECONDS) for waiting in most_expendable):
             return True
-        # Connections are opened so fast that all are new. One that is in use is never idle for long, and of
-        # those without a request the one that waits longest goes, for a head or a body: an honest client
-        # sends head and body within milliseconds.
+        # Connections are opened so fast that all are new. A connection in use is never idle for long. Among
+        # those without a complete request, end the longest waiting one: an honest client sends head and body
+        # within milliseconds.
         new = sorted((self.without_head, self.without_body), key=lambda waiting: -waiting.longest_seconds)
         others = (*new, self.idle, self.ended, self.idle_and_known)
         return any(waiting.end_longest() for waiting in others)

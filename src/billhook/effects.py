@@ -52,7 +52,7 @@ metadata = MetaData()
 effect = Table(
     "billhook_effect",
     metadata,
-    # A digest of the next three: of one length, and the same in databases that compare texts without case.
+    # A digest of the next three columns: it has a fixed length, and is exact where a database ignores case.
     Column("id", String(64), primary_key=True),
     Column("handler", Text, nullable=False),
     Column("idempotency_key", Text, nullable=False),
@@ -71,7 +71,7 @@ class DriverConnection(Protocol):
 
 
 Transaction: TypeAlias = "Session | scoped_session[Any] | Connection | DriverConnection"
-"""What `delivery.once` takes: something with a transaction of its user's."""
+"""What `delivery.once` accepts: an object with an open transaction of the user."""
 
 _INSERTS = {
     name: dialect.insert(effect).on_conflict_do_nothing().returning(effect.c.id)
@@ -79,7 +79,7 @@ _INSERTS = {
 }
 _COLUMNS = ("id", "handler", "idempotency_key", "replays")
 _PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%({})s", "named": ":{}", "numeric": ":{number}"}
-"""Of a column, by the paramstyle of PEP 249."""
+"""The placeholder of a column, by the paramstyle of PEP 249."""
 
 
 def create_all(target: Engine | Transaction) -> None:
@@ -88,7 +88,7 @@ def create_all(target: Engine | Transaction) -> None:
         with target.begin() as connection:
             create_all(connection)
         return
-    # Two processes that start at once would both find that it is missing.
+    # Two processes that start at the same time may both find that it is missing.
     lock = f"SELECT pg_advisory_xact_lock(hashtext('{effect.name}'))"
     create = CreateTable(effect, if_not_exists=True)
     on = _transaction(target)
@@ -183,7 +183,7 @@ def _check_engine(session: Session, *_: object) -> None:
         return
     modified = [one for one in session.dirty if session.is_modified(one)]
     for changed in (*session.new, *modified, *session.deleted):
-        # By the mapper, as SQLAlchemy itself asks: a session that routes by class reads `mapper.class_`.
+        # Ask with the mapper, as SQLAlchemy does: a session that routes by class reads `mapper.class_`.
         if session.get_bind(inspect_mapper(type(changed))).engine is not engine:
             raise ConfigError(
                 f"{type(changed).__qualname__} is in another database than the row of once(), so that they "
@@ -205,7 +205,7 @@ def _insert(connection: Connection, row: Mapping[str, Any]) -> bool:
     statement = _INSERTS.get(connection.dialect.name)
     if statement is None:
         return _insert_in_savepoint(connection, row)
-    # Not by rowcount: through SQLAlchemy 2.1 psycopg says -1.
+    # Do not use rowcount: with SQLAlchemy 2.1 psycopg returns -1.
     return connection.execute(statement, row).first() is not None
 
 
@@ -261,7 +261,7 @@ def _check_transaction(driver: Any) -> None:
         idle = not driver.in_transaction
     else:
         by_itself = getattr(driver, "autocommit", None) is True
-        # psycopg: within transaction() it has a transaction all the same.
+        # psycopg: within transaction() there is a transaction nevertheless.
         info = getattr(driver, "info", None)
         idle = getattr(info, "transaction_status", 0) == 0
     if by_itself and idle:

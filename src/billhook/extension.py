@@ -112,7 +112,7 @@ class Billhook:
                 _Commands("billhook", help="Webhook deliveries: handle, look at and replay them.")
             )
             state.register_task()
-            if state.starts_on_request:  # before the app's own hooks, which may reject the request
+            if state.starts_on_request:  # first, because hooks of the app may reject the request
                 app.before_request_funcs.setdefault(None, []).insert(0, state.start_engine_on_request)
             atexit.register(state.close)
 
@@ -151,13 +151,9 @@ class Billhook:
         named = {source.name for source in self._sources}
         if len(named) < len(self._sources):
             raise ConfigError("two sources have the same name: each name is one URL and one set of keys")
-        secrets = settings.read_secrets()
-        if DEFAULT_SOURCE in named or (self._sources and not secrets):
+        if DEFAULT_SOURCE in named or (self._sources and not settings.read_secrets()):
             return self._sources
-        if not secrets:
-            raise MissingSecret(DEFAULT_SOURCE, settings.secrets_file)
-        default = Source(DEFAULT_SOURCE, configured_scheme(settings), secrets, settings.tolerance_seconds)
-        return (default, *self._sources)
+        return (default_source(settings), *self._sources)
 
 
 class _Commands(click.Group):
@@ -243,6 +239,14 @@ def _check_sources(groups: Iterable[Handlers], known: set[str]) -> None:
                     f"handler {handler.name!r} names the source {unknown[0]!r}, which is not here: there is "
                     f"{', '.join(sorted(known))}"
                 )
+
+
+def default_source(settings: Settings) -> Source:
+    """Return the source that the options describe. Raises ConfigError."""
+    secrets = settings.read_secrets()
+    if not secrets:
+        raise MissingSecret(DEFAULT_SOURCE, settings.secrets_file)
+    return Source(DEFAULT_SOURCE, configured_scheme(settings), secrets, settings.tolerance_seconds)
 
 
 def configured_scheme(settings: Settings) -> Scheme:

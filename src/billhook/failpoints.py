@@ -21,13 +21,15 @@ FAILPOINTS = (
     "after_call",  # the handler returned, its result is not stored
     "in_settle",
     "after_settle",
+    "in_close",  # what happened up to some moment is in the roll-up, not committed
+    "after_close",
 )
 """In the order in which a delivery reaches them."""
 
 _armed, _, _times = os.environ.get("BILLHOOK_FAILPOINT", "").partition(":")
 _reached = itertools.count(1)
 ARMED = bool(_armed)
-"""Whether this process was started to be killed: on the way of each delivery `reach` is not even called."""
+"""Whether a failpoint is set: without one, `reach` is not called for each delivery."""
 
 
 def reach(name: str) -> None:

@@ -1,7 +1,7 @@
-"""Check that gunicorn is one whose insides AsgiWorker knows.
+"""Check that AsgiWorker fits this version of gunicorn.
 
-Its limits replace methods that are not gunicorn's public interface. With other names or parameters they would
-not be called, and the receiver would serve without them.
+Its limits override methods that are not gunicorn's public interface. If their names or parameters differed,
+they would not be called, and the receiver would serve without limits.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ATTRIBUTES = {
     ),
     (protocol, "BodyReceiver"): ("_complete",),
 }
-"""What is set by `__init__`."""
+"""The attributes that `__init__` sets."""
 
 
 def check_gunicorn() -> None:

@@ -26,13 +26,13 @@ keepalive = 75
 
 control_socket_disable = True
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - memory, not a shared folder
-# A client of a local proxy names no path and no scheme: only nginx's X-Forwarded-Proto is believed.
+# A client of a local proxy must not choose path or scheme: only X-Forwarded-Proto, set by nginx, counts.
 forwarder_headers = ""
 secure_scheme_headers = {"X-FORWARDED-PROTO": "https"}
 
 accesslog = None
 errorlog = "-"
-# With JSON, gunicorn's records are objects as well. A standalone app keeps the logging that is set up here.
+# With JSON, gunicorn's records are JSON objects too. A standalone app keeps the logging that is set up here.
 logconfig_dict = {
     "version": 1,
     "root": {"level": "INFO", "handlers": ["error_console"]},
@@ -48,7 +48,7 @@ if os.environ.get("BILLHOOK_LOG_FORMAT") != "json":
 
 
 def on_starting(server: Any) -> None:
-    """Have no line of gunicorn's log wait for a reader that stands still."""
+    """Keep gunicorn's log lines from waiting for a reader that has stopped reading."""
     replace_stream_handlers("gunicorn.error", "")
 
 

@@ -1,4 +1,4 @@
-"""AsgiWorker: gunicorn's asgi worker with limits for slow and idle clients, which it has none of.
+"""AsgiWorker: gunicorn's asgi worker, with limits for slow and idle clients, which gunicorn lacks.
 
 `worker_class = "billhook.gunicorn_worker.AsgiWorker"`; `billhook serve` uses it.
 """
@@ -26,13 +26,13 @@ from billhook.errors import ConfigError
 from billhook.gunicorn_compat import check_gunicorn
 
 _OTHER_DESCRIPTORS = 512
-"""Descriptors beside those of connections: the inbox, the log, what handlers open."""
+"""Descriptors for other things than connections: the inbox, the log, files of handlers."""
 _HEAD_BYTES = 65_536
-"""The most that a head may have; gunicorn's own limits add up to more than ten times this."""
+"""The largest head in bytes; gunicorn's own limits add up to more than ten times this."""
 _BUFFERED_HEAD_BYTES = 8_192
 """The size from which on gunicorn parses an incomplete head."""
 _PIECE_BYTES = 4_096
-"""How much the parser gets at a time, so that no client keeps the event loop for long."""
+"""How many bytes the parser gets at a time, so that no client occupies the event loop for long."""
 _FRAMING_BYTES = 16_384
 """How many bytes around a body, such as sizes of chunks and trailers, may come beside a quarter of it."""
 _FREE_CHUNKS = 256
@@ -40,13 +40,13 @@ _CHUNK_BYTES = 24
 """How many chunks of any size a body may have, and on average bytes of each one beyond: each costs time."""
 _SWEEP_SECONDS = 0.5
 _SWEEP_AT_MOST = 25
-"""Connections that one sweep ends: many that were opened at once must not be ended at once."""
+"""The most connections that one sweep ends: many that were opened together must not be ended together."""
 _NEXT_SWEEP_SECONDS = 0.01
 _MEMORY_ERRORS = 10
-"""Connections that failed for want of memory, without a good answer between them, before the process ends."""
+"""The process ends after this many connections in a row that failed because memory was missing."""
 _GARBAGE_THRESHOLDS = (200_000, 10, 10)
 _LAST_REQUESTS_SECONDS = 1.0
-"""How long a process that ends waits for requests that are on their way on open connections."""
+"""How long an ending process waits for requests that are arriving on open connections."""
 
 
 class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
@@ -56,8 +56,8 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
 
     def init_process(self) -> None:
         """Begin to serve in this process. Called by gunicorn after the fork."""
-        self.init_signals()  # its parent's handlers would lose a signal that ends this process
-        # An event loop's signal handlers do not say whose they are, as those of gunicorn's other workers do.
+        self.init_signals()  # handlers inherited from the parent would lose a signal that ends this process
+        # Signal handlers of an event loop do not show their owner, unlike those of gunicorn's other workers.
         thread.replaced_by_its_parent = True
         self.limits: ConnectionLimits[LimitedProtocol] = ConnectionLimits(
             self._allow_descriptors(), self.cfg.keepalive
@@ -71,18 +71,19 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         """Raise the soft limit of open files; return how many connections it allows, at most those wanted."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         # A loop may accept as many as wait in the queue before it closes any to make room.
-        others = _OTHER_DESCRIPTORS + int(self.cfg.backlog)
-        wanted = int(self.worker_connections) + others
+        reserved = _OTHER_DESCRIPTORS + int(self.cfg.backlog)
+        wanted = int(self.worker_connections) + reserved
         if soft != resource.RLIM_INFINITY and soft < wanted:
-            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
             try:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
             except (OSError, ValueError):  # a sandbox may forbid the call
-                most = soft
-            if most < wanted:
-                # Accepting beyond the limit of files fails, and the loop then accepts nothing for a second.
-                allowed = max(most - others, most // 4)
-                self.log.warning("The limit of %d open files allows %d connections.", most, allowed)
+                limit = soft
+            if limit < wanted:
+                # Accepting beyond the limit of open files fails, and then the loop accepts nothing for a
+                # second.
+                allowed = max(limit - reserved, limit // 4)
+                self.log.warning("The limit of %d open files allows %d connections.", limit, allowed)
                 return allowed
         return int(self.worker_connections)
 
@@ -94,7 +95,7 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
             raise AppImportError(f"Error: {error}") from None
         super().load_wsgi()
         self.report = getattr(self.asgi, "refused_by_server", lambda status: None)
-        if hasattr(self.asgi, "wsgi_app"):  # a Flask app, which would answer every request with an error
+        if hasattr(self.asgi, "wsgi_app"):  # a Flask app would answer every request with an error
             raise AppImportError(
                 "Error: this is a Flask app, and an event loop serves ASGI applications. Name "
                 "billhook.standalone:create_asgi_app(), or hooks.asgi_app(app) for an app of your own; "
@@ -109,7 +110,7 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         """Reset signals to end the process while the application loads: uvloop loses those before it runs."""
         for number in self.SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-        for number in (signal.SIGUSR1, signal.SIGWINCH):  # they would end it too, and need not
+        for number in (signal.SIGUSR1, signal.SIGWINCH):  # these would end the process too, without need
             signal.signal(number, signal.SIG_IGN)
 
     def notify(self) -> None:
@@ -127,7 +128,7 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         # gunicorn looks for its C parser once and keeps the result in the class that was asked, but reads it
         # from ASGIProtocol: asked of the subclass first, it would say that the parser is too old.
         protocol.ASGIProtocol._check_h1c_protocol_available()
-        gasgi.ASGIProtocol = LimitedProtocol  # the one name by which gunicorn's worker finds it
+        gasgi.ASGIProtocol = LimitedProtocol  # gunicorn's worker finds the class by this name
         self.loop.set_exception_handler(self._on_loop_error)
         self._sweep()
         _tune_garbage_collection()
@@ -161,7 +162,7 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         """Close the connections without a request: gunicorn would wait for its graceful_timeout."""
         for server in self.servers:
             server.close()
-        # A request that is on its way is answered, with `Connection: close`.
+        # A request that is arriving is answered, with `Connection: close`.
         end = self.loop.time() + _LAST_REQUESTS_SECONDS
         while self.limits.open and self.loop.time() < end and not self._quick_shutdown:
             await asyncio.sleep(0.05)
@@ -177,7 +178,7 @@ def _tune_garbage_collection() -> None:
     Connections need none of them: they are freed when their last reference goes.
     """
     gc.collect()
-    gc.freeze()  # the application is here to stay
+    gc.freeze()  # the objects of the application live until the process ends
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
 
 
@@ -196,12 +197,12 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
     """The bytes received before gunicorn's part began."""
     _head_bytes = 0
     _idle: WaitingQueue[LimitedProtocol] | None = None
-    """The list that this is in while it is kept alive."""
+    """The list that contains this connection while it is kept alive."""
     _known = False
     _client_has_ended = False
     _body_is_broken = False
     _is_refused = False
-    """Whether what else comes is dropped, while the answer is on its way."""
+    """Whether further bytes are dropped, because the answer is being sent."""
     _request_bytes = 0
     """Bytes of a request after its head; those in the same piece as the end of the head are not counted."""
     _body_bytes = 0
@@ -214,13 +215,13 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         self.transport = transport
         limits = self.worker.limits
         if not limits.make_room():
-            limits.open += 1  # connection_lost takes it off again
+            limits.open += 1  # connection_lost subtracts it again
             transport.abort()
             return
         limits.open += 1
         limits.without_head.add(self)
         if self._uses_uwsgi or transport.get_extra_info("ssl_object") is not None:
-            self._begin()  # they may speak something else than HTTP/1
+            self._begin()  # the client may speak another protocol than HTTP/1
 
     def data_received(self, data: bytes) -> None:
         """Receive bytes from the client. Called by asyncio."""
@@ -238,7 +239,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
             self._head_bytes = 0
         for start in range(0, len(data), _PIECE_BYTES):
             if self._is_refused or self._closed:
-                return  # the rest is of no use
+                return  # the rest of the request is not needed
             self._receive_piece(data[start : start + _PIECE_BYTES])
 
     def _receive_piece(self, data: bytes) -> None:

@@ -1,7 +1,8 @@
-"""Log lines to standard error that never block: a reader that stands still must stop no delivery.
+"""Write log lines to standard error without ever blocking, so that a stalled reader stops no delivery.
 
-What standard error leads to may stop reading: a log collector that hangs, a paused `tee`, Ctrl-S in a
-terminal. A thread writes the lines of this process; what does not fit into its queue is dropped and counted.
+The reader of standard error may stop reading: a log collector that hangs, a paused `tee`, Ctrl-S in a
+terminal. So a thread writes the lines of this process, and lines that do not fit into its queue are dropped
+and counted.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class _Writer:
         reset_in_child(self._reset)
 
     def _reset(self) -> None:
-        # SimpleQueue: a signal handler may log, and interrupt any code. Its size is checked, not locked.
+        # A SimpleQueue, because a signal handler may log and interrupt any code. Its size is checked without
+        # a lock.
         self._queue: SimpleQueue[tuple[NonBlockingHandler, int, bytes]] = SimpleQueue()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -38,8 +40,10 @@ class _Writer:
         self._unwritten = 0
 
     def put(self, handler: NonBlockingHandler, descriptor: int, line: bytes) -> None:
-        """Have the line written, or drop it."""
-        if threads_are_greenlets():  # a thread would be one too, and its write block the others all the same
+        """Queue the line for the thread, or drop it."""
+        if (
+            threads_are_greenlets()
+        ):  # a thread would be a greenlet too, and its write would block all greenlets
             self._write(descriptor, line)
             return
         if self._queue.qsize() >= QUEUED_LINES:
@@ -54,7 +58,7 @@ class _Writer:
                 if self._thread is None:
                     self._thread = start_thread(self._work, "billhook-log")
             except OutOfResources:
-                pass  # the next line, or the end of the process, tries again; this one waits in the queue
+                pass  # the line stays in the queue: the next line, or the end of the process, tries again
             finally:
                 self._starting.release()
 
@@ -81,11 +85,11 @@ class _Writer:
             self._unwritten = 0
 
     def _write(self, descriptor: int, line: bytes) -> bool:
-        # Not by the stream: its lock would be held meanwhile, and Python wants it when the process ends.
+        # Do not use the stream: its lock would be held meanwhile, and Python needs it when the process ends.
         try:
             while line:
                 line = line[os.write(descriptor, line) :]
-        except OSError:  # the reader is gone, or the disk is full
+        except OSError:  # the reader has gone, or the disk is full
             return False
         return True
 
@@ -110,14 +114,14 @@ class NonBlockingHandler(logging.StreamHandler[Any]):
     """Writes to standard error from a thread of its own; a stream without a descriptor at once."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Have a record written, or drop it."""
+        """Queue the record's line, or drop it."""
         try:
             descriptor = self.stream.fileno()
         except (AttributeError, io.UnsupportedOperation):  # closed at start, or replaced by a test
             if self.stream is not None:
                 super().emit(record)
             return
-        except ValueError:  # closed since
+        except ValueError:  # closed meanwhile
             return
         try:
             _WRITER.put(self, descriptor, self.encode(record))
@@ -142,6 +146,8 @@ def replace_stream_handlers(*names: str) -> None:
                 new.setFormatter(old.formatter)
                 new.setLevel(old.level)
                 new.filters, new.name, new.terminator = old.filters, old.name, old.terminator
-                vars(new)["_gunicorn"] = getattr(old, "_gunicorn", False)  # it removes its own at a reload
+                vars(new)["_gunicorn"] = getattr(
+                    old, "_gunicorn", False
+                )  # gunicorn removes its own handlers at a reload
                 logger.removeHandler(old)
                 logger.addHandler(new)

@@ -16,7 +16,7 @@ from billhook.log_output import NonBlockingHandler
 from billhook.printable import PrintableFormatter, first_line, printable
 
 _STANDARD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
-"""What every record has; `taskName` since Python 3.12."""
+"""The attributes of every record; `taskName` since Python 3.12."""
 
 
 def fields(
@@ -33,7 +33,7 @@ def fields(
     action: str | None = None,
     who: str | None = None,
 ) -> dict[str, object]:
-    """Return the `extra` of a record, without what is None; texts are escaped and cut to 200 characters.
+    """Return the `extra` of a record, without None values; texts are escaped and cut to 200 characters.
 
     `cause` is a word from the code, or an exception whose class is named; `duration` is in seconds.
     """
@@ -60,7 +60,7 @@ def fields(
 
 @dataclass(slots=True)
 class _Kind:
-    """Records of one kind: when the last line was logged, and what has come since."""
+    """Records of one kind: when the last line was logged, and the records since."""
 
     logged_at: float
     count: int = 0
@@ -73,8 +73,8 @@ class _Kind:
 class LimitedLog:
     """Logs the first record of a kind at once, then one line in `interval_seconds` with the number since.
 
-    It is for what strangers can cause, who could flood the log otherwise. Kinds come from the configuration
-    and the code, so their number is small no matter what is sent.
+    It is for records that strangers can cause, who could otherwise flood the log. The kinds come from the
+    configuration and the code, so requests cannot add any.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class LimitedLog:
         self.monotonic = monotonic
         self._lock = threading.Lock()
         self.kinds: dict[Hashable, _Kind] = {}
-        """Empty until the first record: what is called for every accepted delivery asks this first."""
+        """Empty until the first record: code that runs for every accepted delivery checks this first."""
 
     def log(
         self, kind: Hashable, level: int, text: str, error: BaseException | None = None, **known: Any
@@ -134,7 +134,7 @@ class LimitedLog:
 
 
 class JsonFormatter(PrintableFormatter):
-    """One JSON object for each record, in one line of ASCII: what is invisible or dangerous is escaped.
+    """One JSON object for each record, in one line of ASCII: invisible and dangerous characters are escaped.
 
     It has `time` (UTC, ISO 8601), `level`, `logger`, `process`, `message`, the `extra` of the record where
     that is text, a number or a truth value, and `traceback`.
@@ -150,7 +150,7 @@ class JsonFormatter(PrintableFormatter):
             "message": record.getMessage(),
         }
         for name, value in vars(record).items():
-            # Objects stay out: their text may say what no log should.
+            # Leave other objects out: their text may contain secrets.
             if name not in _STANDARD and name not in line and isinstance(value, str | int | float):
                 # JSON has no NaN and no infinity.
                 line[name] = str(value) if isinstance(value, float) and not math.isfinite(value) else value
@@ -162,7 +162,7 @@ class JsonFormatter(PrintableFormatter):
 
 
 class EscapedTracebacks(logging.Filter):
-    """Has every formatter, also one of the user's, print tracebacks escaped, indented and cut.
+    """Makes every formatter, also the user's own, print tracebacks escaped, indented and cut.
 
     The last line of a handler's traceback is its error, which may quote the payload.
     """
@@ -188,4 +188,4 @@ def set_up_logging(log_format: str | None, *, show_process: bool = False) -> Non
     output = NonBlockingHandler()
     output.setFormatter(JsonFormatter() if log_format == "json" else text)
     logging.basicConfig(level=logging.INFO, handlers=[output])
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # its INFO lines about a new inbox are noise
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # alembic's INFO lines about a new inbox are noise

@@ -1,7 +1,8 @@
 """Metrics for Prometheus: read from the inbox at each scrape, so they cover every process of every machine.
 
-`pip install 'billhook[metrics]'`. Nothing is kept in the memory of a process, where several workers would
-each tell a part. Labels are few: event types with a model (all others are `*`), handlers, sources, causes.
+`pip install 'billhook[metrics]'`. Nothing is kept in the memory of a process, as each of several workers
+would report only its part. Labels are few: event types with a model (all others are `*`), handlers, sources,
+causes.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def _deliveries(totals: Collection[Total]) -> Iterator[Metric]:
         "billhook_deliveries_refused", "Deliveries that were refused, by cause.", labels=("source", "cause")
     )
     numbers: Counter[tuple[str, str, str]] = Counter()
-    for source in {total.source for total in totals}:
+    for source in {total.source for total in totals if total.what not in _ATTEMPTS}:
         numbers.update({(source, cause, Counted.REFUSED): 0 for cause in _causes()})
     for total in totals:
         if total.what in _DELIVERIES:
@@ -115,10 +116,10 @@ def _deliveries(totals: Collection[Total]) -> Iterator[Metric]:
 
 
 def _causes() -> set[str]:
-    """Return the causes of refusals, which are shown as 0 before they happen.
+    """Return the causes of refusals that are shown as 0 before they happen.
 
-    An alert on an increase sees none in a series that begins with the first refusals, and after an outage all
-    of them are counted at once.
+    An alert on an increase does not see the first refusals if they begin a new series, and after an outage
+    they are all counted at once.
     """
     causes: set[str] = set()
     waiting: list[type[RequestError | SignatureError | InboxUnavailable]]
@@ -205,7 +206,7 @@ def _workers(overview: Overview) -> Iterator[Metric]:
     workers = GaugeMetricFamily(
         "billhook_workers", "Processes that handle deliveries, seen in the last minute.", labels=("engine",)
     )
-    # An engine whose last worker is silent is shown with 0, for a day.
+    # An engine without a live worker is shown with 0 for a day.
     engines = Counter({worker.engine: 0 for worker in overview.workers})
     engines.update(worker.engine for worker in overview.workers if worker.alive)
     for engine, number in sorted(engines.items()):

@@ -19,7 +19,7 @@ _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 def printable(text: object, keep: str = "") -> str:
     r"""Escape invisible characters, except those in `keep`, as in \x1b."""
     shown = str(text)
-    if shown.isprintable():  # most texts, and true of none of the characters below
+    if shown.isprintable():  # true for most texts, and for none of the characters below
         return shown
     return "".join(
         character

@@ -19,9 +19,9 @@ COMMAND = re.compile(
 
 
 def program(app: Any = None) -> str:
-    """Return how the command line begins that works on the same inbox.
+    """Return the beginning of a command line that works on the same inbox.
 
-    That of the running command, else that of `app`, a Flask app; `billhook` for the standalone one.
+    It is that of the running command, else that of `app`, a Flask app; `billhook` for the standalone app.
     """
     context = click.get_current_context(silent=True)
     while context is not None:
@@ -39,7 +39,7 @@ def _flask_program(context: click.Context) -> str:
     if context.obj.create_app is not None:  # a command line of the user's own
         return f"{context.find_root().info_name} billhook"
     path = context.obj.app_import_path
-    # Without either, `flask` finds app.py or wsgi.py in the current folder, as it has done now.
+    # Without either, `flask` finds app.py or wsgi.py in the current folder, as it did for this command.
     return (
         "flask billhook"
         if path is None or os.environ.get("FLASK_APP") == path
@@ -50,5 +50,5 @@ def _flask_program(context: click.Context) -> str:
 def in_program(text: str, app: Any = None) -> str:
     """Return a hint with its commands as the user has to type them: `billhook db upgrade` is a command."""
     name = program(app)
-    # A text may come through here twice, from a log line and from the end of a command.
+    # A text may be converted twice, for a log line and at the end of a command.
     return text if name == "billhook" or f"{name} " in text else COMMAND.sub(lambda _: f"{name} ", text)

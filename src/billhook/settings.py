@@ -23,8 +23,8 @@ ENVIRON = "billhook_environ"
 """Key in `app.extensions` of an environment to read instead of os.environ: the standalone app has it."""
 _SECRET_MARKS = ("whsec_", "whsk_", "-----BEGIN")
 _VERSION_OF_SECRET = re.compile(r"(?<![^,\s])v1a?,(?=wh(?:sec|sk|pk)_)")
-"""As some senders show a secret: its comma separates no items."""
-# Set around billhook by its own tests, and what commands read by themselves; never options.
+"""Some senders show a secret with this prefix; its comma does not separate items."""
+# Variables of billhook's own tests, and variables that commands read by themselves; they are not options.
 NOT_OPTIONS = ("BILLHOOK_SPEC", "BILLHOOK_TEST_", "BILLHOOK_FAILPOINT", "BILLHOOK_SANDBOX_")
 
 
@@ -63,10 +63,12 @@ def _text(key: str, value: Any) -> str | None:
 
 
 def _masked(value: Any, longest: float = math.inf) -> str:
-    """Return a value as an error may repeat it: not if it is a secret that was put into the wrong option."""
+    """Return a value for an error's text, masked if it may be a secret in the wrong option."""
     text = repr(value)
     marked = any(mark in text for mark in (*_SECRET_MARKS, "://"))
-    long = isinstance(value, str | bytes) and len(value) > longest  # and so may be a secret without a mark
+    long = (
+        isinstance(value, str | bytes) and len(value) > longest
+    )  # this may be a secret without a recognisable prefix
     return "a value that looks like a secret" if marked or long else text
 
 
@@ -323,14 +325,14 @@ class Settings:
         for key in config:
             name = key.removeprefix(PREFIX)
             if key.startswith(PREFIX) and name not in known:
-                found = difflib.get_close_matches(name, known, n=1)  # without what all of them begin with
+                found = difflib.get_close_matches(name, known, n=1)  # without their common prefix
                 near = "".join(f"did you mean {PREFIX}{option_name}? " for option_name in found)
                 raise ConfigError(f"{key} is no option of billhook: {near}`billhook options` lists them")
         values = {
             option.attribute: option.parse(option.key, config.get(option.key, option.default))
             for option in OPTIONS
         }
-        for option in OPTIONS:  # what these hold is shown by errors and commands
+        for option in OPTIONS:  # errors and commands show the values of these options
             if not option.secret and any(mark in str(values[option.attribute]) for mark in _SECRET_MARKS):
                 raise ConfigError(f"{option.key} looks like a secret: put secrets into BILLHOOK_SECRETS")
         if values["secrets"] and values["secrets_file"]:
@@ -367,7 +369,7 @@ def read_secrets_file(path: str) -> tuple[str, ...]:
     """Read the secrets in a file: PEM blocks kept whole, else one a line; blank and # lines are skipped."""
     check_secret_file("BILLHOOK_SECRETS_FILE", path)
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")  # some editors begin it with a mark
+        text = Path(path).read_text(encoding="utf-8-sig")  # some editors write a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ConfigError(f"BILLHOOK_SECRETS_FILE {_masked(path)} cannot be read: {why}") from None

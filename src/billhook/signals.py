@@ -37,7 +37,7 @@ __all__ = [
 logger = logging.getLogger("billhook.signals")
 
 _LOGGED = ("delivery_id", "source", "key", "event_type", "handler", "cause")
-"""What a signal is sent with that is also a field of log records."""
+"""The arguments of signals that are also fields of log records."""
 
 _lifecycle = Namespace()
 _events = Namespace()
@@ -89,7 +89,7 @@ def __dir__() -> list[str]:
 
 
 _refusals = LimitedLog(logger)
-"""For observers that raise at a refusal, which strangers cause as often as they like."""
+"""For observers that raise at a refusal, which strangers can cause at any rate."""
 
 
 def emit(signal: Signal, sender: object, **facts: Any) -> None:

@@ -58,7 +58,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     The inbox is ./billhook.db unless BILLHOOK_INBOX_URL says otherwise. Raises ConfigError.
     """
     environ = os.environ if environ is None else environ
-    # First of all: a wrong value of the option is reported below, with the other options.
+    # Set logging up first: a wrong value of its option is reported below, with the other options.
     set_up_logging(environ.get("BILLHOOK_LOG_FORMAT"))
     app = Flask("billhook", instance_path=str(Path.cwd()), static_folder=None)
     app.extensions[ENVIRON] = environ
@@ -73,7 +73,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
 
         add_dashboard(app, settings.dashboard)
     app.register_blueprint(hooks.health_blueprint())
-    if os.isatty(2):  # a person tries it out, and waits for a sign
+    if os.isatty(2):  # a person at a terminal waits for a confirmation
         delivery_accepted.connect(_log_accepted, sender=app)
     if settings.metrics_token_file is not None:
         app.register_blueprint(_metrics_blueprint(settings.metrics_token_file))

@@ -42,7 +42,7 @@ engine_logger = logging.getLogger("billhook.engines")
 START_SECONDS = 0.8
 """How long a start waits for a database server. Kept short: gunicorn already accepts connections."""
 _NO_RESOURCES = (OutOfResources, RuntimeError, MemoryError, OSError)
-"""What a start raises where the system has no thread, memory or descriptor to give."""
+"""The exceptions of a start when the system has no thread, memory or descriptor left."""
 
 
 class BillhookState:
@@ -163,7 +163,7 @@ class BillhookState:
         return self._client
 
     def _reset_in_child(self) -> None:
-        self._parents_clients.append(self._client)  # its connections are the parent's
+        self._parents_clients.append(self._client)  # its connections belong to the parent
         self._client = None
         self._making_client = threading.Lock()
 
@@ -233,6 +233,7 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
         backlog_limit=settings.backlog_limit,
         schema=settings.inbox_schema,
         own_folder=settings.inbox_url is None,
+        known_types=EVENT_TYPES,
     )
     try:
         inbox.prepare(START_SECONDS)
@@ -245,9 +246,9 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
         logger.error(text, error, extra=fields(cause=error.cause))  # noqa: TRY400
     except SchemaMismatch as error:
         if ENVIRON in app.extensions or isinstance(error, ForeignFile | UnfitEncoding):
-            raise  # the standalone app has nothing else to serve; another program's file is a wrong option
+            raise  # the standalone app serves nothing else, and another program's file means a wrong option
         # The app's own pages and commands work, its migrations among them; each use checks the schema again.
-        told = in_program(str(error), app)
+        explanation = in_program(str(error), app)
         text = "deliveries get 503 until the inbox's schema fits: %s"
-        logger.error(text, told, extra=fields(cause=error))  # noqa: TRY400
+        logger.error(text, explanation, extra=fields(cause=error))  # noqa: TRY400
     return inbox

@@ -27,7 +27,7 @@ class Thresholds:
     """The limits that an operator sets; None and empty: no limit."""
 
     max_age: timedelta | None = None
-    """How old the oldest unfinished delivery may be."""
+    """The highest age of the oldest unfinished delivery."""
     max_dead: int | None = None
     """How many deliveries may be dead."""
     max_silence: Mapping[str, timedelta] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def _silent(overview: Overview, max_silence: Mapping[str, timedelta]) -> list[st
 
 
 def _refused_within(inbox: Inbox, now: datetime, hours: int) -> float:
-    """Estimate how many were refused in the last hours: of the first of them the part that is within."""
+    """Estimate the refusals of the last hours; of the earliest hour only the part within the range counts."""
     hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     periods = read_periods(inbox, hour - hours * _HOUR, hour + _HOUR, _HOUR)
     first, *others = [period.counted.get(Counted.REFUSED, 0) for period in periods]
@@ -95,12 +95,11 @@ class Problem(NamedTuple):
 def find_problems(overview: Overview, missing_worker: str | None = None) -> list[Problem]:
     """Return what needs attention, the worst first.
 
-    `missing_worker` is what billhook.doctor.inbox.missing_worker says: it knows which engine is used.
+    `missing_worker` is what billhook.doctor.inbox.missing_worker found: it knows which engine is used.
     """
     backlog, problems = overview.backlog, []
     if missing_worker is not None:
-        text = missing_worker.partition(";")[0]
-        problems.append(Problem("worker", text[0].lower() + text[1:]))
+        problems.append(Problem("worker", missing_worker[0].lower() + missing_worker[1:]))
     if backlog.dead:
         problems.append(Problem("dead", f"{_counted(backlog.dead, 'delivery is', 'deliveries are')} dead"))
     if backlog.quarantined:

@@ -1,4 +1,4 @@
-"""Threads and forks: starting a thread where the system may have none to give; what a child process resets.
+"""Threads and forks: start a thread although a limit may forbid it; reset objects in a child process.
 
 Where threads are greenlets, blocking work runs in a native one. A child process inherits no locked lock and
 uses no connection of its parent: an object that holds locks, threads or connections registers a method with
@@ -56,7 +56,7 @@ def run_blocking(function: Callable[P, T], *arguments: P.args, **more: P.kwargs)
     from gevent import get_hub  # type: ignore[import-untyped]
 
     def call() -> tuple[T, None] | tuple[None, BaseException]:
-        # Returned rather than raised: gevent prints what a function in its pool raises.
+        # Return it rather than raise it: gevent prints the exceptions of functions in its pool.
         try:
             return function(*arguments, **more), None
         except BaseException as error:  # noqa: BLE001 - raised again in the greenlet that called

@@ -59,7 +59,7 @@ class _Tracing:
 
         self._tracer = trace.get_tracer("billhook", tracer_provider=tracer_provider)
         self._propagator = TraceContextTextMapPropagator()
-        # By the delivery's identity: each attempt has an object of its own, which lives until its end.
+        # Keyed by the identity of the Delivery: each attempt has its own object, which lives until its end.
         self._open: dict[int, tuple[Span, Any]] = {}
 
     def started(self, sender: object, *, delivery: Delivery, handler: str) -> None:
@@ -113,7 +113,8 @@ class _Tracing:
         """Return the context in which the span starts (None: the current one), and its links."""
         from opentelemetry import trace
 
-        # Only what W3C's Trace Context allows is believed; a header that came twice has a comma, and is not.
+        # Accept only what W3C's Trace Context allows, which excludes a header sent twice, as it contains a
+        # comma.
         sent = self._propagator.extract(delivery.headers)
         origin = trace.get_current_span(
             self._propagator.extract(delivery.headers, _empty())
@@ -126,7 +127,7 @@ class _Tracing:
 
 
 def _empty() -> Context:
-    """Return a context without the span that is current here: only what the sender named counts."""
+    """Return a context without the current span, so that only the sender's span counts."""
     from opentelemetry.context import Context
 
     return Context()

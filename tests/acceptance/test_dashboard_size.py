@@ -11,13 +11,13 @@ from billhook import Handlers
 from billhook.dashboard import Dashboard
 from billhook.events import EVENT_TYPES
 from billhook.extension import get_state
-from billhook.inbox.counts import Counted, Counts
+from billhook.inbox.counts import Counted, CountKey, Counts, open_counts
 from support.inbox_view import change
 from support.timeouts import scaled
 
 LIMIT_SECONDS = 0.2
 HANDLERS = 4
-STEPS_SECONDS = (0.004, 0.015, 0.04, 0.3)
+STEPS = 12
 FILL = """
     INSERT INTO delivery (source, key, event_type, body, headers, state, signed_at, received_at)
     SELECT 'default', 'old-' || n, 'InvoiceApproved', {body}, '{{}}',
@@ -55,15 +55,24 @@ def count(inbox, now: datetime) -> None:
     moments += [now - timedelta(days=days) for days in range(3, 30)]
     for at in moments:
         for event_type in EVENT_TYPES:
-            labels = {"source": "default", "event_type": event_type}
-            counts.add(Counted.ACCEPTED, at, **labels)
-            for number in range(HANDLERS):
-                for seconds in STEPS_SECONDS:
-                    counts.add(
-                        Counted.SUCCEEDED, at, handler=f"shop.{number}", duration_seconds=seconds, **labels
-                    )
+            counts.add(Counted.ACCEPTED, at, source="default", event_type=event_type)
+        for number in range(HANDLERS):
+            for bucket in range(STEPS):
+                key = CountKey(floor_hour(at), "", "", f"shop.{number}", "succeeded", "", bucket)
+                counts.put(key, 1, 0.1, at)
     with inbox.database.write() as connection:
-        counts.write(connection, "test")
+        counts.write(connection)
+    while inbox.close_counts(now) or open_counts_of(inbox):
+        pass
+
+
+def floor_hour(at: datetime) -> datetime:
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
+def open_counts_of(inbox) -> Counts:
+    with inbox.database.read() as connection:
+        return open_counts(connection, inbox.known_types)
 
 
 @pytest.mark.long

@@ -33,10 +33,12 @@ WORKER = {
     "after_settle": (1, 1),
 }
 """How many attempts are counted after a death there, and how often the handler was called."""
+CLOSING = ("in_close", "after_close")
+"""Of maintenance; deaths there are in tests/component/inbox/test_closing.py."""
 
 
 def test_every_failpoint_is_tried():
-    assert sorted([*WEB, *WORKER]) == sorted(FAILPOINTS)
+    assert sorted([*WEB, *WORKER, *CLOSING]) == sorted(FAILPOINTS)
 
 
 def unhandled(stack: Stack, keys: set[str]) -> set[str]:
@@ -124,7 +126,7 @@ def die_in_turn(stack: Stack, deaths: list[tuple[str, int]]) -> Load:
 @pytest.mark.long
 def test_dying_there_at_any_time_loses_nothing(stack, figures):
     chance = random.Random(7)
-    names = list(FAILPOINTS) * 5
+    names = [*WEB, *WORKER] * 5
     chance.shuffle(names)
 
     load = die_in_turn(stack, [(name, chance.randrange(2, LATEST)) for name in names])

@@ -50,7 +50,6 @@ def work(inbox: Inbox, number: int, limits: Mapping[str, HandlerLimits]) -> byte
         ]
         with inbox.transaction(f"worker-{number}", limits) as transaction:
             transaction.settle(results)
-            transaction.apply_limits(now, release_due=True)
             claims = transaction.claim(chance.randrange(1, 40), now, now + LEASE)
             due_at = transaction.next_times().due_at
         # Those under way are counted from the commit, when they can begin; starts when they are claimed, by

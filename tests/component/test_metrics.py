@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from billhook.cli import main
 from billhook.clock import FrozenClock
 from billhook.errors import ConfigError
-from billhook.inbox import Counted, CountedAs, Inbox, RunPlan, RunResult, RunState, WorkerRecord
+from billhook.inbox import Counted, Inbox, RunPlan, RunResult, RunState, WorkerRecord
 from billhook.metrics import InboxCollector, _registry, metrics_blueprint, metrics_text
 from billhook.standalone import create_app
 from support.apps import deliver
@@ -48,14 +48,13 @@ def scrape(inbox, at=NOON):
 
 
 def handle(inbox, key, state=RunState.SUCCEEDED, seconds=0.03, handler="h"):
-    labels = CountedAs("default", "PingTest")
     delivery_id = inbox.put(incoming(key)).delivery_id
     with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, (handler,), counted_as=labels)], NOON)
+        transaction.plan([RunPlan(delivery_id, (handler,))], NOON)
         (one,) = transaction.claim(1, NOON, NOON + timedelta(seconds=30))
         ids = (one.run_id, one.token, delivery_id, 1)
         error = None if state is RunState.SUCCEEDED else "e"
-        result = RunResult(*ids, state, NOON, error=error, duration_seconds=seconds, counted_as=labels)
+        result = RunResult(*ids, state, NOON, error=error, duration_seconds=seconds)
         transaction.settle([result])
 
 

@@ -1,4 +1,4 @@
-"""How long the way of one delivery is, in functions and files: to its committed answer, and through a run."""
+"""How long the way of one delivery is, in functions and files: to its answer, and to its handler."""
 
 from __future__ import annotations
 
@@ -19,26 +19,31 @@ from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.receiver.intake import SIGNALS
 from support.apps import inbox_at
-from support.inbox_view import incoming, rows
+from support.inbox_view import rows
 from support.processes import until
 from support.signing import PATH, signed
 
 SOURCE = str(Path(billhook.__file__).parent) + "/"
 FUNCTIONS = 35
 FILES = 11
-RUN_FUNCTIONS = 60
-RUN_FILES = 18
-STEPS_OF_A_RUN = {
+WHOLE_FUNCTIONS = 145
+WHOLE_FILES = 36
+STEPS = {
+    "Scheme.verify",
+    "ingest",
+    "Inbox._after_commit",
+    "Worker._poll",
+    "Inbox.poll",
+    "Dispatcher.plan",
+    "Inbox.transaction",
     "InboxTransaction.claim",
     "HandlerPool.submit",
-    "HandlerPool._execute",
+    "Handler.__call__",
     "HandlerPool.finished",
-    "InboxTransaction.settle",
-    "InboxTransaction.finish",
+    "settle",
     "Reporter.send",
 }
-"""Claimed, started, called, collected, settled, counted and told of. Not counted is what all runs share, the
-worker's loop and its transaction: sleeping, polling, planning, renewing leases, BEGIN and COMMIT."""
+"""Some of the functions that a delivery takes, in each of its threads."""
 
 
 class Way:
@@ -76,11 +81,6 @@ def _delays_the_answer(frame: FrameType) -> bool:
     if threading.current_thread().name != "billhook-committer":
         return True
     return _is_within(frame, {"Committer._commit_batch"})
-
-
-def _is_of_a_run(frame: FrameType) -> bool:
-    threads = ("worker", "billhook-handler")
-    return threading.current_thread().name in threads and _is_within(frame, STEPS_OF_A_RUN)
 
 
 async def _deliver_on_a_loop(app: Flask, way: Way) -> list[int]:
@@ -157,52 +157,72 @@ def test_the_way_of_a_delivery_is_short(followed, door):
     assert not {"Inbox._after_commit", "FifoWaker.notify", "PostgresWaker.notify"} & names
 
 
-# --- a run --------------------------------------------------------------------------------------------
+# --- to the handler and back --------------------------------------------------------------------------
 
 
 @pytest.fixture
-def way_of_a_run(plain_app, inbox_url, monkeypatch):
-    """The way of the last of some runs, in one worker."""
-    for name in ("handler_started", "handler_ended", "handler_succeeded"):
-        monkeypatch.setattr(getattr(signals, name), "receivers", {})  # those of other tests
+def whole_way(plain_app, inbox_url, monkeypatch):
+    """The way of the last of some deliveries, from its request until the worker sleeps again."""
+    for signal in (*SIGNALS, signals.handler_started, signals.handler_ended, signals.handler_succeeded):
+        monkeypatch.setattr(signal, "receivers", {})  # those of other tests
+    monkeypatch.setattr("billhook.extension.find_spec", lambda _: None)  # no hook for flask-wtf
+    # Of no delivery, and at times of its own.
+    monkeypatch.setattr("billhook.engines.maintenance.Maintenance.run_if_due", lambda *_: 3600.0)
     handlers, called = Handlers(), threading.Event()
 
     @handlers.on(PingTest)
     def handle(event, delivery):
         called.set()
 
-    way = Way(_is_of_a_run)
     app = plain_app(BILLHOOK_INBOX_URL=inbox_url, BILLHOOK_ENGINE="worker")
     Billhook(app, handlers=[handlers])
-    state = get_state(app)
+    way, before = Way(lambda _: True), sys.getprofile()
     threading.setprofile(way.enter)
-    worker = state.worker(1)  # starts the handlers' thread
+    worker = get_state(app).worker(1)  # starts the handlers' thread
     thread = threading.Thread(target=worker.run, name="worker", daemon=True)
+    sleeping = _sleeping(worker, monkeypatch)
     thread.start()
+    sys.setprofile(way.enter)
     try:
         for number in range(3):
+            headers, client = signed(), app.test_client()
+            until(lambda: sleeping.is_set(), 20)
             way.open = number == 2  # until then, what is made once is made
-            state.inbox.put(incoming(f"m{number}"))
-            worker.wake()
+            assert client.post(PATH, data=b"{}", headers=headers).status_code == 200
             assert called.wait(20)
             until(lambda number=number: _count_done(inbox_at(app)) == number + 1, 20)
+            until(lambda: sleeping.is_set(), 20)
+            way.open = False
             called.clear()
     finally:
         threading.setprofile(None)
+        sys.setprofile(before)
         worker.stop()
         thread.join(20)
     return way
+
+
+def _sleeping(worker, monkeypatch):
+    """An event that is set while the worker waits for something to do."""
+    sleeping, wait = threading.Event(), worker._wakeup.wait
+
+    def waiting(seconds):
+        sleeping.set()
+        wait(seconds)
+        sleeping.clear()
+
+    monkeypatch.setattr(worker._wakeup, "wait", waiting)
+    return sleeping
 
 
 def _count_done(where):
     return rows(where, "SELECT count(*) FROM delivery WHERE state = 'done'")[0][0]
 
 
-def test_the_way_of_a_run_is_short(way_of_a_run):
-    assert len(way_of_a_run.hops) <= RUN_FUNCTIONS, sorted(way_of_a_run.hops)
-    assert len(way_of_a_run.files) <= RUN_FILES, sorted(way_of_a_run.files)
-    # The control: each step of a run is followed, and the loop is not.
-    names = {name for _, name in way_of_a_run.hops}
-    assert names >= STEPS_OF_A_RUN
-    assert {"Handler.__call__", "settle", "Counts.add_result"} <= names
-    assert not {"Worker._poll", "Dispatcher.plan", "Inbox.transaction", "Wakeup.wait"} & names
+def test_the_whole_way_to_the_handler_and_back_is_short(whole_way):
+    shown = "\n".join(f"{file} {name}" for file, name in sorted(whole_way.hops))
+    assert len(whole_way.hops) <= WHOLE_FUNCTIONS, f"{len(whole_way.hops)} functions\n{shown}"
+    assert len(whole_way.files) <= WHOLE_FILES, f"{len(whole_way.files)} files\n{shown}"
+    # The control: request, commit, loop, transaction, handler and result are followed.
+    names = {name for _, name in whole_way.hops}
+    assert names >= STEPS

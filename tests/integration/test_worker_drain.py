@@ -12,7 +12,7 @@ from sqlalchemy import insert, update
 
 from billhook.cli.worker import _end_when_idle
 from billhook.errors import InboxUnavailable
-from billhook.inbox import admin
+from billhook.inbox import deliveries
 from billhook.inbox.schema import run
 from support.inbox_view import incoming, rows
 from support.signing import SECRET
@@ -79,7 +79,7 @@ def test_drain_refuses_several_processes(drain):
 
 def test_is_busy_counts_due_and_running_runs(inbox, clock):
     inbox.put(incoming("k"))
-    unread = admin.is_busy(inbox, clock.now())
+    unread = deliveries.is_busy(inbox, clock.now())
     with inbox.database.write() as connection:
         connection.exec_driver_sql("UPDATE delivery SET state = 'planned'")
         facts = {"delivery_id": 1, "handler": "h", "attempts": 1, "token": 1}
@@ -89,7 +89,7 @@ def test_is_busy_counts_due_and_running_runs(inbox, clock):
         due = clock.now() + timedelta(hours=hours)
         with inbox.database.write() as connection:
             connection.execute(update(run).values(state=state, due_at=due))
-        found[state, hours] = admin.is_busy(inbox, clock.now())
+        found[state, hours] = deliveries.is_busy(inbox, clock.now())
 
     assert unread
     assert found == {("due", 0): True, ("due", 1): False, ("running", 1): True, ("dead", 0): False}
@@ -107,8 +107,8 @@ def test_an_inbox_that_is_away_is_waited_for(monkeypatch, inbox):
             raise answer
         return answer
 
-    monkeypatch.setattr(admin, "is_busy", is_busy)
-    monkeypatch.setattr(sys.modules["billhook.cli.worker"], "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr("billhook.cli.worker.is_busy", is_busy)
+    monkeypatch.setattr("billhook.cli.worker._POLL_SECONDS", 0.0)
     ended = []
     clock = SimpleNamespace(now=lambda: None)
 

@@ -49,11 +49,9 @@ NO_VERBS = frozenset(
 )
 """Words that begin a noun phrase or a subordinate clause, and so no docstring of a function."""
 
-PAGES_NOT_YET = ("deploy/README.md", "examples/plain_signals/README.md", "src/billhook/dashboard/README.md")
-"""Pages that may have some until they are worded anew."""
-NAMES_NOT_YET = ("cli/doctor/signature.py",)
+NAMES_NOT_YET = ("cli/signature.py",)
 """Modules that may have such names until they are renamed."""
-DOCSTRINGS_NOT_YET = ("events/", "resources/", "sandbox/")
+DOCSTRINGS_NOT_YET = ("resources/", "sandbox/")
 """Packages whose docstrings may still begin otherwise."""
 
 
@@ -138,7 +136,7 @@ def test_the_source_uses_the_words_of_the_glossary():
 
 
 def test_the_pages_use_the_words_of_the_glossary():
-    assert [each for each in on_pages(PAGES) if not each.startswith(PAGES_NOT_YET)] == []
+    assert on_pages(PAGES) == []
 
 
 def test_docstrings_of_public_functions_begin_with_a_verb():

@@ -1,6 +1,6 @@
 """Change the source in one place, run the tests of that part, and see whether one fails; some 300 times.
 
-    python tests/mutation/mutate.py [--area settling] [--seed 29] [--tests CHECKOUT] [--write]
+    python tests/mutation/mutate.py [--area runs] [--seed 29] [--tests CHECKOUT] [--write]
 
 A mutant is one changed expression or statement, at module level too, where the inbox's rules are SQL. The
 same seed gives the same mutants of the same source. `results.txt` has what became of each, and why a survivor
@@ -60,12 +60,12 @@ AREAS = {
         SIGNING,
     ),
     "receiver": Area(
-        {"receiver/intake.py": 40},
+        {"receiver/intake.py": 40, "receiver/wsgi.py": 20},
         ("tests/unit/receiver", "tests/component/receiver"),
     ),
     "ingest": Area({"inbox/ingest.py": 22}, ("tests/component/inbox/test_conflicts.py", *INBOX)),
     "planning": Area({"inbox/planning.py": 22}, ("tests/component/inbox/test_duplicates.py", *INBOX)),
-    "settling": Area({"inbox/settling.py": 30}, ("tests/component/inbox/test_runs.py", *INBOX)),
+    "runs": Area({"inbox/runs.py": 30}, ("tests/component/inbox/test_runs.py", *INBOX)),
     "leases": Area({"inbox/leases.py": 20}, ("tests/component/inbox/test_workers.py", *INBOX)),
     "limits": Area(
         {"inbox/limits.py": 22},

@@ -11,7 +11,8 @@ from flask import Flask
 from billhook import Handlers
 from billhook.events import InvoiceApproved, PaymentFailed
 from billhook.extension import get_state
-from billhook.inbox.admin import DeliveryFilter, page
+from billhook.inbox import DeliveryFilter
+from billhook.inbox.deliveries import page
 from support.apps import deliver
 from support.signing import APPROVED
 

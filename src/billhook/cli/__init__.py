@@ -1,36 +1,80 @@
 """The command line: `billhook …` standalone, `flask billhook …` inside a Flask app.
 
-Each command imports what it needs when it runs, because `flask` loads this package for all its commands.
+A command's module is imported when the command is used, because `flask` loads this package for all its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, MutableMapping
+from importlib import import_module
+from typing import Any
+
 import click
 
-from billhook.cli.actions import actions
-from billhook.cli.api import api
-from billhook.cli.capture import capture
-from billhook.cli.check import check
-from billhook.cli.db import db
-from billhook.cli.deliveries import deliveries
-from billhook.cli.demo import demo
-from billhook.cli.doctor import doctor
-from billhook.cli.events import events
-from billhook.cli.handlers import handlers
-from billhook.cli.options import options
 from billhook.cli.output import BillhookGroup
-from billhook.cli.reconcile import reconcile
-from billhook.cli.sandbox import sandbox
-from billhook.cli.send import send
-from billhook.cli.serve import serve
-from billhook.cli.status import metrics, status
-from billhook.cli.subscribe import subscribe
-from billhook.cli.worker import worker
 
 __all__ = ["flask_group", "main"]
 
+_COMMANDS = {
+    "actions": "List what operators did: who, what, which, when.",
+    "api": "Read from the service's API.",
+    "capture": "Record raw requests to files, to look at their signatures.",
+    "check": "Check the configuration; send a signed probe through the app.",
+    "db": "Show and upgrade the inbox's schema; back up and restore the inbox.",
+    "deliveries": "List, follow, show, replay, forward, discard, export, prune and erase deliveries.",
+    "demo": "See it work on this machine.",
+    "doctor": "Find out what is wrong, and what to do about it.",
+    "events": "List the event types; with TYPE, its fields and a sample.",
+    "handlers": "List, pause and resume handlers.",
+    "metrics": "Print the metrics of the inbox in Prometheus' text format.",
+    "options": "List every option with its default and its meaning.",
+    "reconcile": "Report events that the service's API shows and no delivery tells of.",
+    "sandbox": "Run the billing service here.",
+    "send": "Sign a sample event of TYPE and post it, as the service does.",
+    "serve": "Receive and handle deliveries: gunicorn and a worker.",
+    "status": "Show what waits, what failed, what was refused, types, handlers and workers.",
+    "subscribe": "Subscribe a URL to every event type that has a handler.",
+    "worker": "Call the handlers of received deliveries.",
+}
+"""Each command, and what the list of commands says of it."""
+_MODULES = {"check": "doctor", "metrics": "status"}
+"""Of the commands that share a module with another."""
+# The user chooses what serves a Flask app; the others have no use for one.
+_STANDALONE = ("capture", "demo", "sandbox", "serve")
 
-@click.group(cls=BillhookGroup, context_settings={"help_option_names": ["-h", "--help"]})
+
+class _CommandLine(BillhookGroup):
+    """A group of the commands `names`, which imports their modules when they are used."""
+
+    def __init__(self, *args: Any, names: Collection[str], **more: Any) -> None:
+        self._names = sorted(names)
+        super().__init__(*args, **more)
+
+    @property
+    def commands(self) -> MutableMapping[str, click.Command]:
+        """All commands by name."""
+        return {name: self._load(name) for name in self._names}
+
+    @commands.setter
+    def commands(self, _: MutableMapping[str, click.Command]) -> None:
+        """Ignore what click sets."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return self._names
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self._load(cmd_name) if cmd_name in self._names else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name]) for name in self._names])
+
+    def _load(self, name: str) -> click.Command:
+        command: click.Command = getattr(import_module(f"billhook.cli.{_MODULES.get(name, name)}"), name)
+        return command
+
+
+@click.group(cls=_CommandLine, names=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="billhook", prog_name="billhook")
 def main() -> None:
     """Receive the signed webhooks of a usage-billing service: verify, store, answer and handle them.
@@ -49,7 +93,7 @@ def main() -> None:
     """
 
 
-@click.group("billhook", cls=BillhookGroup)
+@click.group("billhook", cls=_CommandLine, names=[name for name in _COMMANDS if name not in _STANDALONE])
 def flask_group() -> None:
     """Handle, inspect and replay webhook deliveries, with this app's configuration.
 
@@ -58,28 +102,3 @@ def flask_group() -> None:
       flask --app myshop billhook worker
       flask --app myshop billhook deliveries list --state dead
     """
-
-
-# Not `serve`: the user chooses what serves a Flask app. Not `demo` and `capture`, which have no use for one.
-_EVERYWHERE: tuple[click.Command, ...] = (
-    actions,
-    api,
-    check,
-    db,
-    deliveries,
-    doctor,
-    events,
-    handlers,
-    metrics,
-    options,
-    reconcile,
-    send,
-    status,
-    subscribe,
-    worker,
-)
-for _command in _EVERYWHERE:
-    main.add_command(_command)
-    flask_group.add_command(_command)
-for _command in (capture, demo, sandbox, serve):
-    main.add_command(_command)

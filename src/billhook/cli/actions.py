@@ -10,9 +10,10 @@ import click
 from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, print_table
 from billhook.cli.params import TIME, as_json
+from billhook.inbox.actions import list_actions
 
 
-@click.command(short_help="List what operators did: who, what, which, when.")
+@click.command()
 @click.option("--since", type=TIME, help="Done since this time: an age (2h, 7d) or ISO 8601.")
 @click.option(
     "--limit",
@@ -39,13 +40,11 @@ def actions(since: datetime | None, limit: int, after: int | None, as_json: bool
       billhook actions --since 7d
       billhook actions --json | jq '.[] | select(.what == "erase")'
     """
-    from billhook.inbox.actions import list_actions
-
     with open_inbox() as inbox:
         found = list_actions(inbox, limit + 1, after, since)
     shown = found[:limit]
     if as_json:
-        print_json([asdict(one) | {"at": one.at.isoformat()} for one in shown])
+        print_json([asdict(one) for one in shown])
         return
     if not shown:
         click.echo("no action is recorded")

@@ -125,7 +125,7 @@ def _unchunked(body: bytes, name: str) -> bytes:
     raise UsageConfigError(f"{name} has a chunked body that is cut or broken: capture it again")
 
 
-@click.command(short_help="Record raw requests to files, to look at their signatures.")
+@click.command()
 @click.option(
     "--to", "folder", required=True, metavar="FOLDER", type=click.Path(path_type=Path),
     help="Where the files go; made if it is missing, with access for its owner alone.",

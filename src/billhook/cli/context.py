@@ -9,19 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from flask import Flask
+from flask.cli import ScriptInfo
 
 from billhook.cli.output import UsageConfigError
+from billhook.doctor import inbox as doctor
+from billhook.doctor.finding import Finding
 from billhook.errors import BillhookError, ConfigError
-from billhook.program import in_program
-
-if TYPE_CHECKING:
-    from flask import Flask
-
-    from billhook.inbox import Inbox
-    from billhook.settings import Settings
+from billhook.extension import get_settings, get_state
+from billhook.inbox import Inbox
+from billhook.settings import Settings, from_environ
+from billhook.standalone import create_app
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -45,32 +45,23 @@ def worker_environment(handlers: Sequence[str] = ()) -> dict[str, str]:
 
     The workers of the celery engine are started by Celery.
     """
-    from billhook.extension import get_settings
-    from billhook.settings import Settings, from_environ
-
     environ = environment(handlers)
     app = user_app()
     settings = Settings.from_mapping(from_environ(environ)) if app is None else get_settings(app)
     if settings.engine == "celery":
-        raise ConfigError(_use_celery(standalone=app is None))
+        how = "`celery -A MODULE:NAME worker`"
+        if app is None:
+            receiver = "gunicorn -c python:billhook.gunicorn_conf 'billhook.standalone:create_asgi_app()'"
+            how = f"`celery -A billhook.standalone:celery worker`, and the receiver as `{receiver}`"
+        raise ConfigError(
+            f"BILLHOOK_ENGINE is celery, so handlers run in Celery's workers: start them as {how}; "
+            "for billhook's own workers set BILLHOOK_ENGINE=worker"
+        )
     return {**environ, "BILLHOOK_ENGINE": "worker"}
-
-
-def _use_celery(*, standalone: bool) -> str:
-    how = "`celery -A MODULE:NAME worker`"
-    if standalone:
-        receiver = "gunicorn -c python:billhook.gunicorn_conf 'billhook.standalone:create_asgi_app()'"
-        how = f"`celery -A billhook.standalone:celery worker`, and the receiver as `{receiver}`"
-    return (
-        f"BILLHOOK_ENGINE is celery, so handlers run in Celery's workers: start them as {how}; "
-        "for billhook's own workers set BILLHOOK_ENGINE=worker"
-    )
 
 
 def user_app() -> Flask | None:
     """Return the app that `flask --app …` names; None for `billhook …`."""
-    from flask.cli import ScriptInfo
-
     # `flask` puts its ScriptInfo on the context, and plain `billhook` does not: this tells them apart.
     info = click.get_current_context().find_object(ScriptInfo)
     if info is None:
@@ -87,8 +78,6 @@ def reject_handlers_argument(handlers: Sequence[str]) -> None:
 
 def flask_arguments() -> list[str] | None:
     """Return the arguments between `flask` and `billhook`, to start the same again; None without `flask`."""
-    from flask.cli import ScriptInfo
-
     info = click.get_current_context().find_object(ScriptInfo)
     if info is None:
         return None
@@ -102,8 +91,6 @@ def flask_arguments() -> list[str] | None:
 
 def load_app(environ: Mapping[str, str] | None = None) -> Flask:
     """Return the user's app, or a standalone one. Raises ConfigError for a wrong configuration."""
-    from billhook.standalone import create_app
-
     app = user_app()
     if app is not None:
         return app
@@ -113,9 +100,6 @@ def load_app(environ: Mapping[str, str] | None = None) -> Flask:
 
 def load_settings() -> Settings:
     """Return the options in force, with secrets, without opening an inbox."""
-    from billhook.extension import get_settings
-    from billhook.settings import Settings, from_environ
-
     app = user_app()
     return Settings.from_mapping(from_environ(os.environ)) if app is None else get_settings(app)
 
@@ -149,45 +133,25 @@ def operator() -> str:
     return f"{name} (sudo by {before})" if before else name
 
 
-def get_inbox(app: Flask) -> Inbox:
-    """Return the inbox of an app."""
-    from billhook.extension import get_state
-
-    return get_state(app).inbox
-
-
-def is_file_missing(inbox: Inbox) -> bool:
-    """Return whether the inbox is a file that does not exist; a server's database is not created here."""
-    path: Path | None = getattr(inbox.database, "path", None)
-    return path is not None and not path.is_file()
-
-
-def _command() -> str | None:
-    """Return the name of the running command: the first word after `billhook`."""
-    context = click.get_current_context()
-    while context.parent is not None and context.parent.parent is not None:
-        context = context.parent
-    return context.info_name
-
-
 @contextmanager
 def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
     """Open the inbox without building an app: needs no secrets or handlers, and creates no file."""
     app = user_app()
     if app is not None:
         # Not closed here: the inbox belongs to the app, which can outlive the command (as in tests).
-        yield get_inbox(app)
+        yield get_state(app).inbox
         return
-    from billhook.inbox import Inbox
+    from billhook.events import EVENT_TYPES
 
     settings = load_settings()
     url = settings.inbox_url or f"sqlite:///{Path.cwd() / 'billhook.db'}"
-    inbox = Inbox(url, schema=settings.inbox_schema)
+    inbox = Inbox(url, schema=settings.inbox_schema, known_types=EVENT_TYPES)
     # A new empty file would look like an inbox that has lost its deliveries.
-    if is_file_missing(inbox) and not missing_ok:
+    if inbox.is_missing and not missing_ok:
+        command = click.get_current_context().command_path.split()[1]
         raise ConfigError(
             f"there is no inbox at {inbox.database.display_url}: start the receiver (`billhook serve`), or "
-            f"set BILLHOOK_INBOX_URL; in a Flask app: flask --app … billhook {_command()}"
+            f"set BILLHOOK_INBOX_URL; in a Flask app: flask --app … billhook {command}"
         )
     try:
         yield inbox
@@ -195,10 +159,14 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
         inbox.close()
 
 
+def missing_worker(inbox: Inbox) -> Finding | None:
+    """Return the finding that no worker seems to serve the inbox; None if one does."""
+    own_app = user_app() is not None
+    missing = doctor.missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))
+    return None if missing is None else missing.in_program()
+
+
 def worker_hint(inbox: Inbox) -> str | None:
     """Return a hint for the user if no worker seems to serve the inbox; else None."""
-    from billhook.doctor.inbox import missing_worker
-
-    own_app = user_app() is not None
-    hint = missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))
-    return None if hint is None else in_program(hint)
+    missing = missing_worker(inbox)
+    return None if missing is None else f"{missing.what}; {missing.remedy}"

@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.context import is_file_missing, open_inbox
+from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, progress
 from billhook.cli.params import as_json
 from billhook.cli.selection import confirm
 from billhook.errors import ConfigError
+from billhook.inbox import Inbox
+from billhook.inbox.deliveries import revision
+from billhook.inbox.migrate import any_schema
+from billhook.inbox.schema import REVISION
 from billhook.program import in_program
-
-if TYPE_CHECKING:
-    from billhook.inbox import Inbox
 
 
 @contextmanager
 def _open_any_schema(*, missing_ok: bool = False) -> Iterator[Inbox]:
     """Open the inbox with any schema version, also one with which an app refuses to start."""
-    from billhook.inbox.migrate import any_schema
-
     token = any_schema.set(True)
     try:
         with open_inbox(missing_ok=missing_ok) as inbox:
@@ -49,10 +47,8 @@ def upgrade() -> None:
       BILLHOOK_INBOX_URL=postgresql+psycopg://billing@db/billing billhook db upgrade
       flask --app myshop billhook db upgrade
     """
-    from billhook.inbox.admin import revision
-
     with _open_any_schema() as inbox:
-        if is_file_missing(inbox):  # of an app, which creates its file at start
+        if inbox.is_missing:  # of an app, which creates its file at start
             before = None
             inbox.database.prepare()  # creates the file with the newest schema
         else:
@@ -76,11 +72,8 @@ def current(as_json: bool) -> None:
     Example:
       billhook db current --json
     """
-    from billhook.inbox.admin import revision
-    from billhook.inbox.schema import REVISION
-
     with _open_any_schema() as inbox:
-        version = None if is_file_missing(inbox) else revision(inbox)
+        version = None if inbox.is_missing else revision(inbox)
         place, schema = inbox.database.display_url, inbox.database.schema
     if as_json:
         print_json({"found": version, "needed": REVISION, "place": place, "database_schema": schema})
@@ -107,7 +100,7 @@ def backup(file: Path) -> None:
       flask --app myshop billhook db backup backup.db
     """
     with _open_any_schema() as inbox:
-        if is_file_missing(inbox):  # of an app
+        if inbox.is_missing:  # of an app
             raise ConfigError(
                 f"there is no inbox to back up at {inbox.database.display_url}: set BILLHOOK_INBOX_URL"
             )
@@ -135,7 +128,7 @@ def restore(file: Path, yes: bool) -> None:
         place = inbox.database.display_url
         # Asked only where something would be lost: not for a missing file, and not on PostgreSQL (the inbox
         # has a schema there), where `restore` refuses and names PostgreSQL's own command.
-        if not (yes or is_file_missing(inbox)) and inbox.database.schema is None:
+        if not (yes or inbox.is_missing) and inbox.database.schema is None:
             confirm(f"Replace the inbox {place} by {file}?")
         with _pages("restoring") as pages:
             deliveries = inbox.database.restore(file, pages)
@@ -151,7 +144,7 @@ def _pages(label: str) -> Iterator[Callable[[int, int], None]]:
         def show(done: int, total: int) -> None:
             nonlocal shown
             percent = 100 * done // max(total, 1)
-            steps.advance(percent - shown)
+            steps(percent - shown)
             shown = percent
 
         yield show

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -26,12 +26,13 @@ from billhook.cli.selection import (
     recording,
     selecting,
 )
+from billhook.events.inspection import names_customer, search_parts
+from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
+from billhook.inbox.deliveries import count, page
+from billhook.inbox.erase import EraseResult, empty_log, search_bodies
+from billhook.inbox.erase import erase as erase_these
+from billhook.inbox.retention import PRUNABLE, Cutoffs
 from billhook.program import in_program
-
-if TYPE_CHECKING:
-    from billhook.inbox import Inbox
-    from billhook.inbox.erase import EraseResult
-    from billhook.inbox.retention import Cutoffs
 
 _STATES = ("done", "dead", "quarantined")
 _ALL_STATES = (*_STATES, "pruned", "erased")
@@ -69,8 +70,6 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
       billhook deliveries prune --dry-run
       billhook deliveries prune --older-than 1 --state done --yes
     """
-    from billhook.inbox.retention import Cutoffs
-
     settings = load_settings()
     days = settings.retention_days if days is None else days
     limits = Cutoffs.of(datetime.now(UTC), days, settings.key_days)
@@ -78,7 +77,7 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
         if not (yes or dry_run or as_json):
             emptied, deleted = _pass(inbox, limits, states, lambda number, ids: None, dry_run=True)
             if not emptied + deleted:
-                click.echo(_nothing_to_prune(days))
+                _report_pruned(emptied, deleted, days, dry_run=True, as_json=False)
                 return
             # Counted first, so that the question says what an answer of yes deletes.
             what = f"{deleted.total()} completely, {emptied.total()} except for their keys"
@@ -98,10 +97,6 @@ def _pass(
     dry_run: bool,
 ) -> tuple[Counter[str], Counter[str]]:
     """Prune from the oldest to the first that is too young; return what was emptied and deleted, by state."""
-    from billhook.inbox import DeliveryState
-    from billhook.inbox.admin import DeliveryFilter, page
-    from billhook.inbox.retention import PRUNABLE
-
     chosen = [DeliveryState(state) for state in states] or PRUNABLE
     # Ids rise with time, so the newest one is the length of the way: the progress is in ids, not deliveries.
     newest = page(inbox, DeliveryFilter(), 1)
@@ -115,7 +110,7 @@ def _pass(
             emptied += result.emptied
             deleted += result.deleted
             record(result.total, ())
-            steps.advance(result.after - after)
+            steps(result.after - after)
             after, over = result.after, result.over
             # A pause as long as the batch took: SQLite has one writer at a time, and receivers must get half.
             if not (dry_run or over):
@@ -126,29 +121,19 @@ def _pass(
 def _report_pruned(
     emptied: Counter[str], deleted: Counter[str], days: float, *, dry_run: bool, as_json: bool
 ) -> None:
+    both = emptied + deleted
     if as_json:
         by_state = {state: {"keys_kept": emptied[state], "deleted": deleted[state]} for state in _ALL_STATES}
         result: dict[str, Any] = {"older_than_days": days, "dry_run": dry_run}
-        result |= {"pruned": (emptied + deleted).total(), "keys_kept": emptied.total()}
+        result |= {"pruned": both.total(), "keys_kept": emptied.total()}
         print_json({**result, "deleted": deleted.total(), "by_state": by_state})
-        return
-    if not emptied + deleted:
-        click.echo(_nothing_to_prune(days))
-        return
-    both = emptied + deleted
-    rows: list[tuple[object, ...]] = [
-        (state, both[state], emptied[state], deleted[state]) for state in _ALL_STATES if both[state]
-    ]
-    rows.append(("all", both.total(), emptied.total(), deleted.total()))
-    print_table(
-        f"{'to be pruned' if dry_run else 'pruned'}, older than {_in_days(days)}",
-        ("state", "deliveries", "key kept", "deleted"),
-        rows,
-    )
-
-
-def _nothing_to_prune(days: float) -> str:
-    return f"no finished delivery is older than {_in_days(days)}"
+    elif not both:
+        click.echo(f"no finished delivery is older than {_in_days(days)}")
+    else:
+        rows = [(state, both[state], emptied[state], deleted[state]) for state in _ALL_STATES if both[state]]
+        rows.append(("all", both.total(), emptied.total(), deleted.total()))
+        title = f"{'to be pruned' if dry_run else 'pruned'}, older than {_in_days(days)}"
+        print_table(title, ("state", "deliveries", "key kept", "deleted"), rows)
 
 
 def _in_days(days: float) -> str:
@@ -185,9 +170,6 @@ def erase(selection: Selection, customer: str | None, discard: bool) -> None:
       billhook deliveries erase 42
       billhook deliveries erase --customer cus_1001 --dry-run
     """
-    from billhook.inbox.erase import EraseResult, empty_log
-    from billhook.inbox.erase import erase as erase_these
-
     if customer is not None and not customer.strip():
         raise UsageConfigError("--customer is empty: give the customer's id, as deliveries have it")
     if customer and selection.ids:
@@ -219,7 +201,9 @@ def erase(selection: Selection, customer: str | None, discard: bool) -> None:
             )
         if done.deliveries and not selection.dry_run:
             if selection.asks:
-                confirm(_question(done))
+                more = f", and give up {done.discarded} of them that are not finished"
+                question = f"Erase {delivery_count(done.deliveries)} for good"
+                confirm(f"{question}{more if done.discarded else ''}?")
             done = selection.apply(inbox, found, change, EraseResult())
             clean = empty_log(inbox)
     _report_erased(len(ids), done, unsure, selection, clean=clean)
@@ -229,26 +213,16 @@ def erase(selection: Selection, customer: str | None, discard: bool) -> None:
 
 def _of_customer(inbox: Inbox, customer: str, selection: Selection) -> tuple[Found, list[int]]:
     """Return the deliveries that name the customer, and those that cannot be read and have the id in them."""
-    from billhook.events.inspection import names_customer, search_parts
-    from billhook.inbox.admin import count
-    from billhook.inbox.erase import search_bodies
 
     def examine(event_type: str, body: bytes) -> bool | None:
         return names_customer(event_type, body, customer)
 
     bounded = selection.bounded(inbox)
     with progress("searching", count(inbox, bounded)) as steps:
-        search = search_bodies(inbox, bounded, search_parts(customer), examine, steps.advance)
+        search = search_bodies(inbox, bounded, search_parts(customer), examine, steps)
     click.echo(f"searched {delivery_count(search.searched)}: {len(search.found)} of this customer", err=True)
     which = " ".join(filter(None, ["--customer …", selection.conditions]))
     return Found([search.found], len(search.found), which), search.unsure
-
-
-def _question(planned: EraseResult) -> str:
-    text = f"Erase {delivery_count(planned.deliveries)} for good"
-    if planned.discarded:
-        text += f", and give up {planned.discarded} of them that are not finished"
-    return f"{text}?"
 
 
 def _named(ids: list[int]) -> str:

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
+from billhook.cli import delivery_format
 from billhook.cli.context import open_inbox
 from billhook.cli.deletion import erase, prune
+from billhook.cli.delivery_format import details_json, print_deliveries
 from billhook.cli.forward import forward
-from billhook.cli.output import CliError, UsageConfigError, print_json, printable, progress, say_paused
+from billhook.cli.output import (
+    CliError,
+    UsageConfigError,
+    print_json,
+    print_json_line,
+    printable,
+    progress,
+    say_paused,
+)
 from billhook.cli.params import DELIVERY_ID, TEXT, TIME, as_json
 from billhook.cli.replay import replay
 from billhook.cli.selection import ALL_FILTERS, Selection, confirming, delivery_count, selecting
-
-if TYPE_CHECKING:
-    from billhook.inbox import Deliveries, DeliveryDetails, DeliveryFilter
+from billhook.errors import InboxUnavailable
+from billhook.inbox import Deliveries, DeliveryDetails, DeliveryFilter
+from billhook.inbox.deliveries import details
+from billhook.inbox.discard import DiscardResult
+from billhook.inbox.discard import discard as discard_these
 
 _LINES = 10
 _SEARCHED = 10_000
@@ -52,8 +62,7 @@ def tail(selection: Selection, lines: int | None, since: datetime | None) -> Non
       billhook deliveries tail
       billhook deliveries tail -n 0 --type PaymentFailed --json | jq .body
     """
-    from billhook.inbox import Deliveries
-    from billhook.inbox.admin import export
+    from billhook.inbox.deliveries import export
 
     limit = lines if lines is not None or since is not None else _LINES
     selected = replace(selection.filter, since=since)
@@ -74,8 +83,6 @@ def tail(selection: Selection, lines: int | None, since: datetime | None) -> Non
 
 def _follow(deliveries: Deliveries, selection: DeliveryFilter, last: int, *, as_json: bool) -> None:
     """Print what is stored after the delivery `last`, for ever."""
-    from billhook.errors import InboxUnavailable
-
     while True:
         try:
             for one in deliveries.follow(selection, after=last):
@@ -88,9 +95,7 @@ def _follow(deliveries: Deliveries, selection: DeliveryFilter, last: int, *, as_
 
 def _print(one: DeliveryDetails, *, as_json: bool) -> None:
     if as_json:
-        from billhook.cli.delivery_format import details_json
-
-        click.echo(json.dumps(details_json(one)))
+        print_json_line(details_json(one))
         return
     summary = one.summary
     received = summary.received_at.isoformat(" ", "milliseconds").removesuffix("+00:00")
@@ -155,8 +160,6 @@ def list_(selection: Selection, limit: int, after: int | None) -> None:
       billhook deliveries list --type InvoiceApproved --json | jq '.[].key'
       billhook deliveries list --contains inv_3007 --since 7d
     """
-    from billhook.cli.delivery_format import print_deliveries
-
     with open_inbox() as inbox:
         print_deliveries(inbox, selection.bounded(inbox), limit, after, as_json=selection.as_json)
         say_paused(inbox.paused_handlers())
@@ -174,9 +177,6 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
       billhook deliveries show 42
       billhook deliveries show 42 --body > body.json
     """
-    from billhook.cli import delivery_format
-    from billhook.inbox.admin import details
-
     if as_json and body:
         raise click.UsageError("choose one of --json and --body: the JSON includes the body")
     with open_inbox() as inbox:
@@ -205,16 +205,15 @@ def export(selection: Selection) -> None:
     Example:
       billhook deliveries export --since 7d > deliveries.jsonl
     """
-    from billhook.cli.delivery_format import details_json
-    from billhook.inbox.admin import count, export
+    from billhook.inbox.deliveries import count, export
 
     with open_inbox() as inbox:
         bounded = selection.bounded(inbox)
         with progress("exporting", count(inbox, bounded)) as steps:
             # One line at a time: an inbox can be larger than the memory.
             for one in export(inbox, bounded):
-                click.echo(json.dumps(details_json(one)))
-                steps.advance()
+                print_json_line(details_json(one))
+                steps()
 
 
 @deliveries.command()
@@ -235,9 +234,6 @@ def discard(selection: Selection, reason: str) -> None:
       billhook deliveries discard 42 --reason 'the customer is gone'
       billhook deliveries discard --state dead --handler shop.chase --reason 'done by hand' --dry-run
     """
-    from billhook.inbox.discard import DiscardResult
-    from billhook.inbox.discard import discard as discard_these
-
     reason = " ".join(reason.split())[:_LONGEST_REASON]  # one line: it is a cell of the table of deliveries
     if not reason:
         raise UsageConfigError("--reason is empty: give a reason, which is stored with the delivery")

@@ -11,40 +11,29 @@ from typing import Any
 
 import click
 
-from billhook.cli.output import print_json, print_table, printable
+from billhook.cli.output import print_json, print_table, printable, took
 from billhook.cli.selection import no_match
-from billhook.clock import format_duration
 from billhook.handlers.quarantine import parse_error
 from billhook.handlers.tracebacks import users_frames
-from billhook.inbox import Inbox, RunState
-from billhook.inbox.admin import (
+from billhook.inbox import DeliveryFilter, Inbox, RunState
+from billhook.inbox.deliveries import (
     DeliveryDetails,
-    DeliveryFilter,
-    DeliverySummary,
     ListedDelivery,
     RunDetails,
     page,
     with_runs,
 )
 from billhook.program import in_program
+from billhook.signing.source import DEFAULT_SOURCE
 
 _SHOWN_CHARACTERS = 4_000
 
 
-def _summary_json(summary: DeliverySummary, standing: str) -> dict[str, Any]:
-    """Return the summary as JSON: `state` is stored, `standing` is shown to people; times in ISO 8601."""
-    return _with_iso_times(asdict(summary)) | {"standing": standing}
-
-
-def summary_json(one: ListedDelivery) -> dict[str, Any]:
-    """Return a listed delivery as JSON: the summary, the error, and the runs without their failures."""
-    document = _summary_json(one.summary, one.status)
-    document["error"] = None if one.error is None else parse_error(one.error)
-    document["runs"] = [_run_json(run) for run in one.runs]
-    # A list does not load the failures: these would be empty, which reads as "never failed".
-    for run in document["runs"]:
-        del run["failures"]
-    return document
+def _listed_json(one: ListedDelivery) -> dict[str, Any]:
+    """Return what a list and a single delivery have: `state` is stored, `standing` is shown to people."""
+    error = None if one.error is None else parse_error(one.error)
+    runs = [asdict(run) for run in one.runs]
+    return asdict(one.summary) | {"standing": one.status, "error": error, "runs": runs}
 
 
 def delivery_error(error: str | None) -> str | None:
@@ -54,15 +43,13 @@ def delivery_error(error: str | None) -> str | None:
 
 def details_json(details: DeliveryDetails) -> dict[str, Any]:
     """Return a delivery as JSON: the summary, headers, body, runs and failures."""
-    document = _summary_json(details.summary, details.status)
+    document = _listed_json(details)
     # Under another name, so that a reader of the JSON never takes base64 for the body itself.
     try:
         document["body"] = details.body.decode("utf-8")
     except UnicodeDecodeError:
         document["body_base64"] = base64.b64encode(details.body).decode("ascii")
     document["headers"] = {_header(name): value for name, value in details.headers.items()}
-    document["error"] = None if details.error is None else parse_error(details.error)
-    document["runs"] = [_run_json(run) for run in details.runs]
     return document
 
 
@@ -123,7 +110,7 @@ def _print_runs(runs: list[RunDetails]) -> None:
         return
     optional = ("took", "next", "last error", "why discarded")
     rows = [
-        (run.handler, run.status, run.attempts, _took(run.duration_seconds), _next_attempt(run),
+        (run.handler, run.status, run.attempts, took(run.duration_seconds), _next_attempt(run),
          _last_error(run), _why_discarded(run))
         for run in runs
     ]  # fmt: skip
@@ -137,7 +124,13 @@ def _print_runs(runs: list[RunDetails]) -> None:
             "failed attempts",
             ("handler", "attempt", "at (UTC)", "took", "error"),
             [
-                (handler, one.attempt, _format_time(one.failed_at), _took(one.duration_seconds), one.error)
+                (
+                    handler,
+                    one.attempt,
+                    _format_time(one.failed_at),
+                    took(one.duration_seconds),
+                    one.error,
+                )
                 for handler, one in failures
             ],
         )
@@ -145,10 +138,6 @@ def _print_runs(runs: list[RunDetails]) -> None:
         if last:
             click.echo("traceback of the last one:")
             click.echo(printable(users_frames(last.rstrip()), keep="\n"))
-
-
-def _took(seconds: float | None) -> str:
-    return "" if seconds is None else format_duration(seconds)
 
 
 def _last_error(run: RunDetails) -> str | None:
@@ -180,16 +169,6 @@ def _header(name: str) -> str:
     return name.replace("_", "-").title()
 
 
-def _run_json(run: RunDetails) -> dict[str, Any]:
-    document = _with_iso_times(asdict(run))
-    document["failures"] = [_with_iso_times(one) for one in document["failures"]]
-    return document
-
-
-def _with_iso_times(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: each.isoformat() if isinstance(each, datetime) else each for name, each in fields.items()}
-
-
 # Of several runs the one whose state comes first is shown; a `due` run that failed before is `retrying`.
 _STATES_BY_SEVERITY = ("dead", "paused", "retrying", "running", "due", "waiting", "discarded", "succeeded")
 _OPTIONAL_COLUMNS = ("source", "next try (UTC)", "twin of", "conflict of", "why discarded", "last error")
@@ -205,7 +184,11 @@ def print_deliveries(
     summaries = page(inbox, selection, limit + 1, below=after)
     more, shown = len(summaries) > limit, with_runs(inbox, summaries[:limit])
     if as_json:
-        print_json([summary_json(one) for one in shown])
+        listed = [_listed_json(one) for one in shown]
+        # A list does not load the failures: these would be empty, which reads as "never failed".
+        for run in (run for one in listed for run in one["runs"]):
+            del run["failures"]
+        print_json(listed)
     elif not shown:
         click.echo(no_match(inbox, selection))
     else:
@@ -216,8 +199,6 @@ def print_deliveries(
 
 def _print(shown: Sequence[ListedDelivery]) -> None:
     """Print a table. A terminal cuts the last error, or the key; ids and names stay whole."""
-    from billhook.signing.source import DEFAULT_SOURCE
-
     rows = [_row(one) for one in shown]
     if all(row["source"] == DEFAULT_SOURCE for row in rows):
         rows = [row | {"source": None} for row in rows]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.output import print_json, print_table
+from billhook.cli.output import print_json, print_table, print_wire
 from billhook.cli.params import as_json
 from billhook.errors import ConfigError
-
-if TYPE_CHECKING:
-    from billhook.events import Event
+from billhook.events import EVENT_TYPES, Event, sample
+from billhook.events.inspection import event_json_schema, event_summary, schema_fields
 
 
 @click.command()
@@ -30,9 +28,6 @@ def events(event_type: str | None, as_json: bool, json_schema: bool) -> None:
       billhook events PaymentFailed
       billhook events PaymentFailed --json-schema > payment-failed.json
     """
-    from billhook.events import EVENT_TYPES
-    from billhook.events.inspection import event_json_schema
-
     if as_json and json_schema:
         raise click.UsageError("choose one of --json and --json-schema")
     model = None if event_type is None else event_class(event_type)
@@ -48,9 +43,6 @@ def events(event_type: str | None, as_json: bool, json_schema: bool) -> None:
 
 
 def _list_all(as_json: bool) -> None:
-    from billhook.events import EVENT_TYPES
-    from billhook.events.inspection import event_summary
-
     if as_json:
         print_json([_type_json(model) for model in EVENT_TYPES.values()])
         return
@@ -59,9 +51,6 @@ def _list_all(as_json: bool) -> None:
 
 
 def _show(model: type[Event]) -> None:
-    from billhook.events import sample
-    from billhook.events.inspection import event_json_schema, event_summary, schema_fields
-
     click.echo(f"{model.type}: {event_summary(model)}")
     click.echo(f"signal: billhook.signals.{model.signal_name}")
     rows = schema_fields(event_json_schema(model))
@@ -73,21 +62,10 @@ def _show(model: type[Event]) -> None:
     else:
         click.echo("no fields: the body is {}")
     click.echo("sample:")
-    click.echo(_indented(sample(model).to_json()))
-
-
-def _indented(body: bytes) -> str:
-    """Return indented JSON with each number's digits unchanged: 12.50 stays 12.50."""
-    # A float would print 12.50 as 12.5, and json.dumps takes no Decimal. So the digits pass through as text
-    # between NULs, which no sample contains; the escaped NULs and their quotes are removed again.
-    text = json.dumps(json.loads(body, parse_float=lambda digits: f"\0{digits}\0"), indent=2)
-    return text.replace('"\\u0000', "").replace('\\u0000"', "")
+    print_wire(sample(model).to_json())
 
 
 def _type_json(model: type[Event]) -> dict[str, object]:
-    from billhook.events import sample
-    from billhook.events.inspection import event_json_schema, event_summary, schema_fields
-
     return {
         "type": model.type,
         "meaning": event_summary(model),
@@ -99,8 +77,6 @@ def _type_json(model: type[Event]) -> dict[str, object]:
 
 def event_class(event_type: str) -> type[Event]:
     """Return the model of a type. Raises ConfigError, with the closest names, for an unknown one."""
-    from billhook.events import EVENT_TYPES
-
     model = EVENT_TYPES.get(event_type)
     if model is None:
         hint = suggest(event_type, EVENT_TYPES) or "`billhook events` lists the known ones"

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
 from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, print_table, progress
-from billhook.cli.posting import SCHEME, TIMEOUT, HttpPoster, HttpReply, sign, signing_settings
+from billhook.cli.posting import SCHEME, TIMEOUT, parse_target, signing_settings
 from billhook.cli.selection import RATE, Found, Selection, confirming, delivery_count, selecting
+from billhook.errors import ConfigError
+from billhook.extension import configured_scheme
+from billhook.inbox import DeliveryDetails, Inbox
+from billhook.inbox.deliveries import details
+from billhook.posting import HttpPoster, HttpReply, sign
 from billhook.printable import first_line
-
-if TYPE_CHECKING:
-    from billhook.inbox import DeliveryDetails, Inbox
-    from billhook.signing import Scheme
+from billhook.settings import read_secrets_file
+from billhook.signing import Scheme
 
 _MOST_WITHOUT_ANSWER = 10
+_NO_BODY = {
+    "pruned": "past its retention: only the key is left",
+    "erased": "erased: only the key is left",
+}
 _MOST_ANSWERS = 50
 """How many different answers are counted one by one; a receiver's answers may all differ."""
 
@@ -56,48 +62,30 @@ def forward(
       billhook deliveries forward 42 --to http://127.0.0.1:8001/webhooks/billing --secret-file own.txt
       billhook deliveries forward --since 1h --rate 5 --to https://staging.example/hooks --secret-file own.txt
     """
-    signing = _Signing.of(scheme, secret_file, new_ids=new_ids)
-    poster, sent = HttpPoster(url, timeout), _Sent()
-    with open_inbox() as inbox, poster:
+    secrets = read_secrets_file(secret_file)
+    if not secrets:
+        raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
+    signer = configured_scheme(signing_settings(scheme))
+    signed = partial(_headers, scheme=signer, secret=secrets[0], new_ids=new_ids)
+    with HttpPoster(parse_target(url), timeout) as poster, open_inbox() as inbox:
         found = selection.find(inbox, f"Send {{}} to {urlsplit(url).netloc}?")
         if found is None:
             return
-        if not selection.dry_run:
-            _send(inbox, found, poster, signing, sent)
+        sent = _Sent() if selection.dry_run else _send(inbox, found, signed, poster)
     _report(found.total, sent, dry_run=selection.dry_run, as_json=selection.as_json)
     if sent.is_bad:
         sys.exit(1)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Signing:
-    """Sign deliveries for the other receiver."""
-
-    scheme: Scheme
-    secret: str = dataclasses.field(repr=False)
-    new_ids: bool
-
-    @classmethod
-    def of(cls, scheme: str | None, secret_file: str, *, new_ids: bool) -> _Signing:
-        """Read the secret. Raises ConfigError."""
-        from billhook.errors import ConfigError
-        from billhook.extension import configured_scheme
-        from billhook.settings import read_secrets_file
-
-        secrets = read_secrets_file(secret_file)
-        if not secrets:
-            raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
-        return cls(configured_scheme(signing_settings(scheme)), secrets[0], new_ids)
-
-    def headers(self, delivery: DeliveryDetails) -> dict[str, str]:
-        """Return the headers of a delivery, signed now. Raises ValueError for what the scheme cannot sign."""
-        summary, now = delivery.summary, datetime.now(UTC)
-        signed = partial(sign, self.scheme, self.secret, summary.event_type, delivery.body, now)
-        try:
-            return signed(None if self.new_ids else summary.key)
-        except ValueError:
-            # The key comes from another scheme and is no id of this one; its hash identifies it as well.
-            return signed(sha256(summary.key.encode()).hexdigest())
+def _headers(delivery: DeliveryDetails, scheme: Scheme, secret: str, *, new_ids: bool) -> dict[str, str]:
+    """Return the headers of a delivery, signed now. Raises ValueError for what the scheme cannot sign."""
+    summary, now = delivery.summary, datetime.now(UTC)
+    signed = partial(sign, scheme, secret, summary.event_type, delivery.body, now)
+    try:
+        return signed(None if new_ids else summary.key)
+    except ValueError:
+        # The key comes from another scheme and is no id of this one; its hash identifies it as well.
+        return signed(sha256(summary.key.encode()).hexdigest())
 
 
 class _Sent:
@@ -127,54 +115,45 @@ class _Sent:
         return self.stopped_at is None
 
 
-def _send(inbox: Inbox, found: Found, poster: HttpPoster, signing: _Signing, sent: _Sent) -> None:
-    from billhook.inbox import DeliveryState
-    from billhook.inbox.admin import details
-
+def _send(
+    inbox: Inbox, found: Found, signed: Callable[[DeliveryDetails], dict[str, str]], poster: HttpPoster
+) -> _Sent:
+    sent = _Sent()
     with progress("sending", found.total) as steps:
-        for batch in found.batches:
-            for delivery in details(inbox, batch):
-                steps.advance()
-                if delivery.summary.state == DeliveryState.PRUNED:
-                    sent.skipped["past its retention: only the key is left"] += 1
-                    continue
-                if delivery.summary.state == DeliveryState.ERASED:
-                    sent.skipped["erased: only the key is left"] += 1
-                    continue
-                try:
-                    headers = signing.headers(delivery)
-                except ValueError as error:
-                    sent.skipped[f"cannot be signed: {first_line(str(error))}"] += 1
-                    continue
-                if not sent.add(delivery.summary.id, poster.post(delivery.body, headers)):
-                    return
+        for delivery in (one for batch in found.batches for one in details(inbox, batch)):
+            steps()
+            if why := _NO_BODY.get(delivery.summary.state):
+                sent.skipped[why] += 1
+                continue
+            try:
+                headers = signed(delivery)
+            except ValueError as error:
+                sent.skipped[f"cannot be signed: {first_line(str(error))}"] += 1
+                continue
+            if not sent.add(delivery.summary.id, poster.post(delivery.body, headers)):
+                break
+    return sent
 
 
 def _report(total: int, sent: _Sent, *, dry_run: bool, as_json: bool) -> None:
-    number = sent.answers.total()
+    number, answers = sent.answers.total(), sent.answers.most_common()
     if as_json:
         statuses: Counter[str] = Counter()
-        for (status, _), count in sent.answers.items():
+        for (status, _), count in answers:
             statuses["none" if status is None else str(status)] += count
-        answers = [
-            {"status": status, "answer": text, "count": count}
-            for (status, text), count in sent.answers.most_common()
-        ]
-        result = {"selected": total, "sent": number, "statuses": dict(statuses), "answers": answers}
+        told = [{"status": status, "answer": text, "count": count} for (status, text), count in answers]
+        result = {"selected": total, "sent": number, "statuses": statuses, "answers": told}
         more = {"skipped": sent.skipped.total(), "stopped_at": sent.stopped_at, "dry_run": dry_run}
         print_json({**result, **more})
         return
     if dry_run:
         click.echo(f"{delivery_count(total)} would be sent")
         return
-    rows = [
-        ("none" if status is None else status, text, count)
-        for (status, text), count in sent.answers.most_common()
-    ]
-    if rows:
+    if answers:
+        rows = [("none" if status is None else status, text, count) for (status, text), count in answers]
         print_table("", ("status", "answer", "count"), rows)
     taken: Counter[str] = Counter(accepted=0)
-    for (status, text), count in sent.answers.items():
+    for (status, text), count in answers:
         if status is not None and status < 300:
             taken["duplicates" if '"duplicate"' in text else "accepted"] += count
     results = ", ".join(f"{count} {result}" for result, count in taken.items())

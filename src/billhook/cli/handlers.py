@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.context import open_inbox, reject_handlers_argument, user_app
+from billhook.cli.context import (
+    environment,
+    open_inbox,
+    reject_handlers_argument,
+    reporting_import_errors,
+    user_app,
+)
+from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
 from billhook.cli.params import TEXT, DefaultGroup, as_json, handlers_argument, require_all
 from billhook.cli.selection import recording
 from billhook.errors import BillhookError
-
-if TYPE_CHECKING:
-    from billhook.handlers import ConnectedHandlers, Handler
-    from billhook.inbox import Inbox, PausedHandler
+from billhook.events import EVENT_TYPES
+from billhook.extension import get_state
+from billhook.handlers import ConnectedHandlers, Handler, connect
+from billhook.handlers.description import identity_text, limits_text, order_text
+from billhook.inbox import Inbox, PausedHandler
+from billhook.inbox.deliveries import handler_names
+from billhook.settings import Settings, from_environ
+from billhook.standalone import load_handlers
 
 UNKNOWN = "(unknown types)"
 
@@ -28,13 +37,12 @@ class _Handlers(DefaultGroup):
 
 @click.group(
     cls=_Handlers,
-    short_help="List, pause and resume handlers.",
     subcommand_metavar="[HANDLERS]... | COMMAND [ARGS]...",
 )
 def handlers() -> None:
     """List the handlers (the default), pause one, or resume it.
 
-    
+    \b
     Examples:
       billhook handlers myshop/billing.py
       billhook handlers pause myshop.billing.book --why "the ledger is closed"
@@ -61,7 +69,7 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     """
     connected = load_subscribers(handlers)
     paused = _paused()
-    if as_json or handler_names(connected):
+    if as_json or connected.every():
         _print(connected, paused, as_json)
     else:
         click.echo(
@@ -121,44 +129,34 @@ def resume(names: tuple[str, ...], every: bool) -> None:
         # All names are checked before the first is resumed.
         for name in names:
             if name not in paused:
-                raise CliError(_not_paused(name, paused))
+                hint = suggest(name, paused, most=1) or f"paused handlers: {', '.join(paused) or 'none'}"
+                raise CliError(f"{printable(name)} is not paused; {printable(hint)}")
         for name in dict.fromkeys(names) if names else paused:
             with recording(inbox, "resume", name):
-                inbox.resume_handler(name, datetime.now(UTC))
+                inbox.resume_handler(name)
             click.echo(f"{printable(name)} is resumed")
     if not (names or paused):
         click.echo("no handler is paused")
 
 
-def _not_paused(name: str, paused: Sequence[str]) -> str:
-    near = get_close_matches(name, paused, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"paused handlers: {', '.join(paused) or 'none'}"
-    return f"{printable(name)} is not paused; {printable(hint)}"
-
-
 def _require_known(name: str, inbox: Inbox) -> None:
     """Raise CliError for a name that no handler has: pausing it would do nothing."""
-    from billhook.inbox.admin import handler_names as stored_names
-
-    loaded = handler_names(load_subscribers())
-    known = loaded or set(stored_names(inbox))
+    loaded = {handler.name for handler in load_subscribers().every()}
+    known = loaded or set(handler_names(inbox))
     if name in known:
         return
-    near = get_close_matches(name, known, n=1, cutoff=0.8)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)) or 'none'}"
+    hint = printable(suggest(name, known, most=1) or f"there are {', '.join(sorted(known)) or 'none'}")
     if loaded:
-        raise CliError(f"no handler is named {printable(name)}: {printable(hint)}")
+        raise CliError(f"no handler is named {printable(name)}: {hint}")
     # Without the code a handler is known by its runs only.
     raise CliError(
-        f"no delivery has had a run of {printable(name)} yet: {printable(hint)}; name the modules of your "
+        f"no delivery has had a run of {printable(name)} yet: {hint}; name the modules of your "
         "handlers in BILLHOOK_HANDLERS, or use `flask --app …`, for one that is new"
     )
 
 
 def require_all_handled(connected: ConnectedHandlers) -> None:
     """Raise CliError if an event type has no handler. Unknown types need none."""
-    from billhook.events import EVENT_TYPES
-
     unhandled = [event_type for event_type in EVENT_TYPES if not connected.names(event_type)]
     if unhandled:
         raise CliError(
@@ -177,8 +175,6 @@ def _paused() -> dict[str, PausedHandler]:
 
 
 def _print(connected: ConnectedHandlers, paused: Mapping[str, PausedHandler], as_json: bool) -> None:
-    from billhook.events import EVENT_TYPES
-
     by_name: dict[str, tuple[Handler, list[str]]] = {}
     unhandled = []
     for event_type in (*EVENT_TYPES, UNKNOWN):
@@ -199,8 +195,6 @@ def _print(connected: ConnectedHandlers, paused: Mapping[str, PausedHandler], as
 def _print_table(
     by_name: Mapping[str, tuple[Handler, list[str]]], paused: Mapping[str, PausedHandler], every: int
 ) -> None:
-    from billhook.handlers.description import identity_text, limits_text, order_text
-
     # Most apps use none of these: a column appears with the first handler that does.
     optional = ("state", "limits", "sources", "ordered by", "identity")
     has_sources = any(handler.sources for handler, _ in by_name.values())
@@ -221,25 +215,12 @@ def _print_table(
     print_table("", columns, rows, whole=["event types"], keep="\n", optional=optional)
 
 
-def handler_names(connected: ConnectedHandlers) -> set[str]:
-    """Return the names of all registered handlers."""
-    from billhook.events import EVENT_TYPES
-
-    return {name for event_type in (*EVENT_TYPES, UNKNOWN) for name in connected.names(event_type)}
-
-
 class _Sender:
     """Replace an app as a sender. Not object(): signals need a weak reference, an id can be reused."""
 
 
 def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
     """Return the handlers of the user's app, or of the modules, without an inbox. Raises ConfigError."""
-    from billhook.cli.context import environment, reporting_import_errors
-    from billhook.extension import get_state
-    from billhook.handlers import ConnectedHandlers, connect
-    from billhook.settings import Settings, from_environ
-    from billhook.standalone import load_handlers
-
     reject_handlers_argument(names)
     app = user_app()
     if app is not None:
@@ -273,5 +254,5 @@ def _handler_json(
         "at_most": handler.at_most,
         "rate": None if handler.rate is None else {"runs": handler.rate[0], "seconds": handler.rate[1]},
         "pause_after": handler.pause_after,
-        "paused": None if paused is None else {"since": paused.since.isoformat(), "why": paused.why},
+        "paused": None if paused is None else {"since": paused.since, "why": paused.why},
     }

@@ -12,21 +12,23 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import click
 
+from billhook.clock import format_duration
 from billhook.errors import BillhookError, ConfigError
 from billhook.printable import printable as printable
 from billhook.program import in_program
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from billhook.inbox import PausedHandler
 
 _PIPE_WIDTH = 160
@@ -37,7 +39,28 @@ _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 def print_json(value: Any) -> None:
     """Print one JSON document on stdout, in ASCII, so that nothing in it can control a terminal."""
-    click.echo(json.dumps(value, indent=2))
+    click.echo(json.dumps(value, indent=2, default=_plain))
+
+
+def print_wire(body: bytes) -> None:
+    """Print one JSON document in ASCII, with each number's digits unchanged."""
+    mark = uuid4().hex  # random, so it occurs in no text from outside
+    marked = json.loads(body, parse_float=lambda digits: f"{mark}{digits}{mark}")
+    click.echo(json.dumps(marked, indent=2).replace(f'"{mark}', "").replace(f'{mark}"', ""))
+
+
+def print_json_line(value: Any) -> None:
+    """Print a JSON document as one line."""
+    click.echo(json.dumps(value, default=_plain))
+
+
+def _plain(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def took(seconds: float | None) -> str:
+    """Return a duration as a cell of a table; empty for None."""
+    return "" if seconds is None else format_duration(seconds)
 
 
 def terminal_width() -> int | None:
@@ -106,33 +129,21 @@ def print_table(
     Console(width=taken + room).print(table)
 
 
-class ProgressBar:
-    """A progress bar; without a terminal it only counts."""
-
-    def __init__(self, bar: Progress | None = None, task: TaskID | None = None) -> None:
-        self._bar = bar
-        self._task = task
-        self.done = 0
-
-    def advance(self, count: int = 1) -> None:
-        """Add `count` to what is done."""
-        self.done += count
-        if self._bar is not None and self._task is not None:
-            self._bar.advance(self._task, count)
-
-
 @contextmanager
-def progress(label: str, total: int | None) -> Iterator[ProgressBar]:
-    """Show a progress bar on stderr while the block runs, if it is a terminal; `total` None: unknown."""
+def progress(label: str, total: int | None) -> Iterator[Callable[..., None]]:
+    """Show a progress bar on stderr while the block runs, if it is a terminal; `total` None: unknown.
+
+    Gives a function that adds 1, or a number, to what is done.
+    """
     if not sys.stderr.isatty():
-        yield ProgressBar()
+        yield lambda count=1: None
         return
     from rich.console import Console
     from rich.progress import Progress
 
     # On stderr, so that stdout stays clean for a pipe; transient, so that it leaves no line behind.
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        yield ProgressBar(bar, bar.add_task(label, total=total))
+        yield partial(bar.advance, bar.add_task(label, total=total))
 
 
 def say_paused(paused: Iterable[PausedHandler]) -> None:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.api.calls import open_client
+from billhook.cli.api_calls import open_client
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress
 from billhook.cli.params import TIME, as_json
 from billhook.cli.selection import delivery_count
+from billhook.inbox import DeliveryFilter, Inbox
+from billhook.inbox.deliveries import count, page
 
 if TYPE_CHECKING:
-    from billhook.inbox import Inbox
     from billhook.reconcile import DeliveredEvents, MissingEvent, Reconciliation
 
 _ON_THEIR_WAY = timedelta(minutes=15)
@@ -87,12 +88,12 @@ def reconcile(
     with open_inbox() as inbox, open_client() as client:
         _check_what_is_left(inbox, period, inject=inject)
         with progress("reading deliveries", None) as steps:
-            delivered = DeliveredEvents.read(inbox, since - _CLOCKS, steps.advance)
+            delivered = DeliveredEvents.read(inbox, since - _CLOCKS, steps)
         with progress("comparing", None) as steps:
             comparison = Reconciliation(
                 client, inbox, delivered, period,
                 event_types=event_types or _TYPES, read_customers=read_customers,
-                progress=lambda kind: steps.advance(),
+                progress=lambda kind: steps(),
             )  # fmt: skip
             missing = list(comparison.missing())
         stored = _inject(inbox, missing) if inject else None
@@ -100,32 +101,29 @@ def reconcile(
         print_json(_report(period, comparison, missing, stored or 0))
     else:
         _print(comparison, missing, stored)
-        _print_notes(delivered, missing, comparison)
-        _say_where_a_sandbox_ends(period, comparison, until)
+        notes = [*_notes(delivered, missing, comparison.unchecked)]
+        local = urlsplit(load_settings().api_url or "").hostname in ("localhost", "127.0.0.1", "::1")
+        if local and until is None and not comparison.checked:
+            notes.append(
+                f"the range ends at {period.until:%Y-%m-%d %H:%M:%S} UTC; in a sandbox whose clock was "
+                "moved everything is later: give its time as --until"
+            )
+        for note in notes:
+            click.echo(f"note: {note}", err=True)
     if any(one.event is None or stored is None for one in missing):
         sys.exit(1)
-
-
-def _say_where_a_sandbox_ends(period: Any, comparison: Reconciliation, until: datetime | None) -> None:
-    """Print a note if nothing was found in a service on this machine: its clock may be ahead of the range."""
-    if until is not None or comparison.checked:
-        return
-    if urlsplit(load_settings().api_url or "").hostname in ("localhost", "127.0.0.1", "::1"):
-        click.echo(
-            f"note: the range ends at {period.until:%Y-%m-%d %H:%M:%S} UTC; in a sandbox whose clock was "
-            "moved everything is later: give its time as --until",
-            err=True,
-        )
 
 
 def _inject(inbox: Inbox, missing: Sequence[MissingEvent]) -> int:
     """Store the synthetic deliveries; return how many are new."""
     from billhook.reconcile import inject
 
+    stored = 0
     with progress("storing", len(missing)) as steps:
         for number in inject(inbox, missing, datetime.now(UTC)):
-            steps.advance(number)
-    return steps.done
+            steps(number)
+            stored += number
+    return stored
 
 
 def _check_period(period: Any, now: datetime) -> None:
@@ -147,8 +145,6 @@ def _check_what_is_left(inbox: Inbox, period: Any, *, inject: bool) -> None:
 
     If some were erased, --inject would store them anew, and is refused; else they are listed as missing.
     """
-    from billhook.inbox.admin import DeliveryFilter, count, page
-
     for newest in page(inbox, DeliveryFilter(state="pruned", since=period.since), 1):
         raise CliError(
             f"deliveries of this range were pruned, up to delivery {newest.id} of "
@@ -168,20 +164,20 @@ def _check_what_is_left(inbox: Inbox, period: Any, *, inject: bool) -> None:
 
 def _report(period: Any, comparison: Reconciliation, missing: Sequence[MissingEvent], stored: int) -> Any:
     return {
-        "since": period.since.isoformat(),
-        "until": period.until.isoformat(),
-        "checked": dict(comparison.checked),
-        "unchecked": dict(comparison.unchecked),
+        "since": period.since,
+        "until": period.until,
+        "checked": comparison.checked,
+        "unchecked": comparison.unchecked,
         "missing": len(missing),
         "injected": stored,
-        "by_type": dict(Counter(one.event_type for one in missing)),
+        "by_type": Counter(one.event_type for one in missing),
         "events": [
             {
                 "event_type": one.event_type,
                 "object": one.kind,
                 "id": one.resource_id,
                 "customer_id": one.customer_id,
-                "at": one.at.isoformat(),
+                "at": one.at,
                 "detail": one.detail,
                 "injectable": one.event is not None,
                 "obstacle": one.obstacle,
@@ -215,26 +211,22 @@ def _print(comparison: Reconciliation, missing: Sequence[MissingEvent], stored: 
         click.echo(f"{number} cannot be injected: {printable(obstacle)}")
 
 
-def _print_notes(
-    delivered: DeliveredEvents, missing: Sequence[MissingEvent], comparison: Reconciliation
-) -> None:
-    """Print on stderr what limits the result."""
+def _notes(
+    delivered: DeliveredEvents, missing: Sequence[MissingEvent], unchecked: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield what limits the result."""
     never = sorted({one.event_type for one in missing if not delivered.counts[one.event_type]})
     if never:
-        click.echo(
-            f"note: there is no {', '.join(never)} at all in this range; for types that you do not subscribe "
-            "to, name the others with --type",
-            err=True,
+        yield (
+            f"there is no {', '.join(never)} at all in this range; for types that you do not subscribe "
+            "to, name the others with --type"
         )
-    invoices, customers = (comparison.unchecked[kind] for kind in ("invoices", "customers"))
-    if invoices:
-        click.echo(f"note: not compared, changed after the range: {invoices} invoices", err=True)
-    if comparison.unchecked["credits"]:
-        number = comparison.unchecked["credits"]
-        click.echo(f"note: not compared: credits of {number} customers, which the service refuses", err=True)
-    if customers:
-        click.echo(
-            f"note: not compared: {customers} customers that no delivery tells of; --read-customers reads "
-            "when they were created",
-            err=True,
+    if number := unchecked["invoices"]:
+        yield f"not compared, changed after the range: {number} invoices"
+    if number := unchecked["credits"]:
+        yield f"not compared: credits of {number} customers, which the service refuses"
+    if number := unchecked["customers"]:
+        yield (
+            f"not compared: {number} customers that no delivery tells of; --read-customers reads "
+            "when they were created"
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
 from billhook.cli.context import open_inbox, worker_hint
+from billhook.cli.events import event_class
+from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, printable, say_paused
 from billhook.cli.params import TEXT
 from billhook.cli.selection import (
@@ -20,10 +21,12 @@ from billhook.cli.selection import (
     no_match,
     selecting,
 )
-
-if TYPE_CHECKING:
-    from billhook.inbox import Inbox
-    from billhook.inbox.replay import Backfill, ReplayResult
+from billhook.engines.dispatcher import backfill
+from billhook.events import EVENT_TYPES
+from billhook.inbox import DeliveryFilter, Inbox
+from billhook.inbox.deliveries import count, details
+from billhook.inbox.replay import Backfill, ReplayResult
+from billhook.inbox.replay import replay as replay_these
 
 _MOST_TOLD = 20
 """Runs that succeeded which the question names."""
@@ -69,9 +72,6 @@ def replay(selection: Selection, handler: str | None, as_type: str | None, all_h
       billhook deliveries replay --state dead --since 1d --dry-run
       billhook deliveries replay 44 --as PaymentFailed
     """
-    from billhook.inbox.replay import ReplayResult
-    from billhook.inbox.replay import replay as replay_these
-
     if as_type is not None:
         _check_type(as_type, alone=handler is None and not all_handlers)
     backfill = None if handler is None else _backfill(handler, all_handlers=all_handlers)
@@ -104,8 +104,6 @@ def _question(inbox: Inbox, delivery_ids: tuple[int, ...], handler: str | None, 
     """Return the question before a replay, which names the handlers that succeeded and run again."""
     if handler is None and not all_handlers:
         return "Replay {}?"
-    from billhook.inbox.admin import details
-
     told = [
         f"delivery {one.summary.id}: {printable(run.handler)} succeeded ({run.finished_at:%Y-%m-%d %H:%M})\n"
         for one in details(inbox, delivery_ids)
@@ -124,10 +122,6 @@ def _question(inbox: Inbox, delivery_ids: tuple[int, ...], handler: str | None, 
 
 def _check_type(as_type: str, *, alone: bool) -> None:
     """Raise ConfigError, with the closest names, for a type that is neither built in nor the user's own."""
-    from billhook.cli.events import event_class
-    from billhook.cli.handlers import load_subscribers
-    from billhook.events import EVENT_TYPES
-
     if not alone:
         raise click.UsageError(
             "--as applies only before any handler has run: leave out --handler and --all-handlers"
@@ -138,8 +132,6 @@ def _check_type(as_type: str, *, alone: bool) -> None:
 
 
 def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...], as_type: str | None) -> None:
-    from billhook.inbox.admin import details
-
     # All ids are checked before the first is replayed: the command does all of it, or nothing.
     for delivery in details(inbox, delivery_ids):
         if as_type is None and not delivery.summary.event_type:
@@ -155,15 +147,10 @@ def _backfill(handler: str, *, all_handlers: bool) -> Backfill | None:
     """Return what adds a run of `handler` to deliveries without one; None if it is not registered here."""
     if all_handlers:
         raise click.UsageError("choose one of --handler and --all-handlers")
-    from billhook.cli.handlers import load_subscribers
-    from billhook.engines.dispatcher import backfill
-
     return backfill(load_subscribers(), handler)
 
 
 def _check_stored(inbox: Inbox, handler: str) -> None:
-    from billhook.inbox.admin import DeliveryFilter, count
-
     selection = DeliveryFilter(handler=handler)
     if not count(inbox, selection):
         raise CliError(no_match(inbox, selection))

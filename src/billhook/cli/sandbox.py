@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.output import print_json, progress
+from billhook.cli.api_calls import open_sandbox_client
+from billhook.cli.output import print_json, print_wire, progress
 from billhook.cli.params import TCP_BIND, as_json, check_bindable
 from billhook.cli.posting import signing_settings
+from billhook.extension import configured_scheme
+from billhook.fields import strict_json
 from billhook.settings import OPTIONS, Settings
 
 if TYPE_CHECKING:
-    from billhook.sandbox import Sandbox, SandboxOptions
-    from billhook.settings import Settings
+    from billhook.sandbox import SandboxOptions
 
 _TEMPORARY = ("temporary", "sqlite://")
 _CALL_TIMEOUT_SECONDS = 90.0
 """Longer than the 60 seconds for which `POST /_sandbox/flush` may wait."""
 
 
-@click.group(invoke_without_command=True, short_help="Run the billing service here.")
+@click.group(invoke_without_command=True)
 @click.option("--bind", type=TCP_BIND, default="127.0.0.1:8300", show_default=True, help="HOST:PORT.")
 @click.option(
     "--database", metavar="URL", default="sqlite:///billhook-sandbox.db", show_default=True,
@@ -82,14 +82,18 @@ def sandbox(
     """
     if context.invoked_subcommand is not None:
         return
+    from billhook.sandbox import Sandbox, SandboxOptions
     from billhook.sandbox.gunicorn_server import serve
+    from billhook.sandbox.storage.database import parsed_url
 
     settings = signing_settings()
     with tempfile.TemporaryDirectory(prefix="billhook-sandbox-") as folder:
-        options = _options(
-            settings,
-            secret_file,
-            database_url=f"sqlite:///{folder}/sandbox.db" if database in _TEMPORARY else database,
+        url = f"sqlite:///{folder}/sandbox.db" if database in _TEMPORARY else database
+        parsed_url(url)  # a mistake in the URL is reported before one in the secrets
+        options = SandboxOptions(
+            scheme=configured_scheme(settings),
+            secrets=settings.read_secrets(secret_file),
+            database_url=url,
             client_id=client_id,
             allow_private=allow_private,
             rate_limit=rate_limit,
@@ -97,7 +101,20 @@ def sandbox(
         )
         check_bindable(bind)  # after the cheaper checks, and before a database is created
         credentials = _prepare(options, seed)
-        serve(options, bind, lambda url: _announce(url, credentials, options, new_token, settings, as_json))
+
+        def announce(url: str) -> None:
+            # Printed last: Ctrl-C between creating and printing a token would lose it.
+            with closing(Sandbox(options)) as sandbox, sandbox.issue_api_token(new=new_token) as token:
+                credentials["api_token"] = token
+                if as_json:
+                    print_json({"url": url, **credentials})
+                else:
+                    _print_credentials(url, credentials, settings)
+                # Before the block ends, which stores the token: one that was stored and not printed is of no
+                # use.
+                sys.stdout.flush()
+
+        serve(options, bind, announce)
 
 
 @sandbox.command()
@@ -115,9 +132,6 @@ def call(method: str, path: str, body: str | None) -> None:
       billhook sandbox call POST /_sandbox/trigger/PaymentFailed '{"amount": 12.5}'
       billhook sandbox call GET '/_sandbox/deliveries?state=failed'
     """
-    from billhook.cli.api.calls import open_sandbox_client, print_wire
-    from billhook.fields import strict_json
-
     raw = body.encode("utf-8", "surrogateescape") if body is not None else None
     if body == "-":
         raw = sys.stdin.buffer.read()
@@ -130,18 +144,12 @@ def call(method: str, path: str, body: str | None) -> None:
     print_wire(strict_json.dumps(answer))
 
 
-def _options(settings: Settings, secret_file: str | None, **more: Any) -> SandboxOptions:
-    from billhook.extension import configured_scheme
-    from billhook.sandbox import SandboxOptions
-    from billhook.sandbox.storage.database import parsed_url
+def _prepare(options: SandboxOptions, seed: str | None) -> dict[str, str | None]:
+    """Create the database and seed it, before the server accepts requests; return what to print.
 
-    parsed_url(more["database_url"])  # a mistake in the URL is reported before one in the secrets
-    secrets = settings.read_secrets(secret_file)
-    return SandboxOptions(scheme=configured_scheme(settings), secrets=secrets, **more)
-
-
-def _prepare(options: SandboxOptions, seed: str | None) -> _Credentials:
-    """Create the database and seed it, before the server accepts requests."""
+    `api_token` is printed once; `signing_secret` is None if the user gave it, or if receivers verify with the
+    `public_key`.
+    """
     from billhook.sandbox import Sandbox
 
     # A Sandbox of its own, closed before the server starts: gunicorn forks, and neither threads nor database
@@ -151,36 +159,20 @@ def _prepare(options: SandboxOptions, seed: str | None) -> _Credentials:
             from billhook.sandbox.scenario import seed_demo_data
 
             with progress(f"planting {seed}", None) as steps:
-                seeded = seed_demo_data(sandbox.call, sandbox.clock.now(), steps.advance)
+                seeded = seed_demo_data(sandbox.call, sandbox.clock.now(), steps)
             if not seeded:
                 click.echo(f"note: the database already has the seed {seed}: nothing was added", err=True)
-        secret, public_key = _verification_keys(sandbox)
+        key = sandbox.signing_secret
+        assert isinstance(key, str)  # noqa: S101 - no scheme of the settings names its keys
         # A secret that the user set is not printed again: terminals are recorded and shared.
-        return _Credentials(sandbox.client_id, None, None if options.secrets else secret, public_key)
-
-
-def _verification_keys(sandbox: Sandbox) -> tuple[str | None, str | None]:
-    """Return the shared secret or the public key; the scheme has one of them."""
-    key = sandbox.signing_secret
-    assert isinstance(key, str)  # noqa: S101 - no scheme of the settings names its keys
-    return (None, key) if sandbox.has_public_key else (key, None)
-
-
-def _announce(
-    url: str,
-    credentials: _Credentials,
-    options: SandboxOptions,
-    new_token: bool,
-    settings: Settings,
-    as_json: bool,
-) -> None:
-    """Print the credentials last: Ctrl-C between creating and printing a token would lose it."""
-    from billhook.sandbox import Sandbox
-
-    with closing(Sandbox(options)) as sandbox, sandbox.issue_api_token(new=new_token) as token:
-        _print_credentials(url, dataclasses.replace(credentials, api_token=token), settings, as_json)
-        # Before the block ends, which stores the token: one that was stored and not printed is of no use.
-        sys.stdout.flush()
+        secret = None if options.secrets or sandbox.has_public_key else key
+        public_key = key if sandbox.has_public_key else None
+        return {
+            "client_id": sandbox.client_id,
+            "api_token": None,
+            "signing_secret": secret,
+            "public_key": public_key,
+        }
 
 
 _SIGNING = (
@@ -192,41 +184,25 @@ _SIGNING = (
 _PEM_FILE = "billhook-sandbox.pem"
 
 
-@dataclass(frozen=True, slots=True)
-class _Credentials:
-    """What `billhook sandbox` prints: how to call it, and how to verify what it sends."""
-
-    client_id: str
-    api_token: str | None = field(repr=False)
-    """None if an earlier start printed it."""
-    signing_secret: str | None = field(repr=False)
-    """None if the user gave it, or if it is the private key of a pair."""
-    public_key: str | None
-    """The key that receivers verify with, if the scheme has a key pair."""
-
-
-def _print_credentials(url: str, credentials: _Credentials, settings: Settings, as_json: bool) -> None:
-    """Print the credentials with shell commands that export them, or as JSON."""
-    if as_json:
-        print_json({"url": url, **asdict(credentials)})
-        return
-    token, secret = credentials.api_token, credentials.signing_secret
+def _print_credentials(url: str, credentials: Mapping[str, str | None], settings: Settings) -> None:
+    """Print the credentials with shell commands that export them."""
+    client_id, token = credentials["client_id"] or "", credentials["api_token"]
+    secret, public_key = credentials["signing_secret"], credentials["public_key"]
     click.echo(f"billhook sandbox at {url}, described at {url}/openapi/")
     click.echo(f"  in a browser    {url}/ (log in with the client id and the API token)")
-    click.echo(f"  client id       {credentials.client_id}")
+    click.echo(f"  client id       {client_id}")
     click.echo(f"  API token       {token or 'unchanged (it is printed once); --new-token creates another'}")
-    if credentials.public_key is None:
+    if public_key is None:
         click.echo(f"  signing secret  {secret or 'the one you gave'}")
     else:
         click.echo("  public key      see below; the private key stays here")
     click.echo("To call it from another terminal:")
-    click.echo(f"  export BILLHOOK_API_URL={url} BILLHOOK_API_CLIENT_ID={shlex.quote(credentials.client_id)}")
+    click.echo(f"  export BILLHOOK_API_URL={url} BILLHOOK_API_CLIENT_ID={shlex.quote(client_id)}")
     if token:
         click.echo(f"  export BILLHOOK_API_REFRESH_TOKEN={token}")
-    if lines := [*_scheme_exports(settings), *_key_exports(credentials.public_key or secret)]:
+    if lines := [*_scheme_exports(settings), *_key_exports(public_key or secret)]:
         click.echo("To receive from it:")
-        for line in lines:
-            click.echo(line)
+        click.echo("\n".join(lines))
 
 
 def _scheme_exports(settings: Settings) -> Iterator[str]:

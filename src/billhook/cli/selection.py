@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import click
 
 from billhook.cli.context import operator
+from billhook.cli.events import suggest
 from billhook.cli.output import CliError, printable, progress
 from billhook.cli.params import DELIVERY_ID, STATE, STATE_METAVAR, TEXT, TIME, FiniteNumber, as_json
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from billhook.inbox import DeliveryFilter, Inbox
+from billhook.events import EVENT_TYPES
+from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
+from billhook.inbox.actions import ids_text, recorded
+from billhook.inbox.deliveries import BATCH, count, details, handler_names, id_batches, search_bound
 
 _SEARCH_LIMIT = 100_000
 """How many bodies a search for a text reads: some seconds' work for the database."""
@@ -129,8 +129,6 @@ class Selection:
     @classmethod
     def of(cls, options: dict[str, Any]) -> Selection:
         """Make it from a command's options. Raises UsageError for a limit without a search."""
-        from billhook.inbox import DeliveryFilter
-
         ids, limit, rate = (options.pop(name, None) for name in ("delivery_ids", "search_limit", "rate"))
         dry_run, yes, as_json = (options.pop(name, False) for name in ("dry_run", "yes", "as_json"))
         if limit is not None and options.get("contains") is None:
@@ -155,15 +153,12 @@ class Selection:
         `question` has {} for their number; with --json nothing is asked, and none is a result too. Raises
         CliError for an unknown id.
         """
-        from billhook.inbox import admin
-        from billhook.inbox.actions import ids_text
-
         if self.ids:
             ids = _check_ids(inbox, self.ids)
-            found = Found(in_batches(ids, admin.BATCH), len(ids), ids_text(ids), is_named=True)
+            found = Found(in_batches(ids, BATCH), len(ids), ids_text(ids), is_named=True)
         else:
             bounded = self.bounded(inbox)
-            found = Found(admin.id_batches(inbox, bounded), admin.count(inbox, bounded), self.conditions)
+            found = Found(id_batches(inbox, bounded), count(inbox, bounded), self.conditions)
         if not (found.total or self.as_json):
             click.echo(no_match(inbox, self.filter))
             return None
@@ -175,8 +170,6 @@ class Selection:
 
     def bounded(self, inbox: Inbox) -> DeliveryFilter:
         """Bound a search for a text to the newest of the selected deliveries; print the bound on stderr."""
-        from billhook.inbox.admin import search_bound
-
         if self.filter.contains is None:
             return self.filter
         number, from_id, received_at = search_bound(inbox, self.filter, self.search_limit)
@@ -214,7 +207,7 @@ class Selection:
                 changed = change(batch)
                 done += changed
                 add(changed.deliveries, () if found.is_named else batch)
-                steps.advance(len(batch))
+                steps(len(batch))
                 # After each batch: a worker may begin with what is due now while others follow.
                 if not self.dry_run:
                     inbox.waker.wake()
@@ -245,8 +238,6 @@ def recording(
 
     Gives what adds a number of changed deliveries, and the ids of those that conditions selected.
     """
-    from billhook.inbox.actions import recorded
-
     if dry_run:
         yield lambda number, delivery_ids: None
         return
@@ -259,10 +250,8 @@ def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...]) -> list[int]:
 
     All are checked first: a typing error among them must not leave the work half done.
     """
-    from billhook.inbox import DeliveryState, admin
-
     wanted = sorted(set(delivery_ids))
-    states = {found.summary.id: found.summary.state for found in admin.details(inbox, wanted)}
+    states = {found.summary.id: found.summary.state for found in details(inbox, wanted)}
     for one in wanted:
         if one not in states:
             wrong = f"there is no delivery {one} in this inbox"
@@ -301,10 +290,6 @@ def delivery_count(number: int) -> str:
 
 def no_match(inbox: Inbox, selection: DeliveryFilter) -> str:
     """Return that nothing matches; for an unknown type or handler with the known names."""
-    from billhook.cli.events import suggest
-    from billhook.events import EVENT_TYPES
-    from billhook.inbox.admin import DeliveryFilter, count, handler_names
-
     told = ["no deliveries match"]
     if selection.event_type is not None and selection.event_type not in EVENT_TYPES:
         told.append(suggest(selection.event_type, EVENT_TYPES, most=1))

@@ -8,23 +8,27 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.context import get_inbox, user_app, worker_hint
+from billhook.cli.context import user_app, worker_hint
 from billhook.cli.events import event_class, suggest
 from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import as_json
-from billhook.cli.posting import SCHEME, TIMEOUT, HttpReply, choose_signer, open_target, sign
+from billhook.cli.posting import SCHEME, TIMEOUT, choose_signer, open_target
+from billhook.doctor.deliveries import TEST_USER_AGENT
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
+from billhook.events import EVENT_TYPES, parse_event, sample
+from billhook.events.inspection import event_json_schema, schema_fields
+from billhook.events.samples import in_agreement
+from billhook.extension import get_state
 from billhook.fields import strict_json
+from billhook.posting import HttpReply, sign
 from billhook.printable import first_line
 from billhook.program import in_program
-
-if TYPE_CHECKING:
-    from billhook.signing import Scheme
+from billhook.signing import Scheme
 
 _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
 """The index of a list item in a path: `.0` in `lines.0.amount`."""
@@ -99,11 +103,11 @@ def send(
             # Signed anew each time: a random id makes each a new delivery; with --id they are duplicates.
             headers = _headers(signer, secret, body, event_type, message_id)
             answers.append(poster.post(body, headers))
-            steps.advance()
+            steps()
     _report(answers, place, as_json)
     app = user_app()
     if url is None and app is not None and any(answer.status == 200 for answer in answers):
-        hint = worker_hint(get_inbox(app))
+        hint = worker_hint(get_state(app).inbox)
         if hint is not None:
             click.echo(f"note: stored, but not handled yet. {hint}", err=True)
     if any(answer.status != 200 for answer in answers):
@@ -119,15 +123,11 @@ def _headers(
         headers = sign(signer, secret, event_type, body, datetime.now(UTC), message_id)
     except ValueError as error:
         raise ConfigError(f"--id is {message_id!r}, which cannot be signed: {error}") from None
-    from billhook.doctor.examination import TEST_USER_AGENT
-
     return {"User-Agent": TEST_USER_AGENT, **headers}
 
 
 def _payload_warnings(event_type: str, body: bytes, changes: Sequence[str]) -> list[str]:
     """Return what the user may not have meant: fields that the type does not have, an invalid body."""
-    from billhook.events import EVENT_TYPES, parse_event
-
     kinds = _field_types(event_type)
     warnings = []
     for path in (change.partition("=")[0] for change in changes):
@@ -145,9 +145,6 @@ def _payload_warnings(event_type: str, body: bytes, changes: Sequence[str]) -> l
 
 def _field_types(event_type: str) -> Mapping[str, str]:
     """Return each field's type in words by its path; nothing for a type without a model."""
-    from billhook.events import EVENT_TYPES
-    from billhook.events.inspection import event_json_schema, schema_fields
-
     model = EVENT_TYPES.get(event_type)
     return (
         {} if model is None else {row["name"]: row["type"] for row in schema_fields(event_json_schema(model))}
@@ -156,9 +153,6 @@ def _field_types(event_type: str) -> Mapping[str, str]:
 
 def _build_payload(event_type: str, content: bytes | None, changes: Sequence[str]) -> bytes:
     """Return `content`, or a sample of the type, with changes such as `a.b=1`. Raises ConfigError."""
-    from billhook.events import sample
-    from billhook.events.samples import in_agreement
-
     body = sample(event_class(event_type)).to_json() if content is None else content
     if not changes:
         return body

@@ -13,18 +13,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from flask import Flask
 
 from billhook.cli.context import load_app, worker_environment
-from billhook.cli.handlers import handler_names, require_all_handled
+from billhook.cli.handlers import require_all_handled
 from billhook.cli.params import BIND, DEFAULT_BIND, check_bindable, handlers_argument, is_local, require_all
+from billhook.cli.processes import Child, HeartbeatSender, Supervisor, spawn
 from billhook.cli.worker import open_standard_streams, worker_children, worker_command
+from billhook.extension import get_state
+from billhook.gunicorn_compat import check_gunicorn
 from billhook.logs import fields
-
-if TYPE_CHECKING:
-    from flask import Flask
 
 logger = logging.getLogger("billhook.serve")
 
@@ -36,7 +36,7 @@ _TRIAL_COMMAND = [sys.executable, "-P", "-m", "billhook", "handlers", "--json"]
 _WEB_GRACE_SECONDS = 25.0
 
 
-@click.command(short_help="Receive and handle deliveries: gunicorn and a worker.")
+@click.command()
 @handlers_argument
 @click.option("--bind", type=BIND, default=DEFAULT_BIND, show_default=True, help="HOST:PORT or unix:PATH.")
 @click.option(
@@ -89,13 +89,8 @@ def serve(
       billhook serve myshop/billing.py --reload
       billhook serve myshop.billing myshop.audit --bind 127.0.0.1:8080 --workers 4
     """
-    from billhook.cli.processes import Child, HeartbeatSender, Supervisor, spawn
-    from billhook.extension import get_state
-
     open_standard_streams()
     if worker_class != "gthread":
-        from billhook.gunicorn_compat import check_gunicorn
-
         check_gunicorn()
     heartbeat = HeartbeatSender(os.environ)
     # Unbuffered, so that the output of a handler appears immediately.
@@ -108,8 +103,10 @@ def serve(
     web_threads = threads if worker_class == "gthread" else None
     _announce(app, bind, workers, web_threads)
 
+    own = [int(bind.removeprefix("fd://"))] if bind.startswith("fd://") else []
+
     def start_web(descriptor: int) -> subprocess.Popen[bytes]:
-        return spawn(web_command(bind, workers, web_threads), environ, pass_fds=_descriptors(bind))
+        return spawn(web_command(bind, workers, web_threads), environ, pass_fds=own)
 
     command = worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS)
     supervisor = Supervisor(
@@ -175,17 +172,15 @@ def web_command(bind: str, workers: int, threads: int | None = None) -> list[str
 
 def _announce(app: Flask, bind: str, workers: int, web_threads: int | None) -> None:
     """Print what is served where. Raises an error for an address that cannot be bound."""
-    from billhook.extension import get_state
-
     state = get_state(app)
-    handlers = handler_names(state.handlers)
+    handlers = state.handlers.count()
     # The children open connections of their own; this process only watches them.
     state.inbox.close()
     at = f"http://{bind}" if not bind.startswith(("unix:", "fd:")) else f"{bind} "
     lines = [
         f"Deliveries: POST {at}{state.mounts[0]}",
         f"Inbox:      {state.inbox.database.display_url}",
-        f"Handlers:   {len(handlers)}",
+        f"Handlers:   {handlers}",
     ]
     if state.settings.dashboard is not None:
         lines.append(f"Dashboard:  {at}/billhook/")
@@ -205,7 +200,3 @@ def _announce(app: Flask, bind: str, workers: int, web_threads: int | None) -> N
     except OSError as error:  # a full disk: what comes in later is stored, or refused for its own reason
         logger.warning("cannot write to standard output: %s", error.strerror, extra=fields(cause=error))
         sys.stdout = None  # Python would fail to write it out at the end, too
-
-
-def _descriptors(bind: str) -> tuple[int, ...]:
-    return (int(bind.removeprefix("fd://")),) if bind.startswith("fd://") else ()

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -15,90 +14,59 @@ from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from billhook.cli.context import open_inbox, worker_hint
-from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
-from billhook.cli.params import as_json
+from billhook.cli.context import missing_worker, open_inbox
+from billhook.cli.output import CliError, print_json, print_table, printable, say_paused, took
+from billhook.cli.params import Parsed, as_json
 from billhook.clock import format_ago, format_duration, parse_duration
+from billhook.inbox import Inbox
+from billhook.inbox.figures import Overview
+from billhook.inbox.overview import read_overview
 from billhook.program import in_program
-
-if TYPE_CHECKING:
-    from billhook.inbox import Inbox
-    from billhook.inbox.figures import Overview
-    from billhook.status import Thresholds
+from billhook.status import Thresholds, crossed_thresholds, number_text, summary, types_of_models
 
 _WATCH_SECONDS = 2.0
 _RATE = re.compile(r"([0-9]{1,9})/(?:([0-9]{1,2})\s*)?(h|d)")
 
 
-class _Duration(click.ParamType):  # type: ignore[type-arg]
-    """A duration: a number and s, m, h, d or w."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        try:
-            return parse_duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def _silence(text: str) -> tuple[str, timedelta]:
+    """Parse TYPE=DURATION: an event type, "*" for any, and how long ago its last delivery may be."""
+    event_type, equals, duration = text.rpartition("=")
+    if not equals or not event_type:
+        raise ValueError(f"{text!r} is not TYPE=DURATION, such as InvoiceApproved=26h")
+    return event_type, parse_duration(duration)
 
 
-class _Silence(click.ParamType):  # type: ignore[type-arg]
-    """TYPE=DURATION: an event type, "*" for any, and how long ago its last delivery may be."""
-
-    name = "silence"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, timedelta]:
-        if isinstance(value, tuple):
-            return value
-        event_type, equals, duration = value.rpartition("=")
-        if not equals or not event_type:
-            self.fail(f"{value!r} is not TYPE=DURATION, such as InvoiceApproved=26h", param, ctx)
-        return event_type, _Duration().convert(duration, param, ctx)
-
-
-class _Rate(click.ParamType):  # type: ignore[type-arg]
-    """N/h or N/d: a number in an hour or a day."""
-
-    name = "rate"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        if isinstance(value, tuple):
-            return value
-        match = _RATE.fullmatch(str(value))
-        hours = 0 if match is None else int(match[2] or 1) * {"h": 1, "d": 24}[match[3]]
-        if match is None or not 1 <= hours <= 48:
-            self.fail(f"{value!r} is not a number in up to 48 hours, such as 10/h or 50/1d", param, ctx)
-        return int(match[1]), hours
+def _rate(text: str) -> tuple[int, int]:
+    """Parse N/h or N/d: a number in an hour or a day."""
+    match = _RATE.fullmatch(text)
+    hours = 0 if match is None else int(match[2] or 1) * {"h": 1, "d": 24}[match[3]]
+    if match is None or not 1 <= hours <= 48:
+        raise ValueError(f"{text!r} is not a number in up to 48 hours, such as 10/h or 50/1d")
+    return int(match[1]), hours
 
 
 @click.command()
 @click.option(
     "--max-age",
-    type=_Duration(),
+    type=Parsed("duration", parse_duration),
     metavar="AGE",
     help="Fail if an unfinished delivery is older: 90s, 5m, 2h.",
 )
 @click.option("--max-dead", type=click.IntRange(0), metavar="N", help="Fail if more deliveries are dead.")
 @click.option(
     "--max-silence",
-    type=_Silence(),
+    type=Parsed("silence", _silence),
     multiple=True,
     metavar="TYPE=AGE",
     help="Fail if the last delivery of this type is older, or there was none; * is any type. Repeatable.",
 )
 @click.option(
     "--max-refused",
-    type=_Rate(),
+    type=Parsed("rate", _rate),
     metavar="N/h",
     help="Fail if more were refused in the last hour: 10/h, 50/1d.",
 )
@@ -125,32 +93,24 @@ def status(
       billhook status --watch
       billhook status --max-age 5m --max-dead 0 --max-silence InvoiceApproved=26h --max-refused 10/h
     """
-    from billhook.status import Thresholds
-
     if watch and as_json:
         raise click.UsageError("choose one of --watch and --json")
     thresholds = Thresholds(max_age, max_dead, dict(max_silence), max_refused)
-    with open_inbox() as inbox:
-        if not watch:
-            lines = _show(inbox, thresholds, as_json=as_json)
-            if lines:
-                sys.exit(1)
-            return
-        with suppress(KeyboardInterrupt):
-            while True:
-                click.clear()
-                _show(inbox, thresholds, as_json=False)
-                time.sleep(_WATCH_SECONDS)
+    with open_inbox() as inbox, suppress(KeyboardInterrupt):
+        while watch:
+            click.clear()
+            _show(inbox, thresholds, as_json=False)
+            time.sleep(_WATCH_SECONDS)
+        if _show(inbox, thresholds, as_json=as_json):
+            sys.exit(1)
 
 
 def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
     """Print the state of the inbox; return the thresholds that are crossed."""
-    from billhook.inbox.overview import read_overview
-    from billhook.status import crossed_thresholds, summary
-
     overview = read_overview(inbox, datetime.now(UTC))
     lines = crossed_thresholds(inbox, overview, thresholds)
-    text = summary(overview, worker_hint(inbox))
+    missing = missing_worker(inbox)
+    text = summary(overview, None if missing is None else missing.what)
     if as_json:
         print_json(_to_json(overview, text, lines))
     else:
@@ -180,8 +140,6 @@ def _print(inbox: Inbox, overview: Overview, text: str) -> None:
 
 
 def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
-    from billhook.status import number_text
-
     backlog = overview.backlog
     oldest = ""
     if backlog.oldest_at is not None:
@@ -204,8 +162,6 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
 
 
 def _type_rows(overview: Overview) -> list[tuple[object, ...]]:
-    from billhook.status import types_of_models
-
     names = {"": "(none)", "*": "unknown types"}
     return [
         (
@@ -218,14 +174,11 @@ def _type_rows(overview: Overview) -> list[tuple[object, ...]]:
 
 
 def _handler_rows(overview: Overview) -> list[tuple[object, ...]]:
-    def shown(seconds: float | None) -> str:
-        return "" if seconds is None else format_duration(seconds)
-
     return [
         (
             one.name,
             *(one.succeeded, one.failed or "", one.dead or "", one.discarded or ""),
-            *(shown(one.p50_seconds), shown(one.p95_seconds)),
+            *(took(one.p50_seconds), took(one.p95_seconds)),
         )
         for one in overview.handlers
     ]
@@ -236,7 +189,7 @@ def _handler_rows(overview: Overview) -> list[tuple[object, ...]]:
 
 def _to_json(overview: Overview, text: str, lines: Sequence[str]) -> dict[str, Any]:
     backlog = overview.backlog
-    found = {
+    return {
         "at": overview.at,
         "since": overview.since,
         "schema": overview.revision,
@@ -251,8 +204,6 @@ def _to_json(overview: Overview, text: str, lines: Sequence[str]) -> dict[str, A
         "workers": [asdict(one) for one in overview.workers],
         "crossed": list(lines),
     }
-    plain: dict[str, Any] = json.loads(json.dumps(found, default=datetime.isoformat))
-    return plain
 
 
 def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:

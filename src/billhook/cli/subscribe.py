@@ -7,16 +7,23 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from billhook.cli.api.calls import as_usage_errors, open_client
+from billhook.cli.api_calls import as_usage_errors, open_client
+from billhook.cli.events import event_class
+from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, print_table, printable, progress
 from billhook.cli.params import Parsed, as_json, handlers_argument, parse_http_url
-
-if TYPE_CHECKING:
-    from billhook.client import BillingClient
+from billhook.errors import (
+    ApiError,
+    AuthenticationFailed,
+    RateLimitExceeded,
+    ServiceUnavailable,
+    UnexpectedResponse,
+)
+from billhook.events import EVENT_TYPES
+from billhook.resources import WebhookSubscription
 
 # Source: spec, "Webhooks": it has an operation to subscribe, and none to list or remove subscriptions.
 _NO_LIST = (
@@ -35,7 +42,6 @@ class _Subscription:
     recurring_threshold: Decimal | None = None
     result: str = "not tried"
     error: str | None = None
-    answer: dict[str, Any] | None = None
 
     @property
     def thresholds(self) -> dict[str, Decimal]:
@@ -117,9 +123,6 @@ def _by_event_type(option: str, thresholds: Iterable[tuple[str, Decimal]]) -> di
 
 
 def _handled_types(handlers: Sequence[str]) -> list[str]:
-    from billhook.cli.handlers import load_subscribers
-    from billhook.events import EVENT_TYPES
-
     connected = load_subscribers(handlers)
     handled = [event_type for event_type in EVENT_TYPES if connected.by_name(event_type)]
     if not handled:
@@ -132,8 +135,6 @@ def _handled_types(handlers: Sequence[str]) -> list[str]:
 def _plan(
     event_types: Iterable[str], thresholds: dict[str, Decimal], recurring: dict[str, Decimal]
 ) -> list[_Subscription]:
-    from billhook.cli.events import event_class
-
     names = dict.fromkeys(event_class(event_type).type for event_type in event_types)
     # A threshold of a type that is not subscribed to would be ignored, and nothing would show it later.
     for option, numbers in (("--threshold", thresholds), ("--recurring-threshold", recurring)):
@@ -147,44 +148,33 @@ def _plan(
 
 def _check_rules(callback_url: str, planned: Sequence[_Subscription]) -> None:
     """Validate every request before the first is sent. Raises UsageError."""
-    from billhook.resources import WebhookSubscription
-
     with as_usage_errors():
         for each in planned:
             WebhookSubscription(callback_url=callback_url, event_type=each.event_type, **each.thresholds)
 
 
 def _subscribe_all(callback_url: str, planned: Sequence[_Subscription]) -> list[_Subscription]:
-    from billhook.errors import AuthenticationFailed, RateLimitExceeded, ServiceUnavailable
-
     # Errors that the next request would meet too. Any other is of one type, and the others are tried.
-    fatal = (AuthenticationFailed, KeyboardInterrupt, RateLimitExceeded, ServiceUnavailable)
-    done = []
-    stopped = False
+    fatal = (AuthenticationFailed, RateLimitExceeded, ServiceUnavailable)
+    done: list[_Subscription] = []
     with open_client() as client, progress("subscribing", len(planned)) as steps:
         for each in planned:
-            if not stopped:
-                each, error = _subscribe_one(client, callback_url, each)
-                stopped = isinstance(error, fatal)
-            done.append(each)
-            steps.advance()
-    return done
-
-
-def _subscribe_one(
-    client: BillingClient, callback_url: str, planned: _Subscription
-) -> tuple[_Subscription, BaseException | None]:
-    from billhook.errors import ApiError
-
-    try:
-        answer = client.webhooks.subscribe(callback_url, planned.event_type, **planned.thresholds)
-    except KeyboardInterrupt as error:
-        # Not raised: the results so far must be printed, because the service cannot be asked for them later.
-        return replace(planned, result="unknown", error="interrupted"), error
-    except ApiError as error:
-        result = "unknown" if _may_be_done(error) else "failed"
-        return replace(planned, result=result, error=str(error)), error
-    return replace(planned, result="subscribed", answer=answer), None
+            steps()
+            try:
+                client.webhooks.subscribe(callback_url, each.event_type, **each.thresholds)
+                done.append(replace(each, result="subscribed"))
+                continue
+            except KeyboardInterrupt:
+                # Not raised: the results so far must be printed, because the service cannot be asked for them
+                # later.
+                done.append(replace(each, result="unknown", error="interrupted"))
+            except ApiError as error:
+                result = "unknown" if _may_be_done(error) else "failed"
+                done.append(replace(each, result=result, error=str(error)))
+                if not isinstance(error, fatal):
+                    continue
+            break
+    return [*done, *planned[len(done) :]]
 
 
 def _may_be_done(error: Exception) -> bool:
@@ -192,8 +182,6 @@ def _may_be_done(error: Exception) -> bool:
 
     Without a readable answer only a 3xx or 4xx status is surely a refusal.
     """
-    from billhook.errors import ServiceUnavailable, UnexpectedResponse
-
     if isinstance(error, UnexpectedResponse):
         return not 300 <= error.status < 500
     return isinstance(error, ServiceUnavailable) and error.sent
@@ -205,8 +193,8 @@ def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_
         subscriptions = [
             {
                 "event_type": each.event_type,
-                "threshold": _text(each.threshold),
-                "recurring_threshold": _text(each.recurring_threshold),
+                "threshold": each.threshold,
+                "recurring_threshold": each.recurring_threshold,
                 "result": result,
                 "error": each.error,
             }
@@ -224,7 +212,3 @@ def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_
                 click.echo(f"{each.event_type}: {printable(each.error)}", err=True)
     # Always, and on stderr: after a failure the reader is about to run the command again.
     click.echo(_NO_LIST, err=True)
-
-
-def _text(number: Decimal | None) -> str | None:
-    return None if number is None else str(number)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 import click
 
@@ -30,14 +30,15 @@ from billhook.cli.context import (
     user_app,
     worker_environment,
 )
-from billhook.cli.handlers import handler_names, require_all_handled
+from billhook.cli.handlers import require_all_handled
 from billhook.cli.params import FiniteNumber, handlers_argument, require_all
+from billhook.cli.processes import Child, HeartbeatSender, Supervisor, spawn, start_watchdog
+from billhook.engines.worker import MAX_ABANDONED_THREADS
 from billhook.errors import BillhookError, ConfigError
+from billhook.extension import get_state
+from billhook.inbox.deliveries import is_busy
 from billhook.logs import set_up_logging
-
-if TYPE_CHECKING:
-    from billhook.cli.processes import Child, HeartbeatSender
-    from billhook.state import BillhookState
+from billhook.state import BillhookState
 
 logger = logging.getLogger("billhook.worker")
 _POLL_SECONDS = 0.2
@@ -46,7 +47,7 @@ _RELEASE_SECONDS = 3.0
 _EXIT_SECONDS = 1.0
 
 
-@click.command(short_help="Call the handlers of received deliveries.")
+@click.command()
 @handlers_argument
 @click.option(
     "--threads",
@@ -99,10 +100,9 @@ def worker(
       billhook worker myshop/billing.py --drain
       billhook worker myshop/billing.py --health-file /tmp/billhook.alive
     """
-    from billhook.cli.processes import HeartbeatSender
-    from billhook.extension import get_state
-
-    _check(handlers, processes, drain=drain)
+    reject_handlers_argument(handlers)
+    if drain and processes > 1:
+        raise click.UsageError("--drain works in one process: leave out --processes")
     open_standard_streams()
     heartbeat = HeartbeatSender(os.environ, health_file, heartbeats)
     environ = worker_environment(handlers)
@@ -111,50 +111,27 @@ def worker(
     # Built in the parent, too: a wrong configuration is reported before any process starts.
     state = get_state(load_app(environ))
     set_up_logging(state.settings.log_format, show_process=True)  # unless the user's app has done it
-    _require_handlers(state)
-    state.require_schema()
-    if require_all:
-        require_all_handled(state.handlers)
-    if processes > 1:
-        # New interpreters, not forks of this one: an app may have started threads when it was built.
-        state.inbox.close()
-        sys.exit(_supervise(state, processes, threads, grace, environ, heartbeat))
-    _work(state, threads, grace, heartbeat, drain=drain, watched=watched)
-
-
-def _check(handlers: Sequence[str], processes: int, *, drain: bool) -> None:
-    reject_handlers_argument(handlers)
-    if drain and processes > 1:
-        raise click.UsageError("--drain works in one process: leave out --processes")
-
-
-def _require_handlers(state: BillhookState) -> None:
-    if not handler_names(state.handlers):
+    if not state.handlers.count():
         raise ConfigError(
             "no handler is registered, and a worker without handlers would mark every delivery as done: name "
             "your modules or files as arguments or in BILLHOOK_HANDLERS"
         )
-
-
-def _supervise(
-    state: BillhookState,
-    processes: int,
-    threads: int,
-    grace: float,
-    environ: dict[str, str],
-    heartbeat: HeartbeatSender,
-) -> int:
-    """Supervise `processes` workers; return the exit code."""
-    from billhook.cli.processes import Supervisor
-
+    state.require_schema()
+    if require_all:
+        require_all_handled(state.handlers)
+    if processes == 1:
+        _work(state, threads, grace, heartbeat, drain=drain, watched=watched)
+    # New interpreters, not forks of this one: an app may have started threads when it was built.
+    state.inbox.close()
     command = worker_command(threads, grace, flask=flask_arguments())
-    return Supervisor(
+    supervisor = Supervisor(
         children=worker_children(processes, command, {**environ, "PYTHONUNBUFFERED": "1"}, grace),
         heartbeat=heartbeat,
         lease_seconds=state.settings.lease_seconds,
         log=logger.warning,
         lock_holder=state.inbox.database.write_lock_holder,
-    ).run()
+    )
+    sys.exit(supervisor.run())
 
 
 def worker_command(threads: int, grace_seconds: float, *, flask: Sequence[str] | None = None) -> list[str]:
@@ -172,7 +149,6 @@ def worker_children(
     processes: int, command: Sequence[str], environ: Mapping[str, str], grace_seconds: float
 ) -> list[Child]:
     """Return `processes` workers for a supervisor."""
-    from billhook.cli.processes import Child, spawn
 
     def start(descriptor: int) -> subprocess.Popen[bytes]:
         return spawn([*command, "--heartbeats", str(descriptor)], environ, pass_fds=(descriptor,))
@@ -190,10 +166,8 @@ def _work(
     *,
     drain: bool,
     watched: bool,
-) -> None:
-    from billhook.cli.processes import start_watchdog
-    from billhook.engines.worker import MAX_ABANDONED_THREADS
-
+) -> NoReturn:
+    """Work until a signal, and exit."""
     worker = state.worker(threads)
 
     def stop() -> None:
@@ -230,11 +204,9 @@ def open_standard_streams() -> None:
 
 def _end_when_idle(state: BillhookState, end: Callable[[], None]) -> None:
     """Call `end` as soon as nothing is due; wait for an inbox that is unavailable."""
-    from billhook.inbox.admin import is_busy
-
     while True:
         with suppress(BillhookError):
-            if not is_busy(state.inbox, state.dispatcher.clock.now()):
+            if not is_busy(state.inbox, state.dispatcher.clock.now(), state.dispatcher.limits):
                 break
         time.sleep(_POLL_SECONDS)
     end()

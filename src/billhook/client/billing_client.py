@@ -105,11 +105,11 @@ class BillingClient(OperationGroups):
         Numbers with a fraction are Decimals in both directions: no amount passes through a float. An empty
         answer is None.
 
-        The request logs in, ends in time and raises ApiError like every other call; it is repeated only if
-        it is a GET, under any retry policy. Raises ValueError or TypeError, before anything is sent, for
-        an absolute URL, a path without its slash, another method and a body that has no JSON form.
+        Like every other call it logs in, keeps the deadline and raises ApiError. Under any retry policy, only
+        a GET is repeated. Raises ValueError or TypeError, before anything is sent, for an absolute URL, a
+        path without its slash, another method and a body that has no JSON form.
         """
-        # httpx would silently replace the one in the path.
+        # httpx would silently replace the query that is in the path.
         if query is not None and "?" in path:
             raise ValueError("the query is given twice: in path and as query")
         raw = b"" if body is None else strict_json.dumps(body)
@@ -126,7 +126,9 @@ class BillingClient(OperationGroups):
         self.close()
 
     def __repr__(self) -> str:
-        made = hasattr(self, "_transport")  # a traceback may show one that could not be made
+        made = hasattr(
+            self, "_transport"
+        )  # a traceback may show the arguments of a client that could not be created
         return f"<BillingClient {self._transport.base_url}>" if made else "<BillingClient>"
 
 

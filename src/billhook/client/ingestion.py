@@ -25,10 +25,10 @@ EventInput = UsageEvent | Mapping[str, Any]
 class EventState(StrEnum):
     """The result of an event.
 
-    `DUPLICATE`: the service refused it, and has its ref: this ingestion sent the ref before, or the service
-    gave a code for that. `UNCONFIRMED`: it is not known whether it was stored; a refusal is unconfirmed after
-    an attempt without an answer, which may have stored the event. `INVALID`: refused, see `error`, which may
-    say that the ref exists from an earlier ingestion.
+    `DUPLICATE`: the service refused the event because it has its ref: this ingestion sent the ref before, or
+    the service gave a code that says so. `UNCONFIRMED`: it is unknown whether the event was stored; a refusal
+    is unconfirmed after an attempt without an answer, which may have stored the event. `INVALID`: the service
+    refused the event for the reason in `error`, possibly because the ref exists from an earlier ingestion.
     """
 
     ACCEPTED = "accepted"
@@ -66,8 +66,8 @@ class Progress:
 
 
 _HEAD, _BETWEEN, _TAIL = b'{"events":[', b",", b"]}"
-# Codes for a ref that exists, if the service gives one. The specification shows an error text only, and no
-# text tells for certain what it means.
+# Codes for an existing ref, if the service gives one. The specification shows only an error text, which is
+# not reliable enough to decide by.
 _DUPLICATE_CODES = frozenset({"already_exists", "duplicate_ref", "ref_already_exists"})
 _MOST_REMEMBERED = 100_000
 
@@ -84,7 +84,7 @@ class _Item:
     encoded: bytes
 
 
-_Entry = _Item | EventResult  # the latter for an event that cannot be sent
+_Entry = _Item | EventResult  # an EventResult if the event cannot be sent
 
 
 def ingest(
@@ -137,7 +137,7 @@ def _batches(items: Iterable[_Entry], max_events: int, max_bytes: int) -> Iterat
     size = len(_HEAD) + len(_TAIL)
     for item in items:
         length = len(item.encoded) if isinstance(item, _Item) else 0
-        # `size` has a comma after each event, and so it is the body's size with this one as the last.
+        # `size` counts a comma after each event, so it is the size of the body if this event is the last one.
         if batch and (len(batch) == max_events or size + length > max_bytes):
             yield batch
             batch, size = [], len(_HEAD) + len(_TAIL)
@@ -185,19 +185,19 @@ class _BatchSender:
         return self.results(items[:half]) + self.results(items[half:])
 
     def _outcomes(self, items: list[_Item], answer: IngestionResult) -> list[EventResult]:
-        """Return the result of each event; of two with the same ref, the first is the accepted one."""
-        # By ref, not by position: the response lists valid and invalid events apart.
+        """Return the result of each event; if two have the same ref, the first one is the accepted one."""
+        # Match by ref, not by position: the response lists valid and invalid events separately.
         by_ref: defaultdict[str, deque[tuple[EventState, str | None]]] = defaultdict(deque)
         for event in answer.valid_events:
             by_ref[event.ref].append((EventState.ACCEPTED, None))
             self._accepted[event.ref] = None
         for refused in answer.invalid_events:
-            # An event that is no event at all is returned as any JSON.
+            # The service may return an invalid event as any JSON.
             event_json = refused.event
             ref = event_json.get("ref") if isinstance(event_json, dict) else getattr(event_json, "ref", None)
             code = (refused.model_extra or {}).get("code")
             by_ref[str(ref)].append(self._refused(str(ref), refused.error, code))
-        # An ingestion may have any number of events: the oldest refs are forgotten.
+        # An ingestion may have any number of events, so forget the oldest refs.
         for ref in list(self._accepted)[:-_MOST_REMEMBERED]:
             del self._accepted[ref]
         self._lost.difference_update(by_ref)
@@ -208,7 +208,7 @@ class _BatchSender:
         ]
 
     def _refused(self, ref: str, error: str, code: object = None) -> tuple[EventState, str]:
-        """Return what became of an event that the service lists as invalid, perhaps because it has it."""
+        """Return the result of an event that the service calls invalid, perhaps because it has the event."""
         text = self._clean(error)
         if ref in self._accepted or not _DUPLICATE_CODES.isdisjoint((error, str(code))):
             return EventState.DUPLICATE, text

@@ -17,14 +17,14 @@ from billhook.resources import Resource
 
 _PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 _METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
-# RFC 3986: a path and a query. A "#" would be cut off by the HTTP library, a "{" is a parameter's here.
+# RFC 3986: a path and a query. The HTTP library would cut off a "#", and a "{" marks a parameter here.
 _PATH = re.compile(r"/(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*")
 _QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
-# A service that repeats empty pages for ever must not keep the caller for ever.
+# The limit of empty pages in a row, so that a faulty service cannot keep the caller forever.
 _MOST_EMPTY_PAGES = 100
-_LONGEST_CURSOR = 8_192  # it goes into an address, and servers take little more there
+_LONGEST_CURSOR = 8_192  # it is part of a URL, and servers accept little more there
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class ApiOperation(Generic[R]):
     """One endpoint. Source: spec, "Endpoints".
 
     `response` is the model of its answer, `Resource` where the specification shows none; `request` the model
-    of its body, or of a listing's query. `idempotent` says of anything but a GET that two requests have the
-    effect of one.
+    of its body, or of a listing's query. `idempotent`, for methods other than GET, says that two requests
+    have the effect of one.
     """
 
     method: str
@@ -91,7 +91,7 @@ def _segment(name: str, value: object) -> str:
         encoded = quote(value, safe="")
     except UnicodeEncodeError:
         encoded = ""
-    # quote() leaves dots as they are, and no spelling of them is safe from being resolved.
+    # quote() does not change dots, and servers resolve every spelling of them.
     if encoded in ("", ".", ".."):
         raise ValueError(f"{name} is {value!r}: that cannot be a part of an address")
     return encoded
@@ -131,7 +131,7 @@ class Listing(Iterator[T]):
             if fetched == _MOST_EMPTY_PAGES:
                 raise self._lost(f"{fetched} pages on end are empty, and it says that there is more")
             cursor = None if self._last is None else self._last.next_cursor or ""
-            # A cursor that comes again would repeat pages without end.
+            # A repeated cursor would repeat pages endlessly.
             if cursor == "" or cursor in self._seen:
                 raise self._lost("it says that there is more and gives no new cursor to it")
             if cursor is not None and len(cursor) > _LONGEST_CURSOR:

@@ -41,7 +41,7 @@ class ApiGroup:
 
         Parameters that are None are left out.
         """
-        # Validated now, so that a mistake is raised here and not at the first iteration.
+        # Validate the query now, so that a mistake is raised here and not at the first iteration.
         asked = operation.request.model_validate(_given(**parameters)).to_query()
 
         def fetch(cursor: str | None) -> ListingPage[T]:
@@ -52,7 +52,8 @@ class ApiGroup:
             return ListingPage(
                 tuple(items(answered)),
                 None if total is None else int(total),
-                # The specification shows hasMore for some lists only; elsewhere a cursor means more.
+                # The specification shows hasMore for some lists only; in other lists a cursor means that
+                # there is more.
                 answered.has_more if "has_more" in answered.model_fields_set else bool(answered.next_cursor),
                 answered.next_cursor,
             )
@@ -217,7 +218,7 @@ class Contracts(ApiGroup):
 
     CREATE = ApiOperation("POST", "/contracts", r.ContractResponse, r.NewContract)
     LIST = ApiOperation("GET", "/contracts", r.ContractPage, r.ContractQuery)
-    # Implied by the specification, which shows neither its request nor its response.
+    # The specification implies this operation, and shows neither its request nor its response.
     GET = ApiOperation("GET", "/contracts/{contractId}", r.ContractResponse)
     # A second DELETE would be answered "no such contract", as if the first had done nothing.
     DELETE = ApiOperation("DELETE", "/contracts/{contractId}", r.ContractResponse)
@@ -333,7 +334,7 @@ class Credits(ApiGroup):
     """The credits of customers, and their ledgers."""
 
     LIST = ApiOperation("GET", "/credits", r.CreditLedgerPage, r.CreditLedgerQuery)
-    # A request that is repeated would deduct, or bill, twice.
+    # A repeated request would deduct or bill twice.
     DEDUCT = ApiOperation("POST", "/credits/deduct", r.Resource, r.CreditDeduction)
     TOP_UP = ApiOperation("POST", "/credits/top-up", r.CreditTopUpResponse, r.CreditTopUp)
 

@@ -37,14 +37,16 @@ _BY_CODE: dict[str, type[errors.ServiceError]] = {
 }
 HIDDEN = "[hidden]"
 _KEPT = 50
-_MOST_UNSEEN = 20  # spaces and controls for each character that is shown, at most
-_LEAST_CHARACTERS = 4  # hiding a shorter one would hide half of every text, and it keeps no secret
-_LEAST_LETTERS = 8  # nor does a word such as "wrong", which the text itself may have
+_MOST_UNSEEN = 20  # the most spaces and control characters that are read for each character shown
+_LEAST_CHARACTERS = (
+    4  # removing a shorter secret would remove parts of every text, and it is too short to be a secret
+)
+_LEAST_LETTERS = 8  # a word such as "wrong" may be in the text itself
 _JWT = re.compile(r"eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,2}")
 
 
 class Redactor:
-    """Removes the secrets of one client, and everything that looks like a JWT, from text."""
+    """Removes the secrets of one client, and everything that looks like a JWT, from texts."""
 
     def __init__(self, *secrets: SecretStr) -> None:
         self._lasting = secrets
@@ -57,7 +59,7 @@ class Redactor:
     def clean(self, text: str, limit: int) -> str:
         """Return `text` without secrets and control characters, cut to `limit` characters."""
         secrets = [secret.get_secret_value() for secret in (*self._lasting, *self._passing)]
-        # The longest first: a secret may contain another one.
+        # Remove the longest first: a secret may contain another secret.
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= (_LEAST_LETTERS if secret.isalpha() else _LEAST_CHARACTERS):
                 text = re.sub("".join(map(_spelling, secret)), HIDDEN, text)
@@ -105,7 +107,7 @@ class ResponseParser:
         body, problem = _parse(answer, ErrorBody.from_json)
         kind = _BY_TYPE.get(body.type) if body else None
         if body is None or kind is None:
-            # Not followed: the request would carry the tokens to an address that is not configured.
+            # A redirect is not followed: it would send the tokens to an address that is not configured.
             if 300 <= answer.status < 400:
                 problem = "it leads to another address, where tokens are not taken; check the base address"
             problem = problem or "its error is of a type that is not listed"
@@ -163,7 +165,7 @@ class ResponseParser:
 
 
 def _parse(answer: ApiResponse, parse: Callable[[bytes], T]) -> tuple[T | None, str]:
-    """Return what `parse` makes of the body, or the reason why it makes nothing of it.
+    """Return the result of `parse` for the body, or the reason why it cannot be parsed.
 
     Separate from its callers, so that no local variable of a raising frame holds the body's values.
     """

@@ -42,7 +42,7 @@ class RetryPolicy:
     def wait_seconds(self, attempt: int, asked_seconds: float | None) -> float:
         """Return the wait after attempt number `attempt` (from 1); `asked_seconds` is from Retry-After."""
         wait = min(self.longest_wait_seconds, self.first_wait_seconds * 2.0 ** (attempt - 1))
-        # Clients that failed together must not come back together.
+        # Clients that failed at the same time must not retry at the same time.
         chance = random.random()  # noqa: S311 - spreads clients over time, keeps nothing secret
         if asked_seconds is None:
             return wait * (1 - chance / 2)
@@ -70,7 +70,7 @@ class CallDeadline:
 
     @property
     def timeout_seconds(self) -> float:
-        """The longest wait now; never 0, which means no time-out to some platforms."""
+        """The longest wait now; never 0, which some platforms take for no time-out."""
         return max(min(self._silence_seconds, self.remaining_seconds), 0.001)
 
     def __index__(self) -> int:

@@ -29,7 +29,7 @@ R = TypeVar("R", bound=Resource)
 
 LOGIN = ApiOperation("POST", "/login", LoginResponse, LoginRequest, idempotent=True)
 LIFETIME = timedelta(hours=1)
-# A token that expires between the check and the service would cost a second login and request.
+# A token that expires on its way to the service would cost a second login and a second request.
 _MARGIN = timedelta(seconds=60)
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -66,7 +66,7 @@ class TokenProvider:
 
     def valid_token(self, deadline: CallDeadline) -> AccessToken:
         """Return a token that is valid now; fetch one if there is none."""
-        last = self.last  # without the lock: threads with a valid token must not wait for a login
+        last = self.last  # before taking the lock: threads with a valid token must not wait for a login
         if isinstance(last, AccessToken) and self._clock.now() < last.renew_at:
             return last
         return self.renew(last, deadline)
@@ -85,7 +85,7 @@ class TokenProvider:
                 self.last = self._fetch(deadline)
             result = self.last
         except ApiError as error:
-            # The deadline is this thread's: waiting threads may have time for an attempt of their own.
+            # This is the deadline of this thread: waiting threads may have time for an attempt of their own.
             if deadline.remaining_seconds:
                 self.last = error
             raise
@@ -178,11 +178,11 @@ class Session:
         return result
 
     def _log_in(self, deadline: CallDeadline) -> AccessToken:
-        # In no variable but a hidden one: a traceback may show them.
+        # Keep them in a hidden variable only: a traceback may show variables.
         body = SecretBytes(LoginRequest(refresh_token=self.refresh_token.get_secret_value()).to_request())
         granted = self.parser.resource(LOGIN, self._send(ApiCall(LOGIN, LOGIN.path, deadline, None, body)))
         token = SecretStr(granted.access_token)
-        # Learned before anything can fail: a later error may quote the response.
+        # Add the token to the redactor before anything can fail: a later error may quote the response.
         self.parser.redactor.learn(token)
         if not fits_header(token.get_secret_value()):
             problem = "its access token cannot be sent in a header"

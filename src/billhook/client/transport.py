@@ -22,7 +22,7 @@ from billhook.client.retries import CallDeadline
 from billhook.errors import ApiError, ConfigError, ServiceUnavailable, UnexpectedResponse
 
 logger = logging.getLogger("billhook.client")
-_HOST = re.compile(rb"[0-9A-Za-z._:-]+")  # the library accepts others, and would look up `a%20b`
+_HOST = re.compile(rb"[0-9A-Za-z._:-]+")  # the library accepts other characters, and would look up `a%20b`
 
 
 def open_client(transport: httpx2.BaseTransport | None) -> httpx2.Client:
@@ -47,7 +47,7 @@ def parse_base_url(base_url: str) -> str:
     """Return the base URL without a trailing slash. Raises ConfigError, which does not repeat the URL."""
     try:
         url = httpx2.URL(base_url)
-        # As the socket does, which fails at empty and long labels.
+        # Encode it as the socket does, which fails for empty and long labels.
         url.raw_host.decode("ascii").encode("idna")
     except (httpx2.InvalidURL, TypeError, UnicodeError):
         url = httpx2.URL()
@@ -64,11 +64,11 @@ def parse_base_url(base_url: str) -> str:
     return str(url).rstrip("/")
 
 
-# A page of 1000 events of a few KB each fits; anything beyond must not fill the memory.
+# A page of 1000 events of a few KB each fits; a larger response must not fill the memory.
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 _HEADERS = {
     "Accept": "application/json",
-    "Accept-Encoding": "gzip, deflate",  # what the library can always decode, without optional packages
+    "Accept-Encoding": "gzip, deflate",  # the encodings that the library decodes without optional packages
     "User-Agent": "billhook",
 }
 # Errors before the first byte of the request is sent.
@@ -98,7 +98,7 @@ class Transport:
     http: httpx2.Client
 
     def exchange(self, call: ApiCall, bearer: SecretStr | None) -> ApiResponse | ApiError:
-        """Send a request; return its response, or the error that it stands for or that there is instead.
+        """Send a request; return its response, or the error that occurred instead.
 
         Raises ValueError if its parameters do not fit into a URL.
         """
@@ -109,7 +109,7 @@ class Transport:
             with contextlib.closing(self.http.send(request, stream=True)) as response:
                 result = _read(call, response)
         except httpx2.RequestError as error:
-            # The text of a time-out says only "timed out", or nothing at all.
+            # The text of a time-out is only "timed out", or empty.
             reason = "it took too long" if isinstance(error, httpx2.TimeoutException) else str(error)
             problem = f"{self.base_url}: {self.parser.redactor.clean(reason, 200) or type(error).__name__}"
             return ServiceUnavailable(call.operation.name, problem, sent=not isinstance(error, _NOT_SENT))
@@ -119,7 +119,8 @@ class Transport:
         return self.parser.error(call.operation, result) or result
 
     def _request(self, call: ApiCall, bearer: SecretStr | None) -> httpx2.Request:
-        # The address before the headers, which a traceback that shows variables would show.
+        # Build the address before the headers exist: a traceback may show variables, and the headers hold the
+        # token.
         url = _url(self.base_url + call.address, call)
         headers = {**_HEADERS, "x-api-key": self.client_id.get_secret_value()}
         if bearer is not None:

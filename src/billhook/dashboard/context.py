@@ -1,7 +1,7 @@
-"""DashboardContext: what the views share: the app's state, the pages, and the record of what was done.
+"""DashboardContext, which all views share: the app's state, the pages, and the record of actions.
 
-They share how states are shown as well, each as a word and a colour; and the replay of batches of
-deliveries, at a rate that the inbox keeps.
+The views also share the word and the colour of each state, and the replay of deliveries in batches, at a rate
+that the inbox keeps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flask import abort, current_app, g
 
 from billhook.extension import get_state
 from billhook.handlers.quarantine import parse_error
-from billhook.inbox.admin import ListedDelivery, RunDetails
+from billhook.inbox.deliveries import ListedDelivery, RunDetails
 from billhook.inbox.replay import ReplayResult, replay
 from billhook.pages import Pages
 from billhook.program import program
@@ -42,7 +42,7 @@ MOST_PER_SECOND = 10_000.0
 
 @dataclass(frozen=True, slots=True)
 class DashboardContext:
-    """The pages of one dashboard, and the billhook of the app that the current request is of."""
+    """The pages of one dashboard, and the billhook of the app that serves the current request."""
 
     pages: Pages
 
@@ -63,14 +63,14 @@ class DashboardContext:
 
     @property
     def command(self) -> str:
-        """How the command line begins that works on the same inbox."""
+        """The beginning of a command line that works on the same inbox."""
         return program(current_app)
 
     def delivery(self, delivery_id: int) -> DeliveryDetails:
         """Return a delivery; the page of an unknown one is 404."""
-        from billhook.inbox.admin import details
+        from billhook.inbox.deliveries import details
 
-        # No database takes a larger number.
+        # No database has larger ids.
         found = details(self.inbox, [delivery_id]) if delivery_id < 2**63 else []
         if not found:
             abort(404, f"There is no delivery {delivery_id} in this inbox.")
@@ -80,7 +80,7 @@ class DashboardContext:
     def recorded(self, what: str, which: str) -> Iterator[Callable[[int, Sequence[int]], None]]:
         """Record an action of the visitor while the block does it: a row, and a line of the log.
 
-        The block calls what this yields after each batch: with how many it changed, and the ids.
+        The block calls the yielded function after each batch, with the number of changes and the ids.
         """
         from billhook.inbox.actions import recorded
 
@@ -89,7 +89,7 @@ class DashboardContext:
 
 
 def tone(state: str) -> str:
-    """Return the tone of a state; quiet for what needs no attention."""
+    """Return the colour of a state; a quiet one for states that need no attention."""
     return _TONES.get(state, "quiet")
 
 
@@ -129,11 +129,10 @@ def replay_batches(
 ) -> ReplayResult:
     """Replay deliveries, a transaction for each batch. With a rate, each run is due when its turn comes.
 
-    What failed is replayed; with `again` what `handler` has finished well, too. A run may succeed between the
-    page that showed it as failed and the form, and must not be made twice by that.
-
-    So the rate holds without a request or a process that waits, and after a restart. Runs with an order key
-    are due in their order instead.
+    Failed runs are replayed; with `again` also those that `handler` finished well. Without it, a run that
+    succeeds between the page that showed it as failed and the form is not made twice. The due times keep the
+    rate without a request or process that waits, and after a restart. Runs with an order key are due in their
+    order instead.
     """
     done, now, inbox = ReplayResult(), context.now, context.inbox
     with context.recorded("replay", which) as record:
@@ -151,7 +150,7 @@ def _due_at(now: datetime, rate: float, earlier: int, index: int) -> datetime:
 
 
 def describe(done: ReplayResult) -> str:
-    """Return what a replay did, as a sentence."""
+    """Return a sentence about what a replay did."""
     if not done.deliveries:
         return "Nothing was replayed: no handler of these deliveries failed."
     parts = []

@@ -1,4 +1,4 @@
-"""Dashboard: pages of the deliveries of a Flask app, for those whom the app lets look, and lets act."""
+"""Dashboard: pages of the deliveries of a Flask app, for visitors whom the app permits to look, or to act."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Dashboard:
         )
         context = DashboardContext(pages)
         for rule, name, view, method in _VIEWS:
-            # Without redirects: their Location would name the host that the request names.
+            # No redirects: their Location would contain the host that the request names.
             pages.blueprint.add_url_rule(
                 rule,
                 name,
@@ -111,11 +111,11 @@ class Dashboard:
         for failure in (InboxError, SchemaMismatch):
             pages.blueprint.register_error_handler(failure, partial(_storage_failed, context))
         app.register_blueprint(pages.blueprint, url_prefix="/" + url_prefix.strip("/"))
-        exempt_from_csrf(app, pages.blueprint)  # the app's own check knows no tokens of these forms
+        exempt_from_csrf(app, pages.blueprint)  # the app's own check does not know the tokens of these forms
 
 
 def _checked(permission: Permission | None) -> Callable[[], Any]:
-    """Return the permission as a function without arguments. Raises ConfigError if it takes others."""
+    """Return the permission as a function without arguments. Raises ConfigError for another signature."""
     if permission is None:
         return lambda: False
     if not callable(permission):
@@ -131,9 +131,9 @@ def _checked(permission: Permission | None) -> Callable[[], Any]:
 
 
 def _identify(may_look: Callable[[], Any], may_act: Callable[[], Any]) -> Visitor:
-    """Return the visitor of the current request. Raises HTTPException for one who may not look."""
+    """Return the visitor of the current request. Raises HTTPException if the visitor may not look."""
     try:
-        _ = request.authorization  # parsed now, for `may_look` may read it
+        _ = request.authorization  # parse it now, because `may_look` may read it
     except ValueError:
         abort(400, "The Authorization header cannot be read.")
     looking = may_look()
@@ -150,7 +150,7 @@ def _identify(may_look: Callable[[], Any], may_act: Callable[[], Any]) -> Visito
 
 
 def _is_yes(answer: object) -> bool:
-    """Return True for True and for a name. An object is no answer: an anonymous user is one, too."""
+    """Return True for True and for a name. An object does not count: an anonymous user is an object too."""
     if answer is True or (isinstance(answer, str) and answer):
         return True
     if answer is not False and answer is not None and answer != "" and not isinstance(answer, AnyResponse):
@@ -162,5 +162,5 @@ def _is_yes(answer: object) -> bool:
 
 
 def _storage_failed(context: DashboardContext, error: InboxError | SchemaMismatch) -> Response:
-    told = in_program(str(error), current_app)
-    return context.pages.render("pages/error.html", 503, name="Storage failed", description=told)
+    description = in_program(str(error), current_app)
+    return context.pages.render("pages/error.html", 503, name="Storage failed", description=description)

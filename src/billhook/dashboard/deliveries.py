@@ -17,19 +17,19 @@ from billhook.clock import parse_time
 from billhook.dashboard.context import DashboardContext, describe, parse_rate, replay_batches
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, Inbox
-from billhook.inbox.admin import BATCH, count, handler_names, id_batches, page, search_bound, with_runs
+from billhook.inbox.deliveries import BATCH, count, handler_names, id_batches, page, search_bound, with_runs
 from billhook.inbox.replay import ReplayResult, replay
 from billhook.inbox.states import DeliveryState, DeliveryStatus
 
 FIELDS = ("type", "state", "source", "handler", "key", "error", "contains", "since", "until")
-"""The fields of the form that take text; they are named as the options of the command."""
+"""The text fields of the form, named like the options of the command."""
 FLAGS = ("conflicts", "twins")
 SEARCH_LIMIT = 100_000
-"""How many of the newest deliveries are read for a text in their bodies."""
+"""How many of the newest deliveries a search for a text in bodies reads."""
 _LONGEST = 200
 PAGE = 50
 MOST_REPLAYED = 10_000
-"""Deliveries in one replay of the page: a request does not last for ever."""
+"""The most deliveries in one replay of the page, which bounds the duration of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class FilterForm:
 
     @property
     def has_filters(self) -> bool:
-        """Whether there are filters beside the state."""
+        """Whether there are other filters than the state."""
         return any(name != "state" for name in self.fields)
 
     def with_absolute_times(self) -> FilterForm:
@@ -149,21 +149,21 @@ def show_list(context: DashboardContext) -> Response:
     """Render the list of deliveries; the URL has the filters and the last id of the previous page."""
     inbox = context.inbox
     form = parse_filter_form(request.args, context.now)
-    before = parse_id(request.args.get("before"))
+    previous_id = parse_id(request.args.get("before"))
     found = []
     if not form.mistakes:
         form = form.within_search_limit(inbox)
-        found = page(inbox, form.filter, PAGE + 1, before)
+        found = page(inbox, form.filter, PAGE + 1, previous_id)
     shown = with_runs(inbox, found[:PAGE])
     return context.pages.render(
         "deliveries.html",
         form=form,
         listed=shown,
-        first=url_for(".deliveries", **form.fields) if before is not None else None,
+        first=url_for(".deliveries", **form.fields) if previous_id is not None else None,
         next=url_for(".deliveries", **form.fields, before=shown[-1].summary.id)
         if len(found) > PAGE
         else None,
-        command=form.list_command(context.command) + (f" --after {before}" if before is not None else ""),
+        command=form.list_command(context.command) + (f" --after {previous_id}" if previous_id else ""),
         types=sorted(EVENT_TYPES),
         states=list(DeliveryStatus),
         handlers=_known_handlers(context),
@@ -177,7 +177,7 @@ def _known_handlers(context: DashboardContext) -> list[str]:
 
 
 def parse_id(text: str | None) -> int | None:
-    """Parse the id of a delivery in a URL or a form; None without one. A wrong one is a bad request."""
+    """Parse the id of a delivery in a URL or a form; None without one, a bad request if it is invalid."""
     if not text:
         return None
     # isascii: isdecimal accepts digits of other scripts.
@@ -187,12 +187,12 @@ def parse_id(text: str | None) -> int | None:
 
 
 def preview_replay(context: DashboardContext) -> Response:
-    """Render the page that shows what a replay would do, and asks for the decision."""
+    """Render the page that shows what a replay would do, and asks for confirmation."""
     return _preview(context, *_chosen(context))
 
 
 def _preview(context: DashboardContext, ids: list[int], form: FilterForm, *, grown: bool = False) -> Response:
-    form = form.with_absolute_times()  # an age would select others by the time of the decision
+    form = form.with_absolute_times()  # an age would select other deliveries by the time of the confirmation
     if ids:
         total, would = len(ids), ReplayResult()
         for batch in _batches(ids):
@@ -214,7 +214,7 @@ def _preview(context: DashboardContext, ids: list[int], form: FilterForm, *, gro
 
 
 def replay_selected(context: DashboardContext) -> Response:
-    """Replay the previewed deliveries, and redirect to the list; ask again if there are more by now."""
+    """Replay the previewed deliveries, and redirect to the list; ask again if there are more now."""
     ids, form = _chosen(context)
     rate = parse_rate(request.form.get("rate", ""))
     batches: Iterable[list[int]]
@@ -243,7 +243,7 @@ def _chosen(context: DashboardContext) -> tuple[list[int], FilterForm]:
     if len(ids) > MOST_REPLAYED:
         abort(400, f"These are more than {MOST_REPLAYED:,} deliveries.")
     form = form.within_search_limit(context.inbox)
-    # Deliveries whose type an operator has to decide are replayed one by one, or with the command.
+    # Deliveries whose type an operator has to choose are replayed one by one, or with the command.
     decided = not form.filter.conflicts
     return ids, replace(form, filter=replace(form.filter, decided=decided))
 

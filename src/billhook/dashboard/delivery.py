@@ -1,4 +1,4 @@
-"""The page of one delivery: its attempts over time, its body with meanings, its headers, what is related.
+"""The page of one delivery: its attempts over time, its body with meanings, its headers, related deliveries.
 
 A body is read as its event type: each field with its value and its meaning, and what no model lists.
 """
@@ -22,7 +22,7 @@ from billhook.fields import strict_json
 from billhook.handlers.quarantine import parse_error
 from billhook.handlers.tracebacks import users_frames
 from billhook.inbox import DeliveryDetails
-from billhook.inbox.admin import RunDetails
+from billhook.inbox.deliveries import RunDetails
 from billhook.inbox.discard import discard
 from billhook.inbox.erase import empty_log, erase
 from billhook.inbox.related import related_deliveries
@@ -34,18 +34,19 @@ _MOST_FIELDS = 300
 _VALUE_CHARACTERS = 2_000
 _PATH_CHARACTERS = 300
 _DEEPEST = 20
-"""Levels of indentation: with more, the spaces of a deep body would outweigh it a thousand times."""
+"""The most levels of indentation: without a limit, a deep body would get a thousand times its size in
+spaces."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+')
 RAW_CHARACTERS = 40_000
 _LONGEST_REASON = 500
 _SECRET_NAME = re.compile(f"{CREDENTIAL.pattern}|SIG|HMAC|KEY")
 _HARMLESS = re.compile(r"[0-9]{1,16}|[0-9T:.+Z-]{10,35}")
-"""A time of signing, in the forms that schemes know."""
+"""A time of signing, in the formats of the schemes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyField:
-    """One value of a body. `remark` says what the model does not know of it; empty for what it lists."""
+    """One value of a body. `remark` says what of it the model does not list; empty if it lists all of it."""
 
     path: str
     value: str
@@ -55,7 +56,7 @@ class BodyField:
 
 @dataclass(frozen=True, slots=True)
 class TypedBody:
-    """The fields of a body. `meaning` is what such an event says; `left_out` fields are not in the list."""
+    """The fields of a body. `meaning` says what such an event reports; `left_out` fields are not shown."""
 
     meaning: str
     fields: tuple[BodyField, ...]
@@ -63,7 +64,7 @@ class TypedBody:
 
 
 def read_body(event_type: str, body: bytes) -> TypedBody | None:
-    """Return the fields of a body; None for one that is no JSON object."""
+    """Return the fields of a body; None if it is not a JSON object."""
     try:
         data = strict_json.loads(body)
     except InvalidJSON:
@@ -91,9 +92,9 @@ def read_body(event_type: str, body: bytes) -> TypedBody | None:
 def _leaves(
     value: Any, path: str, plain: str, remark: str, remarks: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str, Any]]:
-    """Yield each value that holds no others: its path, the path as models have it, its remark, and itself.
+    """Yield each value without parts: its path, its path in the models, its remark, and the value.
 
-    The remark is what is unlisted of the value, or of the nearest that it is in. It is handed down: names may
+    The remark is that of the value, or of the nearest object or list around it. It is passed down: names may
     be as long as a body, so looking up every part of each path would take minutes.
     """
     remark = remarks.get(plain) or remarks.get(plain.removesuffix("[]")) or remark
@@ -109,7 +110,7 @@ def _leaves(
 
 
 def _count_leaves(data: dict[str, Any]) -> int:
-    """Return how many values hold no others, without their paths: each may be as long as a body."""
+    """Return the number of values without parts, without their paths: each may be as long as a body."""
     number, left = 0, list(data.values())
     while left:
         value = left.pop()
@@ -135,7 +136,7 @@ def _cut(text: str, characters: int) -> str:
 
 
 def indented_json(text: str) -> str:
-    """Return JSON with a line for each value, and every token as it was sent; text that is none as it is."""
+    """Return JSON with a line for each value and every token as sent; text that is not JSON is unchanged."""
     if not _is_json(text):
         return text
     parts: list[str] = []
@@ -189,7 +190,7 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
 
 
 def send_body(context: DashboardContext, delivery_id: int) -> Response:
-    """Return the exact bytes of a body as a file, which no browser shows or runs."""
+    """Return the exact bytes of a body as a file that no browser displays or runs."""
     found = context.delivery(delivery_id)
     response = Response(found.body, content_type="application/octet-stream")
     response.headers["Content-Disposition"] = f'attachment; filename="delivery-{delivery_id}.bin"'
@@ -197,9 +198,9 @@ def send_body(context: DashboardContext, delivery_id: int) -> Response:
 
 
 def replay_one(context: DashboardContext, delivery_id: int) -> Response:
-    """Replay what failed of a delivery, or the run of one handler, and return to its page.
+    """Replay the failed runs of a delivery, or the run of one handler, and return to its page.
 
-    A run that succeeded is replayed only after a page that says so: its effect is made a second time.
+    A run that succeeded is replayed only after a confirmation, because its effect is made a second time.
     """
     found = context.delivery(delivery_id)
     handler = request.form.get("handler") or None
@@ -244,8 +245,8 @@ def erase_one(context: DashboardContext, delivery_id: int) -> Response:
         return _back(context, delivery_id, "Nothing was erased: there is no content.", "warn")
     context.inbox.waker.wake()
     if not empty_log(context.inbox):
-        told = "Erased. The database's log holds it until no process reads the inbox for a moment."
-        return _back(context, delivery_id, told, "warn")
+        notice = "Erased. The database's log holds it until no process reads the inbox for a moment."
+        return _back(context, delivery_id, notice, "warn")
     return _back(context, delivery_id, "Erased: only its key, its times and the results are kept.", "good")
 
 
@@ -264,17 +265,17 @@ def _signature_headers() -> set[str]:
 
 
 def masked_headers(found: DeliveryDetails, signed_by: Iterable[str]) -> list[tuple[str, str, bool]]:
-    """Return each header's name, its value, and whether dots stand for the value.
+    """Return the name and value of each header, and whether the value is masked with dots.
 
-    Masked are headers of signatures, but for the key and the time that are signed, and what by its name may
-    be a credential.
+    Masked are the headers of signatures, except those of the id and the time, and headers whose names may
+    mean a credential.
     """
     signature_names = set(signed_by)
     shown = []
     for name, value in found.headers.items():
         harmless = value == found.summary.key or _HARMLESS.fullmatch(value) is not None
         masked = _SECRET_NAME.search(name) is not None or (name in signature_names and not harmless)
-        # Stored as WSGI names them: the spelling that the sender used is not known.
+        # Names are stored in WSGI's form: the spelling that the sender used is unknown.
         title = name.replace("_", "-").title()
         shown.append((title, f"•••••• ({len(value)} characters)" if masked else value, masked))
     return shown

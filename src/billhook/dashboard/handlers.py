@@ -1,6 +1,7 @@
 """The pages of handlers and of failures.
 
-Who handles what, with which options, and what is paused; what fails now, grouped by handler and error.
+The first page lists the handlers with their types and options, and which are paused; the second groups
+failing runs by handler and error.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.handlers import ConnectedHandlers
 from billhook.handlers.description import identity_text, limits_text, order_text
 from billhook.handlers.handler import Handler
-from billhook.inbox.admin import handler_names
+from billhook.inbox.deliveries import handler_names
 from billhook.inbox.error_groups import MOST_FAILING, failing_delivery_ids, failure_groups
 from billhook.inbox.figures import HandlerFigures
 from billhook.inbox.overview import read_overview
@@ -42,7 +43,7 @@ class HandlerRow:
 
 
 def show_handlers(context: DashboardContext) -> Response:
-    """Return the page of all handlers, and of those whose runs are stored under names that are not loaded."""
+    """Return the page of all handlers, including stored names that this app has not loaded."""
     connected = context.state.handlers
     handled: dict[str, tuple[Handler, list[str]]] = {}
     unhandled = []
@@ -76,7 +77,7 @@ def show_handlers(context: DashboardContext) -> Response:
 
 
 def pause(context: DashboardContext) -> Response:
-    """Have the deliveries of a handler wait, and return to the list."""
+    """Pause a handler, and return to the list."""
     name = _named(context)
     why = " ".join(request.form.get("why", "").split())[:_LONGEST].replace("\0", "") or None
     with context.recorded("pause", name):
@@ -85,17 +86,17 @@ def pause(context: DashboardContext) -> Response:
 
 
 def resume(context: DashboardContext) -> Response:
-    """Have a paused handler go on, and return to the list."""
+    """Resume a paused handler, and return to the list."""
     name = _named(context)
     if name not in {one.name for one in context.inbox.paused_handlers()}:
         return context.pages.redirect(url_for(".handlers"), f"{name} was not paused.", "warn")
     with context.recorded("resume", name):
-        context.inbox.resume_handler(name, context.now)
+        context.inbox.resume_handler(name)
     return context.pages.redirect(url_for(".handlers"), f"{name} is resumed.")
 
 
 def _named(context: DashboardContext) -> str:
-    """Return the handler that the form names; one that is not known is a bad request."""
+    """Return the handler that the form names; an unknown one is a bad request."""
     name = request.form.get("handler", "")
     if name not in _known(context.state.handlers) | set(handler_names(context.inbox)) | {
         one.name for one in context.inbox.paused_handlers()

@@ -1,22 +1,18 @@
-"""The first page: how things are in one sentence, four numbers, what happened over time, and every type.
-
-And two pages that it leads to: what `billhook doctor` finds, asked when the page is loaded; and what
-operators did, here and with the command line.
-"""
+"""The overview: the state in one sentence, four numbers, charts over time, and a row for every event type."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from flask import Response, current_app, request, url_for
 
 from billhook.dashboard.context import DashboardContext
 from billhook.dashboard.deliveries import parse_id
-from billhook.doctor import examine
+from billhook.doctor.checks import examine
 from billhook.doctor.inbox import missing_worker
+from billhook.doctor.setup import Setup
 from billhook.events import EVENT_TYPES
 from billhook.extension import ENVIRON
 from billhook.inbox.actions import list_actions
@@ -24,25 +20,23 @@ from billhook.inbox.counts import OTHER_TYPES, Counted
 from billhook.inbox.figures import Overview, PeriodFigures
 from billhook.inbox.overview import read_overview, read_periods
 from billhook.pages import Bars, Series, Sparkline, bar_chart, sparkline
-from billhook.program import in_program
-from billhook.receiver import webhook_routes
 from billhook.status import find_problems, healthy_summary, types_of_models
 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
 UNLIKELY = 5.0
-"""A type is silent when this many were to be expected since its last: one time in 150 that is chance."""
+"""A type is silent when this many deliveries were expected since its last one: one time in 150, by chance."""
 _LONG_DAYS = 30
 _CAUSES = 5
-"""Of more causes of refusals the most frequent are told apart."""
+"""The most causes of refusals that are shown separately, the most frequent first."""
 SAMPLE = 300
-"""How many of the newest deliveries are looked at: fewer than by the command, to be quick."""
+"""How many of the newest deliveries the findings page examines: fewer than the command, to be quick."""
 PAGE = 50
 
 
 @dataclass(frozen=True, slots=True)
 class TypeRow:
-    """An event type in the list; `number` and `chart` are of the time that was asked for."""
+    """An event type in the list; `number` and `chart` cover the requested range."""
 
     name: str
     number: int
@@ -58,7 +52,8 @@ def show_overview(context: DashboardContext) -> Response:
     overview = read_overview(inbox, now)
     in_days = request.args.get("range") == "30d"
     first_day, midnight = _floor(now, DAY) - (_LONG_DAYS - 1) * DAY, _floor(now, DAY) + DAY
-    # For hours the days are read for the types that are silent, which takes no more than what was accepted.
+    # For a range in hours, days are read too, to find silent types; only counts of accepted deliveries are
+    # needed.
     needed = tuple(Counted) if in_days else (Counted.ACCEPTED,)
     days = read_periods(inbox, first_day, midnight, DAY, needed)
     periods = (
@@ -91,7 +86,7 @@ def _floor(moment: datetime, step: timedelta) -> datetime:
 
 
 def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[str, str]]:
-    """Yield what needs attention, the worst first: a part of a sentence, and the address of its page."""
+    """Yield what needs attention, the worst first: a part of a sentence, and the URL of its page."""
     state = context.state
     own_app = ENVIRON not in state.app.extensions
     missing = missing_worker(state.inbox, state.settings.engine, own_app=own_app, now=overview.at)
@@ -103,7 +98,7 @@ def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[s
         "age": url_for(".deliveries", state="planned"),
         "refused": "#received",
     }
-    for about, text in find_problems(overview, None if missing is None else in_program(missing, state.app)):
+    for about, text in find_problems(overview, None if missing is None else missing.what):
         yield text, addresses[about]
 
 
@@ -175,10 +170,10 @@ def _rank(row: TypeRow) -> tuple[bool, bool, int, bool, str]:
 
 
 def is_silent(by_day: Sequence[int], last_at: datetime | None, now: datetime) -> bool:
-    """Return whether a type has stopped to arrive: at its own rate several were to come since the last.
+    """Return whether a type has stopped arriving: at its own rate, several were expected since its last one.
 
-    `by_day` are the numbers of the last days, today at the end. The rate is that of the days from the first
-    delivery on to the last.
+    `by_day` are the numbers of the last days, ending today. The rate is that of the days from the first
+    delivery to the last.
     """
     if last_at is None or not any(by_day):
         return False
@@ -192,26 +187,14 @@ def is_silent(by_day: Sequence[int], last_at: datetime | None, now: datetime) ->
 def show_health(context: DashboardContext) -> Response:
     """Return the page of findings, the worst first."""
     app = current_app._get_current_object()  # type: ignore[attr-defined]
-    state = context.state
-    sources = list({route.source.name: route.source for route in webhook_routes(app)}.values())
-    found = examine(
-        state.settings,
-        app.extensions.get(ENVIRON, os.environ),
-        sources,
-        state.inbox,
-        state.handlers,
-        own_app=ENVIRON not in app.extensions,
-        now=context.now,
-        sample_size=SAMPLE,
-    )
-    findings = [replace(one, remedy=in_program(one.remedy, app)) for one in found]
+    findings = [one.in_program(app) for one in examine(Setup.of_app(app, sample_size=SAMPLE), "page")]
     return context.pages.render(
         "health.html", findings=findings, command=f"{context.command} doctor", sample=SAMPLE
     )
 
 
 def show_actions(context: DashboardContext) -> Response:
-    """Return a page of actions, newest first; the last id of the page before is in the address."""
+    """Return a page of actions, newest first; the URL has the last id of the previous page."""
     before = parse_id(request.args.get("before"))
     found = list_actions(context.inbox, PAGE + 1, before)
     shown = found[:PAGE]

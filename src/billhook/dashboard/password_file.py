@@ -1,6 +1,6 @@
-"""The dashboard of the standalone app: users and passwords from a file, asked for by HTTP's basic scheme.
+"""The dashboard of the standalone app: users and passwords from a file, with HTTP's basic authentication.
 
-Browsers send the password with each request, so use it over TLS, or through a tunnel to the own machine.
+Browsers send the password with each request, so use it over TLS, or through a tunnel to the machine.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from pathlib import Path
 
 from flask import Flask, request
@@ -27,10 +28,14 @@ logger = logging.getLogger("billhook.dashboard")
 
 OPTION = "BILLHOOK_DASHBOARD"
 FEWEST_CHARACTERS = 12
-"""A process compares WRONG_TRIES passwords a second, so each must be too long to be found at that rate."""
+"""A process compares MAX_WRONG_TRIES passwords a second: one must be too long to be guessed at that rate."""
 WRONG_TRIES = 5
+MAX_WRONG_TRIES = 50
 WRONG_TRIES_SECONDS = 1.0
-"""After WRONG_TRIES wrong ones in this time, all are refused without a comparison until it has passed."""
+"""After WRONG_TRIES wrong passwords in this time, a client is refused without a comparison until it is over.
+
+The same holds for all clients after MAX_WRONG_TRIES together, since an attacker may have many addresses.
+"""
 _READ_ONLY = "read-only "
 
 
@@ -47,7 +52,7 @@ def add_dashboard(app: Flask, path: str) -> None:
     """Add the dashboard to an app at /billhook, for the users of the file. Raises ConfigError."""
     users = read_password_file(path)
     if not app.secret_key:
-        # Not guessable from a token, even where a password is: scrypt takes its time.
+        # scrypt is slow, so a weak password cannot be found from the key that signs the forms.
         digests = b"".join(user.digest for user in users)
         app.secret_key = hashlib.scrypt(digests, salt=b"billhook dashboard", n=2**14, r=8, p=1)
 
@@ -63,7 +68,7 @@ def add_dashboard(app: Flask, path: str) -> None:
 
 
 def read_password_file(path: str) -> tuple[DashboardUser, ...]:
-    """Return the users in a file: USER:PASSWORD a line; `read-only USER:PASSWORD` for one who may only look.
+    """Return the users in a file: a line USER:PASSWORD each, or `read-only USER:PASSWORD` for viewers.
 
     Blank lines and those that begin with # are skipped. Raises ConfigError; no password is in its text.
     """
@@ -96,7 +101,7 @@ def _parse(path: str, lines: list[str]) -> Iterator[DashboardUser]:
 
 
 class _SignIn:
-    """Finds the user of a request; what is refused is logged once a second, with its number."""
+    """Finds the user of a request; refusals are logged once a second, with their number."""
 
     def __init__(
         self, users: tuple[DashboardUser, ...], monotonic: Callable[[], float] = time.monotonic
@@ -104,35 +109,46 @@ class _SignIn:
         self._users = users
         self._monotonic = monotonic
         self._log = LimitedLog(logger, monotonic=monotonic)
-        self._wrong: deque[float] = deque(maxlen=WRONG_TRIES)
+        self._wrong: deque[tuple[float, str]] = deque(maxlen=MAX_WRONG_TRIES)
+        """When wrong passwords came, and from which client."""
 
     def user(self) -> DashboardUser:
-        """Return the user of the current request. Raises Unauthorized, which has the browser ask."""
+        """Return the user of the current request. Raises Unauthorized, so that the browser asks for one."""
         sent = request.authorization
         if sent is not None and sent.type == "basic":
-            if not self._is_exhausted():
+            client, now = _client(request.remote_addr or ""), self._monotonic()
+            recent = [each for at, each in tuple(self._wrong) if now - at < WRONG_TRIES_SECONDS]
+            if recent.count(client) < WRONG_TRIES and len(recent) < MAX_WRONG_TRIES:
                 found = self._find(sent.username or "", sent.password or "")
                 if found is not None:
                     return found
-                self._wrong.append(self._monotonic())
+                self._wrong.append((now, client))
             text = "sign-in to the dashboard refused: no such user and password"
             self._log.log("sign-in", logging.WARNING, text, source="dashboard", cause="sign-in")
         challenge = WWWAuthenticate("basic", {"realm": "billhook dashboard", "charset": "UTF-8"})
         raise Unauthorized("Sign in to see the dashboard.", www_authenticate=challenge)
 
-    def _is_exhausted(self) -> bool:
-        tries = len(self._wrong)
-        return tries == WRONG_TRIES and self._monotonic() - self._wrong[0] < WRONG_TRIES_SECONDS
-
     def _find(self, name: str, password: str) -> DashboardUser | None:
         digest, encoded = _digest(password), name.encode()
-        # Every user is compared, so that the time tells neither names nor passwords.
+        # Compare every user, so that the time reveals neither names nor passwords.
         found = [
             user
             for user in self._users
             if hmac.compare_digest(user.digest, digest) & hmac.compare_digest(user.name.encode(), encoded)
         ]
         return found[0] if found else None
+
+
+def _client(address: str) -> str:
+    """Return what names a client: its IPv4 address, or the first half of its IPv6 address.
+
+    A client chooses the other half, so each try could come from a new address.
+    """
+    try:
+        parsed = IPv6Address(address)
+    except ValueError:
+        return address
+    return str(parsed.ipv4_mapped or parsed.packed[:8].hex())
 
 
 def _digest(password: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Findings about options, secrets and handlers, and about gunicorn's settings file."""
+"""Findings about options and secrets, and about gunicorn's settings file."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from billhook.doctor.finding import Finding
 from billhook.file_modes import access_by_others
 
 if TYPE_CHECKING:
-    from billhook.handlers import ConnectedHandlers
-    from billhook.inbox.figures import WorkerFigures
+    from billhook.doctor.setup import Setup
     from billhook.settings import Settings
     from billhook.signing.source import Source
 
@@ -151,47 +150,17 @@ def _about_a_scheme(source: Source) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def handler_findings(
-    connected: ConnectedHandlers, arrived: Mapping[str, int], working: Sequence[WorkerFigures] = ()
-) -> Iterator[Finding]:
-    """Judge the handlers; `arrived` counts deliveries of each type in a sample, `working` has handlers."""
-    from billhook.events import EVENT_TYPES, UnknownEvent
-
-    types = (*EVENT_TYPES, UnknownEvent.signal_name)
-    found = {each.name: each for one in types for each in connected.for_event_type(one)}
-    if not found and working:
-        yield Finding(
-            "note", "handlers-not-named", f"a worker that runs has {working[0].handlers}",
-            "they were not examined: this command was given no handlers",
-            "name the modules or files: billhook doctor FILE",
-        )  # fmt: skip
-        return
-    if not found:
-        yield Finding(
-            "warning", "no-handlers", "no handler is registered",
-            "deliveries are stored and marked as done, and nothing happens",
-            "name your modules or files as arguments, or in BILLHOOK_HANDLERS; or Billhook(handlers=[…])",
-        )  # fmt: skip
-        return
-    unlimited = sorted(name for name, each in found.items() if each.timeout_seconds is None)
-    if unlimited:
-        yield Finding(
-            "warning", "handler-without-timeout", f"{_listed(unlimited)} without timeout_seconds",
-            "a call that never returns keeps one of the worker's threads for ever",
-            "@handlers.on(…, timeout_seconds=30), and time-outs for what the handler calls",
-        )  # fmt: skip
-    lost = {name: count for name, count in arrived.items() if not connected.names(name)}
-    if lost:
-        told = [f"{name} ({count})" for name, count in sorted(lost.items(), key=lambda item: -item[1])]
-        yield Finding(
-            "warning", "type-unhandled", f"deliveries arrived of types without a handler: {_listed(told)}",
-            "they are stored and marked as done, and nothing happens",
-            "register a handler, or unsubscribe from the type; `billhook handlers` lists them all",
-        )  # fmt: skip
-
-
-def _listed(names: Sequence[str], most: int = 8) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def about_gunicorn(setup: Setup) -> Iterator[Finding]:
+    """Judge the settings file that is named, or the one that gunicorn itself would find."""
+    path = setup.gunicorn_file or Path("gunicorn.conf.py")
+    if path.is_file():
+        # A file that is only found here, not named, must not run code of another user's.
+        named = setup.gunicorn_file is not None
+        settings = read_gunicorn_file(path) if named or _is_own(path) else _foreign_file(path)
+        if isinstance(settings, Finding):
+            yield settings
+        else:
+            yield from gunicorn_findings(settings, setup.settings.deadline_seconds)
 
 
 def read_gunicorn_file(path: Path) -> dict[str, Any] | Finding:
@@ -205,12 +174,12 @@ def read_gunicorn_file(path: Path) -> dict[str, Any] | Finding:
         )  # fmt: skip
 
 
-def is_own(path: Path) -> bool:
+def _is_own(path: Path) -> bool:
     """Return whether a file is this user's or root's, and other users may not write it."""
     return path.stat().st_uid in (os.geteuid(), 0) and access_by_others(path) != "write"
 
 
-def foreign_file(path: Path) -> Finding:
+def _foreign_file(path: Path) -> Finding:
     """Return the finding about a settings file that is not executed."""
     return Finding(
         "warning", "gunicorn-file", f"{path} is not read: it belongs to another user, or others may write it",

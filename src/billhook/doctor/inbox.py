@@ -12,13 +12,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from billhook.doctor.finding import Finding
-from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
+from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts
 from billhook.printable import printable
 
 if TYPE_CHECKING:
+    from billhook.doctor.setup import Setup
     from billhook.inbox import Inbox
-    from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts
-    from billhook.inbox.figures import WorkerFigures
 
 _MIB = 1024 * 1024
 _LITTLE_BYTES = 1024 * _MIB
@@ -146,48 +145,38 @@ def postgres_findings(facts: PostgresFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def inbox_findings(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -> Iterator[Finding]:
-    """Judge an inbox and who serves it. Raises InboxUnavailable and SchemaMismatch: see `unusable_inbox`.
+def about_inbox(setup: Setup) -> Iterator[Finding]:
+    """Ask whether a delivery could be stored."""
+    yield setup.unusable or Finding("ok", "inbox", f"{setup.inbox.database.display_url} is writable")
 
-    `own_app`: the handlers run in a Flask app of the user's, or in its workers.
-    """
-    from billhook.inbox.diagnosis import SqliteFacts, inbox_facts
 
-    inbox.check_writable()
-    facts = inbox_facts(inbox)
+def about_database(setup: Setup) -> Iterator[Finding]:
+    """Ask whether a committed delivery survives, and who else can read it."""
+    facts = inbox_facts(setup.inbox)
     yield from sqlite_findings(facts) if isinstance(facts, SqliteFacts) else postgres_findings(facts)
-    for one in inbox.paused_handlers():
+
+
+def about_paused(setup: Setup) -> Iterator[Finding]:
+    """Name the paused handlers."""
+    for one in setup.inbox.paused_handlers():
         why = f" ({printable(one.why)})" if one.why else ""
         yield Finding(
             "warning", "handler-paused",
             f"{printable(one.name)} is PAUSED since {one.since.strftime('%Y-%m-%d %H:%M:%S UTC')}{why}",
             "no worker calls it, and its deliveries wait", f"billhook handlers resume {printable(one.name)}",
         )  # fmt: skip
-    yield from refusal_findings(inbox, now)
-    missing = missing_worker(inbox, engine, own_app=own_app, now=now)
+
+
+def about_worker(setup: Setup) -> Iterator[Finding]:
+    """Ask whether a worker serves the inbox."""
+    missing = missing_worker(setup.inbox, setup.settings.engine, own_app=setup.own_app, now=setup.now)
     if missing is not None:
-        yield Finding(
-            "warning", "no-worker", missing.partition(";")[0],
-            "deliveries are stored, and no handler is called", missing.partition("; ")[2],
-        )  # fmt: skip
+        yield missing
 
 
-def live_workers(inbox: Inbox, now: datetime) -> list[WorkerFigures]:
-    """Return the workers that run with handlers: `serve` may have been given those that are missing here."""
-    from billhook.inbox.overview import read_overview
-
-    try:
-        workers = read_overview(inbox, now).workers
-    except (InboxUnavailable, SchemaMismatch):
-        return []
-    return [worker for worker in workers if worker.alive and worker.handlers]
-
-
-def refusal_findings(inbox: Inbox, now: datetime) -> Iterator[Finding]:
+def about_refusals(setup: Setup) -> Iterator[Finding]:
     """Judge what was refused in the last 24 hours: a clock that is off, a secret that does not fit."""
-    from billhook.inbox.overview import read_overview
-
-    overview = read_overview(inbox, now)
+    overview = setup.overview
     for cause, whose in (("stale", "behind"), ("future", "ahead of")):
         if cause in overview.refused_seconds:
             seconds, number = overview.refused_seconds[cause], overview.refused[cause]
@@ -213,21 +202,8 @@ def refusal_findings(inbox: Inbox, now: datetime) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def unusable_inbox(error: BillhookError) -> Finding:
-    """Return the finding about an inbox that cannot be read or written."""
-    if isinstance(error, SchemaMismatch) and error.stores:
-        return Finding(
-            "warning", "inbox", str(error), "its receivers store deliveries, and its workers wait",
-            "install the billhook that made the schema, and restart receivers and workers",
-        )  # fmt: skip
-    return Finding(
-        "error", "inbox", str(error), "every delivery is answered 503 until it can be stored",
-        "make the database reachable; for its schema run `billhook db upgrade`",
-    )  # fmt: skip
-
-
-def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -> str | None:
-    """Return that no worker seems to serve the inbox, and how to start one; None if one does."""
+def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -> Finding | None:
+    """Return the finding that no worker seems to serve the inbox; None if one does."""
     if engine == "inline":  # handlers run in the app's own requests, without a worker
         return None
     seen_at = inbox.worker_seen_at()
@@ -235,7 +211,8 @@ def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -
     if age is not None and age <= _SEEN_WITHIN:
         return None
     what = "No worker is running" if age is None else f"No worker has been seen for {_duration(age)}"
-    return f"{what}; {_how_to_start(engine, own_app=own_app)}"
+    how = _how_to_start(engine, own_app=own_app)
+    return Finding("warning", "no-worker", what, "deliveries are stored, and no handler is called", how)
 
 
 def _duration(age: timedelta) -> str:

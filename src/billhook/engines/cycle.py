@@ -19,7 +19,16 @@ from billhook.engines.handler_pool import HandlerPool
 from billhook.engines.leases import EventCache, LeaseTable, lease_owner
 from billhook.engines.reporting import delivery_fields
 from billhook.errors import BillhookError
-from billhook.inbox import Claim, Inbox, InboxTransaction, Lease, NextTimes, RunPlan, StoredDelivery
+from billhook.inbox import (
+    NOTHING_DUE,
+    Claim,
+    Inbox,
+    InboxTransaction,
+    Lease,
+    NextTimes,
+    RunPlan,
+    StoredDelivery,
+)
 
 logger = logging.getLogger("billhook.engines")
 
@@ -33,15 +42,14 @@ class Poll:
 
     now: datetime
     leased_until: datetime  # of the claims, and of the leases that are renewed
-    next_times: NextTimes
+    next_times: NextTimes | None  # None: the claim reads what is due
     new_deliveries: list[StoredDelivery]  # to plan
     capacity: int  # how many runs may be claimed
     renewing: bool
     only: int | None = None  # the delivery of which runs may be claimed; None for all
     suspect: bool = False  # whether to claim a suspect, which runs alone, and no ordinary run
     with_suspects: bool = False  # whether suspects are claimed like ordinary runs
-    spread: timedelta = timedelta(0)  # within which suspects become due that are found in this claim
-    release_due: bool = False  # whether held runs of limited handlers may be due again
+    spread: timedelta = timedelta(0)  # within which suspects become due whose lease has ended
     reads_next: bool = True  # whether to read when the next runs are due, if none is claimed
     not_alone: Set[Lease] = frozenset()  # suspects beside which the claimed runs start
 
@@ -103,18 +111,18 @@ class Cycle:
             # All locks at once and in one order: workers that took theirs step by step could deadlock.
             transaction.lock(results, plans)
             # Settled first: that releases the next runs by their order keys, and the claim below takes them.
-            settled = transaction.settle(results)
+            settled = transaction.settle(results, self._dispatcher.clock.now)
             planned_here = transaction.plan(plans, poll.now, claimable)
-            transaction.release(releasing, poll.now)
+            if releasing:
+                transaction.release(releasing, poll.now)
             if checking_orphans:
                 transaction.release_orphaned(list(leases.runs), poll.now)
             renewed = None
             if poll.renewing:
                 kept = [lease for lease in leases.runs if lease not in settling]
                 renewed = transaction.renew(kept, poll.leased_until)
-            transaction.apply_limits(poll.now, release_due=poll.release_due)
             claims = self._claim(transaction, poll, settling) if poll.capacity else []
-            next_times = poll.next_times
+            next_times = poll.next_times or NOTHING_DUE
             # After a claim the inbox is polled again anyway. Else read here, which saves a transaction.
             if poll.reads_next and not claims:
                 next_times = transaction.next_times(poll.only)
@@ -148,7 +156,7 @@ class Cycle:
 
     def _claim(self, transaction: InboxTransaction, poll: Poll, settling: Set[Lease]) -> list[Claim]:
         if poll.suspect:
-            suspect = transaction.claim_suspect(poll.now, poll.leased_until, poll.only)
+            suspect = transaction.claim_suspect(poll.now, poll.leased_until, poll.only, poll.next_times)
             claims = [] if suspect is None else [suspect]
         else:
             claims = transaction.claim(
@@ -160,9 +168,8 @@ class Cycle:
                 idle=self._leases.idle_threads(settling),
                 suspects=poll.with_suspects,
                 spread=poll.spread,
+                times=poll.next_times,
             )
-        if transaction.held:  # behind those that it held there may be others
-            self._wake()
         # The inbox has to know which suspects are not alone any more.
         not_alone = poll.not_alone - settling
         if claims and not not_alone <= self._marked_not_alone:
@@ -204,7 +211,7 @@ class Cycle:
                 self._inbox.transaction(self._owner, self._dispatcher.limits) as transaction,
             ):
                 transaction.lock([result], [])
-                settled = transaction.settle([result])
+                settled = transaction.settle([result], self._dispatcher.clock.now)
                 break
         else:
             return False

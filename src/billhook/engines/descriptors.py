@@ -21,15 +21,16 @@ class DescriptorMonitor:
     def __init__(self) -> None:
         self.exhausted = False
         """Whether descriptors are missing for good, and not for a moment."""
-        self._failures = 0
+        self.failing = 0
+        """How many attempts and polls in a row ended for want of descriptors."""
 
     def record(self, error: BaseException | None) -> None:
         """Record how an attempt or a poll ended; None is success. Other errors prove nothing either way."""
         if error is None:
-            self._failures = 0
+            self.failing = 0
         elif _is_descriptor_error(error) or _few_left():
-            self._failures += 1
-        self.exhausted = self._failures >= _FAILURE_LIMIT
+            self.failing += 1
+        self.exhausted = self.failing >= _FAILURE_LIMIT
 
 
 def _is_descriptor_error(error: BaseException) -> bool:

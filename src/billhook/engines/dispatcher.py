@@ -37,10 +37,8 @@ from billhook.handlers import (
 )
 from billhook.inbox import (
     NEWEST_ONLY,
-    OTHER_TYPES,
     Claim,
     ContentKey,
-    CountedAs,
     HandlerLimits,
     RunOptions,
     RunPlan,
@@ -147,13 +145,13 @@ class Dispatcher:
                     logger.exception(text, stored.event_type, extra=extra)
                 # Stored as JSON: `deliveries show` prints the place of each error.
                 reason = json.dumps({"error": str(error), "details": details})
-                plan = RunPlan(stored.delivery_id, error=reason, counted_as=_counted_as(stored))
+                plan = RunPlan(stored.delivery_id, error=reason)
                 planned.append(PlannedDelivery(plan, stored, None))
             else:
                 if not every:
                     self._log_unhandled(stored.event_type)
                 names = tuple(handler.name for handler in handlers)
-                plan = RunPlan(stored.delivery_id, names, options=options, counted_as=_counted_as(stored))
+                plan = RunPlan(stored.delivery_id, names, options=options)
                 planned.append(PlannedDelivery(plan, stored, event))
         return planned
 
@@ -191,17 +189,17 @@ class Dispatcher:
         delivery = _make_delivery(claim, self._client)
         # Not kept from the planning: plain receivers may have been connected or dropped since.
         handler = handler or self.find_handler(claim)
-        schedule = self._schedule_of(handler)
         duration_seconds = None
         if handler is not None and handler.newest_only:
             newer = self._find_newer(claim.run_id)
             if newer is not None:
                 return self._superseded(claim, delivery, newer, handler)
-        if claim.attempt - claim.excused > schedule.attempts:
+        attempts = 1 if claim.attempt == 1 else self._schedule_of(handler).attempts
+        if claim.attempt - claim.excused > attempts:
             # The last attempt ended with its worker's death: calling again would end this worker too.
             failure: HandlerFailure | None = HandlerFailure.from_exception(
                 RuntimeError(
-                    f"the worker died at the last of {schedule.attempts} attempts, "
+                    f"the worker died at the last of {attempts} attempts, "
                     "or was silent for longer than its lease: not called again"
                 )
             )
@@ -300,7 +298,6 @@ class Dispatcher:
             traceback=failure.traceback if failure else None,
             newest_only=handler is not None and handler.newest_only,
             duration_seconds=duration_seconds,
-            counted_as=_counted_as(claim.delivery),
         )
         return AttemptResult(result, delivery, claim.handler, failure)
 
@@ -341,12 +338,6 @@ def backfill(handlers: ConnectedHandlers, name: str) -> Backfill | None:
             return None
 
     return options
-
-
-def _counted_as(stored: StoredDelivery) -> CountedAs:
-    """Return the labels of a delivery's counts. They are few, although senders may invent types."""
-    known = stored.event_type in EVENT_TYPES
-    return CountedAs(stored.source, stored.event_type if known else OTHER_TYPES)
 
 
 def _parse(stored: StoredDelivery) -> Event | UnknownEvent:

@@ -1,4 +1,4 @@
-"""Maintain the inbox in small steps between polls: prune deliveries, merge counts, register the worker."""
+"""Maintain the inbox in small steps between polls: prune deliveries, close counts, register the worker."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ EVERY_SECONDS = 3600.0
 RESTART_SECONDS = 86_400.0
 """Between two passes over all deliveries; passes between them skip what was unfinished at the last one."""
 FAILED_SECONDS = 300.0
+CLOSE_SECONDS = 3.0
+"""Between two steps that add what has happened to the counts: what is not added is read from its rows."""
 BATCH_ROWS = 100
 PAUSE_FACTOR = 9
 """Sleep nine times as long as a batch took, so pruning uses at most 10 % of the database's time."""
@@ -98,6 +100,7 @@ class Maintenance:
         self._monotonic = monotonic
         # At random, so that processes which started together do not prune together.
         self._next_at = monotonic() + FIRST_SECONDS * (1 + random.random())  # noqa: S311 - not for secrecy
+        self._close_at = monotonic()
         self._restart_at = 0.0
         self._after = 0
         self._pruned = 0
@@ -105,9 +108,11 @@ class Maintenance:
     def run_if_due(self, now: datetime) -> float:
         """Do the next small step if it is due; return the seconds until one is due again."""
         started = self._monotonic()
-        if started >= self._next_at:
-            self._next_at = self._monotonic() + self._prune_safely(now, started)
-        pause = max(0.0, self._next_at - self._monotonic())
+        if started >= self._close_at:
+            self._close_at = self._monotonic() + self._safely(self._close_counts, now, started)
+        elif started >= self._next_at:
+            self._next_at = self._monotonic() + self._safely(self._prune, now, started)
+        pause = max(0.0, min(self._close_at, self._next_at) - self._monotonic())
         return pause if self._registration is None else min(pause, self._registration.refresh(now))
 
     def close(self) -> None:
@@ -115,16 +120,22 @@ class Maintenance:
         if self._registration is not None:
             self._registration.remove()
 
-    def _prune_safely(self, now: datetime, started: float) -> float:
+    def _safely(self, step: Callable[[datetime, float], float], now: datetime, started: float) -> float:
+        what = "retention pass" if step == self._prune else "closing of counts"
         try:
-            return self._prune(now, started)
+            return step(now, started)
         except BillhookError as error:
-            text = "retention pass failed, retrying in %.0f s: %s"
-            logger.warning(text, FAILED_SECONDS, error, extra=fields(cause=error))
+            text = "%s failed, retrying in %.0f s: %s"
+            logger.warning(text, what, FAILED_SECONDS, error, extra=fields(cause=error))
         except Exception as error:
-            text = "retention pass failed, retrying in %.0f s"
-            logger.exception(text, FAILED_SECONDS, extra=fields(cause=error))
+            text = "%s failed, retrying in %.0f s"
+            logger.exception(text, what, FAILED_SECONDS, extra=fields(cause=error))
         return FAILED_SECONDS
+
+    def _close_counts(self, now: datetime, started: float) -> float:
+        if self._inbox.close_counts(now):
+            return max(MIN_PAUSE_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
+        return CLOSE_SECONDS
 
     def _prune(self, now: datetime, started: float) -> float:
         """Prune one batch and return the pause after it. A pass skips what earlier ones of the day saw."""

@@ -109,9 +109,7 @@ class SerialWorker(Cycle):
     def _plan_poll(self, only: int | None) -> Poll | None:
         """Decide what to write; read the inbox if no run is under way. None if there is nothing to do."""
         now = self._dispatcher.clock.now()
-        poll = Poll(
-            now, now + self._lease_time, NextTimes(None, None), [], capacity=0, renewing=False, only=only
-        )
+        poll = Poll(now, now + self._lease_time, None, [], capacity=0, renewing=False, only=only)
         if self._leases.runs:
             # Of a new delivery with one run nothing more is due, unless it is to be tried again at once.
             due_again = any((end.run_result.due_at or poll.leased_until) <= now for end in self._unsettled)
@@ -119,17 +117,19 @@ class SerialWorker(Cycle):
             poll.capacity = int(poll.reads_next and len(self._leases.runs) == len(self._unsettled))
             return poll
         poll.capacity = 1
-        poll.new_deliveries, poll.next_times = self._inbox.poll(PLAN_LIMIT, only)
+        limits = self._dispatcher.limits
+        poll.new_deliveries, times = self._inbox.poll(PLAN_LIMIT, limits, only)
+        poll.next_times = times
         self._is_only_run = only is not None and bool(poll.new_deliveries)
         if only is not None and any(map(self._dispatcher.has_options, poll.new_deliveries)):
             # Order keys go by the order of receipt, and messages come in any order.
             received = self._inbox.received(PLAN_LIMIT)
             poll.new_deliveries = [stored for stored in received if stored.delivery_id <= only]
-        self._note_suspect(poll.next_times, now)
-        due = [at is not None and at <= now for at in poll.next_times]
-        poll.release_due = due[2]
+        self._note_suspect(times, now)
+        moments = times.due_at, times.suspect_at
+        due = any(at is not None and at <= now for at in moments)
         writing = poll.new_deliveries or self._leases.to_release or self._leases.orphan_check_due
-        return poll if writing or any(due) else None
+        return poll if writing or due else None
 
     def _note_suspect(self, next_times: NextTimes, now: datetime) -> None:
         self.suspect_due = next_times.suspect_at is not None and next_times.suspect_at <= now

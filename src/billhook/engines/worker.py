@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from datetime import datetime, timedelta
+from collections.abc import Set
+from datetime import datetime
 
 from billhook.engines.cycle import PLAN_LIMIT, Cycle, Poll
 from billhook.engines.descriptors import DescriptorMonitor
@@ -19,7 +20,7 @@ from billhook.engines.reporting import log_paused
 from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.engines.wakeup import PollBackoff, Wakeup
 from billhook.errors import BillhookError
-from billhook.inbox import Claim, Inbox, NextTimes, RunPlan
+from billhook.inbox import NOTHING_DUE, Claim, Inbox, Lease, NextTimes, RunPlan
 from billhook.logs import fields
 
 logger = logging.getLogger("billhook.engines")
@@ -28,8 +29,6 @@ GATHER_SECONDS = 0.005
 """Under load, the pause after a transaction, in which results and new deliveries for the next one gather."""
 LOAD_RUNS = 8
 """A transaction with this many runs or more counts as load; below it nothing waits."""
-RELEASE_LATER = timedelta(seconds=1)
-"""How much later held runs are released without a free thread: other workers may have one."""
 STALLED_SECONDS = 60.0
 MAX_ABANDONED_THREADS = 100
 """With more handler threads abandoned and still running, the process should be replaced by a new one."""
@@ -124,7 +123,8 @@ class Worker(Cycle):
             return 0.0
         try:
             pause = self._poll_once()
-            pause = min(pause, self._retry_unstorable())
+            if self._unstorable:
+                pause = min(pause, self._retry_unstorable())
             if not self._stopping:  # a stop must not wait for a batch of old deliveries
                 pause = min(pause, self._maintenance.run_if_due(self._dispatcher.clock.now()))
         except Exception as error:
@@ -148,19 +148,14 @@ class Worker(Cycle):
         try:
             if not self._detached:
                 self._wakeup.wait(seconds)
-                self._gather()
+                # Under load, pause so that one transaction carries more runs: one more costs little. A worker
+                # that cannot keep up has enough work for the next transaction, and does not wait.
+                left = self._next_poll_at - time.monotonic()
+                if left > 0 and not self._stopping:
+                    time.sleep(left)
         except OSError as error:  # a handler has closed the descriptors it waits for
             self._descriptors.record(error)
             self._back_off(0.1)
-
-    def _gather(self) -> None:
-        """Pause briefly under load so that one transaction carries more runs: one more costs little.
-
-        A worker that cannot keep up has enough work for the next transaction, and does not wait.
-        """
-        left = self._next_poll_at - time.monotonic()
-        if left > 0 and not self._stopping:
-            time.sleep(left)
 
     def _back_off(self, seconds: float) -> None:
         """Sleep until `stop`, wake-ups or not: notifications of new deliveries must not hurry the retry."""
@@ -172,13 +167,17 @@ class Worker(Cycle):
     def _poll_once(self) -> float:
         """Settle, plan and claim in one transaction, if there is work; return the seconds to sleep."""
         self._wakeup.clear()
+        before = len(self._unsettled)
         renewing = self._collect()
+        failures = [attempt.failure for attempt in self._unsettled[before:]]
+        if self._descriptors.failing or any(failures):
+            for failure in failures:
+                self._descriptors.record(failure.exception if failure else None)
         poll, claiming = self._plan_poll(renewing)
         leases, suspects = self._leases, self._suspects
         if not (self._unsettled or claiming or renewing or leases.to_release or leases.orphan_check_due):
-            return self._seconds_to_sleep(
-                poll.next_times if poll.capacity else NextTimes(None, None), poll.now
-            )
+            next_times = poll.next_times if poll.next_times and poll.capacity else NOTHING_DUE
+            return self._seconds_to_sleep(next_times, poll.now)
         settled, releasing = len(self._unsettled), bool(leases.to_release)
         claims, next_times = self._write(poll)
         if poll.suspect and poll.capacity:
@@ -194,30 +193,23 @@ class Worker(Cycle):
         more = claimed > 0 or len(poll.new_deliveries) == PLAN_LIMIT
         return 0.0 if more and leases.capacity else self._seconds_to_sleep(next_times, poll.now)
 
-    def _collect(self) -> bool:
-        before = len(self._unsettled)
-        renewing = super()._collect()
-        for attempt in self._unsettled[before:]:
-            self._descriptors.record(attempt.failure.exception if attempt.failure else None)
-        return renewing
-
     def _plan_poll(self, renewing: bool) -> tuple[Poll, bool]:
         """Read the inbox and decide what this poll writes, and whether any run is due that it may claim."""
         leases, suspects = self._leases, self._suspects
         capacity = 0 if self._stopping else leases.capacity
-        ended = (*self._unsettled, *self._unstorable)
-        started = leases.runs.keys() - {attempt.run_result.lease for attempt in ended}
-        ordinary_blocked = suspects.blocks_ordinary(started)
+        started = self._started() if suspects.active else frozenset()
+        ordinary_blocked = suspects.active and suspects.blocks_ordinary(started)
         # Nothing is read that could not be planned and claimed now: other workers may have room for it.
-        new_deliveries, next_times = self._inbox.poll(PLAN_LIMIT if capacity and not ordinary_blocked else 0)
+        reading = PLAN_LIMIT if capacity and not ordinary_blocked else 0
+        new_deliveries, next_times = self._inbox.poll(reading, self._dispatcher.limits)
         now = self._dispatcher.clock.now()
         ordinary_due = bool(new_deliveries) or self._backoff.is_worth_claiming(
             next_times.due_at, now, idle=leases.idle_threads() > 0
         )
         mode = ClaimMode.ORDINARY
-        if not self._stopping:
-            suspect_due = next_times.suspect_at is not None and next_times.suspect_at <= now
-            mode = suspects.next_mode(started, suspect_due=suspect_due, ordinary_due=ordinary_due)
+        suspect_due = next_times.suspect_at is not None and next_times.suspect_at <= now
+        if not self._stopping and (suspect_due or suspects.active):
+            mode = suspects.next_mode(self._started(), suspect_due=suspect_due, ordinary_due=ordinary_due)
         if mode is ClaimMode.ORDINARY:
             if ordinary_blocked:
                 self.wake()  # for another poll at once: this one has not read the new deliveries
@@ -227,11 +219,7 @@ class Worker(Cycle):
             # Queued runs would start beside the suspect, and be lost with it.
             if not suspects.running:
                 leases.release_later(self._handlers.cancel_queued())
-        # Without a free thread none could start by a rate: it would be held again, and again.
-        release_by = now if leases.idle_threads() else now - RELEASE_LATER
-        release_at = next_times.release_at
-        release_due = capacity > 0 and release_at is not None and release_at <= release_by
-        claiming = capacity > 0 and (ordinary_due or release_due or mode is ClaimMode.A_SUSPECT)
+        claiming = capacity > 0 and (ordinary_due or mode is ClaimMode.A_SUSPECT)
         return (
             Poll(
                 now,
@@ -243,12 +231,16 @@ class Worker(Cycle):
                 suspect=mode is ClaimMode.A_SUSPECT,
                 # Suspects found in this claim fall due at random, so those lost together do not meet again.
                 spread=self._lease_time / 6,
-                release_due=release_due,
                 # Suspects that take too long to be waited for are not alone any more.
                 not_alone=suspects.overlong,
             ),
             claiming,
         )
+
+    def _started(self) -> Set[Lease]:
+        """Return the leases of attempts that are not done."""
+        ended = (*self._unsettled, *self._unstorable)
+        return self._leases.runs.keys() - {attempt.run_result.lease for attempt in ended}
 
     def _announce(self, released: list[int], planned: list[RunPlan], claims: list[Claim]) -> None:
         # Of what is planned, the commit of the delivery has notified them.
@@ -261,12 +253,12 @@ class Worker(Cycle):
         others = [
             leases.seconds_to_renewal(),
             self._handlers.seconds_to_timeout(),
-            suspects.seconds_to_change(),
+            suspects.seconds_to_change() if suspects.active else None,
         ]
-        moments = (next_times.suspect_at, next_times.release_at)
-        others += [(at - now).total_seconds() for at in moments if at is not None and at > now]
+        if next_times.suspect_at is not None and next_times.suspect_at > now:
+            others.append((next_times.suspect_at - now).total_seconds())
         # What is due cannot be claimed now: an attempt that ends wakes the worker up.
-        blocked = not leases.capacity or suspects.blocks_ordinary(leases.runs.keys())
+        blocked = not leases.capacity or (suspects.active and suspects.blocks_ordinary(leases.runs.keys()))
         due_at = None if blocked else next_times.due_at
         return self._backoff.seconds(due_at, now, others, idle=leases.idle_threads() > 0)
 
@@ -303,7 +295,7 @@ class Worker(Cycle):
         results = [self._dispatcher.interrupted(run.claim, due_at) for run in self._leases.runs.values()]
         try:
             with self._inbox.transaction(self._owner) as transaction:
-                transaction.settle(results)
+                transaction.settle(results, self._dispatcher.clock.now)
         except BillhookError as error:
             text = "could not settle interrupted runs, their leases expire: %s"
             logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400

@@ -26,7 +26,7 @@ RaisedAt = Annotated[
     UtcDatetime, Field(description="Time at which the event was raised.", examples=["2026-01-15T09:30:00Z"])
 ]
 NameOfCustomer = Annotated[StrictStr, Field(description="Name of the customer.", examples=["Acme Ltd"])]
-# Texts that describe: where there is none, the service may say null. Ids are never null.
+# The service may send null for a descriptive text that does not exist. Ids are never null.
 CustomerName = Annotated[StrictStr | None, Field(description="Name of the customer.", examples=["Acme Ltd"])]
 ExternalId = Annotated[
     StrictStr | None,
@@ -56,13 +56,14 @@ class Event(WireModel):
     """
 
     type: ClassVar[str]
-    """The value of X-Webhook-Type. A body's own `type`, should one ever come, is in `model_extra`."""
+    """The value of X-Webhook-Type. If a body has a field `type` of its own, it is in `model_extra`."""
 
     signal_name: ClassVar[str]
     """The type in snake_case: the name of its signal."""
 
     def __init_subclass__(cls, *, register: bool = True, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)  # `register` is for the hook below, which sees the finished class
+        # `register` is for the hook below, which pydantic calls with the finished class.
+        super().__init_subclass__(**kwargs)
 
     @classmethod
     def __pydantic_init_subclass__(cls, *, register: bool = True, **kwargs: Any) -> None:
@@ -76,10 +77,10 @@ class Event(WireModel):
             event_signal(cls.signal_name)
 
     def to_json(self) -> bytes:
-        """The body as it goes over the wire; `parse_event(event.type, event.to_json()) == event`.
+        """Return the body as sent; `parse_event(event.type, event.to_json()) == event`.
 
-        Optional fields that were never given are left out, a null that was given stays. Extra values that
-        have no JSON form raise TypeError or ValueError.
+        Optional fields that were never given are left out, and a null that was given stays. Extra values
+        without a JSON form raise TypeError or ValueError.
         """
         return strict_json.dumps(self.model_dump(by_alias=True, exclude_unset=True))
 
@@ -102,7 +103,7 @@ class UnknownEvent(BaseModel):
     data: dict[str, Any]
 
     def to_json(self) -> bytes:
-        """The body as it goes over the wire; `parse_event(event.type, event.to_json()) == event`."""
+        """Return the body as sent; `parse_event(event.type, event.to_json()) == event`."""
         return strict_json.dumps(self.data)
 
 
@@ -135,11 +136,11 @@ def parse_event(
 
 
 def _look_alike(model: type[Event], data: dict[str, Any]) -> type[Event] | None:
-    """The type that a body is rather than `model`; None if it is what it says.
+    """Return the type that a body looks like rather than `model`; None if it looks like `model`.
 
-    That has fields which `model` does not list, and everything that it needs is there. An empty body is
-    PingTest's: there any field of another type is too much. A field that no type lists is the service's
-    news, and tells nothing.
+    The body has fields of that type which `model` does not list, and all the fields that the type requires.
+    PingTest has an empty body, so any field of another type is enough there. Fields that no type lists are
+    new in the service, and are ignored.
     """
     own, _ = _fields(model)
     extra = data.keys() - own
@@ -155,6 +156,6 @@ def _look_alike(model: type[Event], data: dict[str, Any]) -> type[Event] | None:
 
 @cache
 def _fields(model: type[Event]) -> tuple[frozenset[str], frozenset[str]]:
-    """The names that a type lists, in camelCase, and those of them that it needs."""
+    """Return the names that a type lists, in camelCase, and those that it requires."""
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     return frozenset(fields), frozenset(name for name, field in fields.items() if field.is_required())

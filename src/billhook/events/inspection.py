@@ -1,4 +1,4 @@
-"""Ask the models: what a type says of itself, what a body has beyond it, whether a body names a customer.
+"""Inspect models and bodies: the fields of a type, unlisted fields and values of a body, and its customer.
 
 Neither an unlisted field nor an unlisted value of an open enumeration is an error: the service may add both
 at any time. Source: spec, "Events". A customer is named by the fields that identify one, never by a part of
@@ -27,7 +27,7 @@ _OWN_FIELDS = frozenset({"id", "externalid", "alias", "aliases"})
 
 
 def event_summary(model: type[Event]) -> str:
-    """Return the first line of the type's docstring: what such an event says."""
+    """Return the first line of the type's docstring, which says what such an event reports."""
     return (model.__doc__ or "").strip().splitlines()[0]
 
 
@@ -104,7 +104,7 @@ class Unlisted:
 
 
 def unlisted(model: type[WireModel], data: Mapping[str, Any], path: str = "") -> Iterator[Unlisted]:
-    """Yield what `data`, an object as strict_json decodes it, has beyond `model` and the models within it."""
+    """Yield what `model` and its parts do not list of `data`, an object as strict_json decodes it."""
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     for name, value in data.items():
         place = f"{path}{name}"
@@ -151,24 +151,24 @@ def _inner_model(annotation: Any) -> type[WireModel] | None:
 
 
 def search_parts(customer: str) -> list[bytes]:
-    r"""Return byte strings of which every body that names this customer has one.
+    r"""Return byte strings; every body that names this customer contains one of them.
 
-    A sender may escape any character of a JSON string: a body with a backslash is one to read. So is one
-    with a zero byte, which is UTF-16.
+    A sender may escape any character of a JSON string, so each body with a backslash has to be read. So does
+    one with a zero byte, which is UTF-16.
     """
     return [customer.encode(), b"\\", b"\0"]
 
 
 def names_customer(event_type: str, body: bytes, customer: str) -> bool | None:
-    """Return whether a body names this customer; None if it is not JSON and has the id as a word somewhere.
+    """Return whether a body names this customer; None if it is not JSON but contains the id as a word.
 
     A field names a customer if the word is in its name (`customerId`, `customer_id`), or if it is the id, the
     external id or an alias of an object that is a customer: the value of a field `customer`, or the body of a
     type such as AnonymousCustomer. Its value, or one in its list, equals `customer`: 42 is not in 420.
     """
     try:
-        # Numbers as their text: an id may be written without quotes. Objects as pairs: of two equal keys of a
-        # quarantined body, both count.
+        # Numbers keep their text, as an id may be written without quotes. Objects become pairs, because a
+        # quarantined body may have a key twice, and both values count.
         content = json.loads(
             body, object_pairs_hook=_Pairs, parse_int=str, parse_float=str, parse_constant=str
         )

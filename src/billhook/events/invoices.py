@@ -32,7 +32,7 @@ class CreditKind(StrEnum):
 
 
 class _CreditPoolEvent(Event, register=False):
-    """What the three events have in common."""
+    """The fields that the three events have in common."""
 
     date: RaisedAt
     customer_id: CustomerId

@@ -1,4 +1,4 @@
-"""Samples that agree with themselves: of fields that depend on each other, those not given follow the others.
+"""Make consistent samples: fields that depend on each other and are not given follow the given ones.
 
 Source: spec, "Events": "errorMessage is added when isSuccessful is false"; what is Paid was paid.
 """
@@ -27,13 +27,13 @@ Body = dict[str, Any]
 
 
 def sample(cls: type[S], **changes: Any) -> S:
-    """A valid `cls`, the same at every call, with every field given; `changes` replace or add fields.
+    """Return a valid `cls`, the same at every call, with every field given; `changes` replace or add fields.
 
     >>> sample(CustomerPortalLinkSent, is_successful=True).error_message is None
     True
 
-    What depends on a change and is not given itself follows it. Changes are validated as in `cls(...)`:
-    pydantic's ValidationError. TypeError for a name that looks like a misspelt field.
+    Fields that depend on a change follow it, unless they are given too. Changes are validated as in
+    `cls(...)`: pydantic's ValidationError. TypeError for a name that looks like a misspelt field.
     """
     if issubclass(cls, Event):
         refuse_misspelt(cls, changes)
@@ -46,9 +46,9 @@ def sample(cls: type[S], **changes: Any) -> S:
 
 
 def refuse_misspelt(cls: type[Event], names: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Raise TypeError for a name that is no field, but like one, or like one of the `others`.
+    """Raise TypeError for a name that is not a field but similar to one, or to one of the `others`.
 
-    A name that is like none adds a field: the service may add some.
+    Any other name adds a field, as the service may do too.
     """
     fields = {name: field.alias for name, field in cls.model_fields.items()}
     known = [*fields, *others]
@@ -63,7 +63,7 @@ def refuse_misspelt(cls: type[Event], names: Iterable[str], others: Iterable[str
 
 
 def in_agreement(event_type: str, body: Mapping[str, Any], given: Collection[str]) -> Body:
-    """`body`, in camelCase, with the fields not in `given` as those that are given want them."""
+    """Return `body`, in camelCase, with the fields that are not in `given` adapted to those that are."""
     found = dict(body)
     rule = _RULES.get(event_type)
     if rule is not None and given:
@@ -88,10 +88,10 @@ def _payment_status(body: Body, given: Collection[str]) -> None:
 
 
 def _subtract(body: Body, name: str, whole: str, part: str | None) -> None:
-    """Let `name` be what is left of `whole`; values that are no numbers are left for the model to refuse."""
-    left, gone = body.get(whole), Decimal(0) if part is None else body.get(part)
-    if isinstance(left, int | Decimal) and isinstance(gone, int | Decimal):
-        body[name] = left - gone
+    """Set `name` to the rest of `whole`; the model refuses values that are not numbers."""
+    total, subtracted = body.get(whole), Decimal(0) if part is None else body.get(part)
+    if isinstance(total, int | Decimal) and isinstance(subtracted, int | Decimal):
+        body[name] = total - subtracted
 
 
 _RULES: Mapping[str, Callable[[Body, Collection[str]], None]] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""Events about reports; the ping; about usage against what was provisioned. Source: spec, "Events"."""
+"""Events about reports, the ping, and usage compared with what was provisioned. Source: spec, "Events"."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class FinalTierExceeded(Event):
 class CommitmentCrossed(ProductConsumptionSnapshot, Event):
     """A customer's usage passed what it had committed to.
 
-    Source: spec, "Events". The body says neither who nor when: two of them may well be equal.
+    Source: spec, "Events". The body names neither customer nor time, so two bodies may be equal.
     """
 
     exceeded_amount: ExceededAmount

@@ -1,4 +1,4 @@
-"""How the service writes: its JSON, its types of fields and its spelling, in what it sends and is sent."""
+"""How the service writes its data: its JSON, its types of fields, and its names in camelCase."""
 
 from billhook.fields import strict_json
 from billhook.fields.model import WireModel, sample

@@ -1,6 +1,6 @@
 """WireModel, the base of events and resources: snake_case here, camelCase in JSON; and sample instances.
 
-Decoded JSON is parsed into a model with errors that repeat nothing of the input.
+It parses decoded JSON into a model, with errors that do not repeat the input.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORDS = {
     "model_type": "Input should be an object",
     "list_type": "Input should be an array",
 }
-"""In JSON's terms, where pydantic has Python's."""
+"""The terms of JSON, where pydantic has those of Python."""
 ErrorFactory = Callable[[str, list[dict[str, Any]]], BillhookError]
 """Makes the error of a text and details: `loc` (in camelCase), `msg` and `type` of each mistake."""
 
@@ -96,7 +96,7 @@ def require_object(data: object, refusal: ErrorFactory) -> dict[str, Any]:
 def read(model: type[S], data: dict[str, Any], refusal: ErrorFactory) -> S:
     """Return `data`, as strict_json decodes it, as a `model`; raises the refusal otherwise."""
     try:
-        # The wire has one spelling: a snake_case twin of a field is just another extra field.
+        # Only camelCase counts in JSON: the snake_case name of a field is just another extra field.
         return model.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False, include_context=False)

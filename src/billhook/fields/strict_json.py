@@ -1,8 +1,8 @@
 """Strict JSON, both ways: bytes to plain values and back, with every number kept digit for digit.
 
-Python's own decoder takes more than RFC 8259 promises to carry safely between two programs: the last of
-two equal keys wins, half a surrogate pair is let through, `NaN` is a number. Two readers of one body could
-then disagree about what it says, so `loads` refuses all of that.
+Python's own decoder accepts more than RFC 8259 calls interoperable: of two equal keys it takes the last
+value, and it accepts half a surrogate pair and `NaN`. Two programs could then read one body differently, so
+`loads` refuses all of that.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import NoReturn
 from billhook.errors import InvalidJSON
 
 MAX_DEPTH = 64
-"""Arrays and objects within one another, the outermost included."""
+"""The most levels of nested arrays and objects, including the outermost."""
 
 MAX_DIGITS = 640
-"""Digits of a number, and the powers of ten it may lie from 1.
+"""The most digits of a number, and its largest power of ten in both directions.
 
 The longest text that int() converts under any `sys.set_int_max_str_digits`; no amount comes near it,
 while `int(Decimal("1e999999999"))` in a handler would take all memory.
 """
 
-# Possessive, and a string without its closing quote runs to the end: linear on any input.
+# Possessive quantifiers, and a string without its closing quote ends with the text: linear for any input.
 _NO_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[^"\[\]{}]++', re.DOTALL)
 _SQUARE = str.maketrans("{}", "[]")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -59,8 +59,8 @@ def loads(body: bytes) -> object:
 def scan(text: str, start: int, depth: int = 0) -> tuple[object, int]:
     """Decode the value of `text` that begins at `start`: the value, and where it ends.
 
-    For long bodies whose parts are wanted as text as well. `depth` is how many levels it lies within.
-    Raises as `loads` does; what comes after the value is not looked at.
+    It is for long bodies whose parts are needed as text too. `depth` is the number of levels around the
+    value. Raises like `loads`; it does not read what follows the value.
     """
     try:
         value, end = _SCAN(text, start)
@@ -81,7 +81,7 @@ def scan(text: str, start: int, depth: int = 0) -> tuple[object, int]:
 
 
 def not_json(text: str, at: int) -> str:
-    """Return the message for a body that is no JSON from `at` on."""
+    """Return the message for a body that is not JSON from position `at` on."""
     if text.startswith("\ufeff"):
         return "the body is not JSON: it begins with a byte order mark, which is invisible"
     line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
@@ -121,7 +121,7 @@ def _unmatched(text: str) -> str:
     """Return the brackets that remain when the MAX_DEPTH innermost levels of pairs are taken away."""
     brackets = _NO_BRACKET.sub("", text).translate(_SQUARE)
     for _ in range(MAX_DEPTH):
-        brackets = brackets.replace("[]", "")  # takes off the innermost level, everywhere at once
+        brackets = brackets.replace("[]", "")  # removes the innermost level everywhere
     return brackets
 
 
@@ -148,11 +148,11 @@ def _integer(token: str) -> int:
 
 def _fraction(token: str) -> Decimal:
     if len(token) <= 32 and "e" not in token and "E" not in token:
-        return Decimal(token)  # short and without an exponent, so certainly bounded
+        return Decimal(token)  # short and without an exponent, so it is within the limits
     try:
         number = Decimal(token)
     except InvalidOperation:
-        number = Decimal("NaN")  # what an app that does not trap InvalidOperation gets as well
+        number = Decimal("NaN")  # the result for an app that does not trap InvalidOperation
     if not (number.is_finite() and is_bounded(number)):
         raise InvalidJSON(f"a number in the body has more than {MAX_DIGITS} digits")
     return number

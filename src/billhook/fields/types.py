@@ -57,7 +57,7 @@ def _moment(value: object) -> datetime:
     if isinstance(value, str) and _ISO_8601.fullmatch(value := value.upper()):
         try:
             value = datetime.fromisoformat(value)
-        except ValueError:  # of the right form, but no such day, hour or offset
+        except ValueError:  # the form is right, but there is no such day, hour or offset
             value = None
     if not isinstance(value, datetime):
         raise PydanticCustomError("moment", "Input should be an ISO 8601 date-time")
@@ -85,8 +85,8 @@ def open_enum(listed: type[StrEnum]) -> OpenEnum:
 
 
 ExactDecimal = Annotated[Decimal, BeforeValidator(_number), WithJsonSchema({"type": "number"})]
-"""A number with the digits of the wire. Takes Decimal, int and float (as Python prints it); never a str or
-a bool, NaN or an infinity."""
+"""A number with its digits as sent. Takes Decimal, int and float (as Python prints it); never a str or a
+bool, NaN or an infinity."""
 
 Integer = Annotated[int, BeforeValidator(_integer)]
 """An integer, from any number without a fraction: 3 or 3.0."""
@@ -107,7 +107,7 @@ MaybeListOf = Annotated[list[T] | None, FailFast()]
 """The same, or None. (`ListOf[...] | None` is impossible: FailFast has no hash.)"""
 
 JsonValue = Annotated[Any, BeforeValidator(_json)]
-"""Anything that JSON can say, as the wire will have it: a float becomes a Decimal, a datetime its text."""
+"""Any value that JSON can express: a float becomes a Decimal, a datetime its text."""
 
 JsonObject = Annotated[dict[str, Any], BeforeValidator(_json)]
 """An object of any such values."""
@@ -138,7 +138,7 @@ class BillingStatus(StrEnum):
 
 
 class ProductConsumptionSnapshot(WireModel):
-    """How much of a product a customer has used, at one moment.
+    """How much of a product a customer had used at one moment.
 
     Source: spec, "Events", CommitmentCrossed; "Resources and their fields", Product consumption.
     """

@@ -29,14 +29,14 @@ class HandlerFailure:
 
     @classmethod
     def from_exception(cls, exception: BaseException) -> HandlerFailure:
-        """Describe an exception; if formatting it raises, use the name of its class."""
+        """Describe an exception; if formatting it raises, use the name of its class only."""
         name = type(exception).__name__
         try:
             text = f"{name}: {exception}"
             trace = "".join(traceback.format_exception(exception))
         except BaseException:  # noqa: BLE001 - a user's __str__ may raise anything
             text = trace = name
-        # The start of a text and the end of a traceback say most: there is the line that raised.
+        # Keep the start of a text and the end of a traceback, where the raising line is.
         return cls(exception, _storable(text[:ERROR_LIMIT]), _storable(trace[-TRACEBACK_LIMIT:]))
 
 
@@ -49,20 +49,22 @@ def call(
 ) -> HandlerFailure | None:
     """Call a handler inside the app's context; return None on success.
 
-    SystemExit and its kin are failures like any other: they would end the worker, and gunicorn's master.
+    SystemExit and similar exceptions are failures too: they would end the worker, and gunicorn's master.
     """
     if failpoints.ARMED:  # tests kill the process here, and below
         failpoints.reach("before_call")
     pid = os.getpid()
     try:
-        # Within the context to the end: a coroutine runs in it, too.
+        # Stay within the context until the end, because a coroutine runs in it too.
         with context():
             try:
                 failure = _call(handler, sender, event, delivery)
             except BaseException:
-                _end_forked_child(pid, code=1)
+                if os.getpid() != pid:
+                    _end_forked_child(code=1)
                 raise
-            _end_forked_child(pid, code=0)
+            if os.getpid() != pid:
+                _end_forked_child(code=0)
     except BaseException as exception:  # noqa: BLE001 - see above
         return HandlerFailure.from_exception(exception)
     if failpoints.ARMED:
@@ -77,25 +79,24 @@ def _call(
     if inspect.iscoroutine(result):
         EVENT_LOOPS.run(result, handler.timeout_seconds)
     elif inspect.isgenerator(result) or inspect.isasyncgen(result):
-        # A decorator can hide a generator from the check at registration. Taken for a success, it
-        # would be a handler that never does anything, and that no error shows.
+        # A decorator can hide a generator from the check at registration. Counted as a success, it would be a
+        # handler that never does anything, without any error.
         return HandlerFailure.from_exception(
             TypeError("the handler returned a generator, of which nothing has run")
         )
     return None
 
 
-def _end_forked_child(pid: int, code: int) -> None:
+def _end_forked_child(code: int) -> None:
     """End a child process that the handler forked, as soon as it leaves the handler.
 
-    Such a child has copies of this process's sockets, locks and claims, and only one of its threads: it
-    would settle a run that its parent settles too, and keep a port open for as long as it lived.
+    Such a child has copies of this process's sockets, locks and claims, and only one of its threads: it would
+    settle a run that its parent settles too, and keep a port open while it lives.
     """
-    if os.getpid() != pid:
-        with suppress(OSError):  # not by logging: a thread that does not exist here may hold its lock
-            os.write(2, b"billhook: a child that a handler forked returned from it, and was ended\n")
-        # Not sys.exit: the child would unwind into this process's worker loop, and go on as a worker.
-        os._exit(code)
+    with suppress(OSError):  # not by logging: a thread that does not exist here may hold its lock
+        os.write(2, b"billhook: a child that a handler forked returned from it, and was ended\n")
+    # Not sys.exit: the child would unwind into this process's worker loop, and go on as a worker.
+    os._exit(code)
 
 
 def _storable(text: str) -> str:

@@ -37,15 +37,15 @@ class Headers(Mapping[str, str]):
 
 
 def _by_lower_name(headers: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    # HTTP compares header names without their case, and servers and proxies change it.
+    # HTTP header names are compared without case, and servers and proxies change the case.
     return {name.lower(): (name, value) for name, value in headers.items()}
 
 
 class StoredHeaders(Headers):
-    """Headers as the inbox stores them, read at their first use: most handlers use none."""
+    """Headers as the inbox stores them, parsed at their first use, because most handlers use none."""
 
     def __init__(self, text: str) -> None:
-        """`text` is JSON, with the names that WSGI has for them: webhook_id."""
+        """`text` is JSON, with the names in WSGI's form: webhook_id."""
         self._text = text
 
     @cached_property
@@ -76,7 +76,8 @@ class Delivery:
     signed_at: datetime | None
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
-    # A function, not the client: it needs options and the extra `client`, which most handlers do not use.
+    # A function rather than the client, which needs options and the extra `client` that most handlers do not
+    # use.
     make_client: Callable[[], BillingClient] | None = field(default=None, repr=False, compare=False)
     slot: str = field(default="", repr=False)
     handler: str = ""
@@ -99,7 +100,7 @@ class Delivery:
         return self.source == RECONCILE_SOURCE
 
     def __reduce__(self) -> str:
-        """Raise TypeError: a delivery is of the process and the attempt that called the handler."""
+        """Raise TypeError: a delivery belongs to the process and the attempt that called the handler."""
         raise TypeError(
             "a Delivery cannot be pickled or copied to another process: pass its event, or its id and key"
         )
@@ -108,9 +109,9 @@ class Delivery:
         """Return True the first time that this handler has this delivery, and False ever after.
 
         The answer is a row of the table `billhook_effect` in your own database, written in your own open
-        transaction: commit it together with the effect, and both have happened or neither. `transaction` is
-        a SQLAlchemy session (scoped ones too) or connection, or a DB-API connection to SQLite or PostgreSQL.
-        A replay of a finished run is asked for on purpose: it counts as a new occurrence.
+        transaction: commit it together with the effect, and both have happened or neither. `transaction` is a
+        SQLAlchemy session (scoped ones too) or connection, or a DB-API connection to SQLite or PostgreSQL. An
+        operator replays a finished run on purpose, so the replay counts as a new occurrence.
 
         >>> if delivery.once(db.session):  # doctest: +SKIP
         ...     db.session.add(Payment(event.invoice_id, event.amount))

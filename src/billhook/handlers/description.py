@@ -8,19 +8,19 @@ _UNITS = {1.0: "s", 60.0: "min", 3_600.0: "h", 86_400.0: "d"}
 
 
 def order_text(handler: Handler) -> str | None:
-    """Return the field that its runs are ordered by; None if they are not."""
+    """Return the field by which its runs are ordered, or None."""
     return f"{handler.ordered_by}, newest only" if handler.newest_only else handler.ordered_by
 
 
 def identity_text(handler: Handler) -> str:
-    """Return the fields by which it recognises content duplicates, a line each; empty if it does not."""
+    """Return the fields by which it recognises content duplicates, a line each; empty if there are none."""
     if not handler.identity:
         return ""
     return "\n".join([*handler.identity, f"for {handler.identity_window_seconds:g} s"])
 
 
 def limits_text(handler: Handler) -> str:
-    """Return its limits, a line each; empty without any."""
+    """Return its limits, a line each; empty if there are none."""
     limits = []
     if handler.at_most is not None:
         limits.append(f"at most {handler.at_most} at once")

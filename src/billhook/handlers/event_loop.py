@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     import asyncio
 
 CANCEL_SECONDS = 1.0
-"""How long a cancelled handler may take to clean up, before it counts as one that hangs."""
+"""How long a cancelled handler may take to clean up before it counts as hanging."""
 
 
 class EventLoops:
     """The event loop of each thread: made for its first async handler, and closed as the thread ends.
 
-    What a handler opens on it, such as a client with its connections, is there at the next attempt too.
+    Objects that a handler opens on it, such as a client with its connections, are still usable at the next
+    attempt.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class EventLoops:
         self._open: set[asyncio.Runner] = set()
         self._greenlets = threading.Lock()
         reset_in_child(self._reset)
-        atexit.register(self.close)  # that of the main thread, while asyncio is still there
+        atexit.register(self.close)  # close the loop of the main thread while asyncio still works
 
     def _reset(self) -> None:
         # `_open` stays: a loop that is closed, or collected, in the child unregisters its descriptors with
@@ -42,11 +43,12 @@ class EventLoops:
 
         It is cancelled when its time is over: raises TimeoutError then, or what it raises itself.
         """
-        import asyncio  # here: it would be a twelfth of what `import billhook` costs
+        import asyncio  # imported here, because it takes a twelfth of the time of `import billhook`
 
         limited = _limit(coroutine, timeout_seconds)
         if threads_are_greenlets():
-            # They share a thread, and asyncio runs one loop in it at a time: each coroutine gets its own.
+            # Greenlets share a thread, in which asyncio runs one loop at a time, so each coroutine gets its
+            # own loop.
             with self._greenlets:
                 return copy_context().run(asyncio.run, limited)
         if asyncio._get_running_loop() is not None:  # an async test that delivers to the engine `inline`
@@ -69,7 +71,7 @@ class EventLoops:
                 ended = True
 
         try:
-            # In the context of the caller, in which the app's context is.
+            # Run it in the context of the caller, which includes the app's context.
             return end.runner.run(whole(), context=copy_context())
         except BaseException as error:
             # A signal handler may have raised in the middle of the loop, as Celery's soft time limit does:
@@ -116,8 +118,8 @@ async def _limit(coroutine: Coroutine[Any, Any, object], seconds: float | None) 
         if not limit.expired():
             raise
         text = f"the handler did not return within {seconds:g} s, and was cancelled"
-        # With the frames of the cancellation, in which the handler waited; the three exceptions that asyncio
-        # makes of it would be printed one after the other.
+        # Keep the frames of the cancellation, which show where the handler waited, and not the three
+        # exceptions that asyncio makes of it.
         cancelled = error.__cause__ or error.__context__
         frames = None if cancelled is None else cancelled.__traceback__
         raise TimeoutError(text).with_traceback(frames and frames.tb_next) from None

@@ -1,6 +1,6 @@
 """Keys made of event fields: the order key of a run, and the digest that recognises duplicates.
 
-Equal values give equal keys, however the service wrote them: 10.0 and 10.00, or one time in two zones.
+Equal values give equal keys in any spelling: 10.0 and 10.00, or one time in two zones.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pydantic import BaseModel
 from billhook.fields.strict_json import in_utc
 
 LONGEST = 200
-"""Characters of an order key; a longer one is stored as its hash."""
+"""The most characters of an order key; a longer key is stored as its hash."""
 
 
 def order_key(source: str, value: object) -> str | None:
     """Return the order key for a field's value in a delivery of `source`; None orders nothing."""
     if value is None:
         return None
-    # With the source: two senders may use the same customer ids for different customers.
+    # Include the source: two senders may use the same customer ids for different customers.
     text = _text([source, value])
     return text if len(text) <= LONGEST else f"sha256:{_sha256(text)}"
 
 
 def content_digest(source: str, event: BaseModel, fields: Iterable[str]) -> str:
     """Return the SHA-256, in hex, of the values of these fields of an event; None counts as a value."""
-    # With the type: two types can have the same fields and values and mean different things.
+    # Include the type: two types can have the same fields and values and mean different things.
     return _sha256(_text([source, type(event).__name__, {name: getattr(event, name) for name in fields}]))
 
 
@@ -53,7 +53,8 @@ def _plain(value: Any) -> object:
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, int | float | Decimal):
-        # In an object, so that the number 1 and the text "1" differ. By str: Decimal(0.1) has 55 digits.
+        # Use an object, so that the number 1 and the text "1" differ, and str(), because Decimal(0.1) has 55
+        # digits.
         return {"number": _number(Decimal(str(value)))}
     if isinstance(value, datetime):
         return {"moment": in_utc(value).isoformat()}
@@ -70,7 +71,7 @@ def _plain(value: Any) -> object:
 
 def _number(number: Decimal) -> str:
     """Return the one spelling of a number: digits without trailing zeros, and the power of ten."""
-    # By hand: Decimal.normalize() rounds to the context's precision, which would make two numbers one.
+    # Do not use Decimal.normalize(): it rounds to the context's precision, so two numbers could become equal.
     sign, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int):
         return str(number)  # NaN or infinity, possible in a user's own event type

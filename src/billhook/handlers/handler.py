@@ -19,7 +19,7 @@ from billhook.handlers.retry import RetrySchedule
 from billhook.signals import event_signal
 
 IDENTITY_WINDOW_SECONDS = 86_400.0
-"""How long content duplicates are recognised, unless the handler sets another time."""
+"""How long content duplicates are recognised by default."""
 
 
 class Handler:
@@ -70,6 +70,8 @@ class Handler:
         self.rate = rate
         self.pause_after = pause_after
         self.function = function
+        self.has_run_options = ordered_by is not None or bool(identity)
+        """Whether its runs have an order key or a content key, which are made from the event."""
         self._plain = plain
         self._takes_delivery = not plain and _takes_delivery(function, self.name)
 
@@ -83,24 +85,19 @@ class Handler:
         return f"<Handler {self.name}>"
 
     def handles(self, source: str) -> bool:
-        """Return whether it handles deliveries of that source."""
+        """Return whether the handler handles deliveries of that source."""
         return not self.sources or source in self.sources
 
     @property
     def is_async(self) -> bool:
-        """Whether it is cancelled at its time-out, as an async function is."""
+        """Whether the handler is cancelled at its time-out, because its function is async."""
         function = self.function
         return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
     @property
     def is_limited(self) -> bool:
-        """Whether its claims and results count: against a limit, or as failures in a row."""
+        """Whether its claims and results have to be counted, for a limit or for failures in a row."""
         return (self.at_most, self.rate, self.pause_after) != (None, None, None)
-
-    @property
-    def has_run_options(self) -> bool:
-        """Whether its runs have an order key or a content key, which are made from the event."""
-        return self.ordered_by is not None or bool(self.identity)
 
     def order_key(self, source: str, event: Event | UnknownEvent) -> str | None:
         """Return the order key of its run for an event; None if its runs are not ordered."""
@@ -119,7 +116,8 @@ class ConnectedHandlers:
 
     def by_name(self, event_type: str) -> dict[str, Handler]:
         """Return the handlers of an event type (or of `unknown_event`). Raises DuplicateHandlerName."""
-        # Refused and not numbered: a stored run has only the name, and must not go to the wrong function.
+        # Refuse equal names rather than number them: a stored run has only the name, and must not reach the
+        # wrong function.
         found: dict[str, Handler] = {}
         for handler in self._receivers(event_type):
             if handler.name in found:
@@ -144,7 +142,7 @@ class ConnectedHandlers:
         return tuple(handler.name for handler in self.for_event_type(event_type))
 
     def for_event_type(self, event_type: str) -> list[Handler]:
-        """Return one handler for each name; runs of a name that two of them share fail when called."""
+        """Return one handler for each name; if two handlers share a name, its runs fail when called."""
         found: dict[str, Handler] = {}
         for handler in self._receivers(event_type):
             found.setdefault(handler.name, handler)
@@ -156,7 +154,7 @@ class ConnectedHandlers:
         Raises DuplicateHandlerName.
         """
         found = self.by_name(event_type)
-        # A name before an alias: a new handler may have taken a name that another one had before.
+        # A name takes precedence over an alias: a new handler may have taken the former name of another one.
         if name in found:
             return found[name]
         return next((handler for handler in found.values() if name in handler.aliases), None)
@@ -179,7 +177,7 @@ def connect(registered: Iterable[tuple[tuple[str, ...], Handler]], sender: objec
     """Connect decorated handlers to their signals for one app."""
     for signals, handler in registered:
         for name in signals:
-            # Not weakly: the registry alone holds the handler, and blinker would drop it.
+            # Do not connect weakly: only the registry holds the handler, so blinker would drop it.
             event_signal(name).connect(handler, sender=sender, weak=False)
 
 
@@ -197,8 +195,8 @@ def _takes_delivery(function: Callable[..., Any], name: str) -> bool:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         raise HandlerSignature(name, "that cannot be read") from None
-    # Tried with values, not by counting parameters: *args, defaults and functools.partial all count right.
-    # Two first, because a handler that can take the delivery is to get it.
+    # Bind values rather than count parameters, which handles *args, defaults and functools.partial. Try two
+    # first, because a handler that can take the delivery should get it.
     for takes_delivery in (True, False):
         try:
             signature.bind(*([None, None] if takes_delivery else [None]))

@@ -65,7 +65,7 @@ class Registration(Generic[E_co]):
     def __call__(self, function: TakesEvent[E_co, P, R], /) -> Callable[P, R]: ...
     @overload
     def __call__(self, function: TakesDelivery[E_co, P, R], /) -> Callable[P, R]: ...
-    # mypy matches a function with positional-only parameters, `list.append` for one, with these alone.
+    # mypy needs these for functions with positional-only parameters, such as `list.append`.
     @overload
     def __call__(self, function: Callable[[E_co], R], /) -> Callable[[E_co], R]: ...
     @overload
@@ -90,7 +90,7 @@ class Handlers:
         self._names: set[str] = set()
         self._frozen = False
 
-    # Of more than five event types a type checker sees `Event`: the parameter of such a handler is an Event.
+    # For more than five event types, type checkers see `Event`: such a handler takes an Event.
     @overload
     def on(self, a: type[A], /, **options: Unpack[EventHandlerOptions]) -> Registration[A]: ...
     @overload
@@ -140,7 +140,7 @@ class Handlers:
         if not event_types:
             raise ConfigError("on() needs an event class: on(InvoiceApproved), or on_any() for all of them")
         for event_type in event_types:
-            # By identity: a second class of the same name would never get an event.
+            # Compare by identity: a second class of the same name would never get an event.
             if not (isinstance(event_type, type) and EVENT_TYPES.get(event_type.__name__) is event_type):
                 if isfunction(event_type):  # a handler below `@handlers.on`, without parentheses
                     raise ConfigError("on() needs an event class: @handlers.on(InvoiceApproved), or on_any()")
@@ -160,7 +160,7 @@ class Handlers:
 
     def _add(self, signals: tuple[str, ...], parsed: dict[str, Any], function: Callable[..., Any]) -> None:
         handler = Handler(function, **parsed)
-        # An app that is set up already would never call it: better an error at the import.
+        # An app that is already set up would never call it, so raise an error at the import.
         if self._frozen:
             raise LateRegistration(handler.name)
         for name in (handler.name, *handler.aliases):
@@ -172,6 +172,6 @@ class Handlers:
     def freeze(self) -> list[tuple[tuple[str, ...], Handler]]:
         """Refuse further registrations; return those made: (signal names, handler). For Billhook."""
         self._frozen = True
-        # Resolved here, not by the decorator: modules imported later may declare event types of their own.
+        # Resolve the types here and not in the decorator: modules imported later may declare event types.
         every = (*(model.signal_name for model in EVENT_TYPES.values()), UnknownEvent.signal_name)
         return [(every if signals is _ANY else signals, handler) for signals, handler in self._registered]

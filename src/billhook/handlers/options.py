@@ -22,7 +22,7 @@ NAME_LENGTH = 200
 _RATE = re.compile(r"(?P<number>[0-9]{1,9})/(?P<unit>s|min|h|d)")
 
 _Texts: TypeAlias = "list[str] | tuple[str, ...] | set[str] | frozenset[str]"
-"""Not Iterable[str]: a text is an iterable of its letters, and a type checker would let it pass."""
+"""Not Iterable[str]: a str is an iterable of its letters, so a type checker would accept it."""
 
 
 class HandlerOptions(TypedDict, total=False):
@@ -69,11 +69,11 @@ def parse_options(
     options: Mapping[str, Any],
     event_types: tuple[type[Event], ...] = (),
 ) -> dict[str, Any]:
-    """Return the options of a call of `on` or its like as the arguments of Handler.
+    """Return the options of `on`, `on_any` or `on_unknown` as the arguments of Handler.
 
-    Raises ConfigError, and TypeError for an option that there is not, as Python does.
+    Raises ConfigError, and TypeError for an unknown option, as Python does.
     """
-    known: frozenset[str] = vars(allowed)["__optional_keys__"]  # with those that are inherited
+    known: frozenset[str] = vars(allowed)["__optional_keys__"]  # including the inherited ones
     for option in options:
         if option not in known:
             near = get_close_matches(option, known, n=1)
@@ -133,7 +133,7 @@ def _number(option: str, options: Mapping[str, Any]) -> int | None:
 
 
 def _rate(text: object) -> tuple[int, float] | None:
-    """Return the runs that may start, and in how many seconds."""
+    """Return how many runs may start in how many seconds."""
     if text is None:
         return None
     example = 'as "10/s", "100/min", "1000/h" or "5000/d"'
@@ -151,7 +151,7 @@ def _rate(text: object) -> tuple[int, float] | None:
 
 
 def _texts(option: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    # A text is an iterable of its letters: it would otherwise be accepted, and mean nonsense.
+    # A str is an iterable of its letters, so it would otherwise be accepted as a list of letters.
     value = options.get(option, ())
     if isinstance(value, str):
         raise ConfigError(f"{option} is the text {value!r}: give a tuple, {option}=({value!r},)")

@@ -28,7 +28,7 @@ class RetrySchedule:
                 "[10, 60]"
             ) from None
         for delay in delays:
-            # Written so that NaN is refused as well: each comparison with it is false.
+            # This form of the comparison also refuses NaN.
             if not 0 <= delay <= LONGEST_SECONDS:
                 raise ConfigError(
                     f"a wait between attempts is {delay:g} seconds: it must be from 0 to 2678400 (31 days)"
@@ -43,7 +43,7 @@ class RetrySchedule:
 
 @dataclass(frozen=True, slots=True)
 class RetryDecision:
-    """What follows a failed attempt: a retry after some seconds, or the end: discarded, or dead."""
+    """The decision after a failed attempt: a retry after some seconds, or the end as discarded or dead."""
 
     retry_after_seconds: float | None = None
     discarded: bool = False
@@ -58,15 +58,15 @@ def decide(
 ) -> RetryDecision:
     """Decide what follows attempt number `attempt` (counted from 1), which raised `error`.
 
-    A step of the schedule takes up to `jitter` of it longer, at random: what failed together, because one
-    server was down, is not tried again together. It never takes less.
+    A wait of the schedule is longer by a random part of up to `jitter`, so that runs that failed together,
+    because one server was down, are not all retried together. It is never shorter.
     """
-    # Before the count: a Discard at the last attempt is the handler's decision, not a failure.
+    # Check this before the number of attempts: a Discard at the last attempt is a decision, not a failure.
     if isinstance(error, Discard):
         return RetryDecision(discarded=True)
     if attempt >= schedule.attempts:
         return RetryDecision()
-    # A subclass of Retry may have set after_seconds to anything, or not at all.
+    # A subclass of Retry may set after_seconds to any value, or not at all.
     after_seconds = getattr(error, "after_seconds", None) if isinstance(error, Retry) else None
     if isinstance(after_seconds, int | float) and 0 <= after_seconds <= LONGEST_SECONDS:
         return RetryDecision(retry_after_seconds=after_seconds)

@@ -8,16 +8,17 @@ _CALLER = re.compile(
     r'  File "[^"]*/(?:billhook/handlers/(?:call|handler|event_loop)'
     r"|asyncio/(?:runners|base_events)|concurrent/futures/(?:_base|thread))\.py\", "
 )
-"""A frame of what calls a handler; the standard library's are those of an async one."""
+"""A frame of the code that calls handlers; frames of the standard library belong to async handlers."""
 
 
 def users_frames(traceback: str) -> str:
-    """Drop the frames that called the handler: they do not help to find the error."""
+    """Drop the frames above the handler's, which do not help to find the error."""
     shown: list[str] = []
     skipping = at_head = False
     for line in traceback.splitlines():
         if line.startswith('  File "'):
-            # Only at the head of a traceback: a handler that itself calls into billhook shows those frames.
+            # Drop them only at the start of a traceback: frames of billhook that the handler itself calls are
+            # shown.
             skipping = at_head and _CALLER.match(line) is not None
             at_head = skipping
         # Lines indented by four belong to the frame above them; any other line ends the frames, and a chained

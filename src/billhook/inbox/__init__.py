@@ -1,16 +1,14 @@
 """The inbox: the database of deliveries, their runs and failures. All SQL of billhook is here."""
 
-from billhook.inbox.admin import DeliveryDetails
 from billhook.inbox.counts import OTHER_TYPES, Counted
-from billhook.inbox.deliveries import Deliveries
+from billhook.inbox.deliveries import Deliveries, DeliveryDetails
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.pending import NextTimes
+from billhook.inbox.pending import NOTHING_DUE, NextTimes
 from billhook.inbox.records import (
     NEWEST_ONLY,
     Claim,
     ContentKey,
-    CountedAs,
     DuplicateRun,
     HandlerLimits,
     Lease,
@@ -29,11 +27,11 @@ from billhook.inbox.transaction import InboxTransaction
 
 __all__ = [
     "NEWEST_ONLY",
+    "NOTHING_DUE",
     "OTHER_TYPES",
     "Claim",
     "ContentKey",
     "Counted",
-    "CountedAs",
     "Deliveries",
     "DeliveryDetails",
     "DeliveryFilter",

@@ -10,9 +10,10 @@ import logging
 import threading
 from collections.abc import Callable
 from datetime import datetime
+from typing import Unpack
 
 from billhook.errors import InboxUnavailable, OutOfResources, SchemaMismatch
-from billhook.inbox.counts import Counted, Counts
+from billhook.inbox.counts import Counted, Counts, Labels
 from billhook.logs import fields
 from billhook.threads import reset_in_child, start_thread
 
@@ -40,27 +41,11 @@ class BufferedCounts:
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
 
-    def add(
-        self,
-        what: Counted,
-        at: datetime,
-        *,
-        source: str,
-        event_type: str = "",
-        cause: str = "",
-        duration_seconds: float | None = None,
-    ) -> None:
+    def add(self, what: Counted, at: datetime, **labels: Unpack[Labels]) -> None:
         """Count one thing, which is in the inbox some seconds later; never waits for the inbox."""
         with self._lock:
             if len(self._counts) < LIMIT:
-                self._counts.add(
-                    what,
-                    at,
-                    source=source,
-                    event_type=event_type,
-                    cause=cause,
-                    duration_seconds=duration_seconds,
-                )
+                self._counts.add(what, at, **labels)
             if self._thread is None and not self._closing.is_set():
                 try:
                     self._thread = start_thread(self._run, "billhook-counts")

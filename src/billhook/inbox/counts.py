@@ -1,32 +1,53 @@
-"""Count by hour what happens to deliveries and runs, for `billhook status`, metrics and pages.
+"""Count what happened to deliveries and runs, for `billhook status`, metrics and pages.
 
-The transaction that plans a delivery or settles a run counts it, so that a count is as true as its rows, and
-remains when retention has deleted them. What no transaction is written for, a refusal or a duplicate, is
-counted in memory and written every few seconds (see billhook.inbox.buffered_counts).
+Figures are read, not counted: nothing is written for them on the way of a delivery. They are the sum of two
+parts, with the closed moment between them:
 
-Rows are few, however much happens: one for each hour, source, event type, handler, what, cause and step of
-duration. Types without a model share one name. After three days hours become days, and after 13 months one
-sum. Writers on PostgreSQL are spread over shards, because two transactions that count in one row
-wait for one another; on SQLite there is one writer anyway.
+    roll-up     what happened up to that moment, in the table billhook_count: it remains when retention has
+                deleted the rows
+    open part   the rows since then, of the last half minute in an inbox with a worker
+
+Maintenance moves the closed moment on (`note`, then `close`). An action that overwrites or deletes rows of
+the open part adds what it removes to the roll-up (`keeping`), so that no figure ever falls. What has no row,
+a refusal or a duplicate, is counted in memory and written every few seconds (see
+billhook.inbox.buffered_counts).
+
+Rows of the roll-up are few, however much happens: one for each hour, source, event type, handler, what, cause
+and step of duration. Types without a model share one name. After three days hours become days, and after 13
+months one sum.
 """
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from operator import itemgetter
-from typing import Any, NamedTuple
-from zlib import crc32
+from functools import cache
+from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    TextualSelect,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    select,
+    text,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
 
-from billhook.inbox.records import DuplicateRun, RunPlan, RunResult
-from billhook.inbox.schema import hourly_count
-from billhook.inbox.sql import json_text, utc_text
-from billhook.inbox.states import RunState
+from billhook.inbox.locks import try_to_lock_counts
+from billhook.inbox.schema import closed, delivery, failure, hourly_count, run
+from billhook.inbox.sql import UtcDateTime, in_states
+from billhook.inbox.states import DeliveryState
 
 OTHER_TYPES = "*"
 """The event type that deliveries of all types without a model are counted under: senders may invent many."""
@@ -44,11 +65,11 @@ KEPT_FOR = timedelta(days=396)
 """How long counts are kept by day: 13 months."""
 BEFORE = datetime(1970, 1, 1, tzinfo=UTC)
 """The hour of what is older: one sum each, so that the sum over all time never falls."""
-SHARDS = 16
-MERGED = -1
-"""The shard of rows that were merged: of past hours and days."""
+MARGIN = {"sqlite": timedelta(seconds=2), "postgresql": timedelta(seconds=6)}
+"""How long ago the closed moment is at least. A result may be stored with a time that is RECENT
+(billhook.inbox.runs); the rest is for machines whose clocks differ from that of PostgreSQL."""
 _COMPACT_LIMIT = 2_000
-_COMPACTION = 0x636E7473  # "cnts"
+_CLOSE_LIMIT = 2_000
 
 
 class Counted(StrEnum):
@@ -69,16 +90,8 @@ class Counted(StrEnum):
     DISCARDED = "discarded"
 
 
-_BY_STATE = {
-    RunState.SUCCEEDED: Counted.SUCCEEDED,
-    RunState.DUE: Counted.FAILED,
-    RunState.DEAD: Counted.DEAD,
-    RunState.DISCARDED: Counted.DISCARDED,
-}
-
-
 class CountKey(NamedTuple):
-    """What a row counts; in the order of the table's primary key, without the shard."""
+    """What a row counts; in the order of the table's primary key."""
 
     hour: datetime
     source: str
@@ -89,199 +102,296 @@ class CountKey(NamedTuple):
     bucket: int
 
 
-@dataclass(slots=True)
-class _Sum:
+class Sum(NamedTuple):
+    """How often it happened, how long that took, and when it happened last."""
+
     number: int
     seconds: float
     last_at: datetime
 
-    def add(self, other: _Sum) -> None:
-        self.number += other.number
-        self.seconds += other.seconds
-        if other.last_at > self.last_at:
-            self.last_at = other.last_at
+
+class Labels(TypedDict, total=False):
+    """What tells one thing from another."""
+
+    source: Required[str]
+    event_type: str
+    cause: str
+    duration_seconds: float | None
 
 
-class Counts:
-    """Counts of one transaction, or of some seconds, until they are written."""
+class Counts(dict[CountKey, Sum]):
+    """Counts in memory."""
 
-    def __init__(self) -> None:
-        self._sums: dict[CountKey, _Sum] = {}
-        # The last hour counted in: most are of the same, and to compute it takes long beside the rest.
-        self._hour = self._next_hour = BEFORE
-
-    def __bool__(self) -> bool:
-        return bool(self._sums)
-
-    def __len__(self) -> int:
-        return len(self._sums)
-
-    def add(
-        self,
-        what: Counted,
-        at: datetime,
-        *,
-        source: str,
-        event_type: str = "",
-        handler: str = "",
-        cause: str = "",
-        duration_seconds: float | None = None,
-    ) -> None:
+    def add(self, what: Counted, at: datetime, **labels: Unpack[Labels]) -> None:
         """Count one thing that happened `at` that moment, and how long it took."""
-        if not self._hour <= at < self._next_hour:
-            self._hour = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-            self._next_hour = self._hour + timedelta(hours=1)
-        bucket, seconds = NO_DURATION, 0.0
-        if duration_seconds is not None:
-            bucket = bisect_left(DURATION_BOUNDS, duration_seconds)
-            seconds = round(duration_seconds * _PARTS_OF_SECOND) / _PARTS_OF_SECOND
-        key = CountKey(self._hour, source, event_type, handler, what.value, cause, bucket)
-        self._add(key, _Sum(1, seconds, at))
+        hour = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+        seconds = labels.get("duration_seconds")
+        bucket = NO_DURATION if seconds is None else bisect_left(DURATION_BOUNDS, seconds)
+        event_type, cause = labels.get("event_type", ""), labels.get("cause", "")
+        key = CountKey(hour, labels["source"], event_type, "", what.value, cause, bucket)
+        self.put(key, 1, round((seconds or 0.0) * _PARTS_OF_SECOND) / _PARTS_OF_SECOND, at)
 
-    def add_result(self, result: RunResult, handler: str) -> None:
-        """Count an attempt that was settled, unless it was interrupted by an orderly stop."""
-        labels = result.counted_as
-        if labels is not None and not result.excused:
-            self.add(
-                _BY_STATE[result.state],
-                result.at,
-                source=labels.source,
-                event_type=labels.event_type,
-                handler=handler,
-                duration_seconds=result.duration_seconds,
-            )
-
-    def add_plans(
-        self,
-        plans: Iterable[RunPlan],
-        first_plans: Mapping[int, datetime],
-        duplicates: Iterable[DuplicateRun],
-        now: datetime,
-    ) -> None:
-        """Count deliveries that were planned for the first time, and runs that were discarded at once."""
-        labels = {}
-        for plan in plans:
-            if plan.counted_as is not None:
-                source, event_type = labels[plan.delivery_id] = plan.counted_as
-                received_at = first_plans.get(plan.delivery_id)
-                if received_at is not None:
-                    self.add(Counted.ACCEPTED, received_at, source=source, event_type=event_type)
-                    if plan.error is not None:
-                        self.add(Counted.QUARANTINED, now, source=source, event_type=event_type)
-        for duplicate in duplicates:
-            if duplicate.delivery_id in labels:
-                source, event_type = labels[duplicate.delivery_id]
-                name = duplicate.handler
-                self.add(Counted.DISCARDED, now, source=source, event_type=event_type, handler=name)
+    def put(self, key: CountKey, number: int, seconds: float, last_at: datetime) -> None:
+        """Add to one sum."""
+        known = self.get(key, Sum(0, 0.0, last_at))
+        self[key] = Sum(known.number + number, known.seconds + seconds, max(known.last_at, last_at))
 
     def merge(self, other: Counts) -> None:
         """Add other counts to these."""
-        for key, added in other._sums.items():
-            self._add(key, replace(added))
+        for key, added in other.items():
+            self.put(key, *added)
 
-    def _add(self, key: CountKey, added: _Sum) -> None:
-        known = self._sums.setdefault(key, added)
-        if known is not added:
-            known.add(added)
-
-    def write(self, connection: Connection, owner: str) -> None:
+    def write(self, connection: Connection) -> None:
         """Add them to the table; the last step of a transaction: it locks rows until the commit."""
-        is_postgres = connection.dialect.name == "postgresql"
-        self.write_to_shard(connection, shard_of(owner) if is_postgres else 0)
-
-    def write_to_shard(self, connection: Connection, shard: int) -> None:
-        """Add them to the rows of one shard."""
-        if self._sums and connection.dialect.name == "postgresql":
-            connection.exec_driver_sql(_ADD_ON_POSTGRES, {"counts": self.for_postgres(shard)})
-        elif self._sums:
-            connection.exec_driver_sql(_ADD_ON_SQLITE, self.for_sqlite(shard))
-
-    def for_sqlite(self, shard: int = 0) -> list[tuple[Any, ...]]:
-        """Return the rows to add, as its driver takes them."""
-        rows = self._rows(shard)
-        return [(utc_text(hour), *others, utc_text(last_at)) for hour, *others, last_at in rows]
-
-    def for_postgres(self, shard: int) -> str:
-        """Return the rows to add as JSON."""
-        return json_text(dict(zip(_COLUMNS, row, strict=True)) for row in self._rows(shard))
-
-    def _rows(self, shard: int) -> list[tuple[Any, ...]]:
         # In one order in all transactions: two that locked rows in different orders could deadlock.
-        ordered = sorted(self._sums.items(), key=itemgetter(0))
-        return [(*key, shard, one.number, one.seconds, one.last_at) for key, one in ordered]
+        rows = [key._asdict() | added._asdict() for key, added in sorted(self.items())]
+        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+        new = dialect.insert(hourly_count)
+        row, more = hourly_count.c, new.excluded
+        sums = {
+            "number": row.number + more.number,
+            "seconds": row.seconds + more.seconds,
+            "last_at": case((more.last_at > row.last_at, more.last_at), else_=row.last_at),
+        }
+        if rows:
+            connection.execute(new.on_conflict_do_update(index_elements=_KEY, set_=sums), rows)
 
 
-def shard_of(owner: str) -> int:
-    """Return the shard that a process counts in."""
-    return crc32(owner.encode()) % SHARDS
-
-
-_COLUMNS = tuple(column.name for column in hourly_count.columns)
 _KEY = tuple(hourly_count.primary_key.columns)
-_INTO = f"INSERT INTO billhook_count ({', '.join(_COLUMNS)})"
-_ADD = """
-    ON CONFLICT (hour, source, event_type, handler, what, cause, bucket, shard) DO UPDATE SET
-        number = billhook_count.number + excluded.number,
-        seconds = billhook_count.seconds + excluded.seconds,
-        last_at = {latest}(billhook_count.last_at, excluded.last_at)
+
+
+# --- rows ---------------------------------------------------------------------------------------------
+
+
+class ClosedMark(NamedTuple):
+    """Up to where rows are counted. Ids, where rows get them in the order of time, spare an index by time."""
+
+    finished_at: datetime
+    """Of runs."""
+    delivery_id: int
+    quarantined_id: int
+    """Of quarantined deliveries: no delivery up to this id is unread, so that no more of them can be."""
+    failure_id: int
+
+
+_END = ClosedMark(datetime(9999, 12, 31, tzinfo=UTC), *[2**62] * 3)
+
+
+def open_counts(connection: Connection, known_types: Collection[str] | None) -> Counts:
+    """Return the counts of the open part, to be added to those of the roll-up."""
+    return _count(connection, _mark(connection), _END, known_types)
+
+
+@contextmanager
+def keeping(
+    connection: Connection, delivery_ids: Collection[int], known_types: Collection[str] | None
+) -> Iterator[None]:
+    """Add what the block removes of the open part to the roll-up: rows of these deliveries.
+
+    The transaction holds `lock_counts`, and locks that keep others from changing these rows.
+    """
+    mark = _mark(connection)
+    before = _count(connection, mark, _END, known_types, delivery_ids)
+    yield
+    after = _count(connection, mark, _END, known_types, delivery_ids) if before else before
+    removed = Counts()
+    for key, (number, seconds, last_at) in before.items():
+        left = after.get(key, Sum(0, 0.0, last_at))
+        if number > left.number:
+            removed.put(key, number - left.number, seconds - left.seconds, last_at)
+    removed.write(connection)
+    # SQLite gives the ids of the newest rows again, once those are deleted.
+    for name, table in (("delivery_id", delivery), ("quarantined_id", delivery), ("failure_id", failure)):
+        newest = select(func.coalesce(func.max(table.c.id), 0)).scalar_subquery()
+        connection.execute(update(closed).where(closed.c[name] > newest).values({name: newest}))
+
+
+def open_time(connection: Connection, now: datetime) -> datetime:
+    """Return `now`, or else the first time that is not closed: a run that finishes then is counted."""
+    return max(now, _mark(connection).finished_at + timedelta(microseconds=1))
+
+
+def _mark(connection: Connection) -> ClosedMark:
+    return ClosedMark._make(
+        connection.execute(select(*[closed.c[name] for name in ClosedMark._fields])).one()
+    )
+
+
+def _count(
+    connection: Connection,
+    after: ClosedMark,
+    until: ClosedMark,
+    known_types: Collection[str] | None,
+    delivery_ids: Collection[int] | None = None,
+) -> Counts:
+    """Count the rows between two marks, of some deliveries or of all."""
+    values: dict[str, Any] = after._asdict() | {
+        f"to_{name}": value for name, value in until._asdict().items()
+    }
+    if delivery_ids is not None:
+        ids = [*delivery_ids]
+        values["delivery_ids"] = ids if connection.dialect.name == "postgresql" else json.dumps(ids)
+    counts = Counts()
+    query = _rows(connection.dialect.name, of_these=delivery_ids is not None)
+    for *labels, number, seconds, last_at in connection.execute(query, values):
+        key = CountKey._make(labels)
+        known = known_types is None or not key.event_type or key.event_type in known_types
+        counts.put(key if known else key._replace(event_type=OTHER_TYPES), number, seconds, last_at)
+    return counts
+
+
+@cache
+def _rows(dialect: str, *, of_these: bool) -> TextualSelect:
+    """Return the query of the rows between two marks, by hour, labels and step of duration."""
+    steps = " ".join(f"WHEN seconds <= {bound} THEN {step}" for step, bound in enumerate(DURATION_BOUNDS))
+    hour, these = _BY_DIALECT[dialect]
+    query = _ROWS.format(
+        hour=hour,
+        bucket=f"CASE WHEN seconds IS NULL THEN {NO_DURATION} {steps} ELSE {len(DURATION_BOUNDS)} END",
+        parts=_PARTS_OF_SECOND,
+        # The type as it came, which an operator may have changed. A conflict was counted when it was stored.
+        sent=(
+            "received_at AS at, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,"
+            " CAST(NULL AS double precision) AS seconds FROM delivery"
+            " WHERE conflict_of IS NULL AND coalesce(sent_as, event_type) != ''"
+        ),
+        ids=f"AND id {these}" if of_these else "",
+        delivery_ids=f"AND delivery_id {these}" if of_these else "",
+    )
+    ends = [bindparam(name, type_=UtcDateTime) for name in ("finished_at", "to_finished_at")]
+    names = (*CountKey._fields, *Sum._fields)
+    return text(query).bindparams(*ends).columns(*(hourly_count.c[name] for name in names))
+
+
+_BY_DIALECT = {
+    "postgresql": ("date_trunc('hour', at, 'UTC')", "= ANY (:delivery_ids)"),
+    "sqlite": (
+        "substr(at, 1, 13) || ':00:00.000000'",
+        "IN (SELECT value FROM json_each(:delivery_ids))",
+    ),
+}
+_ROWS = """
+    SELECT {hour}, source, event_type, handler, what, '', {bucket}, count(*),
+        sum(round(coalesce(seconds, 0) * {parts}) / {parts}), max(at)
+    FROM (
+        SELECT 'accepted' AS what, {sent} AND id > :delivery_id AND id <= :to_delivery_id {ids}
+        UNION ALL
+        SELECT 'quarantined', {sent} AND id > :quarantined_id AND id <= :to_quarantined_id {ids}
+            AND state IN ('dead', 'quarantined') AND state IN ('quarantined')
+        UNION ALL
+        SELECT 'failed', failed_at, '', '', handler, failure.duration_seconds
+        FROM failure JOIN run ON run.id = run_id
+        WHERE retried = 1 AND failure.id > :failure_id AND failure.id <= :to_failure_id {delivery_ids}
+        UNION ALL
+        SELECT state, finished_at, '', '', handler, duration_seconds FROM run
+        WHERE finished_at > :finished_at AND finished_at <= :to_finished_at {delivery_ids}
+    ) AS happened
+    GROUP BY 1, 2, 3, 4, 5, 7
 """
-_ADD_ON_SQLITE = f"{_INTO} VALUES ({', '.join('?' * len(_COLUMNS))}) {_ADD.format(latest='max')}"
-_ROWS = "jsonb_populate_recordset(NULL::billhook_count, %(counts)s::jsonb)"
-_ADD_ON_POSTGRES = f"{_INTO} SELECT {', '.join(_COLUMNS)} FROM {_ROWS} {_ADD.format(latest='greatest')}"  # noqa: S608
+
+
+# --- closing ------------------------------------------------------------------------------------------
+# On PostgreSQL a transaction may yet commit rows with lower ids and earlier times than others have now. So
+# the end of the next part is noted with the transactions that hold a lock which one that writes such rows
+# takes first; it is closed when all of these are over. SQLite has one writer, so there are none.
+
+
+class Note(NamedTuple):
+    """What may be closed once these transactions are over."""
+
+    at: datetime
+    delivery_id: int
+    failure_id: int
+    transactions: frozenset[str]
+
+
+_WRITERS = text(
+    "SELECT virtualtransaction FROM pg_locks WHERE mode IN ('RowShareLock', 'RowExclusiveLock')"
+    " AND relation IN ('delivery'::regclass, 'run'::regclass, 'failure'::regclass)"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+def note(connection: Connection, now: datetime) -> Note | None:
+    """Note what may be closed later; None if no row is open. In a transaction that only reads."""
+    mark = _mark(connection)
+    newest = select(func.max(delivery.c.id), select(func.max(failure.c.id)).scalar_subquery())
+    delivery_id, failure_id = (number or 0 for number in connection.execute(newest).one())
+    finished_at = connection.execute(select(func.max(run.c.finished_at))).scalar_one() or BEFORE
+    if not _is_before(mark, finished_at, delivery_id, failure_id):
+        return None
+    writers: frozenset[str] = frozenset()
+    if connection.dialect.name == "postgresql":
+        now = min(now, connection.execute(select(func.now())).scalar_one())
+        writers = frozenset(connection.execute(_WRITERS).scalars())  # after what is noted was read
+    return Note(now, delivery_id, failure_id, writers)
+
+
+def close(connection: Connection, noted: Note, known_types: Collection[str] | None) -> bool:
+    """Add what was noted to the roll-up, some thousand rows of it; return whether there is more."""
+    if not try_to_lock_counts(connection):
+        return False
+    mark = _mark(connection)
+    end = max(mark.finished_at, noted.at - MARGIN[connection.dialect.name])
+    later = select(run.c.finished_at).where(run.c.finished_at > mark.finished_at, run.c.finished_at < end)
+    step = later.order_by(run.c.finished_at).offset(_CLOSE_LIMIT).limit(1)
+    delivery_id, failure_id = (
+        max(before, min(number, before + _CLOSE_LIMIT))
+        for before, number in (
+            (mark.delivery_id, noted.delivery_id),
+            (mark.failure_id, noted.failure_id),
+        )
+    )
+    unread = select(func.min(delivery.c.id)).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
+    first_unread = connection.execute(unread).scalar_one()
+    read_up_to = delivery_id if first_unread is None else min(delivery_id, first_unread - 1)
+    until = ClosedMark(
+        connection.execute(step).scalar_one_or_none() or end,
+        delivery_id,
+        max(mark.quarantined_id, read_up_to),
+        failure_id,
+    )
+    if until != mark:
+        _count(connection, mark, until, known_types).write(connection)
+        connection.execute(update(closed).values(until._asdict()))
+    return _is_before(until, end, noted.delivery_id, noted.failure_id)
+
+
+def _is_before(mark: ClosedMark, finished_at: datetime, delivery_id: int, failure_id: int) -> bool:
+    """Return whether there may be rows behind the mark, up to these."""
+    return mark.finished_at < finished_at or mark.delivery_id < delivery_id or mark.failure_id < failure_id
 
 
 # --- compaction ---------------------------------------------------------------------------------------
 
 
 def compact(connection: Connection, now: datetime) -> int:
-    """Merge the shards of past hours, the hours of past days, and what is older than 13 months.
+    """Merge the hours of past days, and what is older than 13 months.
 
-    Takes up to some thousand rows; returns how many, 0 when there is nothing left to do. Waits for no
-    transaction that counts: it skips their rows, and only it writes to the shard of merged rows.
+    Takes up to some thousand rows; returns how many, 0 when there is nothing left to do.
     """
-    if not _lock_compaction(connection):
+    if not try_to_lock_counts(connection):
         return 0
-    hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    midnight = hour.replace(hour=0)
-    # Not the hour before: a transaction that began in it may count for a while longer.
-    sharded = and_(hourly_count.c.hour < hour - timedelta(hours=1), hourly_count.c.shard != MERGED)
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     old = and_(hourly_count.c.hour < midnight - KEPT_FOR, hourly_count.c.hour > BEFORE)
-    return (
-        _merge(connection, sharded, lambda hour_row: hour_row)
-        or _merge(connection, old, lambda _: BEFORE)
-        or _merge_a_day(connection, before=midnight - HOURS_KEPT_FOR)
-    )
+    if merged := _merge(connection, old, BEFORE):
+        return merged
+    hours = select(hourly_count.c.hour).where(hourly_count.c.hour < midnight - HOURS_KEPT_FOR).distinct()
+    unmerged = [hour for hour in connection.execute(hours).scalars() if hour.hour]
+    day = min(unmerged, default=BEFORE).replace(hour=0)
+    of_day = and_(hourly_count.c.hour > day, hourly_count.c.hour < day + timedelta(days=1))
+    return _merge(connection, of_day, day) if unmerged else 0
 
 
-def _merge_a_day(connection: Connection, before: datetime) -> int:
-    hours = select(hourly_count.c.hour).where(hourly_count.c.hour < before).distinct()
-    unmerged = [hour_row for hour_row in connection.execute(hours).scalars() if hour_row.hour]
-    if not unmerged:
-        return 0
-    day = min(unmerged).replace(hour=0)
-    of_it = and_(hourly_count.c.hour > day, hourly_count.c.hour < day + timedelta(days=1))
-    return _merge(connection, of_it, lambda _: day)
-
-
-def _lock_compaction(connection: Connection) -> bool:
-    """Return whether this transaction is the only one that compacts, until it ends."""
-    if connection.dialect.name != "postgresql":
-        return True
-    return bool(connection.execute(select(func.pg_try_advisory_xact_lock(_COMPACTION))).scalar_one())
-
-
-def _merge(connection: Connection, rows: ColumnElement[bool], period: Callable[[datetime], datetime]) -> int:
+def _merge(connection: Connection, rows: ColumnElement[bool], period: datetime) -> int:
     """Merge some of these rows into the rows of their period; return how many there were."""
-    taken = connection.execute(delete(hourly_count).where(_any_of(rows)).returning(*hourly_count.c)).all()
-    merged = Counts()
-    for hour, source, event_type, handler, what, cause, bucket, _, *sums in taken:
-        key = CountKey(period(hour), source, event_type, handler, what, cause, bucket)
-        merged._add(key, _Sum(*sums))
-    merged.write_to_shard(connection, MERGED)
-    return len(taken)
-
-
-def _any_of(rows: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the condition that a row is one of some thousand of these that no other transaction locks."""
+    # Skipped, not waited for: what another transaction adds to.
     chosen = select(*_KEY).where(rows).limit(_COMPACT_LIMIT).with_for_update(skip_locked=True)
-    return tuple_(*_KEY).in_(chosen)
+    taken = delete(hourly_count).where(tuple_(*_KEY).in_(chosen)).returning(*hourly_count.c)
+    merged = Counts()
+    number = 0
+    for number, row in enumerate(connection.execute(taken).all(), 1):  # noqa: B007 - how many there were
+        key, sums = row[: len(_KEY)], row[len(_KEY) :]
+        merged.put(CountKey(*key)._replace(hour=period), *sums)
+    merged.write(connection)
+    return number

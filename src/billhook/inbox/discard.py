@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, select, update
 
+from billhook.inbox.counts import keeping, open_time
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.locks import lock_deliveries, lock_order
+from billhook.inbox.locks import lock_counts, lock_deliveries, lock_order
+from billhook.inbox.runs import finish_deliveries, release_next
 from billhook.inbox.schema import delivery, run
-from billhook.inbox.settling import finish_deliveries, release_next
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
 
@@ -43,9 +44,10 @@ def discard(
     """
     with inbox.database.read() if dry_run else inbox.database.write() as connection:
         if not dry_run:
+            lock_counts(connection)
             lock_order(connection, in_values(run.c.delivery_id, delivery_ids))
             lock_deliveries(connection, delivery_ids)
-        return discard_in(connection, delivery_ids, reason, now, dry_run=dry_run)
+        return discard_in(connection, delivery_ids, reason, now, inbox.known_types, dry_run=dry_run)
 
 
 def discard_in(
@@ -53,10 +55,11 @@ def discard_in(
     delivery_ids: Sequence[int],
     reason: str,
     now: datetime,
+    known_types: Collection[str] | None,
     *,
     dry_run: bool = False,
 ) -> DiscardResult:
-    """Do the same in a transaction that holds the locks of these deliveries and of their order."""
+    """Do the same in a transaction that holds the locks of counts, of these deliveries and of their order."""
     states = _states(connection, delivery_ids)
     handled = [one for one, state in states.items() if state in _HANDLED]
     runs = connection.execute(
@@ -67,19 +70,22 @@ def discard_in(
     if not dry_run:
         for state in {RunState(row.state) for row in runs}:
             check(state, RunState.DISCARDED)
-        connection.execute(
-            update(run)
-            .where(in_values(run.c.id, [row.id for row in runs]), in_states(run.c.state, *_OPEN))
-            # A new token: the result of an attempt that is running now must match nothing.
-            .values(
-                state=RunState.DISCARDED.value,
-                last_error=reason,
-                finished_at=now,
-                lease_owner=None,
-                token=run.c.token + 1,
+        with keeping(connection, states, known_types):
+            connection.execute(
+                update(run)
+                .where(in_values(run.c.id, [row.id for row in runs]), in_states(run.c.state, *_OPEN))
+                # A new token: the result of an attempt that is running now must match nothing.
+                .values(
+                    state=RunState.DISCARDED.value,
+                    last_error=reason,
+                    finished_at=open_time(connection, now),
+                    # Of a call that is counted already, as failed or dead.
+                    duration_seconds=None,
+                    lease_owner=None,
+                    token=run.c.token + 1,
+                )
             )
-        )
-        _finish(connection, states, reason)
+            _finish(connection, states, reason)
         release_next(connection, [(row.handler, row.order_key) for row in runs if row.order_key], now)
     return DiscardResult(len(states), len(runs))
 

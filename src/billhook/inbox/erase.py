@@ -16,12 +16,13 @@ from datetime import datetime
 
 from sqlalchemy import Connection, delete, or_, select, update
 
-from billhook.inbox.admin import BATCH, id_batches
+from billhook.inbox.counts import keeping
+from billhook.inbox.deliveries import BATCH, id_batches
 from billhook.inbox.discard import discard_in
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import forget_errors
-from billhook.inbox.locks import lock_deliveries, lock_order
+from billhook.inbox.locks import lock_counts, lock_deliveries, lock_order
 from billhook.inbox.retention import FINISHED
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import in_states, in_values, position_of
@@ -58,15 +59,17 @@ def erase(
     """
     with inbox.database.read() if dry_run else inbox.database.write() as connection:
         if not dry_run:
+            lock_counts(connection)
             lock_order(connection, in_values(run.c.delivery_id, delivery_ids))
             lock_deliveries(connection, delivery_ids)
         unfinished = _in_states(connection, delivery_ids, *_UNFINISHED)
         discarded = list(unfinished) if discard_unfinished else []
         if discarded and not dry_run:
-            discard_in(connection, discarded, "erased", now)
+            discard_in(connection, discarded, "erased", now, inbox.known_types)
         states = _in_states(connection, delivery_ids, *FINISHED)
         if not dry_run:
-            _empty(connection, states)
+            with keeping(connection, states, inbox.known_types):
+                _empty(connection, states)
         number = len(states.keys() | set(discarded))
         return EraseResult(number, len(discarded), len(unfinished) - len(discarded))
 

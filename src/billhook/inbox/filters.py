@@ -30,7 +30,7 @@ class DeliveryFilter:
     type an operator has to decide: conflicts that no handler has had, and those without a type.
 
     `contains` is a text in the body, as it was sent or as JSON escapes it; the database reads each body for
-    it, so bound the search by `from_id` (see billhook.inbox.admin.search_bound).
+    it, so bound the search by `from_id` (see billhook.inbox.deliveries.search_bound).
     """
 
     event_type: str | None = None

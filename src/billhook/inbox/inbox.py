@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from sqlalchemy import delete, func, insert, select, update
 
+from billhook import failpoints
 from billhook.errors import InboxUnavailable
-from billhook.failpoints import reach
 from billhook.inbox import counts, leases, migrate, pending, retention
 from billhook.inbox import limits as handler_limits
 from billhook.inbox.buffered_counts import BufferedCounts
@@ -50,9 +50,15 @@ class Inbox:
         backlog_limit: int | None = None,
         schema: str = "billhook",
         own_folder: bool = False,
+        known_types: Collection[str] | None = None,
     ) -> None:
-        """`url` is sqlite:///PATH or postgresql+psycopg://…; see billhook.inbox.database.open_database."""
+        """`url` is sqlite:///PATH or postgresql+psycopg://…; see billhook.inbox.database.open_database.
+
+        Deliveries of `known_types` are counted by type, all others together; None: each by its own type.
+        """
         self._deadline_seconds = deadline_seconds
+        self.known_types = known_types
+        self._noted: counts.Note | None = None
         # SQLite waits for another program's lock, but not so long that the response misses its deadline.
         self.database = open_database(
             url, busy_seconds=deadline_seconds * 0.6, schema=schema, own_folder=own_folder
@@ -81,6 +87,12 @@ class Inbox:
     def _native(self, work: Callable[P, T]) -> Callable[P, T]:
         """Wrap `work` so that gevent's other greenlets run while the disk works, as they do with a server."""
         return work if self.database.is_remote else partial(run_blocking, work)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it is a file that does not exist; a server's database is not created here."""
+        path: Path | None = getattr(self.database, "path", None)
+        return path is not None and not path.is_file()
 
     def prepare(self, timeout_seconds: float | None = None) -> None:
         """Create or upgrade a SQLite file at start, and refuse a database that this code does not fit.
@@ -126,18 +138,21 @@ class Inbox:
             rows = connection.execute(pending.RECEIVED, {"at_most": limit}).all()
             return [StoredDelivery(*row) for row in rows]
 
-    def poll(self, limit: int, only: int | None = None) -> tuple[list[StoredDelivery], NextTimes]:
+    def poll(
+        self, limit: int, limits: Mapping[str, HandlerLimits] = NO_LIMITS, only: int | None = None
+    ) -> tuple[list[StoredDelivery], NextTimes]:
         """Return what an engine has to do: unread deliveries, and when the next runs are due.
 
-        Of one delivery if `only` names it. That one has no runs while it is unread.
+        Of one delivery if `only` names it. That one has no runs while it is unread. `limits` are those of
+        handlers, by the names that their runs are stored under.
         """
         statement = pending.RECEIVED if only is None else pending.RECEIVED_ONE
         with self.database.read() as connection:
             rows = connection.execute(statement, {"at_most": limit, "delivery_id": only}).all()
             new_deliveries = [StoredDelivery(*row) for row in rows]
             if only is not None and new_deliveries:
-                return new_deliveries, NextTimes(None, None)
-            return new_deliveries, pending.next_times(connection, only)
+                return new_deliveries, pending.NOTHING_DUE
+            return new_deliveries, pending.next_times(connection, limits, only)
 
     def newer_waiting(self, run_id: int) -> int | None:
         """Return the newest delivery that waits behind a run in its order; None if there is none.
@@ -148,15 +163,21 @@ class Inbox:
             return pending.newer_waiting(connection, run_id)
         return None
 
-    def pending(
-        self, *, received_before: datetime, due_before: datetime, limit: int
-    ) -> tuple[list[PendingDelivery], datetime | None]:
-        """Return deliveries that should be in progress by then, and when the next run after that is due."""
+    def next_times(self, limits: Mapping[str, HandlerLimits]) -> NextTimes:
+        """Return when the next runs are due of handlers with these limits."""
         with self.database.read() as connection:
+            return pending.next_times(connection, limits)
+
+    def pending(
+        self, limits: Mapping[str, HandlerLimits], *, received_before: datetime, now: datetime, limit: int
+    ) -> tuple[list[PendingDelivery], NextTimes]:
+        """Return deliveries that should be in progress, and when further ones should be."""
+        with self.database.read() as connection:
+            times = pending.next_times(connection, limits)
             deliveries = pending.pending(
-                connection, received_before=received_before, due_before=due_before, limit=limit
+                connection, limits, times, received_before=received_before, now=now, limit=limit
             )
-            return deliveries, pending.next_due_at(connection, due_before)
+            return deliveries, times
 
     @contextmanager
     def transaction(
@@ -170,10 +191,12 @@ class Inbox:
             transaction = InboxTransaction(connection, owner, limits)
             yield transaction
             transaction.finish()
+            if failpoints.ARMED:  # tests kill the process here, and below
+                for step in transaction.steps:
+                    failpoints.reach(f"in_{step}")
+        if failpoints.ARMED:
             for step in transaction.steps:
-                reach(f"in_{step}")
-        for step in transaction.steps:
-            reach(f"after_{step}")
+                failpoints.reach(f"after_{step}")
 
     def prune(
         self,
@@ -194,7 +217,7 @@ class Inbox:
         if dry_run or not batch.rows:
             return batch.counted(cutoffs)
         with self.database.write() as connection:
-            return retention.prune(connection, batch, cutoffs)
+            return retention.prune(connection, batch, cutoffs, self.known_types)
 
     def prune_actions(self, now: datetime) -> None:
         """Delete the records of operators' actions of more than 13 months ago."""
@@ -206,9 +229,29 @@ class Inbox:
         with self.database.write() as connection:
             return counts.compact(connection, now)
 
+    def close_counts(self, now: datetime) -> bool:
+        """Add what was stored and settled until some seconds ago to the counts; True if there is more.
+
+        On PostgreSQL one call adds what an earlier one noted, once the transactions of that time are over.
+        """
+        with self.database.read() as connection:
+            latest = counts.note(connection, now)
+        # A transaction that is open on SQLite is over when this one writes.
+        noted = self._noted if self.database.is_remote else latest
+        more = False
+        if noted is not None and latest is not None:
+            if noted.transactions & latest.transactions:
+                return False
+            with self.database.write() as connection:
+                more = counts.close(connection, noted, self.known_types)
+                failpoints.reach("in_close")
+            failpoints.reach("after_close")
+        self._noted = noted if more else latest
+        return more
+
     def _write_counts(self, buffered: Counts) -> None:
         with self.database.write(storing=True) as connection:
-            buffered.write(connection, str(os.getpid()))
+            buffered.write(connection)
 
     # --- handlers -------------------------------------------------------------------------------------
 
@@ -217,10 +260,10 @@ class Inbox:
         with self.database.write() as connection:
             return handler_limits.pause(connection, name, why, now)
 
-    def resume_handler(self, name: str, now: datetime) -> bool:
+    def resume_handler(self, name: str) -> bool:
         """Resume a paused handler; False if it was not paused."""
         with self.database.write() as connection:
-            resumed = handler_limits.resume(connection, name, now)
+            resumed = handler_limits.resume(connection, name)
         self.waker.wake()
         return resumed
 
@@ -228,29 +271,6 @@ class Inbox:
         """Return the handlers whose runs wait for `resume_handler`, by name."""
         with self.database.read() as connection:
             return handler_limits.find_paused(connection)
-
-    def release_held(
-        self, owner: str, limits: Mapping[str, HandlerLimits], now: datetime
-    ) -> tuple[list[int], datetime | None]:
-        """Release held runs of limited and resumed handlers whose time has come; returns their deliveries.
-
-        And when there may be more to release; None if no run is held for a handler that is not paused.
-        """
-        released: list[int] = []
-        moment = self._next_release_at()
-        while moment is not None and moment <= now:
-            with self.transaction(owner, limits) as transaction:
-                transaction.apply_limits(now, release_due=True)
-            released += transaction.released
-            moment = self._next_release_at()
-            if not transaction.released:
-                break
-        return released, moment
-
-    def _next_release_at(self) -> datetime | None:
-        with self.database.read() as connection:
-            moment: datetime | None = connection.execute(select(pending.NEXT_RELEASE)).scalar_one()
-            return moment
 
     # --- workers --------------------------------------------------------------------------------------
     # The table of workers is for operators, who are warned when no worker runs. No claim and no lease
@@ -271,7 +291,8 @@ class Inbox:
             lost = select(worker.c.owner).where(worker.c.seen_at < now - WORKER_KEPT_FOR)
             lost = lost.with_for_update(skip_locked=True)
             connection.execute(delete(worker).where(worker.c.owner.in_(lost)))
-            leases.reset_far_due_times(connection, now)
+            due = pending.next_times(connection, NO_LIMITS).due
+            leases.reset_far_due_times(connection, due, now)
 
     def remove_worker(self, owner: str) -> None:
         """Remove a worker that stopped in order."""

@@ -144,7 +144,7 @@ def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[in
                     source=new.source,
                     event_type=event_type if new.event_type else "",
                 )
-        counts.write(connection, owner="")
+        counts.write(connection)
     return receipts
 
 
@@ -154,8 +154,6 @@ def _insert(connection: Connection, new: NewDelivery, choice: SlotChoice) -> int
     names = ("source", "key", "event_type", "body", "digest", "headers", "signed_at", "received_at")
     values = {name: getattr(new, name) for name in names}
     values |= {"duplicate_slot": choice.slot, "conflict_of": choice.conflict_of, "error": choice.error}
-    # One that is quarantined was counted as that, and is not accepted when an operator has it planned.
-    values["times_planned"] = int(state is DeliveryState.QUARANTINED)
     row = insert(delivery).values(**values, state=state.value).returning(delivery.c.id)
     delivery_id: int = connection.execute(row).scalar_one()
     return delivery_id

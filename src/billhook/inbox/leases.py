@@ -9,7 +9,7 @@ What becomes of the run depends on what it was doing:
 - A suspect that was not alone any more, because it took long, is excused again, up to a limit: it may be
   the one that kills late.
 
-Runs that wait in their order have no lease: see billhook.inbox.settling.
+Runs that wait in their order have no lease: see billhook.inbox.runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Text, and_, bindparam, cast, insert, select, update
 
-from billhook.inbox.pending import CLAIMABLE, HELD_FROM
+from billhook.inbox.pending import CLAIMABLE, SUSPECT
 from billhook.inbox.records import Lease
 from billhook.inbox.schema import failure, run
 from billhook.inbox.sql import UtcDateTime, in_parameter, in_values
@@ -109,13 +109,15 @@ def release_orphaned(connection: Connection, owner: str, held: Iterable[Lease], 
 # --- expired leases -----------------------------------------------------------------------------------
 
 
-def expire_leases(connection: Connection, now: datetime, *, only: int | None, spread: timedelta) -> None:
+def expire_leases(connection: Connection, now: datetime, *, only: int | None, spread: timedelta) -> set[str]:
     """Make runs due whose lease ran out, a few hundred at a time, of one delivery if `only` names it.
+
+    Returns the handlers of those runs.
 
     Each suspect becomes due at a random moment within `spread`: runs that died together shall not meet again.
     """
     query = select(
-        run.c.id, run.c.attempts, run.c.lease_owner, run.c.runs_alone, run.c.excused_attempts
+        run.c.id, run.c.handler, run.c.attempts, run.c.lease_owner, run.c.runs_alone, run.c.excused_attempts
     ).where(
         CLAIMABLE,  # so that the partial index applies
         run.c.state == RunState.RUNNING.value,
@@ -142,6 +144,7 @@ def expire_leases(connection: Connection, now: datetime, *, only: int | None, sp
             {"run_id": row.id, "attempt": row.attempts, "failed_at": now, "error": LOST} for row in started
         ]
         connection.execute(insert(failure), lost)
+    return {row.handler for row in rows}
 
 
 def _excused(row: Any, not_alone: bool) -> int:
@@ -161,13 +164,15 @@ def _make_due(connection: Connection, ids: list[int], due_at: datetime, values: 
         connection.execute(update(run).where(in_values(run.c.id, ids)).values({**due, **values}))
 
 
-def reset_far_due_times(connection: Connection, now: datetime) -> None:
-    """Make due what is due later than any wait may take: it was written when the clock was ahead."""
-    far = select(run.c.id).where(
-        run.c.state == RunState.DUE.value,  # not leases: this worker's own clock may be the one that is wrong
-        run.c.due_at > now + FARTHEST,
-        run.c.due_at < HELD_FROM,
-    )
-    # Rows that another worker has locked are reset by it, or the next time.
-    found = far.with_for_update(skip_locked=True)
-    connection.execute(update(run).where(run.c.id.in_(found)).values(due_at=now))
+def reset_far_due_times(connection: Connection, names: Iterable[str], now: datetime) -> None:
+    """Make due what is due later than any wait may take: it was written when the clock was ahead.
+
+    Runs of the handlers of these names, which the index finds, and suspects.
+    """
+    # Not leases: this worker's own clock may be the one that is wrong.
+    due = [and_(CLAIMABLE, run.c.state == RunState.DUE.value, run.c.handler == name) for name in names]
+    for which in (*due, SUSPECT):
+        far = select(run.c.id).where(which, run.c.due_at > now + FARTHEST)
+        # Rows that another worker has locked are reset by it, or the next time.
+        found = far.with_for_update(skip_locked=True)
+        connection.execute(update(run).where(run.c.id.in_(found)).values(due_at=now))

@@ -1,98 +1,59 @@
 """Limit handlers over all workers: how many of their runs execute at once or start in a time; or pause them.
 
-A claim finds due runs that may not start now, and holds them. A held run is still due, but at a moment that
-never comes, one moment for each handler. So no claim, poll or sweep reads it again, the index by `due_at`
-finds the held runs of a handler, and the runs after it in its order go on waiting. It loses no attempt. It is
-released, so that it is due since its delivery was received, when its handler may start more:
+A claim asks, for each handler with due runs, for as many as may start now: its room. A paused handler has no
+room, `at_most` less the runs under way is the room of a handler with that limit, and `rate` gives as many as
+the time since its last start allows. The rooms are read under a lock that is the same for all handlers and
+workers. Runs for which there is no room stay due, lose no attempt, and are claimed before those that become
+due later. With `at_most=2`, and the runs 1, 2 and 3 due:
 
-- limited by `at_most`: in the transaction that settles a run of the handler
-- limited by `rate`: at the time of the next start
-- paused: when an operator resumes it, a batch in each poll
+    0 s  a claim has room for two, and starts 1 and 2
+    4 s  1 is settled, and the same transaction claims 3, or has another worker notified of it
 
-Only the claim decides whether a run starts, under a lock that is the same for all handlers and workers. A
-release is no promise: the run may be held again. With `at_most=2`, and the runs 1, 2 and 3 due:
-
-    0 s  a claim starts 1 and 2, and holds 3
-    4 s  1 is settled, and the same transaction releases 3
-    4 s  the next claim starts 3, or holds it again if another worker started a run meanwhile
-
-Had the worker of 1 died instead, a poll would release 3 a second after the lease of 1 expires, at the latest.
+Had the worker of 1 died instead, there would be room for 3 when the lease of 1 has ended.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    and_,
-    bindparam,
-    case,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Row, and_, func, insert, select, update
 
 from billhook.inbox.locks import lock_limits
-from billhook.inbox.pending import CLAIMABLE, HELD_FROM
-from billhook.inbox.records import Claim, HandlerLimits, Lease, PausedHandler
-from billhook.inbox.schema import delivery, handler, run
-from billhook.inbox.sql import in_parameter, in_states, in_values, seconds_after
+from billhook.inbox.pending import count_running, due_runs
+from billhook.inbox.records import Claim, HandlerLimits, PausedHandler
+from billhook.inbox.schema import handler, run
+from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import RunState
 
-BATCH = 500
-"""Runs held or released for one handler in one transaction, where no limit says fewer."""
 BURST_SECONDS = 0.05
 """The starts of this time may be made together: with a transaction for each, no rate could be high."""
-RECHECK_SECONDS = 1.0
-"""Runs that are settled release others at once. For runs lost with their worker, which settle nothing, the
-limits are checked again after this time."""
-
-PAUSED_COUNT = select(func.count()).where(handler.c.paused_at.is_not(None)).scalar_subquery()
-"""How many handlers are paused: mostly none, and then a claim need not ask which."""
-_IS_PAUSED = handler.c.paused_at.is_not(None)
+IS_PAUSED = handler.c.paused_at.is_not(None)
+PAUSED_COUNT = select(func.count()).where(IS_PAUSED).scalar_subquery()
+"""How many handlers are paused: mostly none."""
 PAUSED_RUN = and_(
     in_states(run.c.state, RunState.WAITING, RunState.DUE),
-    or_(
-        run.c.handler.in_(select(handler.c.name).where(_IS_PAUSED)),
-        # Held for a paused handler, whose former name it is stored under.
-        run.c.due_at.in_(select(seconds_after(HELD_FROM, handler.c.id)).where(_IS_PAUSED)),
-    ),
+    run.c.handler.in_(select(handler.c.name).where(IS_PAUSED)),
 )
 """A run that waits because its handler is paused."""
 _LAST = ", the last one: "
-_MOMENT = bindparam("moment", type_=run.c.due_at.type)
-_RECEIVED_AT = select(delivery.c.received_at).where(delivery.c.id == run.c.delivery_id).scalar_subquery()
-_MOVE = update(run).where(in_parameter(run.c.id, "run_ids")).returning(run.c.delivery_id)
-_HOLD = _MOVE.values(due_at=_MOMENT)
-_RELEASE = _MOVE.values(due_at=case((_RECEIVED_AT < _MOMENT, _RECEIVED_AT), else_=_MOMENT))
-"""Due since the delivery came: behind the others that are due, a run would wait for them each time again."""
 
 
 class Limiter:
     """Decides in one transaction which runs may start; `limits` are by the names that runs are stored under.
 
-    Call `record_results` and `release` after what takes other locks, and `admit` after them. `held` says
-    whether `admit` held a run; `released` are the deliveries of which a run was released; `paused` are the
-    handlers that `record_results` paused.
+    Call `record_results` after what takes other locks, and `rooms` after that. `paused` are the handlers that
+    `record_results` paused.
     """
 
     def __init__(self, connection: Connection, limits: Mapping[str, HandlerLimits]) -> None:
         self._connection = connection
         self._limits = limits
         self._locked = False
-        self._released_of: set[str] = set()
-        self.held = False
-        self.released: list[int] = []
+        self._left: dict[str, int] = {}
         self.paused: list[PausedHandler] = []
 
     def _lock(self) -> None:
@@ -100,175 +61,98 @@ class Limiter:
             lock_limits(self._connection)
             self._locked = True
 
-    def _bounds_starts(self, stored_under: str) -> bool:
-        limits = self._limits.get(stored_under)
-        return limits is not None and limits.bounds_starts
-
     def _own_name(self, stored_under: str) -> str:
         limits = self._limits.get(stored_under)
         return stored_under if limits is None else limits.name
 
+    def _bounded(self, names: Iterable[str]) -> dict[str, HandlerLimits]:
+        """Return the limits of those of the handlers that have some, by their own names."""
+        found = (self._limits[name] for name in names if name in self._limits)
+        return {limits.name: limits for limits in found if limits.bounds_starts}
+
     def _read(self, names: Collection[str]) -> dict[str, Row[Any]]:
-        """Return the rows of these handlers by name; a limited one that has none is given one."""
+        """Return the rows of these handlers by name; one that has none is given one."""
         query = select(handler).where(in_values(handler.c.name, sorted(names)))
         found = {row.name: row for row in self._connection.execute(query)}
-        missing = [name for name in names if name not in found and self._needs_row(name)]
+        missing = [name for name in names if name not in found]
         if missing:
             self._connection.execute(insert(handler), [{"name": name} for name in missing])
             return self._read(names)
         return found
-
-    def _states(self, names: set[str], *, paused: int) -> dict[str, Row[Any]]:
-        """Return what is known of these handlers: the row of a former name, if that one is paused."""
-        states = self._read(names)
-        if paused:
-            for row in self._connection.execute(select(handler).where(handler.c.paused_at.is_not(None))):
-                name = self._own_name(row.name)
-                if name in names and (name not in states or states[name].paused_at is None):
-                    states[name] = row
-        return states
-
-    def _needs_row(self, name: str) -> bool:
-        limits = self._limits.get(name)
-        return limits is not None and (limits.bounds_starts or limits.pause_after is not None)
 
     def _write(self, row: Row[Any], **values: Any) -> None:
         self._connection.execute(update(handler).where(handler.c.id == row.id).values(values))
 
     # --- claim ----------------------------------------------------------------------------------------
 
-    def admit(self, rows: list[Row[Any]], now: datetime, idle: int | None) -> list[Row[Any]]:
-        """Return which of some due runs may start, and hold the others, with more of their handlers.
+    def rooms(self, names: Collection[str], most: int, now: datetime, idle: int | None) -> dict[str, int]:
+        """Return how many runs of each handler may be claimed, `most` of each; 0 of one that is paused.
 
-        With fewer returned than given there may be others to start: read the due runs again. The first `idle`
-        start at once (None: all), the others when a thread is free. Where a rate counts starts, a run is not
-        claimed before.
+        The handlers are by the names that their runs are stored under; several may be of one handler, which
+        `admit` looks at. `idle` threads are free (None: all that are claimed start at once): where a rate
+        counts starts, a run is not claimed before it can start.
         """
-        if not (rows[0].paused or any(self._bounds_starts(row.handler) for row in rows)):
-            return rows
-        self._lock()
-        states = self._states({self._own_name(row.handler) for row in rows}, paused=rows[0].paused)
-        left = {name: self._allowance(row, now) for name, row in states.items()}
-        admitted: list[Row[Any]] = []
-        over_limit: dict[str, Row[Any]] = {}
-        # The longest waiting first: held runs are released before one that is due only now is admitted.
-        released_first = {name for name, row in states.items() if self._release_held_first(row, now)}
-        for row in rows:
+        bounded = self._bounded(names)
+        if bounded:
+            self._lock()
+            rows, running = self._read(bounded), count_running(self._connection, bounded.values())
+            for name, limits in bounded.items():
+                room = most if limits.at_most is None else limits.at_most - running[name]
+                if limits.rate is not None:
+                    room = min(room, _starts(rows[name], limits.rate, now), most if idle is None else idle)
+                self._left[name] = max(0, room)
+        self._left |= dict.fromkeys(self._paused_as_others(names), 0)
+        return {name: min(most, self._left.get(self._own_name(name), most)) for name in names}
+
+    def _paused_as_others(self, names: Iterable[str]) -> set[str]:
+        """Return those of the handlers that are paused now, or under another of their names."""
+        aliased = [self._limits[name].names for name in names if name in self._limits]
+        every = {name for of_it in aliased if len(of_it) > 1 for name in of_it}
+        paused = {each.name for each in self.paused}
+        if every:
+            query = select(handler.c.name).where(IS_PAUSED, in_values(handler.c.name, sorted(every)))
+            paused.update(self._connection.execute(query).scalars())
+        return set(map(self._own_name, paused))
+
+    def admit(self, rows: Sequence[Row[Any]]) -> list[Row[Any]]:
+        """Return those of the runs that may start, where a handler's runs are stored under several names.
+
+        First those whose starts are counted: they must not wait for a thread.
+        """
+        taken: Counter[str] = Counter()
+        admitted = []
+        for row in sorted(rows, key=lambda row: not self._has_rate(row.handler)):
             name = self._own_name(row.handler)
-            if name in released_first:
-                continue
-            if name not in states:
+            taken[name] += 1
+            if taken[name] <= self._left.get(name, taken[name]):
                 admitted.append(row)
-            elif left[name] and (idle is None or len(admitted) < idle or not self._rate(name)):
-                left[name] -= 1
-                admitted.append(row)
-            else:
-                over_limit[name] = states[name]
-        for state in over_limit.values():
-            self._hold(state, now, [row.run_id for row in admitted])
         return admitted
 
-    def _release_held_first(self, state: Row[Any], now: datetime) -> bool:
-        """Release held runs of a handler that has some; return whether the due runs have to be read again."""
-        if state.release_at is None or state.name in self._released_of:
-            return False
-        return bool(self._release(state, now))
+    def _has_rate(self, stored_under: str) -> bool:
+        """Return whether the starts of a handler's runs are counted."""
+        limits = self._limits.get(stored_under)
+        return limits is not None and limits.rate is not None
 
     def record_started(self, claims: Iterable[Claim], now: datetime) -> None:
-        """Count claimed runs against the limits of their handlers."""
-        by_name: defaultdict[str, list[Claim]] = defaultdict(list)
-        for claim in claims:
-            if self._bounds_starts(claim.handler):
-                by_name[self._own_name(claim.handler)].append(claim)
-        for name, state in self._read(by_name).items() if by_name else ():
-            values: dict[str, Any] = {}
-            if self._limits[name].at_most is not None:
-                started = [*self._started(state), *(claim.lease for claim in by_name[name])]
-                values["started"] = json.dumps(sorted(set(started)))
-            if (rate := self._rate(name)) is not None:
+        """Count claimed runs against the rates of their handlers."""
+        started = Counter(self._own_name(claim.handler) for claim in claims if self._has_rate(claim.handler))
+        for name, state in self._read(started).items() if started else ():
+            if (rate := self._limits[name].rate) is not None:
                 interval, _ = _interval_and_burst(rate)
-                values["next_start_at"] = _next_start(state, rate, now) + interval * len(by_name[name])
-            self._write(state, **values)
+                self._write(state, next_start_at=_next_start(state, rate, now) + interval * started[name])
 
-    def _rate(self, name: str) -> tuple[int, float] | None:
-        limits = self._limits.get(name)
-        return None if limits is None else limits.rate
-
-    def _allowance(self, state: Row[Any], now: datetime) -> int:
-        """Return how many more runs of a handler may start now."""
-        if state.paused_at is not None:
-            return 0
-        return max(0, min(self._free(state), _starts(state, self._rate(state.name), now)))
-
-    def _free(self, state: Row[Any]) -> int:
-        limits = self._limits.get(state.name)
-        if limits is None or limits.at_most is None:
-            return BATCH
-        return limits.at_most - len(self._started(state))
-
-    def _started(self, state: Row[Any]) -> list[Lease]:
-        """Return the started runs of a handler that were not settled, lost or claimed anew since."""
-        known = {Lease(*pair) for pair in json.loads(state.started)}
-        running = select(run.c.id, run.c.token).where(
-            in_values(run.c.id, [lease.run_id for lease in known]), run.c.state == RunState.RUNNING.value
-        )
-        return [lease for lease in map(Lease._make, self._connection.execute(running)) if lease in known]
-
-    # --- hold and release -----------------------------------------------------------------------------
-
-    def _hold(self, state: Row[Any], now: datetime, admitted: Collection[int]) -> None:
-        names = self._limits[state.name].names if state.name in self._limits else (state.name,)
-        due = [run.c.state == RunState.DUE.value, run.c.due_at <= now, in_values(run.c.handler, names)]
-        self._move([*due, ~in_values(run.c.id, admitted)], BATCH, _held_at(state))
-        self.held = True
-        if state.paused_at is None:
-            self._write(state, release_at=self._next_release(state, now))
-
-    def _move(self, conditions: Iterable[ColumnElement[bool]], limit: int, moment: datetime) -> list[int]:
-        """Make due runs due at another moment; return their deliveries."""
-        # Two statements: in one, PostgreSQL may run the inner one again, and find other rows.
-        query = select(run.c.id).where(CLAIMABLE, *conditions).order_by(run.c.due_at, run.c.id).limit(limit)
-        run_ids = list(self._connection.execute(query.with_for_update(skip_locked=True)).scalars())
-        move = _HOLD if moment >= HELD_FROM else _RELEASE
-        return list(self._connection.execute(move, {"run_ids": run_ids, "moment": moment}).scalars())
-
-    def release(self, settled: Collection[str], now: datetime, *, release_due: bool) -> None:
-        """Release held runs of handlers of which a run was `settled`, or whose time has come."""
-        own_names = {self._own_name(name) for name in settled if self._bounds_starts(name)}
-        if not (own_names or release_due):
-            return
-        self._lock()
-        query = select(handler).where(
-            handler.c.paused_at.is_(None),
-            handler.c.release_at.is_not(None),
-            or_(handler.c.release_at <= now, in_values(handler.c.name, sorted(own_names))),
-        )
-        for state in self._connection.execute(query).all():
-            self._release(state, now)
-
-    def _release(self, state: Row[Any], now: datetime) -> list[int]:
-        """Release as many held runs of a handler as may start now; return their deliveries."""
-        held = [run.c.state == RunState.DUE.value, run.c.due_at == _held_at(state)]
-        allowance = self._allowance(state, now)
-        moved = self._move(held, allowance, now)
-        # Fewer than may start: none is left. But a row that another transaction locks was skipped.
-        left = select(run.c.id).where(CLAIMABLE, *held).limit(1)
-        some_left = len(moved) == allowance or self._connection.execute(left).first() is not None
-        self._write(state, release_at=self._next_release(state, now) if some_left else None)
-        self._released_of.add(state.name)
-        self.released += moved
-        return moved
-
-    def _next_release(self, state: Row[Any], now: datetime) -> datetime:
-        """Return when to look at the held runs of a handler again, if none of its runs is settled before."""
-        limits, rate = self._limits.get(state.name), self._rate(state.name)
-        if limits is not None and limits.at_most is not None and (rate is None or self._free(state) <= 0):
-            return now + timedelta(seconds=RECHECK_SECONDS)
-        if rate is None:
-            return now
-        next_start = _next_start(state, rate, now)
-        # Where runs may start now, some were just released or claimed: these take the time until the next.
-        return next_start if next_start > now else now + _interval_and_burst(rate)[0]
+    def startable(self, settled: Collection[str], now: datetime) -> list[int]:
+        """Return deliveries whose runs may start since runs of these handlers were settled."""
+        bounded = self._bounded(settled)
+        running = count_running(self._connection, bounded.values())
+        deliveries: list[int] = []
+        for name, limits in bounded.items():
+            # A settled run gives room where runs under way are counted, not where starts are.
+            room = 0 if limits.at_most is None or limits.rate else limits.at_most - running[name]
+            for stored_under in limits.names if room > 0 else ():
+                due = self._connection.execute(due_runs(stored_under, now, room)).all()
+                deliveries += [row.delivery_id for row in due]
+        return deliveries
 
     # --- failures in a row ----------------------------------------------------------------------------
 
@@ -294,14 +178,10 @@ class Limiter:
                 if why is None and most is not None and failures >= most:
                     why = f"{failures} failed attempts in a row{_LAST}{error}"
             if why is not None and state.paused_at is None:
-                self._write(state, failures=failures, paused_at=now, paused_why=why, release_at=None)
+                self._write(state, failures=failures, paused_at=now, paused_why=why)
                 self.paused.append(PausedHandler(name, now, why))
             elif failures != state.failures:
                 self._write(state, failures=failures)
-
-
-def _held_at(state: Row[Any]) -> datetime:
-    return HELD_FROM + timedelta(seconds=state.id)
 
 
 def _interval_and_burst(rate: tuple[int, float]) -> tuple[timedelta, int]:
@@ -320,10 +200,8 @@ def _next_start(state: Row[Any], rate: tuple[int, float], now: datetime) -> date
     return earliest if state.next_start_at is None else max(state.next_start_at, earliest)
 
 
-def _starts(state: Row[Any], rate: tuple[int, float] | None, now: datetime) -> int:
+def _starts(state: Row[Any], rate: tuple[int, float], now: datetime) -> int:
     """Return how many runs may start now by the rate."""
-    if rate is None:
-        return BATCH
     interval, _ = _interval_and_burst(rate)
     waited = now - _next_start(state, rate, now)
     return 0 if waited < timedelta(0) else int(waited / interval) + 1
@@ -346,15 +224,15 @@ def pause(connection: Connection, name: str, why: str | None, now: datetime) -> 
     if state is None:
         connection.execute(insert(handler).values(name=name, paused_at=now, paused_why=why))
         return True
-    values = {"paused_at": state.paused_at or now, "paused_why": why, "release_at": None}
+    values = {"paused_at": state.paused_at or now, "paused_why": why}
     connection.execute(update(handler).where(handler.c.id == state.id).values(values))
     return state.paused_at is None
 
 
-def resume(connection: Connection, name: str, now: datetime) -> bool:
+def resume(connection: Connection, name: str) -> bool:
     """Resume a paused handler, with no failures counted; False if it was not paused."""
     lock_limits(connection)
-    values = {"paused_at": None, "paused_why": None, "failures": 0, "release_at": now}
+    values = {"paused_at": None, "paused_why": None, "failures": 0}
     resumed = update(handler).where(handler.c.name == name, handler.c.paused_at.is_not(None))
     return bool(connection.execute(resumed.values(values)).rowcount)
 

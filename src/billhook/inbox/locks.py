@@ -1,7 +1,19 @@
-"""The row locks of a transaction on PostgreSQL, always taken in one order, so that none deadlock.
+"""The locks of a transaction on PostgreSQL, always taken in one order, so that none deadlock.
 
-First the lock of ordered runs, then deliveries by id, then runs, then the lock of limits. On SQLite a write
-transaction locks the whole file, and these functions do nothing.
+First the lock of counts, then that of ordered runs, then deliveries by id, then runs, then the lock of
+limits. On SQLite a write transaction locks the whole file, and these functions do nothing. Due runs are
+claimed, and leases are ended, by statements that skip rows which another transaction has locked: these wait
+for nothing. What a lock cannot keep apart, because no transaction is open while a handler works, the fencing
+token does. Of one run, with a lease of 30 s:
+
+     0 s  worker A claims it: state running, token 8, leased until 30 s
+    10 s  A's process is stopped by the machine, and renews nothing
+    30 s  worker B finds the lease ended, makes the run due, and claims it: token 9, leased until 60 s
+    35 s  A goes on, and settles its result where the token is 8: no row has it, and nothing is changed
+    40 s  B locks the delivery, settles where the token is 9, and finishes the delivery
+
+Had the delivery a second run, settled by C at 40 s too, the lock of the delivery would let C see B's result:
+one of the two finds that no run of it is unfinished.
 """
 
 from __future__ import annotations
@@ -16,6 +28,23 @@ from billhook.inbox.sql import in_values
 _ORDER = 0x6F726472  # "ordr"
 _CONFLICTS = 0x636F6E66  # "conf"
 _LIMITS = 0x6C696D74  # "limt"
+_COUNTS = 0x636E7473  # "cnts"
+
+
+def lock_counts(connection: Connection) -> None:
+    """Keep other transactions from changing what is counted and from closing it, until this one ends.
+
+    Of engines and receivers none takes it: see billhook.inbox.counts.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_COUNTS)))
+
+
+def try_to_lock_counts(connection: Connection) -> bool:
+    """Return whether it has the lock of `lock_counts`; never waits."""
+    if connection.dialect.name != "postgresql":
+        return True
+    return bool(connection.execute(select(func.pg_try_advisory_xact_lock(_COUNTS))).scalar_one())
 
 
 def lock_order(connection: Connection, runs: ColumnElement[bool] | None = None) -> None:

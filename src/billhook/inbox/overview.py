@@ -7,14 +7,15 @@ read from the counts by hour (see billhook.inbox.counts).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Select, func, select, text
 
 from billhook.inbox import migrate
-from billhook.inbox.counts import DURATION_BOUNDS, Counted
+from billhook.inbox.counts import BEFORE, DURATION_BOUNDS, Counted, Counts, open_counts
 from billhook.inbox.figures import (
     COUNT_LIMIT,
     Backlog,
@@ -43,8 +44,9 @@ def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
     """
     since = _hour(now) - timedelta(hours=hours)
     with inbox.database.read() as connection:
-        sums = _sums(connection, since)
-        seen = _last_seen(connection)
+        recent = open_counts(connection, inbox.known_types)
+        sums = _sums(connection, recent, "what", "cause", "event_type", "handler", "bucket", since=since)
+        seen = _last_seen(connection, recent)
         return Overview(
             at=now,
             since=since,
@@ -56,7 +58,7 @@ def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
             refused_seconds=_refused_seconds(sums),
             paused=find_paused(connection),
             workers=_workers(connection, now),
-            last_at=max((at for at in seen.values() if at is not None), default=None),
+            last_at=max(seen.values(), default=None),
         )
 
 
@@ -72,46 +74,30 @@ def read_periods(
     Hours are there for three days, days for 13 months. With `only` nothing else is read: attempts of handlers
     have the most rows.
     """
-    columns = (hourly_count.c.hour, hourly_count.c.what, hourly_count.c.cause, hourly_count.c.event_type)
-    query = (
-        select(*columns, func.sum(hourly_count.c.number))
-        .where(hourly_count.c.hour >= since, hourly_count.c.hour < until)
-        .where(in_values(hourly_count.c.what, [counted.value for counted in only]))
-        .group_by(*columns)
-    )
-    periods: dict[datetime, PeriodFigures] = {}
-    at = since
-    while at < until:
-        periods[at] = PeriodFigures(at, {}, {}, {})
-        at += step
+    names = ("hour", "what", "cause", "event_type")
     with inbox.database.read() as connection:
-        for hour, what, cause, event_type, number in connection.execute(query):
-            period = periods[since + (hour - since) // step * step]
-            _add(period.counted, Counted(what), int(number))
-            if what == Counted.REFUSED:
-                _add(period.refused, cause, int(number))
-            elif what == Counted.ACCEPTED:
-                _add(period.by_type, event_type, int(number))
-    return list(periods.values())
+        recent = open_counts(connection, inbox.known_types)
+        sums = _sums(connection, recent, *names, since=since, until=until, only=only)
+    periods = [PeriodFigures(since + step * number) for number in range(-((since - until) // step))]
+    for (hour, what, cause, event_type), number, _ in sums:
+        period = periods[(hour - since) // step]
+        _add(period.counted, Counted(what), number)
+        if what == Counted.REFUSED:
+            _add(period.refused, cause, number)
+        elif what == Counted.ACCEPTED:
+            _add(period.by_type, event_type, number)
+    return periods
 
 
 def read_totals(inbox: Inbox) -> list[Total]:
     """Return what happened since the inbox was made: sums that never fall, for metrics."""
-    columns = (
-        hourly_count.c.source,
-        hourly_count.c.event_type,
-        hourly_count.c.handler,
-        hourly_count.c.what,
-        hourly_count.c.cause,
-        hourly_count.c.bucket,
-    )
-    sums = func.sum(hourly_count.c.number), func.sum(hourly_count.c.seconds)
+    names = ("source", "event_type", "handler", "what", "cause", "bucket")
     with inbox.database.read() as connection:
-        rows = connection.execute(select(*columns, *sums).group_by(*columns))
-        return [
-            Total(source, event_type, handler, Counted(what), cause, bucket, int(number), float(seconds))
-            for source, event_type, handler, what, cause, bucket, number, seconds in rows
-        ]
+        sums = _sums(connection, open_counts(connection, inbox.known_types), *names)
+    return [
+        Total(source, event_type, handler, Counted(what), cause, bucket, number, seconds)
+        for (source, event_type, handler, what, cause, bucket), number, seconds in sums
+    ]
 
 
 # --- backlog and workers ------------------------------------------------------------------------------
@@ -151,21 +137,33 @@ def _workers(connection: Connection, now: datetime) -> list[WorkerFigures]:
 
 # --- counts -------------------------------------------------------------------------------------------
 
+NEVER = datetime.max.replace(tzinfo=UTC)
+Sums = list[tuple[tuple[Any, ...], int, float]]
+"""Labels, how often it happened, and the seconds that it took."""
 
-def _sums(connection: Connection, since: datetime) -> list[Any]:
-    columns = (
-        hourly_count.c.what,
-        hourly_count.c.cause,
-        hourly_count.c.event_type,
-        hourly_count.c.handler,
-        hourly_count.c.bucket,
+
+def _sums(
+    connection: Connection,
+    recent: Counts,
+    *names: str,
+    since: datetime = BEFORE,
+    until: datetime = NEVER,
+    only: Sequence[Counted] = tuple(Counted),
+) -> Sums:
+    """Return the sums by these labels, of the roll-up and of what is `recent`."""
+    labels, count = [hourly_count.c[name] for name in names], hourly_count.c
+    query = (
+        select(*labels, func.sum(count.number), func.sum(count.seconds))
+        .where(count.hour >= since, count.hour < until, in_values(count.what, [*only]))
+        .group_by(*labels)
     )
-    sums = (
-        func.sum(hourly_count.c.number).label("number"),
-        func.sum(hourly_count.c.seconds).label("seconds"),
-    )
-    query = select(*columns, *sums).where(hourly_count.c.hour >= since).group_by(*columns)
-    return list(connection.execute(query))
+    sums = {tuple(key): (int(number), float(seconds)) for *key, number, seconds in connection.execute(query)}
+    for key, added in recent.items():
+        if since <= key.hour < until and key.what in only:
+            label = tuple(getattr(key, name) for name in names)
+            number, seconds = sums.get(label, (0, 0.0))
+            sums[label] = number + added.number, seconds + added.seconds
+    return [(label, *both) for label, both in sums.items()]
 
 
 _LAST_SEEN = text(
@@ -180,80 +178,81 @@ _LAST_SEEN = text(
 ).columns(last_at=delivery.c.received_at.type)
 
 
-def _last_seen(connection: Connection) -> dict[str, datetime | None]:
+def _last_seen(connection: Connection, recent: Counts) -> dict[str, datetime]:
     """Return when the last delivery of each type was received, also where retention has deleted it."""
-    seen: dict[str, datetime | None] = {row.event_type: row.last_at for row in connection.execute(_LAST_SEEN)}
     counted = (
         select(hourly_count.c.event_type, func.max(hourly_count.c.last_at, type_=hourly_count.c.last_at.type))
         .where(hourly_count.c.what == Counted.ACCEPTED.value)
         .group_by(hourly_count.c.event_type)
     )
-    for event_type, last_at in connection.execute(counted):
-        seen[event_type] = max(filter(None, (seen.get(event_type), last_at)), default=None)
+    seen: dict[str, datetime] = {}
+    accepted = [(key.event_type, one.last_at) for key, one in recent.items() if key.what == Counted.ACCEPTED]
+    for event_type, last_at in (*connection.execute(_LAST_SEEN), *connection.execute(counted), *accepted):
+        seen[event_type] = max(last_at, seen.get(event_type, last_at))
     return seen
 
 
-def _types(sums: Iterable[Any], seen: Mapping[str, datetime | None]) -> list[TypeFigures]:
-    numbers: dict[str, dict[Counted, int]] = {event_type: {} for event_type in seen}
-    for row in sums:
-        if not row.handler and row.what != Counted.REFUSED:
-            _add(numbers.setdefault(row.event_type, {}), Counted(row.what), int(row.number))
+def _types(sums: Sums, seen: Mapping[str, datetime]) -> list[TypeFigures]:
+    numbers: Counter[tuple[str, str]] = Counter()
+    for (what, _, event_type, handler, _), number, _ in sums:
+        if not handler and what != Counted.REFUSED:
+            numbers[event_type, what] += number
     return [
         TypeFigures(
-            event_type,
-            accepted=of_type.get(Counted.ACCEPTED, 0),
-            duplicates=of_type.get(Counted.DUPLICATE, 0),
-            conflicts=of_type.get(Counted.CONFLICT, 0),
-            quarantined=of_type.get(Counted.QUARANTINED, 0) + of_type.get(Counted.UNTYPED, 0),
-            last_at=seen.get(event_type),
+            name,
+            accepted=numbers[name, Counted.ACCEPTED],
+            duplicates=numbers[name, Counted.DUPLICATE],
+            conflicts=numbers[name, Counted.CONFLICT],
+            quarantined=numbers[name, Counted.QUARANTINED] + numbers[name, Counted.UNTYPED],
+            last_at=seen.get(name),
         )
-        for event_type, of_type in sorted(numbers.items())
+        for name in sorted({name for name, _ in numbers} | seen.keys())
     ]
 
 
-def _handlers(sums: Iterable[Any]) -> list[HandlerFigures]:
-    numbers: dict[str, dict[Counted, int]] = {}
+def _handlers(sums: Sums) -> list[HandlerFigures]:
+    numbers: Counter[tuple[str, str]] = Counter()
     buckets: dict[str, list[int]] = {}
-    seconds: dict[str, float] = {}
-    for row in sums:
-        if row.handler:
-            _add(numbers.setdefault(row.handler, {}), Counted(row.what), int(row.number))
-            steps = buckets.setdefault(row.handler, [0] * (len(DURATION_BOUNDS) + 1))
-            seconds[row.handler] = seconds.get(row.handler, 0.0) + float(row.seconds)
-            if row.bucket >= 0:
-                steps[row.bucket] += int(row.number)
+    times: dict[str, float] = {}
+    for (what, _, _, handler, bucket), number, seconds in sums:
+        if handler:
+            numbers[handler, what] += number
+            times[handler] = times.get(handler, 0.0) + seconds
+            steps = buckets.setdefault(handler, [0] * (len(DURATION_BOUNDS) + 1))
+            if bucket >= 0:
+                steps[bucket] += number
     return [
         HandlerFigures(
             name,
-            succeeded=of_handler.get(Counted.SUCCEEDED, 0),
-            failed=of_handler.get(Counted.FAILED, 0),
-            dead=of_handler.get(Counted.DEAD, 0),
-            discarded=of_handler.get(Counted.DISCARDED, 0),
-            p50_seconds=percentile(buckets[name], 0.5),
-            p95_seconds=percentile(buckets[name], 0.95),
-            buckets=tuple(buckets[name]),
-            seconds=seconds[name],
+            succeeded=numbers[name, Counted.SUCCEEDED],
+            failed=numbers[name, Counted.FAILED],
+            dead=numbers[name, Counted.DEAD],
+            discarded=numbers[name, Counted.DISCARDED],
+            p50_seconds=percentile(steps, 0.5),
+            p95_seconds=percentile(steps, 0.95),
+            buckets=tuple(steps),
+            seconds=times[name],
         )
-        for name, of_handler in sorted(numbers.items())
+        for name, steps in sorted(buckets.items())
     ]
 
 
-def _refused(sums: Iterable[Any]) -> dict[str, int]:
+def _refused(sums: Sums) -> dict[str, int]:
     refused: dict[str, int] = {}
-    for row in sums:
-        if row.what == Counted.REFUSED:
-            _add(refused, row.cause, int(row.number))
+    for (what, cause, *_), number, _ in sums:
+        if what == Counted.REFUSED:
+            _add(refused, cause, number)
     return dict(sorted(refused.items()))
 
 
-def _refused_seconds(sums: Iterable[Any]) -> dict[str, float]:
-    timed = [row for row in sums if row.what == Counted.REFUSED and row.bucket >= 0]
+def _refused_seconds(sums: Sums) -> dict[str, float]:
+    timed = [(key[1], *both) for key, *both in sums if key[0] == Counted.REFUSED and key[-1] >= 0]
     numbers: dict[str, int] = {}
-    seconds: dict[str, float] = {}
-    for row in timed:
-        _add(numbers, row.cause, int(row.number))
-        seconds[row.cause] = seconds.get(row.cause, 0.0) + float(row.seconds)
-    return {cause: seconds[cause] / number for cause, number in sorted(numbers.items())}
+    times: dict[str, float] = {}
+    for cause, number, seconds in timed:
+        _add(numbers, cause, number)
+        times[cause] = times.get(cause, 0.0) + seconds
+    return {cause: times[cause] / number for cause, number in sorted(numbers.items())}
 
 
 def _add(numbers: Any, name: Any, number: int) -> None:

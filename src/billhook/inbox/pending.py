@@ -1,28 +1,33 @@
-"""Read pending work: unread deliveries, due runs, and when the next run is due. Takes no lock."""
+"""Read pending work: unread deliveries, due runs by handler, when the next run is due. Takes no lock."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
     Column,
-    ColumnElement,
     Connection,
     Integer,
     Select,
+    Text,
+    TextualSelect,
     and_,
     bindparam,
+    column,
     func,
     literal_column,
-    or_,
     select,
+    text,
 )
 
-from billhook.inbox.schema import delivery, handler, run
-from billhook.inbox.sql import UtcDateTime, in_states
+from billhook.inbox.records import HandlerLimits
+from billhook.inbox.schema import delivery, run
+from billhook.inbox.sql import UtcDateTime, in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState
 
 STORED_COLUMNS: tuple[Column[Any], ...] = (
@@ -42,56 +47,23 @@ CLAIMABLE = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
 """May be claimed at its time: when it is due, or when its lease runs out. As the partial index has it."""
 SUSPECT = and_(run.c.runs_alone == literal_column("1"), in_states(run.c.state, RunState.DUE))
 """Due, and its last attempt was lost with its worker. As the partial index has it."""
-NOT_SUSPECT = or_(run.c.runs_alone == 0, run.c.state == RunState.RUNNING.value)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingDelivery:
     """A delivery to be handled, `since` its receipt if it is unread, else since its run was due.
 
-    `fresh`: no run of it was ever started, so a worker may have its message already.
+    `fresh`: no run of it was ever started, so a worker may have its message already. `limited`: its handler
+    has a limit, so that a worker may have had its message, and no room for it.
     """
 
     delivery_id: int
     since: datetime
     fresh: bool
+    limited: bool = False
 
 
-class NextTimes(NamedTuple):
-    """When the next run may be claimed, or its lease runs out; and the next suspect. None without one."""
-
-    due_at: datetime | None
-    suspect_at: datetime | None
-    release_at: datetime | None = None
-    """When to look at held runs again; see billhook.inbox.limits."""
-
-
-_BEFORE = bindparam("before", type_=UtcDateTime)
 _LIMIT = bindparam("at_most", type_=Integer)
-# In the order of the partial indexes, so that a long backlog costs no more than a short one.
-_UNREAD = (
-    select(delivery.c.id, delivery.c.received_at)
-    .where(in_states(delivery.c.state, DeliveryState.RECEIVED), delivery.c.received_at <= _BEFORE)
-    .order_by(delivery.c.id)
-    .limit(_LIMIT)
-)
-_DUE = (
-    select(run.c.delivery_id, run.c.due_at, run.c.attempts)
-    .where(CLAIMABLE, run.c.due_at <= _BEFORE)
-    .order_by(run.c.due_at, run.c.id)
-    .limit(_LIMIT)
-)
-HELD_FROM = datetime(9000, 1, 1, tzinfo=UTC)
-"""The moments from here on are those of held runs; see billhook.inbox.limits."""
-NEXT_RELEASE = select(func.min(handler.c.release_at)).where(handler.c.paused_at.is_(None)).scalar_subquery()
-_NEXT = select(
-    select(run.c.due_at)
-    .where(CLAIMABLE, run.c.due_at > _BEFORE, run.c.due_at < HELD_FROM)
-    .order_by(run.c.due_at)
-    .limit(1)
-    .scalar_subquery(),
-    NEXT_RELEASE,
-)
 RECEIVED = (
     select(*STORED_COLUMNS)
     .where(in_states(delivery.c.state, DeliveryState.RECEIVED))
@@ -102,36 +74,200 @@ RECEIVED = (
 RECEIVED_ONE = RECEIVED.where(delivery.c.id == bindparam("delivery_id", type_=BigInteger))
 
 
-def _next_times(*of_one: ColumnElement[bool]) -> Select[Any]:
-    # Two look-ups of one index entry each: a minimum over both would read every due run.
-    first = select(run.c.due_at).where(*of_one).order_by(run.c.due_at).limit(1)
-    return select(
-        first.where(CLAIMABLE, NOT_SUSPECT).scalar_subquery(),
-        first.where(SUSPECT).scalar_subquery(),
-        NEXT_RELEASE,
+class NextTimes(NamedTuple):
+    """When an engine has to poll the inbox again; None without such a moment."""
+
+    due_at: datetime | None
+    """When the next run may be claimed, or the next lease ends."""
+    suspect_at: datetime | None
+    lease_ends_at: datetime | None = None
+    due: Mapping[str, datetime] = {}
+    """When the first run of each handler may be claimed, by the name that it is stored under."""
+    suspects: Mapping[str, datetime] = {}
+    """The same of suspects."""
+
+    def names_due(self, now: datetime) -> list[str]:
+        """Return the handlers of which an ordinary run may be claimed, the longest waiting first."""
+        waiting = sorted((due_at, name) for name, due_at in self.due.items() if due_at <= now)
+        return [name for _, name in waiting]
+
+    def after(self, now: datetime) -> datetime | None:
+        """Return the first moment after now at which a run may be claimed, or a lease ends."""
+        moments = (*self.due.values(), *self.suspects.values(), self.lease_ends_at)
+        return min((at for at in moments if at is not None and at > now), default=None)
+
+
+NOTHING_DUE = NextTimes(None, None)
+# Each step of a recursion is one look-up in the partial index: a poll costs as much as there are handlers
+# with such runs, however many runs. Not by min(): without statistics PostgreSQL reads all runs for it.
+_STEPS = """{state} (handler) AS (
+    SELECT (SELECT handler FROM run WHERE {of_index} ORDER BY handler LIMIT 1)
+    UNION ALL SELECT (
+        SELECT handler FROM run WHERE {of_index} AND run.handler > {state}.handler ORDER BY handler LIMIT 1
+    ) FROM {state} WHERE {state}.handler IS NOT NULL
+)"""
+_FIRST = """SELECT '{state}' AS kind, handler, (
+    SELECT due_at FROM run WHERE {of_index} AND run.handler = {state}.handler {which} ORDER BY due_at LIMIT 1
+) FROM {state} WHERE handler IS NOT NULL"""
+_OF_HANDLERS = """
+    UNION ALL SELECT 'paused', name, paused_at FROM billhook_handler WHERE paused_at IS NOT NULL
+    UNION ALL SELECT 'start', name, next_start_at FROM billhook_handler WHERE next_start_at IS NOT NULL
+"""
+
+
+def _moments(sql: str, **parameters: Any) -> TextualSelect:
+    typed = [bindparam(name, type_=of_type) for name, of_type in parameters.items()]
+    columns = (column("kind", Text), column("name", Text), column("at", UtcDateTime))
+    return text(sql + _OF_HANDLERS).bindparams(*typed).columns(*columns)
+
+
+@cache
+def _moments_of_all(dialect: str) -> TextualSelect:
+    # SQLite knows the partial index by its words. PostgreSQL takes the two conditions for a rare coincidence,
+    # and would not choose the index by its order.
+    index = "state IN ('due', 'running') AND " if dialect == "sqlite" else ""
+    due = {"state": "due", "of_index": f"{index}state = 'due'", "which": "AND runs_alone = 0"}
+    running = {"state": "running", "of_index": f"{index}state = 'running'", "which": ""}
+    return _moments(
+        f"WITH RECURSIVE {_STEPS.format(**due)}, {_STEPS.format(**running)} "  # noqa: S608 - constants
+        f"{_FIRST.format(**due)} UNION ALL {_FIRST.format(**running)} "
+        "UNION ALL SELECT 'suspect', handler, min(due_at) FROM run "
+        "WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler"
     )
 
 
-_NEXT_TIMES = _next_times()
-_NEXT_TIMES_OF_ONE = _next_times(run.c.delivery_id == bindparam("delivery_id", type_=BigInteger))
+_MOMENTS_OF_ONE = _moments(
+    "SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) "
+    "FROM run WHERE delivery_id = :delivery_id AND state IN ('due', 'running') GROUP BY 1, 2",
+    delivery_id=BigInteger,
+)
+
+
+def next_times(
+    connection: Connection, limits: Mapping[str, HandlerLimits], only: int | None = None
+) -> NextTimes:
+    """Return when an engine has to poll again; for the runs of one delivery if `only` names it.
+
+    A handler that is paused, or has as many runs under way as it may, has no due run. All that it reads may
+    change until the claim, which decides.
+    """
+    if only is None:
+        rows = connection.execute(_moments_of_all(connection.dialect.name)).all()
+    else:
+        rows = connection.execute(_MOMENTS_OF_ONE, {"delivery_id": only}).all()
+    found: dict[str, dict[str, datetime]] = {
+        kind: {} for kind in ("due", "running", "suspect", "paused", "start")
+    }
+    for kind, name, at in rows:
+        if at is not None:
+            found[kind][name] = at
+    due, suspects = found["due"], found["suspect"]
+    if limits or found["paused"]:
+        due, suspects = (_unless_limited(connection, found, moments, limits) for moments in (due, suspects))
+    lease_ends_at = min(found["running"].values(), default=None)
+    moments = (*due.values(), *found["running"].values())
+    return NextTimes(
+        min(moments, default=None), min(suspects.values(), default=None), lease_ends_at, due, suspects
+    )
+
+
+def _unless_limited(
+    connection: Connection,
+    found: Mapping[str, Mapping[str, datetime]],
+    due: Mapping[str, datetime],
+    limits: Mapping[str, HandlerLimits],
+) -> dict[str, datetime]:
+    """Return when runs are due of those handlers that are not paused, and may start more."""
+    paused = {limits[name].name if name in limits else name for name in found["paused"]}
+    busy = names_at_limit(connection, limits, due)
+    startable = {}
+    for name, due_at in due.items():
+        its_limits = limits.get(name)
+        own_name = its_limits.name if its_limits else name
+        if own_name in paused or own_name in busy:
+            continue
+        moment = due_at
+        if its_limits and its_limits.rate:
+            moment = max(due_at, found["start"].get(own_name, due_at))
+        startable[name] = moment
+    return startable
+
+
+def names_at_limit(
+    connection: Connection, limits: Mapping[str, HandlerLimits], names: Collection[str]
+) -> set[str]:
+    """Return those of the handlers, by their own names, that have as many runs under way as they may."""
+    bounded = {limits[name].name: limits[name] for name in names if name in limits and limits[name].at_most}
+    running = count_running(connection, bounded.values())
+    return {name for name, of_it in bounded.items() if running[name] >= (of_it.at_most or 0)}
+
+
+def count_running(connection: Connection, handlers: Collection[HandlerLimits]) -> dict[str, int]:
+    """Return how many runs of each of these handlers are under way, by the handler's own name."""
+    numbers = {of_it.name: 0 for of_it in handlers}
+    if numbers:
+        own_name = {name: of_it.name for of_it in handlers for name in of_it.names}
+        query = (
+            select(run.c.handler, func.count())
+            .where(CLAIMABLE, run.c.state == RunState.RUNNING.value, in_values(run.c.handler, own_name))
+            .group_by(run.c.handler)
+        )
+        for name, number in connection.execute(query):
+            numbers[own_name[name]] += number
+    return numbers
 
 
 def pending(
-    connection: Connection, *, received_before: datetime, due_before: datetime, limit: int
+    connection: Connection,
+    limits: Mapping[str, HandlerLimits],
+    times: NextTimes,
+    *,
+    received_before: datetime,
+    now: datetime,
+    limit: int,
 ) -> list[PendingDelivery]:
     """Find deliveries that should already be in progress, in case the message that named them was lost.
 
-    Up to `limit`, unread ones and those with a due run (a run whose lease ran out is due), the longest
-    waiting first. Each delivery is named once.
+    Up to `limit`, unread ones and those with a run that may be claimed (one whose lease ran out may), the
+    longest waiting first. Each delivery is named once.
     """
-    unread = connection.execute(_UNREAD, {"before": received_before, "at_most": limit})
-    by_id = {row.id: PendingDelivery(row.id, row.received_at, fresh=True) for row in unread}
-    for delivery_id, since, attempts in connection.execute(_DUE, {"before": due_before, "at_most": limit}):
-        listed = by_id.get(delivery_id)
-        # A started run of it counts more than its unstarted ones: then no worker has its message any more.
-        if listed is None or (listed.fresh and attempts):
-            by_id[delivery_id] = PendingDelivery(delivery_id, since, fresh=not attempts)
+    # In the order of the partial index, so that a long backlog costs no more than a short one.
+    unread = select(delivery.c.id, delivery.c.received_at).where(
+        in_states(delivery.c.state, DeliveryState.RECEIVED), delivery.c.received_at <= received_before
+    )
+    rows = connection.execute(unread.order_by(delivery.c.id).limit(limit))
+    by_id = {row.id: PendingDelivery(row.id, row.received_at, fresh=True) for row in rows}
+    names = times.names_due(now)
+    running = count_running(connection, [limits[name] for name in names if name in limits])
+    for name in names:
+        its_limits = limits.get(name)
+        limited = its_limits is not None and its_limits.bounds_starts
+        room = limit
+        if its_limits is not None and its_limits.at_most is not None:
+            room = max(0, its_limits.at_most - running[its_limits.name])
+        for row in connection.execute(due_runs(name, now, room)):
+            fresh = not row.attempts
+            _add(by_id, PendingDelivery(row.delivery_id, row.due_at, fresh=fresh, limited=limited))
+    lost = select(run.c.delivery_id, run.c.due_at).where(run.c.due_at <= now).limit(limit)
+    expired = and_(CLAIMABLE, run.c.state == RunState.RUNNING.value)
+    for which in (expired, SUSPECT):
+        for delivery_id, since in connection.execute(lost.where(which)):
+            _add(by_id, PendingDelivery(delivery_id, since, fresh=False))
     return sorted(by_id.values(), key=lambda delivery: (delivery.since, delivery.delivery_id))[:limit]
+
+
+def due_runs(name: str, now: datetime, limit: int) -> Select[tuple[int, datetime, int]]:
+    """Select the delivery, due time and attempts of the first due runs of a handler."""
+    due = [CLAIMABLE, run.c.state == RunState.DUE.value, run.c.handler == name, run.c.due_at <= now]
+    query = select(run.c.delivery_id, run.c.due_at, run.c.attempts).where(*due)
+    return query.order_by(run.c.due_at, run.c.id).limit(limit)
+
+
+def _add(by_id: dict[int, PendingDelivery], found: PendingDelivery) -> None:
+    listed = by_id.get(found.delivery_id)
+    # A started run of it counts more than its unstarted ones: then no worker has its message any more.
+    if listed is None or (listed.fresh and not found.fresh):
+        by_id[found.delivery_id] = found
 
 
 def newer_waiting(connection: Connection, run_id: int) -> int | None:
@@ -147,19 +283,6 @@ def newer_waiting(connection: Connection, run_id: int) -> int | None:
     )
     found: int | None = connection.execute(query).scalar_one()
     return found
-
-
-def next_due_at(connection: Connection, after: datetime) -> datetime | None:
-    """Return when the next run after that moment may be claimed or released; None when there is none."""
-    moments = connection.execute(_NEXT, {"before": after}).one()
-    return min((moment for moment in moments if moment is not None and moment > after), default=None)
-
-
-def next_times(connection: Connection, only: int | None = None) -> NextTimes:
-    """Return when an engine has to poll again; for the runs of one delivery if `only` names it."""
-    if only is None:
-        return NextTimes(*connection.execute(_NEXT_TIMES).one())
-    return NextTimes(*connection.execute(_NEXT_TIMES_OF_ONE, {"delivery_id": only}).one())
 
 
 def count_unfinished(connection: Connection, limit: int) -> int:

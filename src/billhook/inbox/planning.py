@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Text, bindparam, select, update
 
+from billhook.inbox.counts import open_time
 from billhook.inbox.limits import PAUSED_COUNT
 from billhook.inbox.records import (
     ContentKey,
@@ -22,9 +23,9 @@ from billhook.inbox.records import (
     RunPlan,
     StoredDelivery,
 )
+from billhook.inbox.runs import finish_deliveries, insert_runs, new_run, release_next
 from billhook.inbox.schema import delivery, run
-from billhook.inbox.settling import finish_deliveries, release_next
-from billhook.inbox.sql import in_parameter, in_states, in_values, insert_rows
+from billhook.inbox.sql import in_parameter, in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState
 
 _PLAIN = RunOptions()
@@ -32,12 +33,8 @@ _PLAIN = RunOptions()
 _PLAN = (
     update(delivery)
     .where(in_parameter(delivery.c.id, "delivery_ids"), in_states(delivery.c.state, DeliveryState.RECEIVED))
-    .values(
-        state=bindparam("new_state", type_=Text),
-        error=bindparam("reason", type_=Text),
-        times_planned=delivery.c.times_planned + 1,
-    )
-    .returning(delivery.c.id, delivery.c.key, delivery.c.times_planned, delivery.c.received_at, PAUSED_COUNT)
+    .values(state=bindparam("new_state", type_=Text), error=bindparam("reason", type_=Text))
+    .returning(delivery.c.id, delivery.c.key, PAUSED_COUNT)
 )
 
 
@@ -46,8 +43,6 @@ class PlanningResult(NamedTuple):
 
     planned_here: list[int]
     """The deliveries that no other worker planned meanwhile."""
-    first_plans: dict[int, datetime]
-    """Of these, those that were planned for the first time, with their times of receipt."""
     duplicates: list[DuplicateRun]
     released: list[int]
     """The deliveries of which a run became due because a run of these replaces it."""
@@ -72,24 +67,20 @@ def plan(
             state = DeliveryState.QUARANTINED
         alike[state, planned.error].append(planned.delivery_id)
     planned_here: set[int] = set()
-    first_plans: dict[int, datetime] = {}
     left_to_claim: set[int] = set()
     for (state, error), delivery_ids in alike.items():
         values = {"delivery_ids": delivery_ids, "new_state": state.value, "reason": error}
-        for delivery_id, key, times_planned, received_at, paused in connection.execute(_PLAN, values).all():
+        for delivery_id, key, paused in connection.execute(_PLAN, values).all():
             planned_here.add(delivery_id)
             stored = claimable.get(delivery_id)
             # Another key: the file was replaced since the delivery was read.
             if stored is not None and stored.key == key and not paused:
                 left_to_claim.add(delivery_id)
-            if times_planned == 1:  # more after a replay
-                first_plans[delivery_id] = received_at
     mine = [planned for planned in plans if planned.delivery_id in planned_here]
     making = [planned for planned in mine if planned.delivery_id not in left_to_claim]
-    duplicates, released = make_runs(connection, making, now)
+    duplicates, released = make_runs(connection, making, now) if making else ([], [])
     return PlanningResult(
         [planned.delivery_id for planned in mine],
-        first_plans,
         duplicates,
         sorted(set(released) - planned_here),
         [
@@ -109,55 +100,43 @@ def make_runs(
     beside duplicates is done.
     """
     originals = find_duplicates(connection, plans) if any(planned.options for planned in plans) else {}
-    plain: list[dict[str, Any]] = []
-    others: list[dict[str, Any]] = []
+    finished_at = open_time(connection, now) if originals else now
+    rows = []
     keys = []
-    released: list[int] = []
     # Random, not 0: a result from before the file was replaced must match no run of the new file.
     token = secrets.randbits(30)
     for planned in plans:
         for handler in planned.handlers:
-            row = {
-                "delivery_id": planned.delivery_id,
-                "handler": handler,
-                "state": RunState.DUE.value,
-                "attempts": 0,
-                "due_at": now,
-                "token": token,
-            }
             options = planned.options.get(handler, _PLAIN)
-            if options is _PLAIN:
-                plain.append(row)
-                continue
-            others.append(row | _options_row(options, originals.get((planned.delivery_id, handler)), now))
+            columns = _options_columns(options, originals.get((planned.delivery_id, handler)), finished_at)
+            rows.append(new_run(planned.delivery_id, handler, now, token, **columns))
             if options.order_key is not None:
                 keys.append((handler, options.order_key))
-    # Two statements, as the rows of one must all have the same columns.
-    insert_rows(connection, run, plain)
-    if others:
-        insert_rows(connection, run, others)
-        finish_deliveries(connection, {delivery_id for delivery_id, _ in originals})
-        released = release_next(connection, keys, now)
+    insert_runs(connection, rows)
+    finish_deliveries(connection, {delivery_id for delivery_id, _ in originals})
+    released = release_next(connection, keys, now)
     duplicates = [
         DuplicateRun(delivery_id, handler, original) for (delivery_id, handler), original in originals.items()
     ]
     return duplicates, released
 
 
-def _options_row(options: RunOptions, original: int | None, now: datetime) -> dict[str, Any]:
+def _options_columns(options: RunOptions, original: int | None, finished_at: datetime) -> dict[str, Any]:
     """Return the columns of a run with options: ordered, or a possible content duplicate."""
+    if options is _PLAIN:
+        return {}
     state = RunState.DUE if options.order_key is None else RunState.WAITING
     error = None
     if original is not None and options.content_key is not None:
         state = RunState.DISCARDED
         error = f"twin of delivery {original}: same {', '.join(options.content_key.fields)}"
     return {
-        "state": state.value,
+        "state": state,
         "order_key": options.order_key,
         "identity": options.content_key.digest if options.content_key else None,
         "twin_of": original,
         "last_error": error,
-        "finished_at": None if original is None else now,
+        "finished_at": None if original is None else finished_at,
     }
 
 

@@ -117,17 +117,10 @@ class RunOptions:
     content_key: ContentKey | None = None
 
 
-class CountedAs(NamedTuple):
-    """The source and event type that a delivery and its runs are counted under; see billhook.inbox.counts."""
-
-    source: str
-    event_type: str
-
-
 class RunPlan(NamedTuple):
     """The plan for a received delivery: run these handlers, or quarantine it for `error`.
 
-    `options` are by the handler's name; most handlers have none. Without `counted_as` it is not counted.
+    `options` are by the handler's name; most handlers have none.
     """
 
     delivery_id: int
@@ -135,7 +128,6 @@ class RunPlan(NamedTuple):
     error: str | None = None
     # By name, not by handler: the inbox stores strings, and knows no handlers.
     options: Mapping[str, RunOptions] = MappingProxyType({})
-    counted_as: CountedAs | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -227,7 +219,7 @@ class RunResult(NamedTuple):
     An `excused` attempt was interrupted by an orderly stop, and does not count against the run. An `uncalled`
     one was none: the handler was not called, and it is not in the number of attempts. With `newest_only` a
     run that is to be tried again is due at once if a newer one waits, to be discarded. `duration_seconds` is
-    how long the call took; None without a call. Without `counted_as` it is not counted.
+    how long the call took; None without a call.
     """
 
     run_id: int
@@ -242,7 +234,6 @@ class RunResult(NamedTuple):
     excused: bool = False
     newest_only: bool = False
     duration_seconds: float | None = None
-    counted_as: CountedAs | None = None
     uncalled: bool = False
 
     @property

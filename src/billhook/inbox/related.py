@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from billhook.inbox.admin import DeliverySummary, summaries
+from billhook.inbox.deliveries import DeliverySummary, summaries
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.schema import delivery, run
 

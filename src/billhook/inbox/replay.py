@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists, func, or_, select, update
 
+from billhook.inbox.counts import keeping
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.locks import lock_deliveries, lock_order
+from billhook.inbox.locks import lock_counts, lock_deliveries, lock_order
 from billhook.inbox.pending import STORED_COLUMNS
 from billhook.inbox.planning import make_runs
 from billhook.inbox.records import RunOptions, RunPlan, StoredDelivery
+from billhook.inbox.runs import release_next
 from billhook.inbox.schema import delivery, run
-from billhook.inbox.settling import release_next
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
 
@@ -67,12 +69,17 @@ def replay(
     """
     with inbox.database.read() if dry_run else inbox.database.write() as connection:
         if not dry_run:
+            lock_counts(connection)
             of_these = in_values(run.c.delivery_id, delivery_ids)
             lock_order(connection, None if backfill else of_these)  # new runs may be ordered
             lock_deliveries(connection, delivery_ids)  # before reading: a worker may be settling them
         states = _states(connection, delivery_ids, untyped=as_type is not None)
+        kept: AbstractContextManager[object] = (
+            nullcontext() if dry_run else keeping(connection, states, inbox.known_types)
+        )
         if as_type is not None:
-            return _read_as(connection, states, as_type, dry_run=dry_run)
+            with kept:
+                return _read_as(connection, states, as_type, dry_run=dry_run)
         which = (in_values(run.c.delivery_id, states), _which(handler, all_handlers, only_failed))
         again = connection.execute(select(*_AGAIN).where(*which).order_by(run.c.id)).all()
         plans = _backfill_plans(connection, states, handler, backfill) if handler and backfill else []
@@ -80,9 +87,10 @@ def replay(
         touched = {row.delivery_id for row in again} | {planned.delivery_id for planned in plans}
         if not dry_run:
             finished = [number for number in touched if states[number] is not DeliveryState.PLANNED]
-            _change(connection, states, finished, DeliveryState.PLANNED)
-            _change(connection, states, requeued, DeliveryState.RECEIVED)
-            _make_due(connection, again, now, due)
+            with kept:
+                _change(connection, states, finished, DeliveryState.PLANNED)
+                _change(connection, states, requeued, DeliveryState.RECEIVED)
+                _make_due(connection, again, now, due)
             make_runs(connection, plans, now)
     return ReplayResult(len(touched) + len(requeued), len(requeued), len(again), len(plans))
 

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, exists, select, update
 
+from billhook.inbox.counts import keeping
+from billhook.inbox.locks import lock_counts
 from billhook.inbox.schema import action, delivery, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
@@ -122,8 +124,14 @@ def find(
     return PruneBatch(chosen, old[-1] if old else after, over=not old or len(seen) < BATCH_LIMIT)
 
 
-def prune(connection: Connection, batch: PruneBatch, limits: Cutoffs) -> PruneResult:
+def prune(
+    connection: Connection,
+    batch: PruneBatch,
+    limits: Cutoffs,
+    known_types: Collection[str] | None = None,
+) -> PruneResult:
     """Prune those that are still finished; rows locked by another transaction are skipped."""
+    lock_counts(connection)
     # A finished delivery has no unfinished run. If one has, after a defect, it is kept.
     unfinished = exists().where(
         run.c.delivery_id == delivery.c.id,
@@ -139,20 +147,21 @@ def prune(connection: Connection, batch: PruneBatch, limits: Cutoffs) -> PruneRe
     rows = list(map(_row, connection.execute(locked)))
     forget = [row.id for row in rows if row.action(limits) == "forget"]
     empty = [row for row in rows if row.action(limits) == "empty"]
-    if forget:
-        connection.execute(delete(delivery).where(in_values(delivery.c.id, forget)))
-    if empty:
-        for state in {row.state for row in empty}:
-            check(state, DeliveryState.PRUNED)
-        ids = [row.id for row in empty]
-        # Failures go with their runs, by the foreign key.
-        connection.execute(delete(run).where(in_values(run.c.delivery_id, ids)))
-        nothing = {"body": b"", "headers": "{}", "error": None}
-        connection.execute(
-            update(delivery)
-            .where(in_values(delivery.c.id, ids))
-            .values(state=DeliveryState.PRUNED.value, **nothing)
-        )
+    ids = [row.id for row in empty]
+    with keeping(connection, [*forget, *ids], known_types):
+        if forget:
+            connection.execute(delete(delivery).where(in_values(delivery.c.id, forget)))
+        if empty:
+            for state in {row.state for row in empty}:
+                check(state, DeliveryState.PRUNED)
+            # Failures go with their runs, by the foreign key.
+            connection.execute(delete(run).where(in_values(run.c.delivery_id, ids)))
+            nothing = {"body": b"", "headers": "{}", "error": None}
+            connection.execute(
+                update(delivery)
+                .where(in_values(delivery.c.id, ids))
+                .values(state=DeliveryState.PRUNED.value, **nothing)
+            )
     return _counted(rows, limits, batch.after, over=batch.over)
 
 

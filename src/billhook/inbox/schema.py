@@ -21,9 +21,9 @@ from sqlalchemy import (
 
 from billhook.inbox.sql import UtcDateTime
 
-REVISION = "0010"
+REVISION = "0011"
 """The migration that this code was written for; with a newer one it stores deliveries at most."""
-FIRST_RELEASED = "0010"
+FIRST_RELEASED = "0011"
 """The first migration of a release: inboxes of earlier revisions hold nothing that has to be kept."""
 
 
@@ -62,8 +62,6 @@ delivery = Table(
     Column("digest", LargeBinary),
     # Last, so that reading the others of a row never walks through a large body.
     Column("body", LargeBinary, nullable=False),
-    # So that it is counted the first time only. Behind the body, for it is written and not read.
-    Column("times_planned", Integer, nullable=False, server_default=text("0")),
     UniqueConstraint("source", "key", "duplicate_slot"),
     Index(None, "event_type", "id"),
 )
@@ -109,6 +107,9 @@ failure = Table(
     Column("error", Text, nullable=False),
     Column("traceback", Text),
     Column("duration_seconds", Float),
+    # 1: the run is tried again for it, so that it is counted as failed. 0 if the run is dead, the worker was
+    # lost, or the attempt is excused.
+    Column("retried", Integer, nullable=False, server_default=text("0")),
 )
 # Only of handlers that are paused, limited, or paused after failures: see billhook.inbox.limits.
 handler = Table(
@@ -120,12 +121,8 @@ handler = Table(
     Column("paused_why", Text),
     # Attempts that failed one after the other, of any of its runs.
     Column("failures", Integer, nullable=False, server_default=text("0")),
-    # When to look again at its held runs; NULL while it is paused or has none.
-    Column("release_at", UtcDateTime),
     # By its rate, when the next run may start.
     Column("next_start_at", UtcDateTime),
-    # JSON, pairs of run id and token: the started runs that count against its `at_most`.
-    Column("started", Text, nullable=False, server_default=text("'[]'")),
 )
 worker = Table(
     "billhook_worker",
@@ -149,7 +146,7 @@ action = Table(
     # How many deliveries it changed; NULL for an action on a handler.
     Column("deliveries", Integer),
 )
-# See billhook.inbox.counts.
+# The roll-up of billhook.inbox.counts, and in one row up to where it has what the other tables hold.
 hourly_count = Table(
     "billhook_count",
     metadata,
@@ -161,11 +158,18 @@ hourly_count = Table(
     Column("cause", Text, primary_key=True),
     # The step of duration; -1 for what has none.
     Column("bucket", Integer, primary_key=True, autoincrement=False),
-    Column("shard", Integer, primary_key=True, autoincrement=False),
     Column("number", BigInteger, nullable=False),
     Column("seconds", Float, nullable=False),
     Column("last_at", UtcDateTime, nullable=False),
     sqlite_with_rowid=False,
+)
+closed = Table(
+    "billhook_closed",
+    metadata,
+    Column("finished_at", UtcDateTime, nullable=False),
+    Column("delivery_id", _Id, nullable=False),
+    Column("quarantined_id", _Id, nullable=False),
+    Column("failure_id", _Id, nullable=False),
 )
 
 
@@ -179,7 +183,7 @@ _partial("delivery_received_idx", "state IN ('received')", delivery.c.id)
 _partial("delivery_unfinished_idx", "state IN ('received', 'planned')", delivery.c.id)
 _partial("delivery_failed_idx", "state IN ('dead', 'quarantined')", delivery.c.state, delivery.c.id)
 _partial("delivery_conflict_idx", "conflict_of IS NOT NULL", delivery.c.id)
-_partial("run_due_at_idx", "state IN ('due', 'running')", run.c.due_at, run.c.id)
+_partial("run_claim_idx", "state IN ('due', 'running')", run.c.state, run.c.handler, run.c.due_at, run.c.id)
 _partial("run_alone_idx", "runs_alone = 1 AND state IN ('due')", run.c.due_at)
 _partial(
     "run_order_idx",
@@ -189,6 +193,8 @@ _partial(
     run.c.state,
     run.c.delivery_id,
 )
+# For the runs since the closed moment: see billhook.inbox.counts.
+_partial("run_finished_at_idx", "finished_at IS NOT NULL", run.c.finished_at)
 _partial("run_identity_idx", "identity IS NOT NULL AND twin_of IS NULL", run.c.handler, run.c.identity)
 
 version = Table(

@@ -66,7 +66,7 @@ class AsgiApp:
         self._close = close
         self._ensure_engine = ensure_engine
         self._body_limit = TimeLimit(intake.body_seconds)
-        call: Any = self._call_flask  # its types are those of another library's
+        call: Any = self._call_flask  # a2wsgi has types of its own
         self._observers = RefusalObservers(app)
         self._other_paths: Any = WSGIMiddleware(call, workers=OTHER_THREADS)
 
@@ -79,8 +79,8 @@ class AsgiApp:
             path, root = scope["path"], scope.get("root_path", "")
             if root and path.startswith(root):
                 path = path[len(root) :]  # below the point where the application is mounted
-            # As Werkzeug reads it: else //path would be received in one of the few threads, without a limit
-            # of time for its body.
+            # Werkzeug ignores repeated slashes too: //path would otherwise be received in one of the few
+            # threads, without a time limit for its body.
             source = self._sources.get("/" + path.lstrip("/"))
         if source is None:
             await self._serve_other(scope, receive, send)
@@ -171,12 +171,11 @@ class AsgiApp:
                         return
 
     def _refuse(self, source: Source, error: Refusal) -> WebhookResponse:
-        """Return the response to a refused delivery; its observers are told afterwards."""
+        """Return the response to a refused delivery; its observers are called afterwards."""
         response = self._intake.refused(source, error)
-        if delivery_rejected.receivers:
-            told = self._observers.tell(partial(self._intake.emit_rejected, source, error))
-            if not told:
-                self._intake.log_slow_observers(source)
+        call = partial(self._intake.emit_rejected, source, error)
+        if delivery_rejected.receivers and not self._observers.enqueue(call):
+            self._intake.log_slow_observers(source)
         return response
 
     async def _run(self, answer: Callable[..., WebhookResponse], *arguments: Any) -> WebhookResponse:
@@ -254,19 +253,19 @@ def _head(response: WebhookResponse) -> MutableMapping[str, Any]:
 
 _SWEEP_SECONDS = 0.01
 _SWEEP_AT_MOST = 25
-"""What is ended in one sweep. With a timer each, thousands that began together would end together as well,
-and every other request would wait for that."""
+"""The most tasks that one sweep ends. With a timer for each task, thousands that began together would also
+end together, and every other request would wait for them."""
 
 
 class TimeLimit:
-    """As `asyncio.timeout` of always the same length: `with limit.of(task)` raises TimeoutError."""
+    """Like `asyncio.timeout`, with one length for all tasks: `with limit.of(task)` raises TimeoutError."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting] = WeakKeyDictionary()
 
     def of(self, task: asyncio.Task[object]) -> _Limited:
-        """Return the context in which this task is limited; it is the one that enters it."""
+        """Return the context that limits this task, to be entered by the task itself."""
         loop = task.get_loop()
         waiting = self._of_loops.get(loop)
         if waiting is None:
@@ -275,11 +274,11 @@ class TimeLimit:
 
 
 class _Waiting:
-    """The contexts of one loop, those that were entered first in front, and the timer of them all."""
+    """The contexts that were entered on one event loop, oldest first, and one timer for all of them."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.due: dict[_Limited, float] = {}  # in this order, because all have the same length
+        self.due: dict[_Limited, float] = {}  # in the order in which they end, as all have the same length
         self.timer: asyncio.TimerHandle | None = None
 
     def sweep(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -295,7 +294,7 @@ class _Waiting:
             del self.due[limited]
             limited.over = True
             limited.task.cancel()
-        # One timer for all; it is gone when nothing waits, and holds nothing then.
+        # There is no timer while nothing waits, so that it keeps no object alive.
         self.timer = (
             None if next_due is None else loop.call_at(max(next_due, now + _SWEEP_SECONDS), self.sweep, loop)
         )
@@ -303,10 +302,10 @@ class _Waiting:
 
 @dataclass(slots=True, eq=False)
 class _Limited:
-    """What one task does within the limit.
+    """The context in which one task is limited.
 
-    Look at `over` after each wait: until Python 3.12 `asyncio.wait_for` loses a cancellation that comes with
-    its result.
+    Check `over` after each wait: until Python 3.12 `asyncio.wait_for` loses a cancellation that comes
+    together with its result.
     """
 
     waiting: _Waiting
@@ -325,6 +324,6 @@ class _Limited:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.waiting.due.pop(self, None)
-        # Another may have cancelled the task as well, and that must not be lost.
+        # Other code may have cancelled the task as well; that cancellation must not be lost.
         if self.over and self.task.uncancel() == 0 and kind is asyncio.CancelledError:
             raise TimeoutError from error

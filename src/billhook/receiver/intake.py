@@ -54,13 +54,13 @@ SIGNALS = (
     delivery_quarantined,
     delivery_rejected,
 )
-"""What an intake emits: with an observer of any, `stored` and `emit_rejected` call code of the app."""
+"""The signals of DeliveryRules: if one has an observer, `stored` or `emit_rejected` call code of the app."""
 
 Refusal = RequestError | SignatureError | InboxUnavailable
 
 
 DRAIN_BYTES = 1024 * 1024
-"""How much of a rejected body is read at most, so that its sender reads the response."""
+"""The most that is read of a rejected body, so that its sender reads the response."""
 
 # Credentials that a proxy or a sender may add are not stored. Signatures are: they are valid for these bytes
 # only, and an operator needs them to settle a dispute with the sender.
@@ -68,7 +68,7 @@ CREDENTIAL = re.compile(
     r"AUTH|COOKIE|TOKEN|SECRET|PASSW|PASSPHRASE|PASSCODE|_PWD|_PAT$|_PIN$|_OTP$|CREDENTIAL|SESSION|JWT|BEARER"
     r"|ASSERTION|SAML|OIDC|WSSE|CLIENT_?PRINCIPAL|CLIENT_?CERT|API_?KEY|ACCESS_?KEY|(?<!IDEMPOTENCY)(?:_|^)KEY$"
 )
-"""Finds the name of a header that holds a credential, in CGI's spelling; pages mask such values too."""
+"""Matches the names of headers that hold credentials, in CGI's spelling; pages mask such values too."""
 
 
 class RequestHeaders(dict[str, str]):
@@ -140,7 +140,7 @@ def declared_length(text: str, limit_bytes: int) -> int | None:
 
 
 class CountCallback(Protocol):
-    """Counts one thing that happened at a moment, and how many seconds it is about."""
+    """Counts one refusal or duplicate at a moment; `duration_seconds` is the age of a refused signature."""
 
     def __call__(
         self,
@@ -192,7 +192,7 @@ class DeliveryRules:
         self.deadline_seconds = deadline_seconds
         """The time from the head of a request to its response."""
         self.body_seconds = deadline_seconds * 0.7
-        """The part of it in which the body has to arrive; the rest is for the commit."""
+        """The part of that time in which the body has to arrive; the rest is for the commit."""
         self._rejections = LimitedLog(logger)
 
     def verify(self, source: Source, headers: RequestHeaders, body: bytes) -> NewDelivery:
@@ -254,8 +254,8 @@ class DeliveryRules:
         answer = error_response(error)
         level = logging.ERROR if isinstance(error, InboxUnavailable) else logging.WARNING
         # The cause, never the request's content: an attacker must not write our log.
-        told = isinstance(error, InboxUnavailable | BodyConsumed)
-        reason = f"{error.cause}: {error}" if told else error.cause
+        is_explained = isinstance(error, InboxUnavailable | BodyConsumed)
+        reason = f"{error.cause}: {error}" if is_explained else error.cause
         text = f"delivery to source {source.name} refused with {answer.status} ({printable(reason)})"
         self._log_rejection(source.name, error.cause, text, level)
         age_seconds = error.age_seconds if isinstance(error, SignatureError) else None
@@ -269,7 +269,7 @@ class DeliveryRules:
         return answer
 
     def refused_by_server(self, status: int) -> None:
-        """Log and count, like any refusal, a request that was no HTTP; its source is not known."""
+        """Log and count a request that is not valid HTTP like any refusal; its source is not known."""
         cause = f"http_{status}"
         text = f"request refused by the server with {status} ({HTTPStatus(status).phrase})"
         self._log_rejection("", cause, text)

@@ -1,7 +1,7 @@
-"""Tell observers of refused deliveries, in a thread of its own.
+"""Call the observers of refused deliveries in a thread of their own.
 
-Anybody can have deliveries refused, so what observes refusals must hold up neither the answer nor a genuine
-delivery: not for a place in a pool of threads either, which is why they do not share one.
+Anyone can send deliveries that are refused, so observers of refusals must delay neither the answer nor a
+genuine delivery. A thread pool that is shared with deliveries could be full of them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from flask import Flask
 from billhook.errors import OutOfResources
 from billhook.threads import start_thread
 
-MOST_WAITING = 1000
-"""Refusals that observers have not been told yet; what is refused beyond them is not told."""
+MAX_WAITING = 1000
+"""The most refusals that wait for their observers; observers are not called for further ones."""
 
 
 class RefusalObservers:
-    """Calls functions within the app's context, one after the other, each after its answer."""
+    """Calls functions one after the other, within the app's context and after the answer was sent."""
 
     def __init__(self, app: Flask) -> None:
         self._app = app
-        self._waiting: queue.Queue[Callable[[], None]] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.Queue[Callable[[], None]] = queue.Queue(MAX_WAITING)
         self._thread: threading.Thread | None = None
 
-    def tell(self, call: Callable[[], None]) -> bool:
-        """Have `call` called soon; return False where too many wait already. Called by one thread alone."""
+    def enqueue(self, call: Callable[[], None]) -> bool:
+        """Queue `call` for the thread; return False if too many wait already. Use it from one thread only."""
         try:
             self._waiting.put_nowait(call)
         except queue.Full:
@@ -37,7 +37,7 @@ class RefusalObservers:
             try:
                 self._thread = start_thread(self._run, "billhook-observers")
             except OutOfResources:
-                return False  # told when a thread can be started again
+                return False  # called when a thread can be started again
         return True
 
     def _run(self) -> None:

@@ -47,7 +47,7 @@ class DeliveryProbe:
     def __init__(self) -> None:
         self.status: int | None = None
         self.reason = ""
-        """Why it was refused, if the app is to blame."""
+        """Why the delivery was refused, if the app is the cause."""
 
 
 def find_probe(environ: Mapping[str, Any]) -> DeliveryProbe | None:
@@ -57,10 +57,33 @@ def find_probe(environ: Mapping[str, Any]) -> DeliveryProbe | None:
 
 
 class EveryMethod(set[str]):
-    """The methods of a rule that matches unknown methods too; others who iterate it see the known ones."""
+    """The methods of a rule that also matches unknown methods; iterating yields the known ones."""
 
     def __contains__(self, method: object) -> bool:
         return True
+
+
+class CountedStream(io.RawIOBase):
+    """The stream of a request's body, which counts what hooks of the app read from it."""
+
+    server_stream: Any
+    bytes_read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self.server_stream.read(len(buffer))
+        buffer[: len(piece)] = piece
+        self.bytes_read += len(piece)
+        return len(piece)
+
+
+def count_body_bytes(endpoint: str | None, values: dict[str, Any] | None) -> None:
+    """Count what is read from the body of the current request. Flask calls this before the app's hooks."""
+    counted = CountedStream()
+    counted.server_stream = request.environ["wsgi.input"]
+    request.environ["wsgi.input"] = counted
 
 
 def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:
@@ -73,14 +96,18 @@ def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:
             return _response(receiver.intake.out_of_memory(source))
 
     def answer() -> Response:
+        environ, cached_body, consumed = request.environ, request.__dict__.get("_cached_data"), False
+        # A hook that has read the body may have replaced the stream, so that the body can be read again.
+        counted = environ["wsgi.input"]
+        if isinstance(counted, CountedStream):
+            environ["wsgi.input"] = counted.server_stream
+            consumed = counted.bytes_read != len(cached_body or b"")
         if request.method != "POST":
             response = _response(METHOD_NOT_ALLOWED)
         else:
-            seen = request.__dict__  # what hooks of the app have used of the request so far
-            answer = receiver.accept(request.environ, source, seen.get("_cached_data"), seen.get("stream"))
-            response = _response(answer)
-        if response.status_code in (405, 413):  # refused before the body was read
-            response.call_on_close(partial(receiver.drain, request.environ))
+            response = _response(receiver.accept(environ, source, cached_body, consumed=consumed))
+        if consumed or response.status_code in (405, 413):  # refused before the body was read
+            response.call_on_close(partial(receiver.drain, environ))
         if PROBE in request.environ and (probe := find_probe(request.environ)) is not None:
             probe.status = response.status_code
         return response
@@ -107,18 +134,31 @@ class WsgiReceiver:
         environ: Mapping[str, Any],
         source: Source,
         cached_body: bytes | None = None,
-        used_stream: Any = None,
+        *,
+        consumed: bool = False,
     ) -> WebhookResponse:
-        """Accept one POST. Hooks of the app may have read the body, or used the stream that it comes by."""
+        """Accept one POST.
+
+        `cached_body` is the copy of the body that a hook of the app has read. With `consumed`, hooks have
+        read more than this copy.
+        """
         deadline = time.monotonic() + self.intake.deadline_seconds
+        connection = None
+        if cached_body is None:
+            connection = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")
         try:
+            if consumed:
+                raise BodyConsumed
             # Read before any check: unread body bytes would be parsed as the connection's next request.
-            body = self._read_body(environ, cached_body, used_stream)
+            with nullcontext() if connection is None else self._body_deadline.reading(connection):
+                body = read_body(environ, self.intake.max_body_bytes, cached_body)
             delivery = self.intake.verify(source, RequestHeaders.from_environ(environ), body)
             if PROBE in environ and find_probe(environ) is not None:
                 return PROBE_RESPONSE
             receipt = self._inbox.put(delivery, deadline - time.monotonic())
         except (RequestError, SignatureError, InboxUnavailable) as error:
+            if isinstance(error, BodyConsumed | BodyIncomplete):
+                close_connection(environ)
             if isinstance(error, BodyConsumed) and (probe := find_probe(environ)) is not None:
                 probe.reason = str(error)
             return self.intake.rejected(source, error)
@@ -140,38 +180,20 @@ class WsgiReceiver:
         except OutOfResources:
             close_connection(environ)
 
-    def _read_body(self, environ: Mapping[str, Any], cached: bytes | None, used_stream: Any) -> bytes:
-        # What a hook has read comes from its copy: Werkzeug's own server never ends a stream that was read to
-        # its end, so that reading it again would hang.
-        used = used_stream if cached is None else io.BytesIO(cached)
-        connection = None
-        if cached is None:
-            connection = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")
-        with nullcontext() if connection is None else self._body_deadline.reading(connection):
-            try:
-                body = read_body(environ, self.intake.max_body_bytes, used)
-            except BodyIncomplete:
-                close_connection(environ)
-                if used is not None:
-                    raise BodyConsumed from None
-                raise
-        if not body and used_stream is not None and environ.get("wsgi.input_terminated"):
-            raise BodyConsumed  # chunked: it has no length to compare
-        return body
-
 
 # --- body ---------------------------------------------------------------------------------------------
 
 
-def read_body(environ: Mapping[str, Any], limit_bytes: int, used_stream: Any = None) -> bytes:
+def read_body(environ: Mapping[str, Any], limit_bytes: int, cached: bytes | None = None) -> bytes:
     """Read the exact bytes of the body. Raises BodyTooLarge or BodyIncomplete, nothing else.
 
-    `used_stream` is what to read instead of the server's stream, if a hook used that.
+    What a hook has read is taken from its copy, `cached`: Werkzeug's own server never ends a stream that was
+    read to its end, so reading it again would hang.
     """
     expected = declared_length(environ.get("CONTENT_LENGTH") or "", limit_bytes)
     if expected is None and not environ.get("wsgi.input_terminated"):
         return b""  # no length and no end: there is no body (RFC 9112, section 6.3)
-    stream = environ["wsgi.input"] if used_stream is None else used_stream
+    stream = environ["wsgi.input"] if cached is None else io.BytesIO(cached)
     # Chunked: the server marks the end, and one byte more than the limit shows that the body is too large.
     body = _read_exactly(stream, limit_bytes + 1 if expected is None else expected)
     if expected is not None and len(body) < expected:
@@ -212,7 +234,7 @@ def _read_exactly(stream: Any, wanted: int) -> bytes:
     while missing:
         try:
             piece = stream.read(missing)
-        except MemoryError:  # says nothing of the body
+        except MemoryError:  # no fault of the body
             raise
         except Exception as error:  # noqa: BLE001 - on broken chunks each server raises its own exception
             raise BodyIncomplete(type(error).__name__) from None
@@ -233,7 +255,7 @@ class _Reading:
 
 
 class BodyDeadline:
-    """Ends the reading of bodies that trickle in, by closing the socket's receiving side.
+    """Ends the reading of slow bodies by closing the receiving side of the socket.
 
     gunicorn's threads read with no timeout of their own, and a per-read timeout would be met by one
     byte a second. One thread watches all readings of a process; since all are given the same time,
@@ -281,12 +303,13 @@ class BodyDeadline:
                 if not self._readings:  # pragma: no branch - a reading may begin right here
                     self._awake.wait()
                 continue
-            # Asleep until the oldest may be late: most are done by then, and none had to wake us.
+            # Sleep until the oldest reading may be late: most readings are done by then, without waking this
+            # thread.
             oldest = self._readings[0]
             time.sleep(max(0.0, oldest.until - time.monotonic()))
             while self._readings and (self._readings[0].done or self._readings[0] is oldest):
                 reading = self._readings.popleft()
                 if not reading.done:
                     with suppress(OSError):
-                        # Not its own shutdown(): that of a TLS socket would go on in plain text.
+                        # Not connection.shutdown(): a TLS socket would continue in plain text after its own.
                         socket.socket.shutdown(reading.connection, socket.SHUT_RD)

@@ -26,8 +26,7 @@ from billhook.events import (
 )
 from billhook.fields import strict_json
 from billhook.inbox import DeliveryState, Inbox
-from billhook.inbox.admin import details
-from billhook.inbox.deliveries import ReadBody, read_bodies
+from billhook.inbox.deliveries import ReadBody, details, read_bodies
 
 PROVING_TYPES: dict[str, tuple[str, ...]] = {
     InvoiceApproved.type: ("invoiceId",),

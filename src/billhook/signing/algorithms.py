@@ -146,7 +146,7 @@ class Ed25519:
 
 @final
 class PublicKey:
-    """One key of any kind but HMAC; `verify(content, signature)` tells whether the signature is its own."""
+    """A key of any kind but HMAC; `verify(content, signature)` returns whether the key made the signature."""
 
     __slots__ = ("_verify", "algorithm", "public")
 
@@ -158,7 +158,7 @@ class PublicKey:
         self._verify = verify
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        # All are verified, as for HMAC; there are at most four.
+        # Verify every signature, as for HMAC; there are at most four.
         found = False
         for signature in signatures:
             found |= self._verify(content, signature)
@@ -166,7 +166,7 @@ class PublicKey:
 
 
 def _verifier(verify: Callable[..., None], *how: object) -> Callable[[bytes, bytes], bool]:
-    """Return a function that is False where `verify`, of a key of cryptography's, raises."""
+    """Return a function that returns False where `verify`, a method of cryptography's keys, raises."""
     from cryptography.exceptions import InvalidSignature
 
     def is_own(content: bytes, signature: bytes) -> bool:

@@ -37,9 +37,9 @@ ClaimHolds = Literal["sha256", "body"]
 class BodyJWT(Scheme):
     """A token whose `claim` is the hex SHA-256 of the body, or with `claim_holds="body"` the body's text.
 
-    It must contain its time of issue (`iat`), unless `replay_protection` is "dedupe-only". A token after its
-    `exp` is always refused, and with `issuer` one with another `iss`. Secrets are PEM; text for HS256. A
-    header has at most 8 KB, and so has a body within it. Needs the extra `jwt`.
+    The token must contain its time of issue (`iat`), unless `replay_protection` is "dedupe-only". It is
+    refused after its `exp`, and if `issuer` is given and its `iss` differs. Secrets are PEM, or text for
+    HS256. A header has at most 8 KB, which also limits a body that is in the token. Needs the extra `jwt`.
     """
 
     name: ClassVar[str] = "body-jwt"
@@ -63,7 +63,7 @@ class BodyJWT(Scheme):
         check_header_names(self.headers)
         self._algorithm: Final = _Algorithm(algorithm)
         self._claim: Final = claim
-        self._holds: Final = claim_holds
+        self._claim_holds: Final = claim_holds
         self._issuer: Final = issuer
         self._timed: Final = replay_protection is None
 
@@ -76,16 +76,17 @@ class BodyJWT(Scheme):
 
     def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> SignedContent:
         header = self.headers[0]
-        stated, claims, content, signature = read_token(read_header(headers, header), header)
+        jose_header, claims, content, signature = read_token(read_header(headers, header), header)
         # Never the token's choice: an RSA public key could otherwise be used as an HMAC secret. `crit` lists
         # extensions that a reader must understand (RFC 7515, section 4.1.11), and none is understood here.
-        if stated.get("alg") != self._algorithm.name or "crit" in stated:
+        if jose_header.get("alg") != self._algorithm.name or "crit" in jose_header:
             raise SignatureMalformed(f"{header} is a token of another kind than {self._algorithm.name}")
         signed_at = _moment(claims, "iat", header)
         if self._timed and signed_at is None:
             raise SignatureMalformed(f"{header} is a token without iat")
         raw = _decoded(signature, header)
-        # A token about another body is authentic and does not fit: no signature is offered, so it mismatches.
+        # A token about another body may be authentic, but must not verify this one: without a signature it is
+        # a mismatch.
         about_this = self._is_about(body, claims.get(self._claim)) and (
             self._issuer is None or claims.get("iss") == self._issuer
         )
@@ -99,23 +100,23 @@ class BodyJWT(Scheme):
 
     def _is_about(self, body: bytes, value: object) -> bool:
         # In constant time, although the claim is signed: the signature is verified only afterwards.
-        return isinstance(value, str) and hmac.compare_digest(value.encode(), self._held(body))
+        return isinstance(value, str) and hmac.compare_digest(value.encode(), self._claim_value(body))
 
-    def _held(self, body: bytes) -> bytes:
-        return body if self._holds == "body" else hashlib.sha256(body).hexdigest().encode()
+    def _claim_value(self, body: bytes) -> bytes:
+        return body if self._claim_holds == "body" else hashlib.sha256(body).hexdigest().encode()
 
     def sign(
         self, body: bytes, secret: Secret, *, event_type: str, now: datetime, message_id: str | None = None
     ) -> dict[str, str]:
         """Return the header, which signs neither type nor id. ValueError for a body that is not text."""
         _, key = single_secret(secret)
-        claims: dict[str, object] = {self._claim: self._held(body).decode()}
+        claims: dict[str, object] = {self._claim: self._claim_value(body).decode()}
         if self._issuer is not None:
             claims["iss"] = self._issuer
         if self._timed:
             claims["iat"] = int(UNIX.write(now))
-        stated = {"alg": self._algorithm.name, "typ": "JWT"}
-        content = ".".join(_encoded(json.dumps(part).encode()) for part in (stated, claims))
+        jose_header = {"alg": self._algorithm.name, "typ": "JWT"}
+        content = ".".join(_encoded(json.dumps(part).encode()) for part in (jose_header, claims))
         return {self.headers[0]: f"{content}.{_encoded(self._algorithm.sign(key, content.encode()))}"}
 
 
@@ -123,7 +124,7 @@ class BodyJWT(Scheme):
 class _Algorithm:
     """An algorithm of PyJWT."""
 
-    __slots__ = ("_its", "name")
+    __slots__ = ("_jwt_algorithm", "name")
 
     signature_bytes: ClassVar[int | None] = None
     most_signatures: ClassVar[int] = 1
@@ -134,7 +135,7 @@ class _Algorithm:
         except ModuleNotFoundError:
             raise MissingExtra("billhook.signing.BodyJWT", "jwt") from None
         self.name: str = name
-        self._its: Any = get_algorithm_by_name(name)
+        self._jwt_algorithm: Any = get_algorithm_by_name(name)
 
     def load(self, secret: str) -> PublicKey:
         if "PRIVATE KEY" in secret:
@@ -146,7 +147,7 @@ class _Algorithm:
         key = self._prepared(secret)
         return PublicKey(
             self.name,
-            lambda content, signature: bool(self._its.verify(content, key, signature)),
+            lambda content, signature: bool(self._jwt_algorithm.verify(content, key, signature)),
             public=self.name != "HS256",
         )
 
@@ -156,14 +157,14 @@ class _Algorithm:
         key = self._prepared(secret)
         if self.name != "HS256" and not hasattr(key, "sign"):
             raise ConfigError(f"a public key was given to sign with: {self.name} needs the private one")
-        return bytes(self._its.sign(content, key))
+        return bytes(self._jwt_algorithm.sign(content, key))
 
     def _prepared(self, secret: str) -> object:
         from cryptography.exceptions import UnsupportedAlgorithm
         from jwt import InvalidKeyError
 
         try:
-            return self._its.prepare_key(secret)
+            return self._jwt_algorithm.prepare_key(secret)
         except (InvalidKeyError, UnsupportedAlgorithm, ValueError, TypeError):
             raise ConfigError(
                 f"a key is not one for {self.name}: give a PEM of its kind, or text for HS256"
@@ -176,8 +177,8 @@ def read_token(text: str, header: str) -> tuple[dict[str, object], dict[str, obj
     parts = content.split(".")
     if len(parts) != 2:
         raise SignatureMalformed(f"{header} is not a token of three parts")
-    stated, claims = (_object(_decoded(part, header), header) for part in parts)
-    return stated, claims, content, signature
+    jose_header, claims = (_object(_decoded(part, header), header) for part in parts)
+    return jose_header, claims, content, signature
 
 
 def _encoded(raw: bytes) -> str:
@@ -186,7 +187,7 @@ def _encoded(raw: bytes) -> str:
 
 def _decoded(text: str, header: str) -> bytes:
     """Decode canonical base64url without padding; SignatureMalformed otherwise."""
-    # One spelling only: two tokens with the same content must not have different keys of deliveries.
+    # Accept one spelling only: a second one would give the same delivery another key.
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:

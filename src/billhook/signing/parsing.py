@@ -25,7 +25,7 @@ Encoding = Literal["hex", "base64"]
 MAX_HEADER_BYTES: Final = 8_192
 MAX_SIGNATURES: Final = 16
 MAX_PUBLIC_KEY_SIGNATURES: Final = 4
-"""Each costs a hundred times what HMAC costs, and no rotation needs more."""
+"""Verifying one costs a hundred times as much as an HMAC, and no rotation of keys needs more."""
 MAX_ID_CHARACTERS: Final = 256
 IDENTIFIER: Final = re.compile(rf"[ -+\-/-~]{{1,{MAX_ID_CHARACTERS}}}", re.ASCII)
 """Printable ASCII without "." and ",": a dot separates the fields of signed contents, and a comma the headers

@@ -139,7 +139,7 @@ class SignedContent(NamedTuple):
     ends_at: datetime | None = None
     """When the signature expires, if the sender states it."""
     begins_at: datetime | None = None
-    """When the signature begins to be good, if the sender states it."""
+    """When the signature becomes valid, if the sender states it."""
 
 
 class Scheme(ABC):
@@ -168,7 +168,7 @@ class Scheme(ABC):
 
     @property
     def signs_time(self) -> bool:
-        """Whether a time is signed, so that an old delivery goes stale."""
+        """Whether a time is signed, so that an old delivery is refused as stale."""
         return True
 
     def verify(
@@ -212,7 +212,7 @@ class Scheme(ABC):
 
 
 def _usable(secret: str) -> str:
-    """Return the secret to load. Raises ConfigError for what was not meant to be a part of it."""
+    """Return the secret to load. Raises ConfigError for characters that were added when it was copied."""
     plain, what = plain_secret(secret)
     if what:
         raise ConfigError(f"a secret has {what}, which would be part of the key: remove it")
@@ -286,7 +286,7 @@ def _pairs(secrets: Secrets) -> list[tuple[str | None, object]]:
     value: object = secrets
     if isinstance(value, Mapping):
         return [(_key_id(key_id), secret) for key_id, secret in value.items()]
-    # A text is a sequence, too: each of its characters would become a secret.
+    # A str is a sequence too: each of its characters would become a secret.
     if isinstance(value, str | bytes | bytearray) or not isinstance(value, Sequence):
         raise ConfigError(f"secrets must be a list, newest first, got {type(value).__name__}")
     pairs: list[tuple[str | None, object]] = []

@@ -1,6 +1,7 @@
-"""Recognise what got around a secret on its way from the sender's page into the configuration.
+"""Recognise characters that were added to a secret while it was copied into the configuration.
 
-It would become a part of the key, and every delivery a 401. So it is refused at the start, by its name.
+They would become part of the key, and every delivery would be refused with 401. So billhook refuses such a
+secret at start, and names the characters.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ _VERSION = re.compile(r"v1a?,(?=wh(?:sec|sk|pk)_)")
 _ESCAPED_END = re.compile(r"(?:\\r)?\\n\Z")
 _QUOTES = frozenset(("''", '""', "``", "\u201c\u201d", "\u2018\u2019", "\u201e\u201c", "\u00ab\u00bb"))
 _HIDDEN = ("Cc", "Cf", "Cn", "Co", "Zl", "Zp", "Zs")
-"""Unicode's categories of what no page shows: controls, formats, and spaces other than the one in ASCII."""
+"""Unicode categories of invisible characters: controls, formats, and spaces other than the one in ASCII."""
 
 
 def plain_secret(secret: str) -> tuple[str, str]:
-    """Return a secret without what surrounds it or is hidden in it, and what that is; "" if there is nothing.
+    """Return a secret without added characters, and a description of them; "" if there are none.
 
-    A prefix "v1," before whsec_ is left out without a word: some senders show their secrets so.
+    A prefix "v1," before whsec_ is removed without a description: some senders show their secrets so.
     """
     plain, found, before = secret, [], None
     lines = "\r\n\t" if "-----BEGIN" in secret else ""
@@ -27,7 +28,7 @@ def plain_secret(secret: str) -> tuple[str, str]:
         plain = _VERSION.sub("", plain)
         for character in plain:
             if character not in lines and character != " " and unicodedata.category(character) in _HIDDEN:
-                found.append(_named(character))
+                found.append(_description(character))
                 plain = plain.replace(character, "")
         if plain != plain.strip() and not lines:
             found.append("white space around it")
@@ -41,7 +42,7 @@ def plain_secret(secret: str) -> tuple[str, str]:
     return plain, " and ".join(dict.fromkeys(found))
 
 
-def _named(character: str) -> str:
+def _description(character: str) -> str:
     if character == "\ufeff":
         return "a byte order mark (U+FEFF)"
     if character in "\r\n\t":

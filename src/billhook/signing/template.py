@@ -75,7 +75,7 @@ class HeaderEntries:
             if name == self.signature:
                 signatures.append(value)
             elif name == self.time:
-                # Of two times one could be signed and the other checked.
+                # With two times, one could be signed and the other checked.
                 if time is not None:
                     raise SignatureMalformed(f"{header} has more than one {name}")
                 time = value
@@ -186,11 +186,12 @@ class SignatureTemplate(Scheme):
         signed_at = message_id = None
         if timestamp is not None:
             signed_at = self._time_format.read(timestamp, self._names.get("timestamp", header))
-            # As text: the sender signed this spelling of the time.
+            # Keep the text of the time: the sender signed this spelling.
             values["timestamp"] = timestamp
         if "id" in values:
             message_id = read_identifier(values["id"], self._names["id"])
-        # Before they are decoded: each costs time, and a sender without the secret chooses how many.
+        # Count them before decoding: each decoding costs time, and senders without the secret choose the
+        # number.
         most = self._algorithm.most_signatures
         if len(texts) > most:
             raise SignatureMalformed(f"{header} has more than {most} signatures of one kind")

@@ -1,4 +1,4 @@
-"""Helpers for tests of handlers and of the apps that they are in; with pytest they are fixtures too.
+"""Helpers for tests of handlers and of apps with handlers; in pytest they are also fixtures.
 
 An app under test has an inbox of its own, a clock that stands still, and no engine: `deliver` signs an
 event and posts it through the app's own receiver, and `settle` runs the handlers.
@@ -50,7 +50,7 @@ __all__ = [
     "settle",
 ]
 
-# The types of the fixtures, which are these functions with the app already given.
+# The types of the fixtures: these functions, without the argument `app`.
 Deliver: TypeAlias = Callable[..., Answer]
 Settle: TypeAlias = Callable[..., int]
 Handled: TypeAlias = Callable[..., list[Event | UnknownEvent]]

@@ -1,4 +1,4 @@
-"""Apps under test: their options, their clock, what was refused, and what became of their deliveries."""
+"""Apps under test: their options, their clock, refused deliveries, and the results of their handlers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from billhook import signals
 from billhook.clock import FrozenClock
 from billhook.engines import ExternalEngine, InlineEngine
 from billhook.errors import ConfigError
-from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
+from billhook.events import Event, UnknownEvent, parse_event
 from billhook.extension import Billhook, get_state
 from billhook.handlers import Handler, Handlers
-from billhook.inbox import RunState
-from billhook.inbox.admin import DeliveryDetails, DeliveryFilter, RunDetails, export
-from billhook.inbox.pending import next_due_at
+from billhook.inbox import DeliveryFilter, RunState
+from billhook.inbox.deliveries import DeliveryDetails, RunDetails, export
 from billhook.signing.source import Source
 from billhook.state import BillhookState
 
@@ -29,14 +28,14 @@ _EXTENSION = "billhook_testing"
 
 @dataclass(eq=False)
 class Preparation:
-    """What the functions of this package know of an app: in `app.extensions`."""
+    """What this package keeps in `app.extensions` of an app under test."""
 
     state: BillhookState
     clock: FrozenClock
     refusals: list[str] = field(default_factory=list)
 
     def note_refusal(self, sender: object, *, cause: str, **facts: object) -> None:
-        """Observe a delivery that was not taken."""
+        """Record the cause of a refused delivery."""
         self.refusals.append(cause)
 
 
@@ -46,9 +45,9 @@ def options(folder: Path | str) -> dict[str, Any]:
     >>> app.config.update(options(tmp_path))  # doctest: +SKIP
     """
     return {
-        "BILLHOOK_ENGINE": "worker",  # which no process runs: settle() calls the handlers
+        "BILLHOOK_ENGINE": "worker",  # no process runs this engine: settle() calls the handlers
         "BILLHOOK_INBOX_URL": f"sqlite:///{Path(folder).absolute() / 'billhook-test.db'}",
-        "BILLHOOK_RETRY_JITTER": 0,  # a test may count on the moment of a retry
+        "BILLHOOK_RETRY_JITTER": 0,  # tests may rely on the moment of a retry
         "BILLHOOK_SECRETS": [SECRET],
     }
 
@@ -84,7 +83,7 @@ def prepare(app: Flask) -> FrozenClock:
 
 
 def preparation(app: Flask) -> Preparation:
-    """Return what is known of an app, prepared now if it was not. Raises ConfigError."""
+    """Return the record of an app, after preparing it if necessary. Raises ConfigError."""
     prepare(app)
     found: Preparation = app.extensions[_EXTENSION]
     return found
@@ -113,8 +112,8 @@ def settle(app: Flask, advance: timedelta | float | None = None) -> int:
     attempts = 0
     while True:
         attempts += known.state.handle_due()
-        with known.state.inbox.database.read() as connection:
-            due_at = next_due_at(connection, known.clock.now())
+        times = known.state.inbox.next_times(known.state.dispatcher.limits)
+        due_at = times.after(known.clock.now())
         if due_at is None or (until is not None and due_at > until):
             break
         known.clock.advance(seconds=(due_at - known.clock.now()).total_seconds())
@@ -147,7 +146,7 @@ def dead(app: Flask) -> list[DeadRun]:
 
 
 def refused(app: Flask) -> list[str]:
-    """Return the causes of the deliveries that were not taken, in order: `mismatch`, `stale` and so on."""
+    """Return the causes of the refused deliveries, in order: `mismatch`, `stale` and so on."""
     return list(preparation(app).refusals)
 
 
@@ -164,7 +163,7 @@ def resume_handler(app: Flask, handler: Callable[..., Any] | str) -> None:
     """Resume a paused handler. Raises ConfigError for one that is not paused or not the app's."""
     known = preparation(app)
     name = _own_name(known.state, handler)
-    if not known.state.inbox.resume_handler(name, known.clock.now()):
+    if not known.state.inbox.resume_handler(name):
         raise ConfigError(f"{name} is not paused: paused() has those that are")
 
 
@@ -193,11 +192,7 @@ def _own_name(state: BillhookState, handler: Callable[..., Any] | str) -> str:
 
 
 def _find(state: BillhookState, handler: Callable[..., Any] | str) -> Handler:
-    known = {
-        each.name: each
-        for event_type in (*EVENT_TYPES, UnknownEvent.signal_name)
-        for each in state.handlers.for_event_type(event_type)
-    }
+    known = {each.name: each for each in state.handlers.every()}
     for name, each in known.items():
         if handler in (name, each.function, *each.aliases):
             return each

@@ -1,4 +1,4 @@
-"""What sends to an app under test: deliveries made here, or a sandbox of the billing service.
+"""Send deliveries to an app under test, by itself or from a sandbox of the billing service.
 
 Deliveries are signed and posted through the app's own receiver, or made for a plain call. The sandbox runs
 in this process, subscribed to its events.
@@ -21,6 +21,7 @@ from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, sample
 from billhook.events.samples import refuse_misspelt
 from billhook.handlers import Delivery, Headers
+from billhook.posting import AppPoster, sign
 from billhook.receiver.blueprint import find_route, webhook_routes
 from billhook.signing.source import DEFAULT_SOURCE
 from billhook.testing.apps import preparation, settle
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
     from billhook.sandbox import Sandbox
 
 _OPTIONS = ("signed", "age_seconds", "key", "source")
-"""The options of `deliver`: a misspelt one would be taken for a field."""
+"""The options of `deliver`, for which a misspelt field may be meant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the service would be answered."""
+    """The response that the service would get."""
 
     status: int
     json: Any
@@ -62,7 +63,7 @@ def deliver(
     made = _event(event, overrides)
     route = find_route(app, source, option="source=")
     body = made.to_json()
-    headers = {"Content-Type": "application/json", "X-Webhook-Type": made.type}
+    headers = {"X-Webhook-Type": made.type}
     if signed is not False:
         secret = signed if isinstance(signed, str) else route.source.secrets[0]
         if not isinstance(secret, str):
@@ -70,11 +71,8 @@ def deliver(
                 f"source {route.source.name!r} has only public keys: give the private key, signed=KEY"
             )
         now = preparation(app).clock.now() - timedelta(seconds=age_seconds)
-        headers |= route.source.scheme.sign(
-            body, secret, event_type=made.type, now=now, message_id=key or _new_key()
-        )
-    # As if over TLS: an app that redirects plain HTTP is not to redirect it.
-    with app.test_client().post(route.path, data=body, headers=headers, url_scheme="https") as response:
+        headers |= sign(route.source.scheme, secret, made.type, body, now, key or _new_key())
+    with AppPoster(app, route.path).send(body, headers) as response:
         return Answer(response.status_code, response.get_json(silent=True))
 
 
@@ -124,7 +122,7 @@ def _event(
     refuse_misspelt(event if isinstance(event, type) else type(event), overrides, _OPTIONS)
     if isinstance(event, type):
         return sample(event, **overrides)
-    # Made anew and not copied: the overrides are to be valid too.
+    # Construct it rather than copy it, so that the overrides are validated too.
     return type(event)(**{**event.model_dump(exclude_unset=True), **overrides}) if overrides else event
 
 

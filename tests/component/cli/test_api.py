@@ -304,7 +304,7 @@ def test_the_token_may_be_in_a_file(api, service, secret_file):
 def test_a_validation_error_names_the_field():
     import click
 
-    from billhook.cli.api.calls import as_usage_errors
+    from billhook.cli.api_calls import as_usage_errors
     from billhook.resources import PageQuery
 
     with pytest.raises(click.UsageError, match="limit: Input should be a number"), as_usage_errors():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from billhook.cli.api.calls import sandbox_client
+from billhook.cli.api_calls import sandbox_client
 from billhook.clock import SystemClock
 from billhook.errors import InternalError
 from support.billing_service import BROKEN, CLIENT_ID, REFRESH_TOKEN, a_server, answered, service_on

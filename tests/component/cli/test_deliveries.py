@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from billhook.inbox import admin
 from support.apps import deliver
 from support.postgres import BOTH
 
@@ -147,7 +146,7 @@ def test_show_refuses_an_unknown_delivery_id(run, shop):
 
 
 def test_export_is_json_lines_oldest_first(run, shop, monkeypatch):
-    monkeypatch.setattr(admin, "BATCH", 8)  # batches of two
+    monkeypatch.setattr("billhook.inbox.deliveries.BATCH", 8)  # batches of two
 
     lines = run("deliveries", "export").stdout.splitlines()
     dead = run("deliveries", "export", "--state", "dead").stdout.splitlines()
@@ -198,18 +197,6 @@ def test_a_database_url_is_not_repeated(run):
 
     assert result.exit_code == 2
     assert "hunter2" not in result.output
-
-
-def test_counts_names_every_state(shop):
-    assert admin.counts(shop.app_state.inbox) == {
-        "received": 0,
-        "planned": 0,
-        "done": 2,
-        "dead": 1,
-        "quarantined": 1,
-        "pruned": 0,
-        "erased": 0,
-    }
 
 
 def test_an_empty_list_suggests_a_similar_event_type(run, shop):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -92,9 +91,7 @@ def test_people_get_three_lines_for_each_finding_and_a_count(run, tmp_path):
 
 
 def test_people_are_told_that_nothing_was_found(run, monkeypatch):
-    run("doctor")  # imports it
-    module = sys.modules["billhook.cli.doctor.examination"]  # `billhook.cli.doctor` is the command
-    monkeypatch.setattr(module, "examine", lambda *_: iter(()))
+    monkeypatch.setattr("billhook.cli.doctor.examine", lambda *_: [])
 
     assert run("doctor").stdout == "Nothing was found.\n"
 
@@ -436,7 +433,7 @@ def test_a_clock_that_is_off_shows_in_what_was_stored(shop):
 
 def test_the_page_lists_each_finding():
     source = Path(billhook.__file__).parent / "cli"
-    parts = [*(source / "doctor").glob("*.py"), *(source.parent / "doctor").glob("*.py")]
+    parts = (source.parent / "doctor").glob("*.py")
     text = "".join(path.read_text() for path in parts)
     made = set(re.findall(r'Finding\(\s*"(?:error|warning|note)"[^,]*,\s*"([a-z-]+)"', text))
     made |= {f"{what}-{access}" for what in ("secret-file", "inbox-mode") for access in ("read", "write")}

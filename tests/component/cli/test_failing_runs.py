@@ -10,7 +10,7 @@ import pytest
 from billhook import Handlers
 from billhook.events import CustomerCreated, InvoiceApproved, PaymentFailed, sample
 from billhook.extension import get_state
-from billhook.inbox import admin
+from billhook.inbox import deliveries
 from billhook.inbox.states import DeliveryStatus, delivery_status
 from support.apps import deliver
 from support.postgres import BOTH
@@ -108,13 +108,13 @@ def test_a_delivery_is_running_unless_another_of_its_runs_failed(run, busy, wher
 @pytest.mark.parametrize("bare_url", BOTH, indirect=True)
 def test_the_state_filter_selects_deliveries_of_the_shown_status(busy):
     inbox = get_state(busy).inbox
-    everything = admin.with_runs(inbox, admin.page(inbox, admin.DeliveryFilter(), 50))
+    everything = deliveries.with_runs(inbox, deliveries.page(inbox, deliveries.DeliveryFilter(), 50))
 
     for word in DeliveryStatus:
-        selected = [one.id for one in admin.page(inbox, admin.DeliveryFilter(state=word), 50)]
+        selected = [one.id for one in deliveries.page(inbox, deliveries.DeliveryFilter(state=word), 50)]
         assert selected == [one.summary.id for one in everything if one.status is word]
     with pytest.raises(ValueError, match="gone"):
-        admin.DeliveryFilter(state="gone").conditions()
+        deliveries.DeliveryFilter(state="gone").conditions()
 
 
 def test_a_failed_run_decides_the_status_of_its_delivery():
@@ -274,7 +274,7 @@ def test_queries_by_unfinished_state_use_indexes(inbox):
     from billhook.inbox.schema import delivery
 
     def plan(state: str) -> str:
-        query = select(delivery.c.id).where(*admin.DeliveryFilter(state=state).conditions())
+        query = select(delivery.c.id).where(*deliveries.DeliveryFilter(state=state).conditions())
         with inbox.database.read() as connection:
             text = (
                 query.order_by(delivery.c.id.desc())

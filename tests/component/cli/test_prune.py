@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 
 import pytest
 
-from billhook.cli import output
 from support.inbox_view import change, rows, value
 
 
@@ -154,13 +154,12 @@ def test_prune_refuses_an_invalid_number_of_days(run, shop):
 
 def test_long_work_is_drawn_to_its_end(run, old, monkeypatch):
     drawn = []
-    advance = output.ProgressBar.advance
 
-    def note(steps, count=1):
-        drawn.append(count)
-        advance(steps, count)
+    @contextmanager
+    def progress(label, total):
+        yield drawn.append
 
-    monkeypatch.setattr(output.ProgressBar, "advance", note)
+    monkeypatch.setattr("billhook.cli.deletion.progress", progress)
 
     run("deliveries", "prune", "--older-than", "1", "--yes")
 

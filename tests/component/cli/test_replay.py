@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from billhook.inbox import WorkerRecord, admin
+from billhook.inbox import DeliveryFilter, WorkerRecord, deliveries
 from billhook.inbox.replay import replay
 from support.apps import make_app
 from support.inbox_view import rows, value
@@ -31,7 +31,7 @@ def test_a_dead_delivery_runs_its_failed_handler_again_and_no_other(run, shop, w
     query = "SELECT state, attempts, token > ? FROM run WHERE handler = 'send'"
     assert rows(where, query, token) == [("due", 0, 1)]
     assert shop.handle() == ["send"]
-    assert admin.counts(shop.app_state.inbox)["dead"] == 0
+    assert deliveries.count(shop.app_state.inbox, DeliveryFilter(state="dead")) == 0
 
 
 def test_a_replay_that_fails_again_keeps_both_failures(run, shop):
@@ -113,7 +113,7 @@ def test_a_dry_run_counts_and_changes_nothing(run, shop, where):
 def test_many_are_replayed_in_batches(shop):
     inbox = shop.app_state.inbox
 
-    batches = list(admin.id_batches(inbox, admin.DeliveryFilter(), batch=3))
+    batches = list(deliveries.id_batches(inbox, DeliveryFilter(), batch=3))
 
     assert batches == [[1, 2, 3], [4]]
     done = replay(inbox, batches[0], datetime.now(UTC)) + replay(inbox, batches[1], datetime.now(UTC))

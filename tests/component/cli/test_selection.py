@@ -6,7 +6,7 @@ import click
 import pytest
 
 from billhook.cli import selection
-from billhook.inbox import admin
+from billhook.inbox import DeliveryFilter, deliveries
 
 CHANGING = (
     ("replay",),
@@ -59,7 +59,7 @@ def test_without_a_terminal_the_confirmation_names_the_yes_option(run, shop):
         told = "nothing was changed: there is no terminal to confirm on; add --yes to skip the question"
         assert (asked.exit_code, told in asked.stderr, "Aborted" in asked.stderr) == (1, True, False)
         assert (refused.exit_code, "Aborted!" in refused.stderr) == (1, True)
-    assert admin.counts(shop.app_state.inbox)["dead"] == 1
+    assert deliveries.count(shop.app_state.inbox, DeliveryFilter(state="dead")) == 1
 
 
 def test_ctrl_c_at_the_question_aborts(monkeypatch):

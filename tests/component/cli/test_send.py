@@ -18,10 +18,11 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from billhook.cli.posting import HttpPoster
+from billhook.cli.posting import parse_target
 from billhook.errors import ConfigError
 from billhook.events import PaymentFailed, parse_event, sample
 from billhook.extension import configured_scheme
+from billhook.posting import HttpPoster
 from billhook.settings import Settings
 from support.signing import OTHER_SECRET, SECRET
 
@@ -226,7 +227,7 @@ def test_a_receiver_that_hangs_is_given_up(run):
 
 
 def test_a_connection_closed_between_two_posts_is_opened_again(receiver):
-    with HttpPoster(receiver.url, 5) as poster:
+    with HttpPoster(parse_target(receiver.url), 5) as poster:
         first = poster.post(b"{}", {})
         poster._connection.sock.shutdown(socket.SHUT_RDWR)
         second = poster.post(b"{}", {})
@@ -238,7 +239,7 @@ def test_an_invalid_url_is_refused():
     without_a_host = ("localhost:8000", "ftp://host/x", "http://")
     for url in (*without_a_host, "http://host:99999/", "http://host/a b", "http://h\xf6st/"):
         with pytest.raises(ConfigError, match=r"--to is not an http\(s\) URL: write http://HOST:PORT/PATH"):
-            HttpPoster(url, 1)
+            parse_target(url)
 
 
 def test_a_password_in_the_url_is_refused_and_not_repeated(run):

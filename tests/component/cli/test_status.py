@@ -191,7 +191,7 @@ def test_the_summary_says_what_needs_attention_in_the_words_of_the_dashboard(inb
     inbox.put(incoming("l"))
     change(where, "UPDATE delivery SET state = 'dead' WHERE id = 1")
     inbox.pause_handler("book", None, NOON)
-    told = summary(read_overview(inbox, NOON + timedelta(minutes=11)), "No worker is running; start one")
+    told = summary(read_overview(inbox, NOON + timedelta(minutes=11)), "No worker is running")
 
     last = "The last delivery came 3 min ago."
     assert well == f"All is well: nothing failed and nothing waits for long. {last}"

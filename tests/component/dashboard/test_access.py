@@ -42,7 +42,7 @@ def failing(site):
 
 
 def state_of(made) -> object:
-    from billhook.inbox.admin import details
+    from billhook.inbox.deliveries import details
 
     return details(made.inbox, [1]), made.inbox.paused_handlers(), list_actions(made.inbox, 10)
 

@@ -10,7 +10,7 @@ import pytest
 
 from billhook.dashboard import handlers
 from billhook.inbox.actions import list_actions
-from billhook.inbox.admin import details
+from billhook.inbox.deliveries import details
 from billhook.inbox.error_groups import failing_delivery_ids, failure_groups
 from billhook.inbox.replay import replay
 from support.inbox_view import rows, value

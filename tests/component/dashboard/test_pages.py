@@ -12,7 +12,7 @@ import pytest
 
 from billhook.events import sample
 from billhook.events.customers import ContractCreated
-from billhook.inbox.admin import details
+from billhook.inbox.deliveries import details
 from support.apps import deliver
 from support.dashboard import PAGES
 from support.signing import APPROVED, SECRET

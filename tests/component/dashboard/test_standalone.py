@@ -12,6 +12,7 @@ from flask import Flask
 from werkzeug.exceptions import Unauthorized
 
 from billhook.dashboard.password_file import (
+    MAX_WRONG_TRIES,
     WRONG_TRIES,
     WRONG_TRIES_SECONDS,
     DashboardUser,
@@ -58,7 +59,8 @@ def test_without_the_option_there_is_no_dashboard(make):
 
 
 def test_only_a_user_of_the_file_with_the_right_password_looks(make, monkeypatch):
-    monkeypatch.setattr("billhook.dashboard.password_file.WRONG_TRIES", 100)  # each is compared
+    for bound in ("WRONG_TRIES", "MAX_WRONG_TRIES"):
+        monkeypatch.setattr(f"billhook.dashboard.password_file.{bound}", 100)  # each is compared
     client = make(f"# staff\n\nalice:{PASSWORD}\nread-only bob:another password!\n").test_client()
     strangers = [
         *(basic("alice", "another password!"), basic("bob", PASSWORD), basic("alice", ""), {}),
@@ -164,25 +166,67 @@ def test_wrong_passwords_are_logged_once_a_second_with_their_number(make, caplog
     assert caplog.text.count("sign-in to the dashboard refused") == 1
 
 
-def test_after_five_wrong_passwords_none_is_compared_for_a_second():
-    users = (DashboardUser("alice", _digest(PASSWORD), True),)
-    now = [100.0]
-    sign_in = _SignIn(users, lambda: now[0])
-    app = Flask("shop")
+class SignIn:
+    """Tries to sign in with a clock of its own."""
 
-    def try_with(password: str) -> bool:
-        with app.test_request_context(headers=basic("alice", password)):
+    def __init__(self) -> None:
+        users = (DashboardUser("alice", _digest(PASSWORD), True),)
+        self.now = 100.0
+        self._sign_in = _SignIn(users, lambda: self.now)
+        self._app = Flask("shop")
+
+    def is_let_in(self, password: str, address: str = "192.0.2.1") -> bool:
+        client = {"REMOTE_ADDR": address}
+        with self._app.test_request_context(headers=basic("alice", password), environ_overrides=client):
             try:
-                return sign_in.user() == users[0]
+                return self._sign_in.user().name == "alice"
             except Unauthorized:
                 return False
 
-    assert try_with(PASSWORD)
+
+def test_after_five_wrong_passwords_a_client_is_refused_for_a_second():
+    sign_in = SignIn()
+
+    assert sign_in.is_let_in(PASSWORD)
     for _ in range(WRONG_TRIES):
-        assert not try_with("wrong password")
-    assert not try_with(PASSWORD)
-    now[0] += WRONG_TRIES_SECONDS
-    assert try_with(PASSWORD)
+        assert not sign_in.is_let_in("wrong")
+    assert not sign_in.is_let_in(PASSWORD)
+    sign_in.now += WRONG_TRIES_SECONDS
+    assert sign_in.is_let_in(PASSWORD)
+
+
+@pytest.mark.parametrize(
+    ("attackers", "another_client"),
+    [
+        (["192.0.2.1"], "192.0.2.2"),
+        (["::ffff:192.0.2.1"], "::ffff:192.0.2.2"),
+        ([f"2001:db8::{number:x}" for number in range(60)], "2001:db8:0:1::1"),
+        ([f"fe80::{number:x}%eth0" for number in range(60)], "192.0.2.1"),
+    ],
+)
+def test_one_client_that_guesses_passwords_keeps_no_other_one_out(attackers, another_client):
+    sign_in = SignIn()
+
+    for _ in range(60):
+        for address in attackers:
+            sign_in.is_let_in("wrong", address)
+
+    assert not sign_in.is_let_in(PASSWORD, attackers[0])
+    assert sign_in.is_let_in(PASSWORD, another_client)
+
+
+def test_clients_with_many_addresses_have_fifty_guesses_a_second_together():
+    sign_in = SignIn()
+
+    for number in range(MAX_WRONG_TRIES - 1):
+        sign_in.is_let_in("wrong", f"192.0.2.{number}")
+    let_in_before = sign_in.is_let_in(PASSWORD, "198.51.100.1")
+    sign_in.is_let_in("wrong", "192.0.2.200")
+
+    assert let_in_before
+    assert not sign_in.is_let_in(PASSWORD, "198.51.100.1")
+    sign_in.now += WRONG_TRIES_SECONDS
+    assert sign_in.is_let_in(PASSWORD, "198.51.100.1")
 
 
 @pytest.mark.parametrize(

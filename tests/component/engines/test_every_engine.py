@@ -13,7 +13,7 @@ import pytest
 from billhook import Handlers, effects
 from billhook.events import InvoicePaymentStatusChanged, PingTest
 from billhook.extension import get_state
-from billhook.inbox.admin import is_busy
+from billhook.inbox.deliveries import is_busy
 from support.apps import inbox_at
 from support.engines import celery_engine
 from support.inbox_view import incoming, not_called_again, rows
@@ -81,7 +81,6 @@ class Engine:
         """As messages to a Celery worker have it done, the newest first, and those that follow from them."""
         messages = []
         executor = celery_engine(self.app, messages)
-        self.inbox.release_held("sweeper", self.state.dispatcher.limits, self.now)
         unfinished = "SELECT id FROM delivery WHERE state IN ('received', 'planned') ORDER BY id DESC"
         messages += [delivery_id for (delivery_id,) in rows(inbox_at(self.app), unfinished)]
         while messages:
@@ -210,7 +209,7 @@ def test_a_paused_handler_is_not_called_until_it_is_resumed(engine):
     engine.handle()
     before, waiting = list(calls), engine.runs()
 
-    engine.inbox.resume_handler("paused", engine.now)
+    engine.inbox.resume_handler("paused")
     engine.handle()
 
     assert before == ["other", "other"]

@@ -13,7 +13,7 @@ from billhook import Handlers
 from billhook.engines.celery.sweeper import Sweeper
 from billhook.events import CustomerCreated, InvoicePaymentStatusChanged, PingTest
 from billhook.extension import get_state
-from billhook.inbox.admin import is_busy
+from billhook.inbox.deliveries import is_busy
 from support.apps import deliver, inbox_at
 from support.engines import celery_engine, inbox_of, noting, plan, plan_and_claim, send, swept
 from support.inbox_view import rows
@@ -123,29 +123,31 @@ def test_celery_workers_keep_to_the_limit_and_publish_what_it_held(stored_only, 
 
 
 @pytest.mark.slow
-def test_a_sweep_that_may_release_nothing_waits_for_the_next_chance(stored_only, clock):
+def test_a_sweep_publishes_no_run_that_has_no_room(stored_only, clock):
     app = stored_only(noting([], at_most=1))
     state = get_state(app)
     send(app, 2)
     assert len(plan_and_claim(app, "a slow worker", clock.now())) == 1
     clock.advance(seconds=2)
 
-    assert swept(Sweeper(state.inbox, state.dispatcher)) == ([], 1.0)
+    assert swept(Sweeper(state.inbox, state.dispatcher)) == ([], 2.0)
 
 
 @pytest.mark.usefixtures("inbox_url")
-def test_one_look_releases_no_more_than_the_limit(stored_only):
+def test_of_a_handler_with_a_limit_no_more_is_pending_than_it_has_room_for(stored_only):
     app = stored_only(noting([], at_most=2))
     state = get_state(app)
     inbox, now = inbox_of(app)
     inbox.pause_handler("note", None, now)
     send(app, 10)
     assert plan_and_claim(app, "a worker", now) == []
-    inbox.resume_handler("note", now)
+    inbox.resume_handler("note")
 
-    released, again_at = inbox.release_held("a sweep", state.dispatcher.limits, now)
+    limits = state.dispatcher.limits
+    found, times = inbox.pending(limits, received_before=now, now=now, limit=500)
 
-    assert (len(released), again_at) == (2, now + timedelta(seconds=1))
+    assert [each.limited for each in found] == [True, True]
+    assert times.names_due(now) == ["note"]
 
 
 @pytest.mark.usefixtures("inbox_url")
@@ -160,7 +162,7 @@ def test_a_released_run_is_due_since_its_delivery_was_received(stored_only, cloc
     send(app, 2, "CustomerCreated")
     plan(app, clock.now())
     clock.advance(seconds=60)
-    inbox.resume_handler("note", clock.now())
+    inbox.resume_handler("note")
 
     get_state(app).handle_due()
 
@@ -238,7 +240,6 @@ def test_the_longest_waiting_starts_first_at_a_limit_of_runs_at_once(stored_only
     with inbox.transaction("a worker", limits) as transaction:
         transaction.plan([one.plan for one in planned], now)
         transaction.settle([attempt.run_result])
-        transaction.apply_limits(now)
         (second,) = transaction.claim(10, now, now + timedelta(seconds=60))
 
     assert second.delivery.key == "PingTest-2"
@@ -291,9 +292,10 @@ def test_a_rate_that_divides_no_second_is_never_exceeded(stored_only, clock):
     for _ in range(8):
         get_state(app).handle_due()
         last_at = clock.now()
-        release_at = get_state(app).inbox.poll(1)[1].release_at
-        if release_at is not None:
-            clock.advance(seconds=(release_at - clock.now()).total_seconds())
+        state = get_state(app)
+        start_at = state.inbox.next_times(state.dispatcher.limits).after(clock.now())
+        if start_at is not None:
+            clock.advance(seconds=(start_at - clock.now()).total_seconds())
 
     assert len(calls) == 8
     assert last_at - begin >= timedelta(seconds=1)
@@ -356,10 +358,11 @@ def test_nothing_is_busy_while_runs_wait_for_a_later_start(stored_only, clock):
     app = stored_only(noting([], rate="1/d"))
     inbox, now = inbox_of(app)
     send(app, 3)
-    get_state(app).handle_due()
+    state = get_state(app)
+    state.handle_due()
 
-    assert not is_busy(inbox, now + timedelta(hours=1))
-    assert is_busy(inbox, now + timedelta(days=1))
+    assert not is_busy(inbox, now + timedelta(hours=1), state.dispatcher.limits)
+    assert is_busy(inbox, now + timedelta(days=1), state.dispatcher.limits)
 
 
 def claimable(stored_only, options):

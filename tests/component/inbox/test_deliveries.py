@@ -16,7 +16,7 @@ from sqlalchemy.dialects import sqlite
 from billhook.errors import ConfigError
 from billhook.inbox import Deliveries, DeliveryFilter, Inbox
 from billhook.inbox import deliveries as deliveries_module
-from billhook.inbox.admin import search_bound
+from billhook.inbox.deliveries import search_bound
 from billhook.inbox.schema import delivery
 from billhook.inbox.sqlite.waker import FifoWaker
 from support.inbox_view import NOON, change, incoming, open_inbox, rows
@@ -176,7 +176,7 @@ def test_opening_a_file_that_is_not_there_makes_none(tmp_path):
 
 
 def test_bodies_are_read_in_batches(inbox, monkeypatch):
-    monkeypatch.setattr(deliveries_module, "_BATCH", 2)
+    monkeypatch.setattr(deliveries_module, "_READ_TOGETHER", 2)
     for number in range(5):
         kind = "PingTest" if number != 3 else "Overage"
         inbox.put(incoming(f"m{number}", event_type=kind, at=NOON + timedelta(minutes=number)))

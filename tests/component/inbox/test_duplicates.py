@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import event
 
-from billhook.inbox import ContentKey, DuplicateRun, RunOptions, RunPlan, admin, locks
+from billhook.inbox import ContentKey, DeliveryFilter, DuplicateRun, RunOptions, RunPlan, locks
+from billhook.inbox.deliveries import count, details, page
 from billhook.inbox.planning import find_duplicates
 from billhook.inbox.replay import ReplayResult, replay
 from support.inbox_view import NOON, change, incoming, rows, value
@@ -75,7 +76,11 @@ def test_every_content_duplicate_refers_to_the_first_delivery(inbox):
     third, twins = planned(inbox, "c", seconds=20)
 
     assert twins == [DuplicateRun(third, "h", first)]
-    assert [one.twin_of for one in admin.page(inbox, admin.DeliveryFilter(), 9)] == [first, first, None]
+    assert [one.twin_of for one in page(inbox, DeliveryFilter(), 9)] == [
+        first,
+        first,
+        None,
+    ]
     assert second != first
 
 
@@ -213,15 +218,15 @@ def test_a_plain_replay_skips_duplicates(inbox, where):
 def test_duplicates_are_selected_counted_and_shown(inbox):
     first, _ = planned(inbox, "a")
     second, _ = planned(inbox, "b")
-    twins = admin.DeliveryFilter(twins=True)
+    twins = DeliveryFilter(twins=True)
 
-    assert [one.id for one in admin.page(inbox, twins, 9)] == [second]
-    assert admin.count(inbox, twins) == 1
+    assert [one.id for one in page(inbox, twins, 9)] == [second]
+    assert count(inbox, twins) == 1
     assert not twins.is_everything
-    (shown,) = admin.details(inbox, [second])
+    (shown,) = details(inbox, [second])
     assert (shown.summary.twin_of, shown.runs[0].twin_of) == (first, first)
     assert "twin of delivery" in shown.runs[0].last_error
-    (shown,) = admin.details(inbox, [first])
+    (shown,) = details(inbox, [first])
     assert (shown.summary.twin_of, shown.runs[0].twin_of, shown.runs[0].order_key) == (None, None, None)
 
 

@@ -107,7 +107,6 @@ def test_the_error_of_an_erased_delivery_is_removed_from_the_pause_of_its_handle
         error = f"KeyError: {MARK.decode()}"
         ids = (claim.run_id, claim.token, claim.delivery.delivery_id, claim.attempt)
         transaction.settle([RunResult(*ids, RunState.DEAD, NOON, error=error, traceback=error)])
-        transaction.apply_limits(NOON)
     inbox.pause_handler("other", "by hand", NOON)
     assert MARK.decode() in stored_text(where)
 

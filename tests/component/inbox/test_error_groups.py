@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from billhook.inbox.admin import details, summaries
+from billhook.inbox.deliveries import details, summaries
 from billhook.inbox.error_groups import failing_delivery_ids, failure_groups
 from billhook.inbox.related import related_deliveries
 from support.inbox_view import NOON, change, incoming

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from billhook.errors import InboxUnavailable
-from billhook.inbox import InboxTransaction, RunOptions, RunPlan, RunResult, RunState, locks, settling
+from billhook.inbox import InboxTransaction, RunOptions, RunPlan, RunResult, RunState, locks, runs
 from billhook.inbox.replay import ReplayResult, replay
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
 from support.races import Meanwhile, only_postgres
@@ -351,7 +351,7 @@ def test_order_holds_and_no_run_is_stuck_in_random_histories(inbox, where, seed)
 
 
 def test_control_a_settle_without_release_is_noticed(inbox, where, monkeypatch):
-    monkeypatch.setattr(settling, "release_next", lambda *_: [])
+    monkeypatch.setattr(runs, "release_next", lambda *_: [])
     planned(inbox, "a", "b")
 
     settle(inbox, claim(inbox)[0])
@@ -405,7 +405,7 @@ def check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox,
         connection.execute(
             text("UPDATE run SET state = 'waiting', finished_at = NULL WHERE state = 'succeeded'")
         )
-        settling.release_next(connection, [("h", "k")], at(2))
+        runs.release_next(connection, [("h", "k")], at(2))
 
     meanwhile(lambda transaction: transaction.settle([outcome(second)]), again)
 
@@ -529,7 +529,8 @@ def test_runs_that_wait_for_hours_cost_a_claim_nothing(inbox, where):
 
     with inbox.transaction("worker") as transaction:
         assert transaction.claim(10, at(3600), at(3700)) == []
-        assert transaction.next_times() == (at(36_000), None, None)
+        times = transaction.next_times()
+        assert (times.due_at, times.suspect_at) == (at(36_000), None)
 
 
 def explained(where):
@@ -537,7 +538,7 @@ def explained(where):
     inbox = open_inbox(where)
     keys = {"handlers": ["h", "h"], "order_keys": ["k1", "k2"], "pairs": '[["h", "k1"], ["h", "k2"]]'}
     with inbox.database.write() as connection:
-        statement = settling._ON_POSTGRES if isinstance(where, str) else settling._ON_SQLITE
+        statement = runs._ON_POSTGRES if isinstance(where, str) else runs._ON_SQLITE
         shown = statement.compile(dialect=connection.dialect)
         values = {**shown.params, **keys, "now": "2026-01-15 12:00:00"}
         if shown.positional:
@@ -588,5 +589,5 @@ def test_the_next_run_of_an_order_key_is_found_by_index(inbox, where):
 
 def test_no_keys_are_no_work(inbox):
     with inbox.database.write() as connection:
-        assert settling.release_next(connection, [], NOON) == []
+        assert runs.release_next(connection, [], NOON) == []
         InboxTransaction(connection, "w").lock((), ())

@@ -31,9 +31,9 @@ def claim(inbox, seconds=0.0):
 
 
 def pending_at(inbox, seconds, *, unread=None, limit=10):
-    return inbox.pending(
-        received_before=at(seconds if unread is None else unread), due_before=at(seconds), limit=limit
-    )
+    received_before = at(seconds if unread is None else unread)
+    found, times = inbox.pending({}, received_before=received_before, now=at(seconds), limit=limit)
+    return found, times.after(at(seconds))
 
 
 def test_an_empty_inbox_has_nothing_that_waits(inbox):

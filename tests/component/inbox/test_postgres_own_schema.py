@@ -25,6 +25,7 @@ from support.proxy import proxied
 
 TABLES = [
     "billhook_action",
+    "billhook_closed",
     "billhook_count",
     "billhook_handler",
     "billhook_version",

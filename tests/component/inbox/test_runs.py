@@ -7,7 +7,7 @@ from datetime import timedelta, timezone
 import pytest
 
 from billhook.errors import IllegalTransition, InboxUnavailable
-from billhook.inbox import RunPlan, RunResult, RunState
+from billhook.inbox import NOTHING_DUE, RunPlan, RunResult, RunState
 from billhook.inbox.leases import LOST
 from support.inbox_view import NOON, change, incoming, rows, value
 
@@ -408,7 +408,7 @@ def claimed_facts(claimed):
 
 
 def test_poll_returns_the_next_due_time(inbox):
-    assert inbox.poll(10) == ([], (None, None, None))
+    assert inbox.poll(10) == ([], NOTHING_DUE)
     put(inbox, "a")
     (claimed,) = claim(inbox)
 
@@ -416,8 +416,8 @@ def test_poll_returns_the_next_due_time(inbox):
         leased = transaction.next_times()
     settle(inbox, claimed, RunState.DUE, due=100, error="no")
 
-    assert leased == (NOON + LEASE, None, None)
-    assert inbox.poll(10) == ([], (at(100), None, None))
+    assert leased == (NOON + LEASE, None, NOON + LEASE, {}, {})
+    assert inbox.poll(10) == ([], (at(100), None, None, {"a": at(100)}, {}))
 
 
 # --- settle ---------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 
 from billhook.errors import ConfigError, DeadlinePassed, InboxUnavailable, SchemaMismatch
 from billhook.inbox import Inbox
-from billhook.inbox.admin import revision
+from billhook.inbox.deliveries import revision
 from billhook.inbox.sqlite import driver
 from billhook.inbox.sqlite.locks import FORK_GUARD
 from billhook.metrics import InboxCollector

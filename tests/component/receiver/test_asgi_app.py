@@ -192,7 +192,7 @@ def test_observers_run_outside_the_event_loop_within_the_app_context(flask_app, 
 
 
 def test_observers_of_refusals_hold_up_no_answer(flask_app, application, monkeypatch, caplog):
-    monkeypatch.setattr("billhook.receiver.observers.MOST_WAITING", 5)
+    monkeypatch.setattr("billhook.receiver.observers.MAX_WAITING", 5)
     application = Billhook().asgi_app(flask_app)
     go_on, told, accepted = threading.Event(), [], []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import threading
 from contextlib import contextmanager
 
@@ -21,6 +22,9 @@ KEPT = {
     "get_json": lambda: request.get_json(silent=True),
     "the form of another content type": lambda: request.form.get("a"),
     "the stream, unread": lambda: request.stream,
+    "a copy of the stream, put in its place": lambda: request.environ.update(
+        {"wsgi.input": io.BytesIO(request.stream.read())}
+    ),
 }
 LOST = {
     "the form": (FORM, lambda: request.form.get("a")),
@@ -46,34 +50,38 @@ def served(app):
         server.server_close()
 
 
-def post(port, content_type="application/json", body=b"{}"):
+def post(port, content_type="application/json", body=b"{}", *, chunked=False):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=scaled(5))
-    connection.request("POST", PATH, body, {**signed(body), "Content-Type": content_type})
+    sent = iter([body]) if chunked else body
+    headers = {**signed(body), "Content-Type": content_type}
+    connection.request("POST", PATH, sent, headers, encode_chunked=chunked)
     try:
         return connection.getresponse().status
     finally:
         connection.close()
 
 
+@pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize("hook", KEPT)
-def test_a_body_that_a_hook_read_is_received(app_with, hook):
+def test_a_body_that_a_hook_read_is_received(app_with, hook, chunked):
     app = app_with(BILLHOOK_ENGINE="worker")
     app.before_request(lambda: [KEPT[hook](), None][1])
 
     with served(app) as port:
-        assert post(port) == 200
+        assert post(port, chunked=chunked) == 200
 
     assert rows(inbox_file(app), "SELECT body FROM delivery") == [(b"{}",)]
 
 
+@pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize("hook", LOST)
-def test_a_body_that_a_hook_emptied_is_refused_at_once_and_the_hook_is_named(app_with, caplog, hook):
+def test_a_body_that_a_hook_emptied_is_refused_at_once_and_the_hook_is_named(app_with, caplog, hook, chunked):
     content_type, read = LOST[hook]
     app = app_with(BILLHOOK_ENGINE="worker")
     app.before_request(lambda: [read(), None][1])
 
     with served(app) as port:
-        assert post(port, content_type) == 400
+        assert post(port, content_type, chunked=chunked) == 400
 
     assert "refused with 400 (body_consumed: code of the app read the body before billhook" in caplog.text
     assert rows(inbox_file(app), "SELECT id FROM delivery") == []

@@ -15,8 +15,8 @@ from billhook.cli.demo.expectations import (
     group_by_type,
     samples,
 )
-from billhook.cli.posting import HttpReply
 from billhook.events import EVENT_TYPES
+from billhook.posting import HttpReply
 from support.signing import OTHER_SECRET, SECRET
 
 NOW = datetime.now(UTC)

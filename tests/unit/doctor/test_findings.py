@@ -8,7 +8,7 @@ from pathlib import Path
 
 from billhook import gunicorn_conf
 from billhook.doctor.configuration import gunicorn_findings, read_gunicorn_file
-from billhook.doctor.examination import clock_findings
+from billhook.doctor.deliveries import clock_findings
 from billhook.doctor.inbox import postgres_findings, sqlite_findings
 from billhook.inbox.diagnosis import PostgresFacts, SampledDelivery, SqliteFacts, file_system_of, is_local
 

@@ -347,10 +347,10 @@ def test_32_bytes_for_which_anyone_can_sign_are_no_public_key():
 
 
 def test_a_weak_secret_is_the_reason_and_not_a_scheme():
-    kind, said = the_miss({"X-Sig": hmac_of(BODY, "short").hex()}, BODY, "short")
-
-    assert kind == "template"
-    assert "for which no scheme of billhook can be configured: a secret of 5 bytes is too short" in said
+    for content, form in ((BODY, "{}"), (f"{TIMESTAMP}.".encode() + BODY, f"t={TIMESTAMP},v1={{}}")):
+        kind, said = the_miss({"X-Sig": form.format(hmac_of(content, "short").hex())}, BODY, "short")
+        assert kind == "template"
+        assert "for which no scheme of billhook can be configured: a secret of 5 bytes is too short" in said
 
 
 def test_a_weak_secret_explains_no_changed_body():
@@ -470,6 +470,10 @@ def test_a_header_with_the_time_that_was_removed_is_told():
     assert unknown[0] == elsewhen[0] == "header"
     assert unknown[1].startswith(said)
     assert elsewhen[1].startswith(said)
+
+
+def test_an_entry_that_is_named_as_a_version_is_no_list_of_standard_webhooks():
+    assert the_miss({"X-Sig": f"v1={hmac_of(b'x').hex()}"})[0] == "secret"
 
 
 def test_a_request_without_a_signature_is_told():

@@ -164,6 +164,12 @@ def test_a_signature_has_one_spelling_in_base64():
     refuse(TIMED_RSA, changed(TIMED_RSA, X_Webhook_Signature="AAB="), "X-Webhook-Signature holds")
 
 
+def test_a_signature_with_other_characters_is_told_from_one_in_another_spelling():
+    for text, told in (("!" + B64, "that is not base64"), (B64[:-2] + "9=", "not in canonical base64")):
+        with pytest.raises(SignatureMalformed, match=told):
+            read_signature(text, "base64", 32, "X-Sig")
+
+
 def test_a_signature_whose_length_the_key_decides_is_canonical_base64_too():
     texts = ["", "=", "!", "AAA", "AAAA AAAA", "AAB=", "AAAA,AAAA"]
 

@@ -122,6 +122,15 @@ def test_a_written_time_is_read_back_rounded_down(name, moment):
     assert set(text) <= set(TIME_FORMATS[name].characters)
 
 
+def test_a_number_of_seconds_that_is_too_long_is_told_from_one_after_the_year_9999():
+    for text, told in (
+        (f"{STAMP}000", "no timestamp of 1 to 12 ASCII digits"),
+        ("253402300800", "year 9999"),
+    ):
+        with pytest.raises(SignatureMalformed, match=told):
+            UNIX.read(text, "X-At")
+
+
 def test_a_naive_time_is_the_callers_mistake_in_each():
     for name in TIME_FORMATS:
         with pytest.raises(ValueError, match="now must be an aware datetime, got the naive"):

@@ -22,7 +22,7 @@ _SAMPLES_ONLY = (
 _NEXT = "Next: README.md shows how to write your own handlers and try them with a sandbox"
 
 
-@click.command(short_help="See it work on this machine.")
+@click.command()
 @click.option("--stay", is_flag=True, help="Keep everything running until Ctrl-C, and print the addresses.")
 @as_json
 def demo(stay: bool, as_json: bool) -> None:
@@ -50,7 +50,7 @@ def demo(stay: bool, as_json: bool) -> None:
                 raise MissingExtra("a demo that stays", "sandbox")
             click.echo(_SAMPLES_ONLY, err=True)
         with progress("running the demo", None) as steps:
-            rows = environment.play(steps.advance)
+            rows = environment.play(steps)
         if not as_json:
             click.echo("gunicorn received the deliveries and a worker handled them. They were caused by:")
             for step in environment.steps or ["signed a sample of each event type and posted it"]:

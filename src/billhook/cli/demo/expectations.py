@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
-from billhook.cli.posting import HttpReply, sign
 from billhook.errors import PayloadError
 from billhook.events import EVENT_TYPES, parse_event, sample
+from billhook.posting import HttpReply, sign
 from billhook.signing import StandardWebhooks
 
 NO_REPLY = HttpReply(None, "", 0.0)

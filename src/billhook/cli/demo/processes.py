@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from billhook.cli.demo.expectations import (
     DemoDelivery,
@@ -30,12 +31,12 @@ from billhook.cli.demo.expectations import (
 )
 from billhook.cli.demo.handlers import NOTES
 from billhook.cli.output import CliError, printable
-from billhook.cli.posting import HttpPoster, HttpReply
 from billhook.cli.processes import spawn, stop_all
 from billhook.cli.serve import web_command
 from billhook.cli.worker import worker_command
 from billhook.errors import MissingExtra, SandboxError
 from billhook.fields import strict_json
+from billhook.posting import HttpPoster, HttpReply
 
 if TYPE_CHECKING:
     from billhook.sandbox import Sandbox
@@ -155,7 +156,7 @@ class DemoEnvironment:
 
     def play(self, advance: Callable[[], None]) -> list[DemoDelivery]:
         """Send everything, wait for the handlers and compare. Raises CliError if a server exits."""
-        with HttpPoster(self._url, _TIMEOUT_SECONDS) as poster:
+        with HttpPoster(urlsplit(self._url), _TIMEOUT_SECONDS) as poster:
 
             def post(rows: list[DemoDelivery]) -> list[DemoDelivery]:
                 for row in rows:
@@ -203,8 +204,8 @@ class DemoEnvironment:
 
     def _wait_until_settled(self) -> dict[str, str]:
         """Return {key: state} of the inbox once nothing is pending, or after the time-out."""
-        from billhook.inbox import Inbox
-        from billhook.inbox.admin import DeliveryFilter, page
+        from billhook.inbox import DeliveryFilter, Inbox
+        from billhook.inbox.deliveries import page
 
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         with closing(Inbox(f"sqlite:///{self._folder / 'billhook.db'}")) as inbox:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from billhook.engines.dispatcher import Dispatcher
-from billhook.engines.leases import lease_owner
 from billhook.inbox import Inbox
 
 LIMIT = 500
@@ -43,35 +42,33 @@ class Sweeper:
         What it and `publish` raise ends the sweep. Raises InboxUnavailable.
         """
         now, monotonic = self._dispatcher.clock.now(), time.monotonic()
-        released, release_at = self._inbox.release_held(lease_owner(), self._dispatcher.limits, now)
-        for delivery_id in released:  # their messages are used up, however many others are in the queue
-            publish(delivery_id)
-        found, due_at = self._inbox.pending(received_before=now - UNREAD_AFTER, due_before=now, limit=LIMIT)
+        limits = self._dispatcher.limits
+        found, times = self._inbox.pending(limits, received_before=now - UNREAD_AFTER, now=now, limit=LIMIT)
         keys = {(each.delivery_id, each.since) for each in found}
         # What is not pending any more is forgotten, and so is what is pending for another reason.
         self._published = {key: turn for key, turn in self._published.items() if key in keys}
         queue_is_empty, count = None, 0
         for each in found:
             key = each.delivery_id, each.since
-            publish_at, pause = self._published.get(key, (0.0, REPUBLISH_SECONDS))
-            if each.delivery_id not in released:
-                if publish_at > monotonic:
+            # The message of a run with a limit is used up if there was no room for it.
+            first_pause = SWEEP_SECONDS if each.limited else REPUBLISH_SECONDS
+            publish_at, pause = self._published.get(key, (0.0, first_pause))
+            if publish_at > monotonic:
+                continue
+            young = (now - each.since).total_seconds() < REPUBLISH_SECONDS
+            if each.fresh and young and not each.limited and key not in self._published:
+                # With an empty queue, a delivery that is pending all the same was never published.
+                queue_is_empty = not queue_length() if queue_is_empty is None else queue_is_empty
+                if not queue_is_empty:
                     continue
-                young = (now - each.since).total_seconds() < REPUBLISH_SECONDS
-                if each.fresh and young and key not in self._published:
-                    # With an empty queue, a delivery that is pending all the same was never published.
-                    queue_is_empty = not queue_length() if queue_is_empty is None else queue_is_empty
-                    if not queue_is_empty:
-                        continue
-                publish(each.delivery_id)
-                count += 1
+            publish(each.delivery_id)
+            count += 1
             # Doubled: in a long queue the first message still waits, and each further one only lengthens it.
-            self._published[key] = monotonic + pause, min(pause * 2, MAX_REPUBLISH_SECONDS)
+            longest = SWEEP_SECONDS if each.limited else MAX_REPUBLISH_SECONDS
+            self._published[key] = monotonic + pause, min(pause * 2, longest)
         if count and len(found) == LIMIT:
             return BUSY_SECONDS
-        moments = [moment for moment in (release_at, due_at) if moment is not None]
-        pauses = [
-            SWEEP_SECONDS,
-            *((moment - self._dispatcher.clock.now()).total_seconds() for moment in moments),
-        ]
-        return max(0.01, min(pauses))
+        next_at = times.after(now)
+        if next_at is None:
+            return SWEEP_SECONDS
+        return max(0.01, min(SWEEP_SECONDS, (next_at - self._dispatcher.clock.now()).total_seconds()))

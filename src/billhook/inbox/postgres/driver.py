@@ -207,10 +207,10 @@ _COLUMNS = ("source", "key", "event_type", "body", "digest", "headers", "signed_
 # Without a right to store, the state is NULL, which the table refuses.
 _INSERT_NEW = """
     INSERT INTO delivery
-        (source, key, event_type, body, digest, headers, signed_at, received_at, state, times_planned)
+        (source, key, event_type, body, digest, headers, signed_at, received_at, state)
     SELECT source, key, event_type, body, digest, headers, signed_at, received_at,
         (SELECT 'received' FROM billhook_version
-         WHERE %s BETWEEN coalesce(oldest_writer, version_num) AND version_num), 0
+         WHERE %s BETWEEN coalesce(oldest_writer, version_num) AND version_num)
     FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[], %s::bytea[], %s::text[], %s::timestamptz[],
                 %s::timestamptz[])
          WITH ORDINALITY

@@ -49,10 +49,10 @@ CHECK_SECONDS = 0.1
 _FAILURES = (DBAPIError, sqlite3.Error, OSError, MemoryError)
 _INSERT_NEW = (
     "INSERT INTO delivery "
-    "(source, key, event_type, body, digest, headers, signed_at, received_at, state, times_planned)"
+    "(source, key, event_type, body, digest, headers, signed_at, received_at, state)"
     " VALUES "
 )
-_INSERT_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, 'received', 0)"
+_INSERT_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, 'received')"
 _UNLESS_STORED = " ON CONFLICT (source, key, duplicate_slot) DO NOTHING"
 
 

@@ -12,21 +12,21 @@ from typing import Final, NamedTuple, get_args
 
 from billhook.errors import SignatureMalformed
 from billhook.signing.parsing import MAX_HEADER_BYTES, TIME_FORMATS, Encoding, TimeFormatName, read_signature
-from billhook.signing.standard_webhooks import URL_SAFE, VERSIONS
+from billhook.signing.standard_webhooks import URL_SAFE
 
 BASE64URL: Final = "base64url"
-"""An encoding that is recognised, and that no scheme here can be configured for."""
+"""An encoding that the search recognises, although no scheme can be configured for it."""
 HMAC_LENGTHS: Final = {"sha256": 32, "sha1": 20, "sha384": 48, "sha512": 64}
-"""In bytes, by digest; the schemes of billhook verify the first."""
+"""Bytes of an HMAC by its digest; the schemes of billhook verify HMAC-SHA256 only."""
 SIGNATURE_LENGTHS: Final = (32, 64, 256, 384, 512)
 """Of HMAC-SHA256, ed25519, and RSA with 2048, 3072 and 4096 bits."""
-MOST_TIMES: Final = 4
-MOST_IDS: Final = 3
+MAX_TIMES: Final = 4
+MAX_IDS: Final = 3
 _YEARS: Final = range(2000, 2100)
-"""Another number that has the form of a time, such as a length, is no time of signing."""
+"""Numbers that would be times outside of these years, such as a length, are not tried as times."""
 _ENTRY: Final = re.compile(r"([A-Za-z0-9_-]{1,16})=(.*)", re.DOTALL)
 _PREFIX: Final = re.compile(r"(?:(?! )[ -~]{0,39}(?![A-Za-z0-9])[ -~])?")
-"""A letter or digit at its end would be a part of a longer text, which is no signature of this length."""
+"""A prefix does not end in a letter or digit: what follows would be the end of a longer encoded text."""
 _ID: Final = re.compile(r"[ -+\-/-~]{1,63}(?<!=)")
 """Longer texts are signatures, tokens or cookies, and what ends in = is base64."""
 _NO_ID: Final = re.compile(
@@ -34,25 +34,20 @@ _NO_ID: Final = re.compile(
     r"|origin|pragma|referer|te|traceparent|tracestate|transfer-encoding|upgrade|user-agent|via"
     r"|x-forwarded-.*|x-real-ip|x-webhook-type"
 )
-"""Headers that every client or proxy may add: none of them names a message."""
+"""Headers that clients and proxies add by themselves: none of them holds a message id."""
 
 
 class HeaderPart(NamedTuple):
-    """The text of a header, or of one entry of it.
-
-    `entry` is its name in a list of name=value with `separator`; `version` that in a list of Standard
-    Webhooks.
-    """
+    """The text of a header, a word of it, or the value of an `entry` in a list of name=value."""
 
     header: str
     text: str
     entry: str | None = None
     separator: str = ","
-    version: str | None = None
 
 
 class SignatureText(NamedTuple):
-    """A part that decodes as a signature, behind `prefix`; `encoding` may be BASE64URL too."""
+    """A part that decodes as a signature after its `prefix`; `encoding` may also be BASE64URL."""
 
     part: HeaderPart
     raw: bytes
@@ -69,7 +64,7 @@ class TimeText(NamedTuple):
 
     @property
     def is_date(self) -> bool:
-        """Whether the header is the one in which a server writes when it answers."""
+        """Whether the header is Date, which an HTTP library may have added."""
         return self.part.header.lower() == "date"
 
 
@@ -93,17 +88,17 @@ class CapturedRequest:
     def of(cls, headers: Mapping[str, str], body: bytes, target: str) -> CapturedRequest:
         """Find signatures, times and ids among `headers`."""
         parts = list(_parts(headers))
-        # An entry beside the signature is signed in every scheme that has one.
-        times = sorted(_times(parts), key=lambda time: (time.part.entry is None, time.is_date))[:MOST_TIMES]
+        # Times in an entry beside the signature come first: schemes with such an entry sign it.
+        times = sorted(_times(parts), key=lambda time: (time.part.entry is None, time.is_date))[:MAX_TIMES]
         taken = {time.part.text for time in times}
-        ids = [(name, text) for name, text in headers.items() if _may_be_id(name, text) and text not in taken]
+        ids = [
+            (name, text)
+            for name, text in headers.items()
+            if _ID.fullmatch(text) and not _NO_ID.fullmatch(name.lower()) and text not in taken
+        ]
         ids.sort(key=lambda each: (not each[0].lower().endswith("id"), "webhook" not in each[0].lower()))
         event_type = next((text for name, text in headers.items() if name.lower() == "x-webhook-type"), None)
-        return cls(headers, body, target, event_type, list(_signatures(parts)), times, ids[:MOST_IDS])
-
-
-def _may_be_id(name: str, text: str) -> bool:
-    return _ID.fullmatch(text) is not None and not _NO_ID.fullmatch(name.lower())
+        return cls(headers, body, target, event_type, list(_signatures(parts)), times, ids[:MAX_IDS])
 
 
 def _parts(headers: Mapping[str, str]) -> Iterator[HeaderPart]:
@@ -115,10 +110,9 @@ def _parts(headers: Mapping[str, str]) -> Iterator[HeaderPart]:
             entries = [_ENTRY.fullmatch(entry) for entry in value.split(separator)]
             if all(entries):
                 yield from (HeaderPart(name, entry[2], entry[1], separator) for entry in entries if entry)
-        for item in value.split(" "):
-            version, _, text = item.partition(",")
-            if version in VERSIONS:
-                yield HeaderPart(name, text, version=version)
+        # Words that are too short for a signature are left out: a header may have thousands of them.
+        words = value.split(" ") if " " in value else ()
+        yield from (HeaderPart(name, word) for word in words if len(word) > min(HMAC_LENGTHS.values()))
 
 
 def _times(parts: Sequence[HeaderPart]) -> Iterator[TimeText]:
@@ -142,6 +136,5 @@ def _signatures(parts: Sequence[HeaderPart]) -> Iterator[SignatureText]:
         with suppress(SignatureMalformed):
             raw = read_signature(encoded, encoding, length, "")
             as_read = encoding if part.text == prefix + encoded else BASE64URL
-            usual = part.version is None or (as_read, prefix) == ("base64", "")
-            if usual and _PREFIX.fullmatch(prefix):
+            if _PREFIX.fullmatch(prefix):
                 yield SignatureText(part, raw, as_read, prefix)

@@ -1,7 +1,7 @@
-"""Generate candidate contents: templates rendered, and the bodies that may have been changed since.
+"""Generate candidate contents: rendered templates, and the bodies that the sender may have signed.
 
-For billhook.signing.search. The templates need not be ones that a receiver may use: that is checked when one
-of them fits.
+For billhook.signing.search. Some of the templates are not allowed in a receiver, which is checked when one of
+them fits.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ KNOWN: Final = (
     "{body}{timestamp}",
     "{body}.{timestamp}",
 )
-"""What known senders sign, first."""
+"""The contents of known senders, which are tried first."""
 SEPARATORS: Final = (".", ":", "\n", "|", "", "-", ",", ";", "_", "/", "~", " ", "&", "+", "#", "\r\n")
 _MIXED: Final = (".", ":", "|", "~")
-MOST_BYTES: Final = 16 * 1024 * 1024
-"""Of a body that is decompressed."""
-MOST_KEYS: Final = 6
-"""Of an object whose keys are tried in every order."""
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""The size up to which a body is decompressed."""
+MAX_KEYS: Final = 6
+"""The number of keys of a JSON object up to which every order of them is tried."""
 
 
 class CandidateContent(NamedTuple):
-    """Bytes that may have been signed; `time` and `id_header` are where the fields of the template are from.
+    """Bytes that may have been signed; `time` and `id_header` are the sources of the template's fields.
 
-    `digest`: the SHA-256 of what the template renders is signed.
+    With `digest`, the bytes are the SHA-256 of the rendered template.
     """
 
     template: str
@@ -54,41 +54,36 @@ class CandidateContent(NamedTuple):
     digest: bool
 
 
-def _orders(fields: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the placeholders of the body and any of the other fields in every order, the shortest first."""
-    for count in range(1, len(fields) + 1):
-        for order in permutations(fields, count):
-            if "body" in order:
-                yield [f"{{{field}}}" for field in order]
-
-
 def uniform_templates(
-    separators: Sequence[str] = SEPARATORS,
-    versions: Sequence[str] = ("v0", "v1", "v2"),
-    fields: Sequence[str] = FIELDS,
+    separators: Sequence[str] = SEPARATORS, versions: int = 3, fields: Sequence[str] = FIELDS
 ) -> Iterator[str]:
     """Yield every order of the fields with one separator between all of them, also after a version."""
     for order, separator in product(_orders(fields), separators):
         joined = separator.join(order)
         yield joined
-        for version in versions:
-            yield f"{version}:{joined}"
-            yield f"{version}{separator}{joined}"
+        for number in range(versions):
+            yield f"v{number}:{joined}"
+            yield f"v{number}{separator}{joined}"
 
 
-def mixed_templates() -> Iterator[str]:
-    """Yield every order of the fields with any of the usual separators between two of them.
+def mixed_templates(start: str) -> Iterator[str]:
+    """Yield every order of the fields behind `start` with any of the usual separators between two of them.
 
-    With and without a version before them, and a full stop behind.
+    Each comes once as it is, and once with a full stop behind it.
     """
-    starts = ("", *(f"v{number}:" for number in range(10)))
     for order in _orders(FIELDS):
-        for start, end, *between in product(starts, ("", "."), *[_MIXED] * (len(order) - 1)):
+        for end, *between in product(("", "."), *[_MIXED] * (len(order) - 1)):
             yield start + "".join(map("".join, zip(order, [*between, end], strict=True)))
 
 
+def _orders(fields: Sequence[str]) -> list[list[str]]:
+    """Return the placeholders of the body and any of the other fields in every order, the shortest first."""
+    orders = [order for count in range(len(fields)) for order in permutations(fields, count + 1)]
+    return [[f"{{{field}}}" for field in order] for order in orders if "body" in order]
+
+
 def contents(templates: Iterable[str], request: CapturedRequest) -> Iterator[CandidateContent]:
-    """Render each template with each of the request's times and ids; skip those of which it has not all."""
+    """Render each template with each time and id of the request; skip it if the request has no such field."""
     for template in dict.fromkeys(templates):
         times = request.times if "{timestamp}" in template else (None,)
         ids = request.ids if "{id}" in template else (("", ""),)
@@ -106,9 +101,9 @@ def contents(templates: Iterable[str], request: CapturedRequest) -> Iterator[Can
 
 
 def earlier_bodies(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield what the body may have been before something on the way changed it, and what would be changed.
+    """Yield bodies that may have been changed into this one on the way, each after a description of that.
 
-    White space at its end and its line ends, a byte order mark, and, for JSON, the layouts of common writers.
+    The changes are in white space, line ends, a byte order mark, compression, and the layout of JSON.
     """
     yield "the line break at its end was removed", body + b"\n"
     yield "the line break at its end was removed", body + b"\r\n"
@@ -120,7 +115,7 @@ def earlier_bodies(body: bytes) -> Iterator[tuple[str, bytes]]:
     yield "a byte order mark was added", body.removeprefix(b"\xef\xbb\xbf")
     yield "its byte order mark was removed", b"\xef\xbb\xbf" + body
     with suppress(zlib.error):
-        yield "it was compressed", zlib.decompressobj(31).decompress(body, MOST_BYTES)
+        yield "it was compressed", zlib.decompressobj(31).decompress(body, MAX_BYTES)
     with suppress(ValueError, RecursionError):
         yield from _rewritten(body)
 
@@ -132,11 +127,11 @@ _LAYOUTS: Final = (
     ("JSON indented by 4 spaces", (",", ": "), "    "),
     ("JSON indented by tabs", (",", ": "), "\t"),
 )
-"""How JSON writers separate items and keys, and indent one level."""
+"""Name, separators of items and keys, and indentation, as common JSON writers have them."""
 
 
 def _rewritten(body: bytes) -> Iterator[tuple[str, bytes]]:
-    # A number is kept as it is spelt, behind a mark: 12.50 is not 12.5.
+    # Numbers keep their spelling, as texts after a NUL: 12.50 must not become 12.5.
     value = json.loads(body, parse_int="\0{}".format, parse_float="\0{}".format)
     escaped = (True, False) if b"\\u" in body or not body.isascii() else (True,)
     slashed = (False, True) if b"/" in body else (False,)
@@ -152,12 +147,12 @@ def _rewritten(body: bytes) -> Iterator[tuple[str, bytes]]:
         signed = _without_marks(text.replace("/", r"\/") if slashes else text)
         yield description, signed
         yield f"{description}, with a line break at its end", signed + b"\n"
-    if isinstance(value, dict) and len(value) <= MOST_KEYS and list(value) == sorted(value):
+    if isinstance(value, dict) and len(value) <= MAX_KEYS and list(value) == sorted(value):
         for (name, separators, _), order in product(_LAYOUTS[:2], permutations(value.items())):
             change = f"something put its keys into alphabetical order; the sender signed {name}"
             yield change, _without_marks(json.dumps(dict(order), separators=separators))
 
 
 def _without_marks(text: str) -> bytes:
-    # Half a surrogate pair can only be in an escape, and is so in every body that has one.
+    # A lone surrogate can only come from an escape such as \ud800; encoding it must not raise.
     return re.sub(r'"\\u0000([^"]*)"', r"\1", text).encode("utf-8", "surrogatepass")

@@ -1,7 +1,7 @@
 """Generate candidate keys from a secret: as it is, decoded, or with a prefix too many or too few.
 
-For billhook.signing.search, whose comparisons take no constant time: an operator who runs it has the secret
-anyway. Nothing here is for a receiver.
+For billhook.signing.search only: its comparisons do not take constant time, which is harmless because the
+operator who runs it has the secret. A receiver must not use it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from billhook.errors import ConfigError
 from billhook.signing.algorithms import (
     PUBLIC_PREFIX,
     SECRET_ENCODINGS,
     Ed25519,
-    PublicKey,
     RsaSha256,
     SecretEncoding,
     pem_public_key,
@@ -32,19 +30,15 @@ from billhook.signing.search.captured import HMAC_LENGTHS
 from billhook.signing.secret_text import plain_secret
 from billhook.signing.standard_webhooks import SECRET_PREFIX, URL_SAFE
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-
 _PREFIX: Final = re.compile(r"[A-Za-z]{2,8}_(?=.)")
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateKey:
-    """One reading of one secret; `number` is the secret's in its list, from 1.
+    """One reading of one secret; `number` is the position of the secret in its list, from 1.
 
-    `matching(content)` is the captured signature over the content, None if there is none. `secret` and
-    `encoding` are what a scheme has to be configured with; `change` says how that differs from the secret as
-    given, and is "" if it does not.
+    `matching(content)` returns the captured signature of the content, or None. A scheme has to be configured
+    with `secret` and `encoding`; `change` says how that differs from the given secret, "" if it does not.
     """
 
     number: int
@@ -57,7 +51,7 @@ class CandidateKey:
 
 
 def key_forms(number: int, given: str, signatures: Collection[bytes]) -> Iterator[CandidateKey]:
-    """Yield the readings of a secret that could have made one of `signatures`.
+    """Yield the readings of a secret with which one of `signatures` could have been made.
 
     Raises ConfigError for a public key that is unusable.
     """
@@ -76,45 +70,39 @@ def key_forms(number: int, given: str, signatures: Collection[bytes]) -> Iterato
 
 
 def _readings(secret: str) -> Iterator[tuple[str, str, SecretEncoding, list[str]]]:
-    """Yield algorithm, spelling and encoding that a secret may have to have, and what is changed for it."""
+    """Yield algorithm, spelling and encoding of each possible reading, and the changes to the secret."""
+    write_public = "write it as whpk_ and the base64 of its"
     if secret.lstrip().startswith("-----BEGIN"):
-        yield from _pem_readings(secret)
+        from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        public = pem_public_key(secret)
+        if isinstance(public, Ed25519PublicKey):
+            yield Ed25519.name, _whpk(public.public_bytes_raw()), "text", [f"{write_public} last 32 bytes"]
+        elif not isinstance(public, EllipticCurvePublicKey):  # such a key is for tokens alone
+            yield RsaSha256.name, secret, "text", []
         return
     if secret.startswith(PUBLIC_PREFIX):
         yield Ed25519.name, secret, "text", []
     for decode in (SECRET_ENCODINGS["hex"], SECRET_ENCODINGS["base64"]):
         with suppress(ConfigError):
-            change = ["write it as whpk_ and the base64 of its 32 bytes"]
-            yield Ed25519.name, _whpk(decode(secret)), "text", change
-    for (text, encoding, changes), digest in product(_shared_readings(secret), HMAC_LENGTHS):
-        yield f"hmac-{digest}", text, encoding, changes
-
-
-def _pem_readings(pem: str) -> Iterator[tuple[str, str, SecretEncoding, list[str]]]:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    public = pem_public_key(pem)
-    if isinstance(public, Ed25519PublicKey):
-        change = "write it as whpk_ and the base64 of its last 32 bytes"
-        yield Ed25519.name, _whpk(public.public_bytes_raw()), "text", [change]
-    elif not isinstance(public, EllipticCurvePublicKey):  # such a key is for tokens alone
-        yield RsaSha256.name, pem, "text", []
-
-
-def _shared_readings(secret: str) -> Iterator[tuple[str, SecretEncoding, list[str]]]:
+            yield Ed25519.name, _whpk(decode(secret)), "text", [f"{write_public} 32 bytes"]
     prefix = _PREFIX.match(secret)
-    bare, leave = secret, []
-    yield secret, "text", []
-    if prefix is None:
-        yield SECRET_PREFIX + secret, "text", [f"write {SECRET_PREFIX} before it"]
-    else:
-        bare, leave = secret[prefix.end() :], [f"leave out its prefix {prefix[0]}"]
-        yield bare, "text", leave
-    yield bare, "hex", leave
-    yield bare, "base64", leave
+    bare = secret[prefix.end() :] if prefix else secret
+    leave = [f"leave out its prefix {prefix[0]}"] if prefix else []
+    shared: list[tuple[str, SecretEncoding, list[str]]] = [
+        (secret, "text", []),
+        (bare, "text", leave)
+        if prefix
+        else (SECRET_PREFIX + secret, "text", [f"write {SECRET_PREFIX} before it"]),
+        (bare, "hex", leave),
+        (bare, "base64", leave),
+    ]
     if set("-_") & set(bare):
-        yield bare.translate(URL_SAFE), "base64", [*leave, "write + for each - in it, and / for each _"]
+        change = "write + for each - in it, and / for each _"
+        shared.append((bare.translate(URL_SAFE), "base64", [*leave, change]))
+    for (text, encoding, changes), digest in product(shared, HMAC_LENGTHS):
+        yield f"hmac-{digest}", text, encoding, changes
 
 
 def _whpk(raw: bytes) -> str:
@@ -124,33 +112,25 @@ def _whpk(raw: bytes) -> str:
 def _matching(
     algorithm: str, text: str, encoding: SecretEncoding, signatures: Collection[bytes]
 ) -> Callable[[bytes], bytes | None] | None:
-    """Return how to look for a signature of a key; None if none of `signatures` is one."""
+    """Return a function for CandidateKey.matching; None if none of `signatures` can be the key's."""
     if algorithm == Ed25519.name:
         key, made = Ed25519().load(text), [raw for raw in signatures if len(raw) == 64]
-        return partial(_first_match, key, made) if made else None
+        return (
+            (lambda content: next((raw for raw in made if key.matches(content, [raw])), None))
+            if made
+            else None
+        )
     if algorithm == RsaSha256.name:
-        digests = _signed_digests(rsa_public_key(text), signatures)
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        # An RSA signature shows what it signs, so no content has to be tried with the key.
+        public, digests = rsa_public_key(text), {}
+        for raw in signatures:
+            with suppress(InvalidSignature):
+                digests[public.recover_data_from_signature(raw, PKCS1v15(), SHA256())] = raw
         return (lambda content: digests.get(hashlib.sha256(content).digest())) if digests else None
     digest, material = algorithm.removeprefix("hmac-"), SECRET_ENCODINGS[encoding](text)
     wanted = {raw: raw for raw in signatures if len(raw) == HMAC_LENGTHS[digest]}
     return (lambda content: wanted.get(hmac.digest(material, content, digest))) if wanted else None
-
-
-def _first_match(key: PublicKey, signatures: Collection[bytes], content: bytes) -> bytes | None:
-    return next((raw for raw in signatures if key.matches(content, [raw])), None)
-
-
-def _signed_digests(public: RSAPublicKey, signatures: Collection[bytes]) -> dict[bytes, bytes]:
-    """Return the signatures that the private key did make, by the SHA-256 that each signs.
-
-    An RSA signature shows what it signs, so no content has to be tried with the key.
-    """
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-    from cryptography.hazmat.primitives.hashes import SHA256
-
-    found: dict[bytes, bytes] = {}
-    for raw in signatures:
-        with suppress(InvalidSignature):
-            found[public.recover_data_from_signature(raw, PKCS1v15(), SHA256())] = raw
-    return found

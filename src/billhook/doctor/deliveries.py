@@ -1,36 +1,22 @@
-"""The examination of an app that runs: findings about options, secrets, inbox, handlers and deliveries.
-
-A sample of stored deliveries tells what the models do not list yet, and whether clocks agree.
-"""
+"""Findings about a sample of stored deliveries: what the models do not list yet, and whether clocks agree."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING
 
-from billhook.doctor.configuration import (
-    handler_findings,
-    option_findings,
-    secret_file_findings,
-    source_findings,
-)
-from billhook.doctor.finding import LEVELS, Finding
-from billhook.doctor.inbox import inbox_findings, unusable_inbox
-from billhook.errors import InboxUnavailable, InvalidJSON, SchemaMismatch
+from billhook.doctor.finding import Finding
+from billhook.errors import InvalidJSON
+from billhook.events import EVENT_TYPES
+from billhook.events.inspection import Unlisted, unlisted
 from billhook.fields import strict_json
 from billhook.printable import first_line
 
 if TYPE_CHECKING:
-    from billhook.events.inspection import Unlisted
-    from billhook.handlers import ConnectedHandlers
-    from billhook.inbox import Inbox
     from billhook.inbox.diagnosis import SampledDelivery
-    from billhook.settings import Settings
-    from billhook.signing.source import Source
 
 TEST_USER_AGENT = "billhook-send"
 """What `billhook send` calls itself."""
@@ -39,9 +25,6 @@ _EXAMPLE_CHARACTERS = 60
 _FEWEST_FOR_A_CLOCK = 5
 _SLOWEST_SECONDS = 60
 _AHEAD_SECONDS = 5
-SAMPLE = 1_000
-"""How many of the newest deliveries are looked at, unless asked for others."""
-SAMPLE_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -55,17 +38,14 @@ class _Seen:
 
 def payload_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
     """Report fields, enumeration values and types that no model lists, each with an example."""
-    from billhook.events import EVENT_TYPES
-    from billhook.events.inspection import unlisted
-
     seen: dict[tuple[str, str, str], _Seen] = {}
-    unknown_types: dict[str, int] = {}
+    unknown_types: Counter[str] = Counter()
     for each in sample:
         if _is_test_data(each):
             continue
         model = EVENT_TYPES.get(each.event_type)
         if model is None:
-            unknown_types[each.event_type] = unknown_types.get(each.event_type, 0) + 1
+            unknown_types[each.event_type] += 1
             continue
         try:
             data = strict_json.loads(each.body)
@@ -137,29 +117,3 @@ def clock_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
             "beyond BILLHOOK_TOLERANCE_SECONDS every delivery is refused, with 401",
             "set the clock by NTP (`timedatectl`); if it is right, tell the sender",
         )  # fmt: skip
-
-
-def examine(
-    settings: Settings,
-    environ: Mapping[str, str],
-    sources: Sequence[Source],
-    inbox: Inbox,
-    handlers: ConnectedHandlers,
-    *,
-    own_app: bool,
-    now: datetime,
-    sample_size: int = SAMPLE,
-) -> list[Finding]:
-    """Return all findings, the worst first. It changes nothing and sends nothing."""
-    from billhook.inbox.diagnosis import newest_deliveries
-
-    found = [*option_findings(settings, environ), *secret_file_findings(settings), *source_findings(sources)]
-    try:
-        found += inbox_findings(inbox, settings.engine, own_app=own_app, now=now)
-        sample = newest_deliveries(inbox, sample_size, SAMPLE_BYTES)
-    except (InboxUnavailable, SchemaMismatch) as error:
-        found.append(unusable_inbox(error))
-        sample = []
-    arrived = Counter(each.event_type for each in sample if each.event_type)
-    found += [*handler_findings(handlers, arrived), *payload_findings(sample), *clock_findings(sample)]
-    return sorted(found, key=lambda each: LEVELS.index(each.level))

@@ -1,4 +1,4 @@
-"""Settle runs: write their results, finish their deliveries, release the next run of each order.
+"""The runs of handlers: insert them, settle their results, release the next run of each order.
 
 Ordered runs: of the runs of one handler and one order key, one at a time is due, the earliest first. All
 others wait. A waiting run is in no index that a claim or a poll reads, so a key that is blocked for hours
@@ -8,8 +8,8 @@ costs nothing. The transaction that finishes a run makes the next one due.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
@@ -36,9 +36,22 @@ from sqlalchemy.types import TypeEngine
 
 from billhook.inbox.records import NEWEST_ONLY, RunResult
 from billhook.inbox.schema import delivery, failure, run
-from billhook.inbox.sql import UtcDateTime, execute_each, in_parameter, in_states, json_rows, json_text
+from billhook.inbox.sql import (
+    UtcDateTime,
+    execute_each,
+    in_parameter,
+    in_states,
+    insert_and_find,
+    json_rows,
+    json_text,
+)
 from billhook.inbox.states import DeliveryState, RunState, check
 
+RECENT = timedelta(seconds=1)
+"""A result that is written later than this after its handler ended is stored with the time of writing.
+
+Rows that finished longer ago than that are in the roll-up already: see billhook.inbox.counts.
+"""
 OrderKey = tuple[str, str]
 """The handler's name and the order key."""
 # In the words of the partial index of ordered runs, so that it applies.
@@ -61,24 +74,60 @@ _FINISH = (
 )
 
 
+# --- insert -------------------------------------------------------------------------------------------
+
+
+def new_run(
+    delivery_id: int,
+    handler: str,
+    due_at: datetime,
+    token: int,
+    *,
+    state: RunState = RunState.DUE,
+    **others: Any,
+) -> dict[str, Any]:
+    """Return the row of a new run; `others` are columns that are NULL or 0 otherwise."""
+    row = {"delivery_id": delivery_id, "handler": handler, "state": state.value, "due_at": due_at}
+    return {**_NEW, **row, "token": token, **others}
+
+
+_NEW: dict[str, Any] = {
+    "attempts": 0,
+    "lease_owner": None,
+    "started_at": None,
+    "finished_at": None,
+    "last_error": None,
+    "order_key": None,
+    "identity": None,
+    "twin_of": None,
+}
+
+
+def insert_runs(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], int]:
+    """Insert runs made by `new_run`; returns their ids by delivery and handler."""
+    return insert_and_find(connection, run, rows, ("delivery_id", "handler"))
+
+
 # --- settle -------------------------------------------------------------------------------------------
 
 
 def settle(
-    connection: Connection, results: Sequence[RunResult]
+    connection: Connection, results: Sequence[RunResult], clock: Callable[[], datetime] | None = None
 ) -> tuple[list[tuple[RunResult, str]], list[int]]:
     """Write the results of runs; under billhook.inbox.locks.
 
     Returns the results that were written, with the handlers of their runs, and the deliveries of which a run
     became due because the one before it in its order finished. A result with an old fencing token changes
-    nothing: another worker holds the lease.
+    nothing: another worker holds the lease. `clock` is read once the locks are held; without it each result
+    is stored with the time when its handler ended, however long ago that was.
     """
     for result in results:
         check(RunState.RUNNING, result.state)
+    now = clock() if clock else None
     given: dict[tuple[int, int], RunResult] = {result.lease: result for result in results}
     settled: list[tuple[RunResult, str]] = []
     keys: list[OrderKey] = []
-    for run_id, token, handler, order_key in _write_results(connection, results):
+    for run_id, token, handler, order_key in _write_results(connection, results, now):
         result = given[run_id, token]
         settled.append((result, handler))
         # A run that is due again keeps its place, so the next one in its order goes on waiting; where only
@@ -87,7 +136,7 @@ def settle(
             keys.append((handler, order_key))
     failed = [result for result, _ in settled if result.state in (RunState.DUE, RunState.DEAD)]
     if failed:
-        _record_failures(connection, failed)
+        _record_failures(connection, failed, now)
     finish_deliveries(
         connection, {result.delivery_id for result, _ in settled if result.state is not RunState.DUE}
     )
@@ -144,7 +193,14 @@ _SETTLE = _settle_statement({name: bindparam(name, type_=of_type) for name, of_t
 _SETTLE_ROWS = _settle_statement(dict(json_rows("results", _RESULT).c.items())).returning(*_ITS_COLUMNS)
 
 
-def _write_results(connection: Connection, results: Sequence[RunResult]) -> Sequence[Sequence[Any]]:
+def _stored_at(result: RunResult, now: datetime | None) -> datetime:
+    """Return the time that the result is stored with: see RECENT."""
+    return result.at if now is None or now - result.at < RECENT else now
+
+
+def _write_results(
+    connection: Connection, results: Sequence[RunResult], now: datetime | None
+) -> Sequence[Sequence[Any]]:
     """Write the results whose lease still holds; returns the rows of their runs."""
     given = [
         {
@@ -153,7 +209,7 @@ def _write_results(connection: Connection, results: Sequence[RunResult]) -> Sequ
             "new_state": result.state.value,
             "error": result.error,
             "retry_at": result.due_at if result.state is RunState.DUE else None,
-            "ended_at": None if result.state is RunState.DUE else result.at,
+            "ended_at": None if result.state is RunState.DUE else _stored_at(result, now),
             "is_excused": int(result.excused),
             "is_uncalled": int(result.uncalled),
             "called_at": result.started_at,
@@ -170,15 +226,16 @@ def _write_results(connection: Connection, results: Sequence[RunResult]) -> Sequ
     return [row for row in running if (row.id, row.token) in leases]
 
 
-def _record_failures(connection: Connection, failed: Sequence[RunResult]) -> None:
+def _record_failures(connection: Connection, failed: Sequence[RunResult], now: datetime | None) -> None:
     rows = [
         {
             "run_id": result.run_id,
             "attempt": result.attempt,
-            "failed_at": result.at,
+            "failed_at": _stored_at(result, now),
             "error": result.error,
             "traceback": result.traceback,
             "duration_seconds": result.duration_seconds,
+            "retried": int(result.state is RunState.DUE and not result.excused),
         }
         for result in failed
     ]

@@ -5,23 +5,24 @@ Resources are shown as tables, and as JSON with unchanged digits.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import click
+from pydantic import ValidationError
 
 from billhook.cli.context import load_settings
-from billhook.cli.output import CliError, print_table, progress
+from billhook.cli.output import CliError, print_table, print_wire, progress
+from billhook.errors import AuthenticationFailed, RuleBroken
 from billhook.fields import strict_json
+from billhook.fields.model import describe_details
+from billhook.resources import Resource
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
-    from billhook.resources import Resource
 
 _CREDENTIALS = (
     "check BILLHOOK_API_CLIENT_ID, and BILLHOOK_API_REFRESH_TOKEN or BILLHOOK_API_REFRESH_TOKEN_FILE"
@@ -95,11 +96,6 @@ def _once(timeout_seconds: float) -> dict[str, Any]:
 @contextmanager
 def as_usage_errors() -> Iterator[None]:
     """Turn an argument that cannot be sent into click's UsageError: exit code 2."""
-    from pydantic import ValidationError
-
-    from billhook.errors import RuleBroken
-    from billhook.fields.model import describe_details
-
     try:
         yield
     except ValidationError as error:
@@ -110,8 +106,6 @@ def as_usage_errors() -> Iterator[None]:
 
 @contextmanager
 def _messages() -> Iterator[None]:
-    from billhook.errors import AuthenticationFailed
-
     try:
         with as_usage_errors():
             yield
@@ -126,7 +120,7 @@ def print_items(kind: str, items: Iterator[Resource], limit: int, as_json: bool)
     with progress(f"fetching {kind.replace('_', ' ')}", None) as steps:
         for item in islice(items, limit + 1):
             fetched.append(item)
-            steps.advance()
+            steps()
     more, fetched = len(fetched) > limit, fetched[:limit]
     if as_json:
         print_wire(b"[" + b",".join(item.to_json() for item in fetched) + b"]")
@@ -155,10 +149,3 @@ def _cell(value: Any) -> object:
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M:%S")
     return strict_json.dumps(value).decode() if isinstance(value, dict | list) else value
-
-
-def print_wire(body: bytes) -> None:
-    """Print one JSON document in ASCII, with each number's digits unchanged."""
-    mark = uuid4().hex  # random, so it occurs in no text from outside
-    marked = json.dumps(json.loads(body, parse_float=lambda digits: f"{mark}{digits}{mark}"), indent=2)
-    click.echo(marked.replace(f'"{mark}', "").replace(f'{mark}"', ""))

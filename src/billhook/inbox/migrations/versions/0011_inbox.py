@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0010"
+revision = "0011"
 down_revision = None
 
 ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
@@ -24,6 +24,7 @@ def upgrade() -> None:
         sa.Column("error", sa.Text, nullable=False),
         sa.Column("traceback", sa.Text),
         sa.Column("duration_seconds", sa.Float),
+        sa.Column("retried", sa.Integer, nullable=False, server_default=sa.text("0")),
     )
     op.create_index("failure_run_id_idx", "failure", ["run_id"])
     op.create_table(
@@ -33,9 +34,7 @@ def upgrade() -> None:
         sa.Column("paused_at", TIME),
         sa.Column("paused_why", sa.Text),
         sa.Column("failures", sa.Integer, nullable=False, server_default=sa.text("0")),
-        sa.Column("release_at", TIME),
         sa.Column("next_start_at", TIME),
-        sa.Column("started", sa.Text, nullable=False, server_default=sa.text("'[]'")),
         sa.UniqueConstraint("name", name="billhook_handler_name_key"),
     )
     op.create_table(
@@ -60,13 +59,18 @@ def upgrade() -> None:
         sa.Column("hour", TIME, nullable=False),
         *(sa.Column(name, sa.Text, nullable=False) for name in LABELS),
         sa.Column("bucket", sa.Integer, nullable=False),
-        sa.Column("shard", sa.Integer, nullable=False),
         sa.Column("number", sa.BigInteger, nullable=False),
         sa.Column("seconds", sa.Float, nullable=False),
         sa.Column("last_at", TIME, nullable=False),
-        sa.PrimaryKeyConstraint("hour", *LABELS, "bucket", "shard", name="billhook_count_pkey"),
+        sa.PrimaryKeyConstraint("hour", *LABELS, "bucket", name="billhook_count_pkey"),
         sqlite_with_rowid=False,
     )
+    op.create_table(
+        "billhook_closed",
+        sa.Column("finished_at", TIME, nullable=False),
+        *(sa.Column(name, ID, nullable=False) for name in ("delivery_id", "quarantined_id", "failure_id")),
+    )
+    op.execute("INSERT INTO billhook_closed VALUES ('1970-01-01 00:00:00.000000', 0, 0, 0)")
 
 
 def _make_delivery() -> None:
@@ -86,7 +90,6 @@ def _make_delivery() -> None:
         sa.Column("received_at", TIME, nullable=False),
         sa.Column("digest", sa.LargeBinary),
         sa.Column("body", sa.LargeBinary, nullable=False),
-        sa.Column("times_planned", sa.Integer, nullable=False, server_default=sa.text("0")),
         sa.UniqueConstraint("source", "key", "duplicate_slot", name="delivery_source_key_duplicate_slot_key"),
     )
     op.create_index("delivery_event_type_id_idx", "delivery", ["event_type", "id"])
@@ -119,10 +122,11 @@ def _make_run() -> None:
         sa.Column("duration_seconds", sa.Float),
         sa.UniqueConstraint("delivery_id", "handler", name="run_delivery_id_handler_key"),
     )
-    _partial_index("run_due_at_idx", "state IN ('due', 'running')", "due_at", "id")
+    _partial_index("run_claim_idx", "state IN ('due', 'running')", "state", "handler", "due_at", "id")
     _partial_index("run_alone_idx", "runs_alone = 1 AND state IN ('due')", "due_at")
     unfinished = "order_key IS NOT NULL AND state IN ('waiting', 'due', 'running')"
     _partial_index("run_order_idx", unfinished, "handler", "order_key", "state", "delivery_id")
+    _partial_index("run_finished_at_idx", "finished_at IS NOT NULL", "finished_at")
     _partial_index("run_identity_idx", "identity IS NOT NULL AND twin_of IS NULL", "handler", "identity")
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,10 +15,12 @@ from billhook.cli.context import load_settings, user_app
 from billhook.cli.output import UsageConfigError, print_json, printable
 from billhook.cli.params import TIME, as_json
 from billhook.errors import BillhookError, ConfigError, SignatureError
-
-if TYPE_CHECKING:
-    from billhook.signing.search import FoundScheme, NearMiss, SearchResult
-    from billhook.signing.source import Source
+from billhook.extension import configured_scheme
+from billhook.receiver.blueprint import webhook_routes
+from billhook.receiver.intake import RequestHeaders
+from billhook.settings import read_secrets_file
+from billhook.signing.search import FoundScheme, NearMiss, SearchResult, search
+from billhook.signing.source import DEFAULT_SOURCE, Source
 
 _MAX_FILE_BYTES = 32 * 1024 * 1024
 _OPTIONS = {"header": "signature_header", "prefix": "signature_prefix"}
@@ -55,8 +57,6 @@ def signature(
       billhook capture --port 8080 --to captured
       billhook doctor signature --request captured/20260115T093000-0001.http --secret-file secret.txt
     """
-    from billhook.signing.search import search
-
     request = _read_request(request_file)
     secrets = _read_secrets(secret_file)
     at = captured_at or datetime.fromtimestamp(request_file.stat().st_mtime, UTC)
@@ -82,8 +82,6 @@ def _read_request(path: Path) -> RawRequest:
 
 
 def _read_secrets(secret_file: str | None) -> Sequence[str]:
-    from billhook.settings import read_secrets_file
-
     # With --secret-file, a mistake in the options does not matter.
     secrets = read_secrets_file(secret_file) if secret_file else load_settings().read_secrets()
     if not secrets:
@@ -229,10 +227,6 @@ def _about_what_is_set(request: RawRequest, result: SearchResult, secrets: Seque
 
 def _configured(secrets: Sequence[str]) -> list[tuple[str, Source]]:
     """Return the sources of the app, or the one that the options describe, with `secrets`."""
-    from billhook.extension import configured_scheme
-    from billhook.receiver.blueprint import webhook_routes
-    from billhook.signing.source import DEFAULT_SOURCE, Source
-
     app = user_app()
     if app is None:
         scheme = configured_scheme(load_settings())
@@ -243,8 +237,6 @@ def _configured(secrets: Sequence[str]) -> list[tuple[str, Source]]:
 
 
 def _verdict(source: Source, request: RawRequest, signed_at: datetime | None) -> str:
-    from billhook.receiver.intake import RequestHeaders
-
     headers = RequestHeaders({name.lower(): value for name, value in request.headers.items()})
     try:
         source.scheme.verify(

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from billhook.cli.api.calls import limit_option, open_client, print_items, print_one
+from billhook.cli.api_calls import limit_option, open_client, print_items, print_one
 from billhook.cli.params import TEXT, TIME, as_json
 from billhook.client.operations import GROUPS, OPERATIONS
 from billhook.program import in_program
@@ -46,8 +46,36 @@ _OPTION_NAMES = {
 """The options that are not called as their parameters."""
 
 
-def read_commands() -> dict[str, click.Command]:
-    """Return the groups of commands by name."""
+@click.group()
+def api() -> None:
+    """Read from the service's API: customers, contracts, plans, products, invoices, credits, events.
+
+    The commands need the options BILLHOOK_API_URL, BILLHOOK_API_CLIENT_ID and BILLHOOK_API_REFRESH_TOKEN (or
+    its _FILE), and the extra billhook[client]. To change data, use billhook.client in a program.
+
+    \b
+    Examples:
+      billhook api login
+      billhook api invoices list --status Overdue
+      billhook api invoices get inv_3007 --json
+    """
+
+
+@api.command()
+def login() -> None:
+    """Check the credentials. Prints when the access token expires, and never the token.
+
+    \b
+    Example:
+      billhook api login
+    """
+    with open_client() as client:
+        ends_at = client.auth.login()
+    click.echo(f"the credentials are valid; the access token expires at {ends_at:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def _add_reads() -> None:
+    """Add the commands of `_READS` in their groups."""
     groups: dict[str, click.Group] = {}
     for line, method, arguments in _READS:
         name, _, verb = line.partition(" ")
@@ -56,9 +84,9 @@ def read_commands() -> dict[str, click.Command]:
             doc = inspect.getdoc(GROUPS[method.partition(".")[0]])
             groups[name] = click.Group(name, help=f"{doc}\n\n\b\nExample:\n  {example}")
         groups[name].add_command(_command(verb, method, example))
+        api.add_command(groups[name])
     groups["customers"].add_command(consumptions)
     groups["events"].add_command(aggregate)
-    return dict(groups)
 
 
 def _command(name: str, method: str, example: str) -> click.Command:
@@ -167,3 +195,6 @@ def consumptions(customer_id: str | None, alias: str | None, as_json: bool) -> N
         else:
             products = client.customers.products_consumptions(customer_id or "")
     print_items("consumptions", iter(products), len(products), as_json)
+
+
+_add_reads()

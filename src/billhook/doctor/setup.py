@@ -1,0 +1,140 @@
+"""What the checks examine: the options, sources, inbox and handlers of an app, or of the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from billhook.doctor.finding import Finding
+from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
+from billhook.extension import ENVIRON, get_state
+from billhook.inbox.diagnosis import SampledDelivery, newest_deliveries
+from billhook.inbox.overview import read_overview
+from billhook.receiver.blueprint import webhook_routes
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from billhook.handlers import ConnectedHandlers
+    from billhook.inbox import Inbox
+    from billhook.inbox.figures import Overview, WorkerFigures
+    from billhook.settings import Settings
+    from billhook.signing.source import Source
+
+SAMPLE = 1_000
+"""How many of the newest deliveries are looked at, unless asked for others."""
+_SAMPLE_BYTES = 16 * 1024 * 1024
+
+
+@dataclass
+class Setup:
+    """The options, sources, inbox and handlers to examine.
+
+    Each part is loaded when a check first asks for it, so that one which cannot be loaded is a finding, and
+    the rest is examined all the same.
+    """
+
+    settings: Settings
+    environ: Mapping[str, str]
+    load_sources: Callable[[], Sequence[Source]]
+    load_inbox: Callable[[], Inbox]
+    load_handlers: Callable[[], ConnectedHandlers]
+    app: Flask | None = None
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    sample_size: int = SAMPLE
+    gunicorn_file: Path | None = None
+
+    @classmethod
+    def of_app(cls, app: Flask, **more: Any) -> Self:
+        """Return the set-up of an app. Raises ConfigError for one without billhook."""
+        state = get_state(app)
+        return cls(
+            state.settings,
+            app.extensions.get(ENVIRON, os.environ),
+            lambda: list({each.source.name: each.source for each in webhook_routes(app)}.values()),
+            lambda: state.inbox,
+            lambda: state.handlers,
+            app,
+            state.dispatcher.clock.now(),
+            **more,
+        )
+
+    @property
+    def own_app(self) -> bool:
+        """Whether the handlers run in a Flask app of the user's, or in its workers."""
+        return self.app is not None and ENVIRON not in self.app.extensions
+
+    @cached_property
+    def handlers(self) -> ConnectedHandlers:
+        """The registered handlers. Raises ConfigError."""
+        return self.load_handlers()
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """The inbox. Raises ConfigError."""
+        return self.load_inbox()
+
+    @cached_property
+    def unusable(self) -> Finding | None:
+        """Why the inbox cannot be used now; None if it can."""
+        try:
+            if self.inbox.is_missing:
+                return missing_inbox(self.inbox.database.display_url)
+            self.inbox.check_writable()
+        except (InboxUnavailable, SchemaMismatch) as error:
+            return unusable_inbox(error)
+        except (BillhookError, click.ClickException) as error:
+            return misconfigured(error)
+        return None
+
+    @cached_property
+    def overview(self) -> Overview:
+        """The figures of the inbox. Raises InboxUnavailable and SchemaMismatch."""
+        return read_overview(self.inbox, self.now)
+
+    @cached_property
+    def sample(self) -> Sequence[SampledDelivery]:
+        """The newest deliveries; none if the inbox cannot be used."""
+        return () if self.unusable else newest_deliveries(self.inbox, self.sample_size, _SAMPLE_BYTES)
+
+    @cached_property
+    def workers(self) -> Sequence[WorkerFigures]:
+        """The workers that run with handlers: `serve` may have been given those that are missing here."""
+        return [] if self.unusable else [one for one in self.overview.workers if one.alive and one.handlers]
+
+
+def missing_inbox(place: str) -> Finding:
+    """Return the finding about an inbox that does not exist."""
+    return Finding(
+        "warning", "inbox-missing", f"there is no inbox at {place} yet",
+        "the first start makes it; if deliveries were stored before, they are elsewhere",
+        "start the receiver, or correct BILLHOOK_INBOX_URL; in a Flask app: flask --app …",
+    )  # fmt: skip
+
+
+def unusable_inbox(error: BillhookError) -> Finding:
+    """Return the finding about an inbox that cannot be read or written."""
+    if isinstance(error, SchemaMismatch) and error.stores:
+        return Finding(
+            "warning", "inbox", str(error), "its receivers store deliveries, and its workers wait",
+            "install the billhook that made the schema, and restart receivers and workers",
+        )  # fmt: skip
+    return Finding(
+        "error", "inbox", str(error), "every delivery is answered 503 until it can be stored",
+        "make the database reachable; for its schema run `billhook db upgrade`",
+    )  # fmt: skip
+
+
+def misconfigured(error: Exception) -> Finding:
+    """Return the finding about a part that cannot be loaded."""
+    return Finding(
+        "error", "configuration", str(error), "billhook does not start, or not as you mean it",
+        "correct what it names; `billhook options` lists the options",
+    )  # fmt: skip

@@ -1,0 +1,132 @@
+"""Sign deliveries and post them, as the service does: to a URL, or to a Flask app in this process."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult
+
+if TYPE_CHECKING:
+    from flask import Flask
+    from werkzeug.test import TestResponse
+
+    from billhook.signing import Scheme
+
+_MOST_CHARACTERS = 4_096
+"""How much of an answer is read."""
+_HEADERS = {"Content-Type": "application/json", "User-Agent": "billhook"}
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """Hold the answer to a POST. `status` is None if none was received; `body` is then the reason."""
+
+    status: int | None
+    body: str
+    seconds: float
+
+
+def sign(
+    scheme: Scheme, secret: str, event_type: str, body: bytes, now: datetime, message_id: str | None = None
+) -> dict[str, str]:
+    """Return the headers of a delivery. Raises ValueError for what the scheme cannot sign."""
+    kind = {"X-Webhook-Type": event_type} if event_type else {}
+    return kind | dict(scheme.sign(body, secret, event_type=event_type, now=now, message_id=message_id))
+
+
+# http.client and not httpx: `send` and `demo` work without the extra `client`.
+class HttpPoster:
+    """Post to one URL over a connection that it keeps alive: no redirects, no proxies. A context manager."""
+
+    def __init__(self, url: SplitResult, timeout_seconds: float) -> None:
+        self._parts = url
+        self._timeout_seconds = timeout_seconds
+        self._connection: http.client.HTTPConnection | None = None
+
+    def __enter__(self) -> HttpPoster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
+        """Post a delivery. A network failure does not raise: it is a result without a status."""
+        reused = self._connection is not None
+        started = time.monotonic()
+        try:
+            status, text = self._exchange(body, headers)
+        except (OSError, http.client.HTTPException) as error:
+            self._close()
+            # The server may close an idle connection just as this request is sent: that is no answer yet. If
+            # the first request did arrive after all, the second is a duplicate, which receivers recognise.
+            if reused and isinstance(error, ConnectionError | http.client.RemoteDisconnected):
+                return self.post(body, headers)
+            return HttpReply(None, _reason(error), time.monotonic() - started)
+        return HttpReply(status, text, time.monotonic() - started)
+
+    def _exchange(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+        if self._connection is None:
+            secure = self._parts.scheme == "https"
+            kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+            self._connection = kind(
+                self._parts.hostname or "", self._parts.port, timeout=self._timeout_seconds
+            )
+        target = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
+        self._connection.request("POST", target, body, {**_HEADERS, **headers})
+        response = self._connection.getresponse()
+        text = response.read(_MOST_CHARACTERS).decode("utf-8", "replace")
+        # A longer answer was not read to its end, and its rest would be taken for the next answer.
+        if not response.isclosed() or response.will_close:
+            self._close()
+        return response.status, text
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class AppPoster:
+    """Post to a path of a Flask app in this process, without a server.
+
+    `environ` is added to the WSGI environ of each request; over TLS, for an app may redirect plain HTTP.
+    """
+
+    app: Flask
+    path: str
+    environ: dict[str, Any] = field(default_factory=dict)
+    scheme: str = "https"
+
+    def send(self, body: bytes, headers: Mapping[str, str]) -> TestResponse:
+        """Post a delivery. What the app raises is raised here."""
+        return self.app.test_client().post(
+            self.path,
+            data=body,
+            headers={**_HEADERS, **headers},
+            url_scheme=self.scheme,
+            environ_overrides=self.environ,
+        )
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
+        """Post a delivery. A failure of the app does not raise: it is a result without a status."""
+        started = time.monotonic()
+        try:
+            response = self.send(body, headers)
+        except Exception as error:  # noqa: BLE001 - the app's own code, which may raise anything
+            return HttpReply(None, f"no answer: the app raised {type(error).__name__}: {error}", 0.0)
+        with response:
+            text = response.get_data(as_text=True)[:_MOST_CHARACTERS]
+            return HttpReply(response.status_code, text, time.monotonic() - started)

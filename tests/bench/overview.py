@@ -1,0 +1,163 @@
+"""How long figures take in an inbox of 1,000,000 deliveries, also beside a worker; what closing costs.
+
+    python tests/bench/overview.py [--rows 1000000] [--rates 0 1000 3000] [--json FILE]
+
+The inbox has 1,000,000 deliveries of three days with a run each, a twentieth of which failed once, and a
+month of days in the roll-up. It is closed as a worker closes it. Then as many deliveries are stored and
+settled as a worker of each rate leaves open at most. An overview is what `billhook status` reads, a scrape
+what Prometheus is given. SQLite, and PostgreSQL when BILLHOOK_TEST_POSTGRES_URL is set. Medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from engines import _sqlite, postgres
+from sqlalchemy import text
+
+from billhook.engines.maintenance import CLOSE_SECONDS
+from billhook.events import EVENT_TYPES
+from billhook.inbox import Inbox
+from billhook.inbox.counts import MARGIN, Counted, CountKey, Counts, note
+from billhook.inbox.overview import read_overview
+from billhook.metrics import metrics_text
+
+HANDLERS = 4
+REPEATS = 21
+_NUMBERS = """
+    (WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < :rows)
+    SELECT n FROM number) AS number
+"""
+_AT = {
+    "sqlite": "strftime('%Y-%m-%d %H:%M:%f000', :since, '+' || (n * :step) || ' seconds')",
+    "postgresql": "CAST(:since AS timestamptz) + n * CAST(:step AS double precision) * interval '1 second'",
+}
+_FILL = """
+    INSERT INTO delivery (source, key, event_type, body, headers, state, signed_at, received_at)
+    SELECT 'default', :salt || n, {types}, CAST(:body AS {bytes}), '{{}}', 'done', {at}, {at} FROM {numbers}
+"""
+_FILL_RUNS = """
+    INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, finished_at, duration_seconds)
+    SELECT id, 'shop.' || (id % {handlers}), 'succeeded', 1, received_at, 1, received_at, (id % 97) * 0.004
+    FROM delivery WHERE id > (SELECT coalesce(max(delivery_id), 0) FROM run)
+"""
+_FILL_FAILURES = """
+    INSERT INTO failure (run_id, attempt, failed_at, error, duration_seconds, retried)
+    SELECT id, 1, finished_at, 'ValueError: no', 0.02, 1
+    FROM run WHERE id % 20 = 0 AND id > (SELECT coalesce(max(run_id), 0) FROM failure)
+"""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rates", type=int, nargs="+", default=[0, 1000, 3000], help="runs a second")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    options = parser.parse_args()
+    figures: dict[str, object] = {}
+    for name, place in (("sqlite", _sqlite), ("postgresql", postgres)):
+        if place is postgres and "BILLHOOK_TEST_POSTGRES_URL" not in os.environ:
+            continue
+        with tempfile.TemporaryDirectory() as folder, place(Path(folder)) as url:
+            figures[name] = measure(name, Inbox(url, known_types=EVENT_TYPES), options)
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def measure(name: str, inbox: Inbox, options: argparse.Namespace) -> dict[str, float]:
+    """Measure one database."""
+    inbox.upgrade() if name == "postgresql" else inbox.prepare()
+    three_days = timedelta(days=3)
+    now = datetime.now(UTC) - timedelta(seconds=60)
+    fill(inbox, name, "old-", options.rows, now - three_days, three_days / options.rows)
+    fill_days(inbox, now)
+    steps = close(inbox)
+    found = {
+        "close_rows_per_second": 2.05 * options.rows / sum(steps),
+        "close_step_ms": statistics.median(steps) * 1000,
+        "longest_close_step_ms": max(steps) * 1000,
+    }
+    # On PostgreSQL a step closes what the step before it has noted.
+    open_seconds = CLOSE_SECONDS * (1 + inbox.database.is_remote) + MARGIN[name].total_seconds()
+    stored = 0
+    for rate in options.rates:
+        rows = int(rate * open_seconds) - stored
+        if rows > 0:
+            since = datetime.now(UTC) - timedelta(seconds=open_seconds)
+            fill(inbox, name, f"{rate}-", rows, since, timedelta(seconds=open_seconds) / rows)
+            stored += rows
+        found[f"overview_ms_{rate}"] = timed(lambda: read_overview(inbox, datetime.now(UTC)))
+        found[f"scrape_ms_{rate}"] = timed(lambda: metrics_text(inbox))
+    for key, value in found.items():
+        print(f"{name:10} {key:26} {value:9.1f}", flush=True)
+    inbox.close()
+    return found
+
+
+def fill(inbox: Inbox, name: str, salt: str, rows: int, since: datetime, step: timedelta) -> None:
+    """Store deliveries that were handled one after the other."""
+    types = " ".join(f"WHEN {number} THEN '{one}'" for number, one in enumerate(EVENT_TYPES))
+    given = {"rows": rows, "salt": salt, "body": b"x" * 300, "step": step.total_seconds()}
+    given["since"] = since if name == "postgresql" else since.strftime("%Y-%m-%d %H:%M:%S")
+    fill_deliveries = _FILL.format(
+        types=f"CASE n % {len(EVENT_TYPES)} {types} END",
+        bytes="bytea" if name == "postgresql" else "blob",
+        at=_AT[name],
+        numbers=_NUMBERS,
+    )
+    with inbox.database.write() as connection:
+        connection.execute(text(fill_deliveries), given)
+        connection.execute(text(_FILL_RUNS.format(handlers=HANDLERS)))
+        connection.execute(text(_FILL_FAILURES))
+        connection.execute(text("ANALYZE"))
+
+
+def fill_days(inbox: Inbox, now: datetime) -> None:
+    """Have a month of days in the roll-up."""
+    counts = Counts()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    for day in range(4, 34):
+        hour = midnight - timedelta(days=day)
+        for event_type in EVENT_TYPES:
+            counts.add(Counted.ACCEPTED, hour, source="default", event_type=event_type)
+        for number in range(HANDLERS):
+            for bucket in range(12):
+                key = CountKey(hour, "", "", f"shop.{number}", "succeeded", "", bucket)
+                counts.put(key, 100, 1.0, hour)
+    with inbox.database.write() as connection:
+        counts.write(connection)
+
+
+def close(inbox: Inbox) -> list[float]:
+    """Close as maintenance does; return the seconds of each step."""
+    steps = []
+    while True:
+        with inbox.database.read() as connection:
+            if note(connection, datetime.now(UTC)) is None:
+                return steps
+        started = time.perf_counter()
+        inbox.close_counts(datetime.now(UTC))
+        steps.append(time.perf_counter() - started)
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Return the median in milliseconds."""
+    times = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times) * 1000
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,473 @@
+"""Figures equal the rows, wherever they are closed; what an action removes stays counted; no figure falls."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from billhook.inbox import RunPlan, RunResult, RunState, counts
+from billhook.inbox.discard import discard
+from billhook.inbox.erase import erase
+from billhook.inbox.overview import read_totals
+from billhook.inbox.replay import replay
+from billhook.inbox.retention import Cutoffs
+from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, upgraded, value
+from support.postgres import only_sqlite
+from support.processes import together, until
+
+LEASE = timedelta(seconds=30)
+FAR = timedelta(days=400)
+ENDS = (RunState.SUCCEEDED, RunState.SUCCEEDED, RunState.DUE, RunState.DEAD, RunState.DISCARDED)
+
+
+@pytest.fixture(autouse=True)
+def _one_test_at_a_time(request):
+    """On PostgreSQL: closing has one lock for all inboxes of a database, that of another test too."""
+    if not any("postgres" in name for name in (request.node.name, *request.fixturenames)):
+        yield
+        return
+    with closing(postgres(request.getfixturevalue("postgres_server").url)) as connection:
+        connection.execute("SELECT pg_advisory_lock(hashtext('test_counts'))")
+        yield
+
+
+def totals(inbox):
+    numbers = Counter()
+    for total in read_totals(inbox):
+        numbers[total.event_type, total.handler, total.what.value] += total.number
+    return numbers
+
+
+def of_rows(where):
+    """The same, counted from the rows by the test itself."""
+    numbers = Counter()
+    for came_as, state, conflict_of in rows(
+        where, "SELECT coalesce(sent_as, event_type), state, conflict_of FROM delivery"
+    ):
+        if came_as and conflict_of is None:
+            numbers[came_as, "", "accepted"] += 1
+            numbers[came_as, "", "quarantined"] += state == "quarantined"
+    for handler, state in rows(where, "SELECT handler, state FROM run WHERE finished_at IS NOT NULL"):
+        numbers["", handler, state] += 1
+    retried = "SELECT handler FROM failure JOIN run ON run.id = run_id WHERE retried = 1"
+    for (handler,) in rows(where, retried):
+        numbers["", handler, "failed"] += 1
+    return +numbers
+
+
+def close(inbox, now):
+    """Close all that can be closed."""
+    inbox.close_counts(now)
+    while inbox.close_counts(now):
+        pass
+
+
+class History:
+    """Deliveries that come, are planned, handled and closed at random, as time goes by."""
+
+    def __init__(self, inbox, seed=1):
+        self.inbox = inbox
+        self.chance = random.Random(seed)
+        self.now = NOON
+        self.ids = []
+
+    def step(self):
+        self.now += timedelta(seconds=self.chance.choice([0, 1, 60, 900]))
+        for _ in range(self.chance.randrange(5)):
+            name = self.chance.choice(["PingTest", "PaymentFailed"])
+            new = replace(incoming(f"k{len(self.ids)}", at=self.now), event_type=name)
+            self.ids.append(self.inbox.put(new).delivery_id)
+        self.plan()
+        self.handle()
+
+    def plan(self):
+        plans = []
+        for stored in self.inbox.received(4):
+            error = "unreadable" if self.chance.random() < 0.2 else None
+            plans.append(RunPlan(stored.delivery_id, () if error else ("f", "g"), error))
+        with self.inbox.transaction("w") as transaction:
+            transaction.plan(plans, self.now)
+
+    def handle(self):
+        with self.inbox.transaction("w") as transaction:
+            claims = transaction.claim(self.chance.randrange(1, 5), self.now, self.now + LEASE)
+        self.now += timedelta(seconds=self.chance.random())
+        results = []
+        for one in claims:
+            state = self.chance.choice(ENDS)
+            ids = (one.run_id, one.token, one.delivery.delivery_id, one.attempt)
+            facts = {} if state is RunState.SUCCEEDED else {"error": "e"}
+            if state is RunState.DUE:
+                facts["due_at"] = self.now + timedelta(seconds=self.chance.choice([0, 100]))
+            seconds = self.chance.choice([None, 0.004, 3.0])
+            results.append(RunResult(*ids, state, self.now, duration_seconds=seconds, **facts))
+        with self.inbox.transaction("w") as transaction:
+            transaction.settle(results, lambda: self.now)
+
+    def close(self):
+        for _ in range(self.chance.randrange(4)):
+            self.inbox.close_counts(self.now)
+
+    def some(self):
+        return self.chance.sample(self.ids, min(len(self.ids), 4))
+
+
+# --- the rows -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_figures_equal_the_rows_wherever_they_are_closed(inbox, where, monkeypatch, seed):
+    monkeypatch.setattr(counts, "_CLOSE_LIMIT", 7)
+    history = History(inbox, seed)
+
+    for _ in range(40):
+        history.step()
+        history.close()
+        assert totals(inbox) == of_rows(where)
+    assert value(where, "SELECT delivery_id FROM billhook_closed") > 0
+
+    close(inbox, history.now + timedelta(hours=1))
+    assert totals(inbox) == of_rows(where)
+    # The control: what changes a row unseen is found.
+    change(
+        where,
+        "UPDATE run SET state = 'discarded' WHERE id = (SELECT id FROM run WHERE state = 'dead' LIMIT 1)",
+    )
+    assert totals(inbox) != of_rows(where)
+
+
+def test_durations_and_hours_are_the_same_before_and_after_closing(inbox):
+    history = History(inbox)
+    for _ in range(40):
+        history.step()
+
+    def found():
+        return sorted(one for one in read_totals(inbox) if one.number)
+
+    before = found()
+    close(inbox, history.now + timedelta(hours=1))
+
+    assert found() == before
+    with inbox.database.read() as connection:
+        assert counts.open_counts(connection, None) == {}
+
+
+def test_much_is_closed_in_small_steps(inbox, where, monkeypatch):
+    monkeypatch.setattr(counts, "_CLOSE_LIMIT", 10)
+    history = History(inbox)
+    for _ in range(40):
+        history.step()
+    expected = of_rows(where)
+    deliveries = value(where, "SELECT count(*) FROM delivery")
+
+    closed = [0]
+    while closed[-1] < deliveries:
+        inbox.close_counts(NOON + FAR)
+        closed.append(value(where, "SELECT delivery_id FROM billhook_closed"))
+        assert totals(inbox) == expected
+
+    assert max(b - a for a, b in pairwise(closed)) == 10
+
+
+def test_closing_writes_nothing_while_nothing_happens(inbox, where, monkeypatch):
+    History(inbox).step()
+    close(inbox, NOON + FAR)
+
+    monkeypatch.setattr(inbox.database, "write", None)
+
+    assert inbox.close_counts(NOON + 2 * FAR) is False
+
+
+def test_what_has_just_happened_stays_open(inbox, where):
+    inbox.put(incoming("k"))
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(1, ("h",))], NOON)
+        (one,) = transaction.claim(1, NOON, NOON + LEASE)
+        ids = (one.run_id, one.token, one.delivery.delivery_id, one.attempt)
+        transaction.settle([RunResult(*ids, RunState.SUCCEEDED, NOON)])
+
+    close(inbox, NOON + timedelta(seconds=1))
+
+    assert rows(where, "SELECT what FROM billhook_count") == [("accepted",)]
+    close(inbox, NOON + timedelta(seconds=10))
+    assert rows(where, "SELECT what FROM billhook_count ORDER BY what") == [("accepted",), ("succeeded",)]
+
+
+# --- actions ------------------------------------------------------------------------------------------
+
+
+def replay_all(inbox, ids, now):
+    replay(inbox, ids, now, handler="f")
+    replay(inbox, ids, now)
+
+
+def discard_all(inbox, ids, now):
+    discard(inbox, ids, "no", now)
+
+
+def erase_all(inbox, ids, now):
+    erase(inbox, ids, now, discard_unfinished=True)
+
+
+def prune_all(inbox, ids, now):
+    inbox.prune(Cutoffs(NOON + FAR, NOON - FAR, None), min(ids) - 1, len(ids))
+    inbox.prune(Cutoffs(NOON + FAR, NOON + FAR, None), max(ids), 2)
+
+
+ACTIONS = (replay_all, discard_all, erase_all, prune_all)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_what_an_action_removes_stays_counted(inbox, where, action, closed):
+    history = History(inbox, seed=5)
+    for _ in range(20):
+        history.step()
+    if closed:
+        close(inbox, history.now + timedelta(minutes=1))
+    before, rows_before = totals(inbox), of_rows(where)
+
+    action(inbox, history.ids, history.now + timedelta(minutes=2))
+
+    removed = rows_before - of_rows(where)
+    assert removed
+    gained = of_rows(where) - rows_before
+    assert totals(inbox) == before + gained
+    assert all(what == "discarded" for _, _, what in gained)
+    for _ in range(5):
+        history.step()
+    close(inbox, history.now + FAR)
+    assert totals(inbox) == of_rows(where) + removed
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_figure_falls_whatever_operators_do(inbox, where, monkeypatch, seed):
+    monkeypatch.setattr(counts, "_CLOSE_LIMIT", 7)
+    history = History(inbox, seed)
+    removed, last = Counter(), Counter()
+
+    for _ in range(40):
+        history.step()
+        history.close()
+        before = of_rows(where)
+        if history.ids and history.chance.random() < 0.5:
+            history.chance.choice(ACTIONS)(inbox, history.some(), history.now)
+            removed += before - of_rows(where)
+        found = totals(inbox)
+        # More than these: a delivery of the closed part that is quarantined again is not counted again.
+        assert found <= of_rows(where) + removed
+        assert found >= last
+        last = found
+
+    quarantined = {key for key in last if key[-1] == "quarantined"}
+    known = of_rows(where) + removed
+    assert {key: last[key] for key in last.keys() - quarantined} == {
+        key: known[key] for key in known.keys() - quarantined
+    }
+
+
+def test_a_run_that_is_discarded_with_an_old_time_is_counted(inbox):
+    """An operator's command takes the time once, and may run for minutes."""
+    later = NOON + timedelta(hours=1)
+    waiting, _ = (inbox.put(incoming(key)).delivery_id for key in ("waiting", "handled"))
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(waiting, ("h",)), RunPlan(waiting + 1, ("g",))], NOON)
+        one = next(one for one in transaction.claim(2, NOON, NOON + LEASE) if one.handler == "g")
+        ids = (one.run_id, one.token, one.delivery.delivery_id, one.attempt)
+        transaction.settle([RunResult(*ids, RunState.SUCCEEDED, later)])
+    close(inbox, later + timedelta(minutes=1))
+
+    discard(inbox, [waiting], "no", NOON)
+
+    assert totals(inbox)["", "h", "discarded"] == 1
+    close(inbox, later + timedelta(minutes=2))
+    assert totals(inbox)["", "h", "discarded"] == 1
+
+
+@only_sqlite
+def test_new_rows_are_counted_that_have_the_ids_of_deleted_ones(inbox, where):
+    history = History(inbox)
+    for _ in range(10):
+        history.step()
+    close(inbox, NOON + FAR)
+    discard_all(inbox, history.ids, history.now)
+    inbox.prune(Cutoffs(NOON + FAR, NOON + FAR, None))
+    assert value(where, "SELECT count(*) FROM delivery") == 0
+    before = totals(inbox)["PingTest", "", "accepted"]
+
+    new = inbox.put(incoming("new")).delivery_id
+
+    assert new == 1
+    assert totals(inbox)["PingTest", "", "accepted"] == before + 1
+
+
+# --- many at once -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("replaying", [False, True])
+def test_each_row_is_counted_once_by_closers_side_by_side(inbox, where, replaying):
+    """Beside puts, plans, results, and an operator who replays."""
+    inboxes = [open_inbox(where) for _ in range(3)]
+    history, seen = History(inbox, 9), []
+    works = [lambda one=one: one.close_counts(history.now) for one in inboxes[:2]]
+    works.append(lambda: seen.append(totals(inbox)))
+    if replaying:
+        works.append(lambda: replay_all(inboxes[2], history.ids[-20:], history.now))
+
+    def run(number):
+        if number < len(works):
+            while not stop.is_set():
+                works[number]()
+            return
+        for _ in range(60):
+            history.step()
+        stop.set()
+
+    stop = threading.Event()
+    assert together(len(works) + 1, run) == [None] * (len(works) + 1)
+
+    assert all(after >= before for before, after in pairwise(seen))
+    assert value(where, "SELECT sum(number) FROM billhook_count") > 0
+    if replaying:
+        assert totals(inbox) >= of_rows(where)
+    else:
+        assert totals(inbox) == of_rows(where)
+    for one in inboxes:
+        one.close()
+
+
+CLOSE = """
+import sys
+from datetime import UTC, datetime, timedelta
+from billhook.inbox import Inbox
+inbox = Inbox(sys.argv[1])
+now = datetime.fromisoformat(sys.argv[2])
+while True:
+    inbox.close_counts(now)
+"""
+
+
+@pytest.mark.parametrize("failpoint", ["in_close", "in_close:3", "after_close", "after_close:2"])
+def test_a_process_that_is_killed_while_it_closes_counts_nothing_twice(
+    inbox, where, inbox_url, monkeypatch, failpoint
+):
+    history = History(inbox)
+    for _ in range(20):
+        history.step()
+    expected = of_rows(where)
+    code = CLOSE.replace("inbox =", "from billhook.inbox import counts\ncounts._CLOSE_LIMIT = 5\ninbox =", 1)
+    command = [sys.executable, "-c", code, inbox_url, (NOON + FAR).isoformat()]
+
+    killed = subprocess.run(
+        command, env={**os.environ, "BILLHOOK_FAILPOINT": failpoint}, timeout=60, check=False
+    )
+
+    assert killed.returncode == -signal.SIGKILL
+    assert totals(inbox) == expected
+    close(inbox, NOON + FAR)
+    assert totals(inbox) == expected
+
+
+# --- open transactions of PostgreSQL ------------------------------------------------------------------
+
+
+@pytest.fixture
+def where_postgres(postgres_url):
+    return upgraded(postgres_url)
+
+
+@pytest.fixture
+def inbox_postgres(where_postgres):
+    opened = open_inbox(where_postgres)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def bystander(where_postgres):
+    """Another process's connection."""
+    with closing(postgres(where_postgres)) as connection:
+        connection.autocommit = False
+        yield connection
+
+
+PUT = """
+    INSERT INTO delivery (source, key, event_type, headers, state, received_at, body)
+    VALUES ('default', %s, 'PingTest', '{}', 'received', '2026-01-15 12:00:00+00', '')
+"""
+
+
+def test_a_delivery_of_a_transaction_that_is_open_across_a_close_is_not_lost(
+    inbox_postgres, where_postgres, bystander
+):
+    inbox, where = inbox_postgres, where_postgres
+    bystander.execute(PUT, ["slow"])
+    inbox.put(incoming("quick"))
+    for _ in range(5):
+        inbox.close_counts(NOON + FAR)
+    assert totals(inbox) == {("PingTest", "", "accepted"): 1}
+
+    bystander.commit()
+
+    assert totals(inbox) == {("PingTest", "", "accepted"): 2}
+    close(inbox, NOON + FAR)
+    close(inbox, NOON + FAR)
+    assert totals(inbox) == {("PingTest", "", "accepted"): 2}
+    assert value(where, "SELECT delivery_id FROM billhook_closed") == 2
+
+
+def test_a_result_of_a_transaction_that_is_open_across_a_close_is_not_lost(
+    inbox_postgres, where_postgres, bystander
+):
+    inbox, where = inbox_postgres, where_postgres
+    for key in ("slow", "quick"):
+        inbox.put(incoming(key))
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(1, ("h",)), RunPlan(2, ("h",))], NOON)
+    finish = "UPDATE run SET state = 'succeeded', finished_at = %s WHERE delivery_id = %s"
+    bystander.execute(finish, [NOON, 1])
+    change(where, finish.replace("%s", "?"), NOON + timedelta(seconds=9), 2)
+    for _ in range(5):
+        inbox.close_counts(NOON + FAR)
+
+    bystander.commit()
+
+    assert totals(inbox)["", "h", "succeeded"] == 2
+    for _ in range(2):
+        close(inbox, NOON + FAR)
+    assert value(where, "SELECT number FROM billhook_count WHERE what = 'succeeded'") == 2
+    # The control: had it been closed before, what commits late is in neither part.
+    bystander.execute(finish, [NOON, 1])
+    bystander.commit()
+    change(where, "UPDATE billhook_closed SET finished_at = '2030-01-01 00:00:00+00'")
+    change(where, "DELETE FROM billhook_count")
+    assert totals(inbox)["", "h", "succeeded"] == 0
+
+
+def test_closing_goes_on_when_the_transactions_of_its_note_are_over(
+    inbox_postgres, where_postgres, bystander
+):
+    """Others that began since do not hold it up: under load there is always one."""
+    inbox, where = inbox_postgres, where_postgres
+    bystander.execute(PUT, ["first"])
+    inbox.put(incoming("second"))
+    inbox.close_counts(NOON + FAR)
+    with closing(postgres(where)) as another:
+        another.autocommit = False
+        another.execute(PUT, ["third"])
+        bystander.commit()
+
+        assert until(lambda: not inbox.close_counts(NOON + FAR))
+
+        assert value(where, "SELECT delivery_id FROM billhook_closed") == 2
