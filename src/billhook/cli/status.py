@@ -26,7 +26,14 @@ from billhook.inbox import Inbox
 from billhook.inbox.figures import Overview
 from billhook.inbox.overview import read_overview
 from billhook.program import in_program
-from billhook.status import Thresholds, crossed_thresholds, number_text, summary, types_of_models
+from billhook.status import (
+    Thresholds,
+    crossed_thresholds,
+    number_text,
+    runs_text,
+    summary,
+    types_of_models,
+)
 
 _WATCH_SECONDS = 2.0
 _RATE = re.compile(r"([0-9]{1,9})/(?:([0-9]{1,2})\s*)?(h|d)")
@@ -189,8 +196,6 @@ def _handler_rows(overview: Overview) -> list[tuple[object, ...]]:
 
 
 def _backlog_rows(overview: Overview) -> list[tuple[object, ...]]:
-    from billhook.status import runs_text
-
     return [
         (
             one.name,

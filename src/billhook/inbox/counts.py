@@ -315,9 +315,11 @@ _WRITERS = text(
 def note(connection: Connection, now: datetime) -> Note | None:
     """Note what may be closed later; None if no row is open. In a transaction that only reads."""
     mark = _mark(connection)
-    newest = select(func.max(delivery.c.id), select(func.max(failure.c.id)).scalar_subquery())
-    delivery_id, failure_id = (number or 0 for number in connection.execute(newest).one())
-    finished_at = connection.execute(select(func.max(run.c.finished_at))).scalar_one() or BEFORE
+    delivery_id, failure_id = _newest(connection)
+    # Not by max(): the partial index is not used for that.
+    later = select(run.c.finished_at).where(run.c.finished_at > mark.finished_at)
+    last = later.order_by(run.c.finished_at.desc()).limit(1)
+    finished_at = connection.execute(last).scalar_one_or_none() or mark.finished_at
     if not _is_before(mark, finished_at, delivery_id, failure_id):
         return None
     writers: frozenset[str] = frozenset()
@@ -335,12 +337,11 @@ def close(connection: Connection, noted: Note, known_types: Collection[str] | No
     end = max(mark.finished_at, noted.at - MARGIN[connection.dialect.name])
     later = select(run.c.finished_at).where(run.c.finished_at > mark.finished_at, run.c.finished_at < end)
     step = later.order_by(run.c.finished_at).offset(_CLOSE_LIMIT).limit(1)
+    # Rows may have been deleted since it was noted, and SQLite gives their ids again.
+    ends = [*map(min, (noted.delivery_id, noted.failure_id), _newest(connection))]
     delivery_id, failure_id = (
         max(before, min(number, before + _CLOSE_LIMIT))
-        for before, number in (
-            (mark.delivery_id, noted.delivery_id),
-            (mark.failure_id, noted.failure_id),
-        )
+        for before, number in zip((mark.delivery_id, mark.failure_id), ends, strict=True)
     )
     unread = select(func.min(delivery.c.id)).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
     first_unread = connection.execute(unread).scalar_one()
@@ -354,7 +355,13 @@ def close(connection: Connection, noted: Note, known_types: Collection[str] | No
     if until != mark:
         _count(connection, mark, until, known_types).write(connection)
         connection.execute(update(closed).values(until._asdict()))
-    return _is_before(until, end, noted.delivery_id, noted.failure_id)
+    return _is_before(until, end, *ends)
+
+
+def _newest(connection: Connection) -> tuple[int, int]:
+    newest = [select(func.max(table.c.id)).scalar_subquery() for table in (delivery, failure)]
+    delivery_id, failure_id = connection.execute(select(*newest)).one()
+    return delivery_id or 0, failure_id or 0
 
 
 def _is_before(mark: ClosedMark, finished_at: datetime, delivery_id: int, failure_id: int) -> bool:

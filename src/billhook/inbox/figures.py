@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -120,9 +121,9 @@ class PeriodFigures:
     """An hour or a day that begins `at`: what happened in it, `refused` by cause."""
 
     at: datetime
-    counted: Mapping[Counted, int] = field(default_factory=dict)
-    refused: Mapping[str, int] = field(default_factory=dict)
-    by_type: Mapping[str, int] = field(default_factory=dict)
+    counted: Counter[Counted] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    by_type: Counter[str] = field(default_factory=Counter)
     """The accepted deliveries of each type."""
 
 

@@ -2,7 +2,7 @@
 
 All figures are from the inbox, never from the memory of one process. They take some milliseconds however
 many deliveries are stored: backlog and failures are counted by partial indexes up to a limit, all else is
-read from the counts by hour (see billhook.inbox.counts).
+read from the counts by hour and the rows since the closed moment (see billhook.inbox.counts).
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
         recent = open_counts(connection, inbox.known_types)
         sums = _sums(connection, recent, "what", "cause", "event_type", "handler", "bucket", since=since)
         seen = _last_seen(connection, recent)
+        refused, refused_seconds = _refusals(sums)
         return Overview(
             at=now,
             since=since,
@@ -55,8 +56,8 @@ def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
             backlog=_backlog(connection),
             types=_types(sums, seen),
             handlers=_handlers(sums),
-            refused=_refused(sums),
-            refused_seconds=_refused_seconds(sums),
+            refused=refused,
+            refused_seconds=refused_seconds,
             handler_backlogs=read_handler_backlogs(connection, now),
             paused=find_paused(connection),
             workers=_workers(connection, now),
@@ -83,11 +84,11 @@ def read_periods(
     periods = [PeriodFigures(since + step * number) for number in range(-((since - until) // step))]
     for (hour, what, cause, event_type), number, _ in sums:
         period = periods[(hour - since) // step]
-        _add(period.counted, Counted(what), number)
+        period.counted[Counted(what)] += number
         if what == Counted.REFUSED:
-            _add(period.refused, cause, number)
+            period.refused[cause] += number
         elif what == Counted.ACCEPTED:
-            _add(period.by_type, event_type, number)
+            period.by_type[event_type] += number
     return periods
 
 
@@ -239,26 +240,19 @@ def _handlers(sums: Sums) -> list[HandlerFigures]:
     ]
 
 
-def _refused(sums: Sums) -> dict[str, int]:
-    refused: dict[str, int] = {}
-    for (what, cause, *_), number, _ in sums:
-        if what == Counted.REFUSED:
-            _add(refused, cause, number)
-    return dict(sorted(refused.items()))
-
-
-def _refused_seconds(sums: Sums) -> dict[str, float]:
-    timed = [(key[1], *both) for key, *both in sums if key[0] == Counted.REFUSED and key[-1] >= 0]
-    numbers: dict[str, int] = {}
+def _refusals(sums: Sums) -> tuple[dict[str, int], dict[str, float]]:
+    """Return by cause how many deliveries were refused, and the average seconds of those with any."""
+    refused: Counter[str] = Counter()
+    timed: Counter[str] = Counter()
     times: dict[str, float] = {}
-    for cause, number, seconds in timed:
-        _add(numbers, cause, number)
-        times[cause] = times.get(cause, 0.0) + seconds
-    return {cause: times[cause] / number for cause, number in sorted(numbers.items())}
-
-
-def _add(numbers: Any, name: Any, number: int) -> None:
-    numbers[name] = numbers.get(name, 0) + number
+    for (what, cause, *_, bucket), number, seconds in sums:
+        if what == Counted.REFUSED:
+            refused[cause] += number
+            if bucket >= 0:
+                timed[cause] += number
+                times[cause] = times.get(cause, 0.0) + seconds
+    averages = {cause: times[cause] / number for cause, number in sorted(timed.items())}
+    return dict(sorted(refused.items())), averages
 
 
 def _hour(moment: datetime) -> datetime:

@@ -58,11 +58,13 @@ def test_handlers_says_loudly_that_one_is_paused(run, shop):
     assert "100/min" in result.stdout
     said, remedy = result.stderr.splitlines()
     assert re.fullmatch(r"PAUSED: book since [0-9-]+ [0-9:]+ UTC \(the ledger\\x1b is closed\)", said)
+    assert "1 paused; oldest" in " ".join(result.stdout.split())
     assert remedy == "        its deliveries wait; to go on: billhook handlers resume book"
     listed = {
         one["name"]: one
         for one in json.loads(run("handlers", "list", "shop.py", "--json").stdout)["handlers"]
     }
+    assert (listed["note"]["runs"], listed["book"]["runs"]["paused"]) == (None, 1)
     assert listed["note"]["paused"] is None
     assert listed["book"]["paused"]["why"] == "the ledger\x1b is closed"
     assert (listed["book"]["at_most"], listed["book"]["pause_after"]) == (2, 5)

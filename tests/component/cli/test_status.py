@@ -14,7 +14,8 @@ import pytest
 from billhook import status as status_module
 from billhook.events import CustomerCreated, sample
 from billhook.extension import get_state
-from billhook.inbox import Counted
+from billhook.inbox import Counted, RunPlan
+from billhook.inbox.discard import discard
 from billhook.inbox.overview import read_overview
 from billhook.status import Thresholds, crossed_thresholds, summary
 from support.apps import deliver
@@ -52,9 +53,11 @@ def test_status_shows_what_failed_who_handles_what_and_what_was_refused(run, ref
 def test_types_without_a_model_are_one_row_and_discarded_runs_are_told(run, shop, where):
     for event_type in ("BrandNew", "BrandNewer"):
         deliver(shop.app, b"{}", event_type, message_id=event_type)
-    with get_state(shop.app).inbox.transaction("w") as transaction:
-        labels = {"source": "default", "event_type": "PingTest", "handler": "send"}
-        transaction._counts.add(Counted.DISCARDED, datetime.now(UTC), **labels)
+    inbox = get_state(shop.app).inbox
+    ping = inbox.put(incoming("ping", at=datetime.now(UTC))).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(ping, ("send",))], datetime.now(UTC))
+    discard(inbox, [ping], "no", datetime.now(UTC))
 
     result = run("status")
 
@@ -229,3 +232,34 @@ def test_watch_shows_what_changes_until_ctrl_c(shop, inbox_url, tmp_path):
             watching.send_signal(signal.SIGINT)
             assert watching.wait(30) == 0
     assert "Traceback" not in shown()
+
+
+# --- what waits for each handler ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def waiting(shop):
+    """The shop with three more deliveries that wait for their handler, which is paused."""
+    inbox = get_state(shop.app).inbox
+    now = datetime.now(UTC)
+    for number in range(3):
+        delivery_id = inbox.put(incoming(f"waiting {number}", at=now)).delivery_id
+        with inbox.transaction("w") as transaction:
+            transaction.plan([RunPlan(delivery_id, ("send",))], now - HOUR)
+    inbox.pause_handler("send", None, now)
+    return shop
+
+
+def test_what_waits_for_a_handler_is_shown(run, waiting):
+    result = run("status")
+
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "handler waiting running paused limited retrying dead oldest through" in lines
+    assert any(line.startswith("send 3 1 1 h ago") for line in lines), result.stdout
+
+
+def test_what_waits_for_a_handler_is_in_the_json(run, waiting):
+    (found,) = json.loads(run("status", "--json").stdout)["handler_backlogs"]
+
+    assert (found["name"], found["paused"], found["waiting"], found["dead"]) == ("send", 3, 0, 1)
+    assert found["through_at"] is None

@@ -15,6 +15,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from sqlalchemy import Engine, event
 
 from billhook.inbox import RunPlan, RunResult, RunState, counts
 from billhook.inbox.discard import discard
@@ -189,6 +190,31 @@ def test_closing_writes_nothing_while_nothing_happens(inbox, where, monkeypatch)
     assert inbox.close_counts(NOON + 2 * FAR) is False
 
 
+@only_sqlite
+def test_what_is_asked_every_few_seconds_is_found_by_indexes(inbox):
+    History(inbox).step()
+    executed = []
+
+    def record(_connection, _cursor, statement, parameters, *_):
+        executed.append((statement, parameters))
+
+    event.listen(Engine, "before_cursor_execute", record)
+    try:
+        inbox.close_counts(NOON)
+    finally:
+        event.remove(Engine, "before_cursor_execute", record)
+
+    with inbox.database.read() as connection:
+        plans = {
+            step[-1]
+            for statement, parameters in executed
+            if statement.startswith("SELECT")
+            for step in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+        }
+    assert len(plans) > 5
+    assert plans & {"SCAN run", "SCAN delivery", "SCAN failure"} == set()
+
+
 def test_what_has_just_happened_stays_open(inbox, where):
     inbox.put(incoming("k"))
     with inbox.transaction("w") as transaction:
@@ -310,6 +336,22 @@ def test_new_rows_are_counted_that_have_the_ids_of_deleted_ones(inbox, where):
 
     assert new == 1
     assert totals(inbox)["PingTest", "", "accepted"] == before + 1
+
+
+@only_sqlite
+def test_rows_that_are_deleted_between_the_note_and_the_close_leave_no_gap(inbox):
+    for number in range(3):
+        inbox.put(incoming(f"k{number}"))
+    with inbox.database.read() as connection:
+        noted = counts.note(connection, NOON + FAR)
+    discard_all(inbox, [1, 2, 3], NOON)
+    inbox.prune(Cutoffs(NOON + FAR, NOON + FAR, None))
+    with inbox.database.write() as connection:
+        counts.close(connection, noted, None)
+
+    assert inbox.put(incoming("new")).delivery_id == 1
+
+    assert totals(inbox)["PingTest", "", "accepted"] == 4
 
 
 # --- many at once -------------------------------------------------------------------------------------
