@@ -113,7 +113,8 @@ def test_an_inbox_that_is_away_is_waited_for(monkeypatch, inbox):
     clock = SimpleNamespace(now=lambda: None)
 
     _end_when_idle(
-        SimpleNamespace(inbox=inbox, dispatcher=SimpleNamespace(clock=clock)), lambda: ended.append(True)
+        SimpleNamespace(inbox=inbox, dispatcher=SimpleNamespace(clock=clock, limits={})),
+        lambda: ended.append(True),
     )
 
     assert ended == [True]

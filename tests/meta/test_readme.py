@@ -170,7 +170,8 @@ def test_the_readmes_mounted_app_runs(folder, environment):
 def test_the_sandboxs_exports_and_commands_work_in_another_terminal(folder, environment):
     address, receiver = free_address(), free_address()
     sandbox, serve = words(block("command: sandbox"))[0], words(block("command: serve"))[0]
-    asked = re.findall(r"^- `(GET|POST) (/_sandbox/\S+?)(?: (\{.*?\}))?`", PAGES[SANDBOX], re.MULTILINE)
+    prose = "\n".join(line for line in PAGES[SANDBOX].splitlines() if not line.startswith("|"))
+    asked = re.findall(r"`(POST) (/_sandbox/\S+?) (\{.*?\})`", prose)
 
     with served([*BILLHOOK, *sandbox[1:], "--bind", address], folder, environment, address) as log:
         terminal = exported(log, environment)
@@ -196,7 +197,7 @@ def test_the_sandboxs_exports_and_commands_work_in_another_terminal(folder, envi
     assert all(each in invoices for each in ids)
     assert (folder / "billhook-sandbox.db").is_file()
     assert [path for _, path, _ in asked] == [
-        "/_sandbox/clock", "/_sandbox/trigger/PaymentFailed", "/_sandbox/faults", "/_sandbox/deliveries",
+        "/_sandbox/clock", "/_sandbox/trigger/PaymentFailed", "/_sandbox/faults"
     ]  # fmt: skip
     assert all(isinstance(json.loads(answer), dict) for answer in answers)
 

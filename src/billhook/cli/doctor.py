@@ -31,12 +31,9 @@ from billhook.errors import BillhookError
 from billhook.extension import default_source
 
 
-class _Doctor(DefaultGroup):
-    default = "examine"
-
-
 @click.group(
-    cls=_Doctor,
+    cls=DefaultGroup,
+    default="examine",
     subcommand_metavar="[HANDLERS]... | signature [ARGS]...",
 )
 def doctor() -> None:

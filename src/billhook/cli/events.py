@@ -34,20 +34,14 @@ def events(event_type: str | None, as_json: bool, json_schema: bool) -> None:
     if json_schema:
         schemas = {name: event_json_schema(each) for name, each in EVENT_TYPES.items()}
         print_json(schemas if model is None else event_json_schema(model))
-    elif model is None:
-        _list_all(as_json)
     elif as_json:
-        print_json(_type_json(model))
+        each_json = [_type_json(each) for each in ([model] if model else EVENT_TYPES.values())]
+        print_json(each_json if model is None else each_json[0])
+    elif model is None:
+        rows = [(name, event_summary(each)) for name, each in EVENT_TYPES.items()]
+        print_table("", ("type", "meaning"), rows)
     else:
         _show(model)
-
-
-def _list_all(as_json: bool) -> None:
-    if as_json:
-        print_json([_type_json(model) for model in EVENT_TYPES.values()])
-        return
-    rows = [(name, event_summary(model)) for name, model in EVENT_TYPES.items()]
-    print_table("", ("type", "meaning"), rows)
 
 
 def _show(model: type[Event]) -> None:

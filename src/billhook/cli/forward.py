@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import click
 
 from billhook.cli.context import open_inbox
-from billhook.cli.output import print_json, print_table, progress
-from billhook.cli.posting import SCHEME, TIMEOUT, parse_target, signing_settings
+from billhook.cli.output import print_json, progress
+from billhook.cli.posting import SCHEME, TIMEOUT, parse_target, print_answers, signing_settings
 from billhook.cli.selection import RATE, Found, Selection, confirming, delivery_count, selecting
 from billhook.errors import ConfigError
 from billhook.extension import configured_scheme
@@ -149,9 +149,7 @@ def _report(total: int, sent: _Sent, *, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         click.echo(f"{delivery_count(total)} would be sent")
         return
-    if answers:
-        rows = [("none" if status is None else status, text, count) for (status, text), count in answers]
-        print_table("", ("status", "answer", "count"), rows)
+    print_answers(sent.answers)
     taken: Counter[str] = Counter(accepted=0)
     for (status, text), count in answers:
         if status is not None and status < 300:

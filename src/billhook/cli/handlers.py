@@ -35,12 +35,9 @@ from billhook.status import backlog_text
 UNKNOWN = "(unknown types)"
 
 
-class _Handlers(DefaultGroup):
-    default = "list"
-
-
 @click.group(
-    cls=_Handlers,
+    cls=DefaultGroup,
+    default="list",
     subcommand_metavar="[HANDLERS]... | COMMAND [ARGS]...",
 )
 def handlers() -> None:

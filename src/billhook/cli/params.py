@@ -85,7 +85,9 @@ require_all = click.option(
 class DefaultGroup(click.Group):
     """A group whose command `default` need not be named: `billhook handlers myshop/billing.py`."""
 
-    default = ""
+    def __init__(self, *args: Any, default: str, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +12,7 @@ from urllib.parse import SplitResult
 import click
 
 from billhook.cli.context import load_settings, user_app
+from billhook.cli.output import print_table
 from billhook.cli.params import DEFAULT_BIND, FiniteNumber, parse_http_url
 from billhook.errors import ConfigError
 from billhook.extension import configured_scheme, get_state
@@ -39,6 +41,16 @@ def parse_target(url: str) -> SplitResult:
             "--to has a user name in it: leave it out, a webhook is authenticated by its signature alone"
         )
     return parts
+
+
+def print_answers(answers: Counter[tuple[int | None, str]]) -> None:
+    """Print how often each answer was given, the most frequent first."""
+    rows = [
+        ("none" if status is None else status, text, number)
+        for (status, text), number in answers.most_common()
+    ]
+    if rows:
+        print_table("", ("status", "answer", "count"), rows)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from billhook.engines.dispatcher import backfill
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import count, details
-from billhook.inbox.replay import Backfill, ReplayResult
+from billhook.inbox.replay import ReplayResult
 from billhook.inbox.replay import replay as replay_these
 
 _MOST_TOLD = 20
@@ -74,17 +74,22 @@ def replay(selection: Selection, handler: str | None, as_type: str | None, all_h
     """
     if as_type is not None:
         _check_type(as_type, alone=handler is None and not all_handlers)
-    backfill = None if handler is None else _backfill(handler, all_handlers=all_handlers)
+    if handler is not None and all_handlers:
+        raise click.UsageError("choose one of --handler and --all-handlers")
+    # What adds a run of the handler to deliveries without one; None if it is not registered here.
+    added = None if handler is None else backfill(load_subscribers(), handler)
     filters = selection.filter
     # With filters, a new handler is to get deliveries without a run of it: those must not be filtered out.
-    wanted = None if backfill and not filters.is_everything else handler
+    wanted = None if added and not filters.is_everything else handler
     # Deliveries that await an operator's decision are selected only if asked for.
     decided = as_type is None and not filters.conflicts
     selection = replace(selection, filter=replace(filters, handler=wanted, decided=decided))
     now = datetime.now(UTC)
     with open_inbox() as inbox:
-        if selection.ids and handler is not None and backfill is None:
-            _check_stored(inbox, handler)
+        if selection.ids and handler is not None and added is None:
+            of_handler = DeliveryFilter(handler=handler)
+            if not count(inbox, of_handler):
+                raise CliError(no_match(inbox, of_handler))
         _check_ids(inbox, selection.ids, as_type)
         found = selection.find(inbox, _question(inbox, selection.ids, handler, all_handlers))
         if found is None:
@@ -92,7 +97,7 @@ def replay(selection: Selection, handler: str | None, as_type: str | None, all_h
 
         def change(batch: list[int]) -> ReplayResult:
             return replay_these(
-                inbox, batch, now, handler=handler, backfill=backfill, all_handlers=all_handlers,
+                inbox, batch, now, handler=handler, backfill=added, all_handlers=all_handlers,
                 as_type=as_type, dry_run=selection.dry_run,
             )  # fmt: skip
 
@@ -141,19 +146,6 @@ def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...], as_type: str | None)
                 f"delivery {delivery.summary.id} was already handled as {delivery.summary.event_type}: --as "
                 "applies only before any handler has run; nothing was replayed"
             )
-
-
-def _backfill(handler: str, *, all_handlers: bool) -> Backfill | None:
-    """Return what adds a run of `handler` to deliveries without one; None if it is not registered here."""
-    if all_handlers:
-        raise click.UsageError("choose one of --handler and --all-handlers")
-    return backfill(load_subscribers(), handler)
-
-
-def _check_stored(inbox: Inbox, handler: str) -> None:
-    selection = DeliveryFilter(handler=handler)
-    if not count(inbox, selection):
-        raise CliError(no_match(inbox, selection))
 
 
 def _report(

@@ -15,9 +15,9 @@ import click
 
 from billhook.cli.context import user_app, worker_hint
 from billhook.cli.events import event_class, suggest
-from billhook.cli.output import print_json, print_table, printable, progress
+from billhook.cli.output import print_json, printable, progress
 from billhook.cli.params import as_json
-from billhook.cli.posting import SCHEME, TIMEOUT, choose_signer, open_target
+from billhook.cli.posting import SCHEME, TIMEOUT, choose_signer, open_target, print_answers
 from billhook.doctor.deliveries import TEST_USER_AGENT
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
 from billhook.events import EVENT_TYPES, parse_event, sample
@@ -235,12 +235,7 @@ def _report(answers: Sequence[HttpReply], url: str, as_json: bool) -> None:
         click.echo(f"{text if status is None else f'{status} {text}'} ({seconds[0] * 1000:.0f} ms)")
         return
     explained = [(answer.status, *_explain(answer, url)) for answer in answers]
-    counted = Counter((status, first_line(text)) for status, text, _ in explained)
-    rows = [
-        ("none" if status is None else status, text, number)
-        for (status, text), number in counted.most_common()
-    ]
-    print_table("", ("status", "answer", "count"), rows)
+    print_answers(Counter((status, first_line(text)) for status, text, _ in explained))
     for hint in dict.fromkeys(hint for *_, hint in explained if hint):
         click.echo(f"hint: {printable(hint)}")
     click.echo(f"{len(answers)} sent, p50 {summary['p50_ms']} ms, p99 {summary['p99_ms']} ms")

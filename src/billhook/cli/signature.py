@@ -178,7 +178,7 @@ def _scheme_json(found: FoundScheme, secret_file: str | None) -> dict[str, Any]:
         "secret_change": found.secret_change or None,
         "signature_header": found.signature_header,
         "content": found.content,
-        "signed_at": found.signed_at.isoformat() if found.signed_at else None,
+        "signed_at": found.signed_at,
     }
 
 

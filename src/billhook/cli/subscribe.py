@@ -106,7 +106,9 @@ def subscribe(
     first = _by_event_type("--threshold", thresholds)
     again = _by_event_type("--recurring-threshold", recurring)
     planned = _plan(event_types or _handled_types(handlers), first, again)
-    _check_rules(callback_url, planned)
+    with as_usage_errors():  # every request is validated before the first is sent
+        for each in planned:
+            WebhookSubscription(callback_url=callback_url, event_type=each.event_type, **each.thresholds)
     done = planned if dry_run else _subscribe_all(callback_url, planned)
     _report(callback_url, done, dry_run, as_json)
     if not dry_run and any(each.result != "subscribed" for each in done):
@@ -144,13 +146,6 @@ def _plan(
                     f"{option} names {event_type!r}, which is not subscribed to here: add --type {event_type}"
                 )
     return [_Subscription(name, thresholds.get(name), recurring.get(name)) for name in names]
-
-
-def _check_rules(callback_url: str, planned: Sequence[_Subscription]) -> None:
-    """Validate every request before the first is sent. Raises UsageError."""
-    with as_usage_errors():
-        for each in planned:
-            WebhookSubscription(callback_url=callback_url, event_type=each.event_type, **each.thresholds)
 
 
 def _subscribe_all(callback_url: str, planned: Sequence[_Subscription]) -> list[_Subscription]:

@@ -155,8 +155,16 @@ def about_gunicorn(setup: Setup) -> Iterator[Finding]:
     path = setup.gunicorn_file or Path("gunicorn.conf.py")
     if path.is_file():
         # A file that is only found here, not named, must not run code of another user's.
-        named = setup.gunicorn_file is not None
-        settings = read_gunicorn_file(path) if named or _is_own(path) else _foreign_file(path)
+        own = path.stat().st_uid in (os.geteuid(), 0) and access_by_others(path) != "write"
+        if setup.gunicorn_file is None and not own:
+            yield Finding(
+                "warning", "gunicorn-file",
+                f"{path} is not read: it belongs to another user, or others may write it",
+                "it is Python, which gunicorn executes with the rights of its user",
+                "make it your own and run `chmod go-w` on it, or name it with --gunicorn",
+            )  # fmt: skip
+            return
+        settings = read_gunicorn_file(path)
         if isinstance(settings, Finding):
             yield settings
         else:
@@ -172,20 +180,6 @@ def read_gunicorn_file(path: Path) -> dict[str, Any] | Finding:
             "error", "gunicorn-file", f"{path} cannot be read: {type(error).__name__}: {error}",
             "gunicorn does not start with it", "correct the file",
         )  # fmt: skip
-
-
-def _is_own(path: Path) -> bool:
-    """Return whether a file is this user's or root's, and other users may not write it."""
-    return path.stat().st_uid in (os.geteuid(), 0) and access_by_others(path) != "write"
-
-
-def _foreign_file(path: Path) -> Finding:
-    """Return the finding about a settings file that is not executed."""
-    return Finding(
-        "warning", "gunicorn-file", f"{path} is not read: it belongs to another user, or others may write it",
-        "it is Python, which gunicorn executes with the rights of its user",
-        "make it your own and run `chmod go-w` on it, or name it with --gunicorn",
-    )  # fmt: skip
 
 
 def gunicorn_findings(settings: Mapping[str, Any], deadline_seconds: float) -> Iterator[Finding]:

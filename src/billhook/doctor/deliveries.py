@@ -41,8 +41,8 @@ def payload_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
     seen: dict[tuple[str, str, str], _Seen] = {}
     unknown_types: Counter[str] = Counter()
     for each in sample:
-        if _is_test_data(each):
-            continue
+        if json.loads(each.headers).get("USER_AGENT") == TEST_USER_AGENT:
+            continue  # its fields are not the service's
         model = EVENT_TYPES.get(each.event_type)
         if model is None:
             unknown_types[each.event_type] += 1
@@ -52,22 +52,16 @@ def payload_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
         except InvalidJSON:  # it is in quarantine, with its reason
             continue
         found = unlisted(model, data) if isinstance(data, dict) else ()
-        for key, one in {_key(each.event_type, one): one for one in found}.items():
+        own = {
+            (each.event_type, one.path, str(one.value) if one.kind == "value" else ""): one for one in found
+        }
+        for key, one in own.items():
             if key in seen or len(seen) < _MOST_FINDINGS:
                 seen.setdefault(key, _Seen(one, each.id)).count += 1
     for (event_type, _, _), known in seen.items():
         yield _unlisted_finding(event_type, known)
     for event_type, count in sorted(unknown_types.items()):
         yield _unknown_type(event_type, count)
-
-
-def _is_test_data(one: SampledDelivery) -> bool:
-    """Return whether `billhook send` sent it: its fields are not the service's."""
-    return bool(json.loads(one.headers).get("USER_AGENT") == TEST_USER_AGENT)
-
-
-def _key(event_type: str, one: Unlisted) -> tuple[str, str, str]:
-    return event_type, one.path, str(one.value) if one.kind == "value" else ""
 
 
 def _unlisted_finding(event_type: str, seen: _Seen) -> Finding:

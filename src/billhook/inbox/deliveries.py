@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple, Self
 
 from sqlalchemy import Connection, func, or_, select
@@ -24,9 +24,9 @@ from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import PAUSED_RUN
 from billhook.inbox.pending import next_times
 from billhook.inbox.records import HandlerLimits
-from billhook.inbox.schema import delivery, failure, run
+from billhook.inbox.schema import delivery, failure, handler, run
 from billhook.inbox.sql import in_states, in_values
-from billhook.inbox.states import DeliveryState, DeliveryStatus, delivery_status
+from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState, delivery_status
 from billhook.inbox.transaction import NO_LIMITS
 
 BATCH = 200
@@ -204,12 +204,16 @@ def _runs(
     connection: Connection, delivery_ids: Sequence[int], failures: Mapping[int, list[FailureDetails]]
 ) -> dict[int, list[RunDetails]]:
     by_delivery: dict[int, list[RunDetails]] = {}
-    query = (
-        select(run.c.delivery_id, *_RUN).where(in_values(run.c.delivery_id, delivery_ids)).order_by(run.c.id)
-    )
-    for row in connection.execute(query).mappings():
+    next_start = select(handler.c.next_start_at).where(handler.c.name == run.c.handler).scalar_subquery()
+    query = select(run.c.delivery_id, *_RUN, next_start.label("next_start_at"))
+    of_these = query.where(in_values(run.c.delivery_id, delivery_ids)).order_by(run.c.id)
+    now = datetime.now(UTC)
+    for row in connection.execute(of_these).mappings():
         own = {column.name: row[column.name] for column in _RUN}
         own["paused"] = bool(own["paused"])  # a number in SQLite
+        is_limited = row["state"] == RunState.DUE and (row["next_start_at"] or now) > now
+        if own["paused"] or is_limited:
+            own["due_at"] = None
         by_delivery.setdefault(row["delivery_id"], []).append(
             RunDetails(**own, failures=failures.get(row["id"], []))
         )
@@ -444,7 +448,7 @@ class RunDetails:
     """A run, with its failed attempts, oldest first.
 
     Runs of one handler and `order_key` are handled in order; `twin_of` is the delivery that it duplicates.
-    `due_at` is None while it waits for its handler: `paused`, or at a limit.
+    `due_at` is None while it waits for its handler: `paused`, or at the limit of its rate.
     """
 
     id: int

@@ -166,7 +166,7 @@ def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
     cycle_start = cycles.cycle_at(contract, tx.now)[0]
     deleted = CONTRACTS.change(tx, contract, {"deletedAt": tx.now}, deleted_at=tx.now)
     # The usage of that cycle is free for the customer's other contracts, which may have billed its days.
-    ingestion.apply_usage_of(tx, contract.customer_id, cycle_start)
+    ingestion.apply_usage_changes(tx, ingestion.usage_of_days(tx, contract.customer_id, cycle_start))
     return deleted
 
 
@@ -218,7 +218,8 @@ def _schedule_contract(tx: Transaction, contract: ContractRecord) -> None:
     # After the credits: past cycles draw them.
     bill_past_cycles(tx, contract)
     # A measurement of the first day belongs to this contract now, although another one may have billed it.
-    ingestion.apply_usage_of(tx, contract.customer_id, contract.start_date, contract.start_date)
+    first_day = ingestion.usage_of_days(tx, contract.customer_id, contract.start_date, contract.start_date)
+    statements.handle_usage_changed(tx, first_day)
     if runs:
         if contract.start_date <= tx.now:
             metered_items.handle_cycle_started(tx, contract)

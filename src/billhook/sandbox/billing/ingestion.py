@@ -191,15 +191,16 @@ def apply_usage_changes(tx: Transaction, changed: Collection[UsageKey]) -> None:
     statements.handle_usage_changed(tx, changed)
 
 
-def apply_usage_of(tx: Transaction, customer_id: str, first: datetime, last: datetime | None = None) -> None:
-    """Apply the customer's usage of these days again: it may belong to another contract now."""
+def usage_of_days(
+    tx: Transaction, customer_id: str, first: datetime, last: datetime | None = None
+) -> list[UsageKey]:
+    """Return the rows of the customer's daily usage from the day of `first` to that of `last`."""
     columns = usage_day.c
     which = [columns.customer_id == customer_id, columns.day >= day_number(first)]
     if last is not None:
         which.append(columns.day <= day_number(last))
     key = (columns.customer_id, columns.meter_id, columns.day, columns.since)
-    rows = tx.connection.execute(select(*key).where(*which))
-    apply_usage_changes(tx, [(row[0], row[1], row[2], row[3]) for row in rows])
+    return [(row[0], row[1], row[2], row[3]) for row in tx.connection.execute(select(*key).where(*which))]
 
 
 class CloudUsageRecord(StoredResource, CloudUsageResult, register=False):

@@ -40,7 +40,7 @@ LIKELY_BODIES: Final = 60
 """How many of the possible earlier bodies are also tried with less common templates."""
 LOST_TIME_SECONDS: Final = 900
 """If a request has no time, each second is tried that is no further than this from its capture."""
-_STANDARD_PREFIXES: Final = frozenset(f"{version}," for version in VERSIONS)
+_STANDARD_FORMS: Final = frozenset((f"{version},", "base64") for version in VERSIONS)
 _PLAIN: Final = tuple(uniform_templates((".", ":", "\n"), versions=0))
 _WITH_PATH: Final = tuple(uniform_templates((".", ":", "\n", ""), 0, (*FIELDS, "path")))
 """No scheme of billhook signs the path: such a template only explains a request."""
@@ -229,7 +229,7 @@ class _Search:
             text += f", over other bytes than any of {self.tried} contents tried"
             changed = "the body or a header was changed, or the sender signs something unusual"
             yield NearMiss("content", f"{text}: {changed}")
-        elif missing and any(text.prefix in _STANDARD_PREFIXES for text in request.signatures):
+        elif missing and any((text.prefix, text.encoding) in _STANDARD_FORMS for text in request.signatures):
             text = f"{names} has the form of Standard Webhooks, and no header has their"
             removed = "a proxy on the way removed or changed it"
             yield NearMiss("header", f"{text} {' and '.join(missing)}: {removed}")
