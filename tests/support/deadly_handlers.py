@@ -84,10 +84,11 @@ def disable_suspects() -> None:
     """The control: attempts that were lost count wherever they were, and are due again together."""
     expire = leases.expire_leases
 
-    def expire_as_any_other(connection: Any, now: Any, **more: Any) -> None:
-        expire(connection, now, **more)
+    def expire_as_any_other(connection: Any, now: Any, **more: Any) -> Any:
+        handlers = expire(connection, now, **more)
         lost = update(run).where(run.c.runs_alone == 1, run.c.state == "due")
         connection.execute(lost.values(runs_alone=0, excused_attempts=0, due_at=now))
+        return handlers
 
     leases.expire_leases = expire_as_any_other
 

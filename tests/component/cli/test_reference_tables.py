@@ -122,6 +122,7 @@ def test_handlers_lists_decorated_and_plain_subscribers_and_needs_no_secret(run,
         "rate": None,
         "pause_after": None,
         "paused": None,
+        "runs": None,
     }
     assert len(listed["unhandled"]) == len(EVENT_TYPES)  # all but one, and the unknown ones
     assert "billhook.db" not in [path.name for path in tmp_path.iterdir()]

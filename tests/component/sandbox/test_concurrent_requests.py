@@ -24,9 +24,9 @@ def outcomes(answers: list[Answer]) -> Counter[str]:
     return Counter("done" if each.status == 200 else each.json["code"] for each in answers)
 
 
-def test_of_many_contracts_with_one_external_id_one_is_made(bare_url) -> None:
+def test_of_many_contracts_with_one_external_id_one_is_made() -> None:
     """Source: spec, "Resources and their fields", Contract, externalId."""
-    with running(database_url=bare_url) as sandbox:
+    with running() as sandbox:
         acme = customer(sandbox)
         wanted = {"customerId": acme, "name": "Deal", "startDate": "2026-01-10", "externalId": "deal-1"}
         answers = at_once(lambda _: sandbox.call("POST", "/contracts", wanted))
@@ -37,9 +37,9 @@ def test_of_many_contracts_with_one_external_id_one_is_made(bare_url) -> None:
     assert (kept, len(told)) == (1, 1)
 
 
-def test_of_many_deductions_as_many_are_done_as_there_are_credits(bare_url) -> None:
+def test_of_many_deductions_as_many_are_done_as_there_are_credits() -> None:
     """Source: spec, "Endpoints", POST /credits/deduct."""
-    with running(database_url=bare_url) as sandbox:
+    with running() as sandbox:
         acme = Customer.of(sandbox)
         sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": acme.id, "creditAmount": 50})
         body = {"customerId": acme.id, "creditAmount": 10}
@@ -50,9 +50,9 @@ def test_of_many_deductions_as_many_are_done_as_there_are_credits(bare_url) -> N
     assert balances == [50, 40, 30, 20, 10, 0]
 
 
-def test_an_invoice_that_many_pay_is_paid_once(bare_url) -> None:
+def test_an_invoice_that_many_pay_is_paid_once() -> None:
     """Source: spec, "States and transitions", Invoice billingStatus."""
-    with running(database_url=bare_url) as sandbox:
+    with running() as sandbox:
         acme = Customer.of(sandbox)
         acme.buy({"pricing": {"type": "Flat", "price": 9}})
         sandbox.advance("P23D")

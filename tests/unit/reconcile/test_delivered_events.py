@@ -99,7 +99,7 @@ def test_a_quarantined_delivery_is_kept_apart():
 
 def test_the_page_says_of_every_event_whether_it_can_be_missing():
     page = (Path(billhook.__file__).parent / "reconcile" / "README.md").read_text(encoding="utf-8")
-    proven, _, others = page.partition("Nothing that the API lists proves the others: ")
+    proven, _, others = page.partition("Nothing that the API lists proves the other events: ")
     table = [row.split("|")[1] for row in proven.splitlines() if row.startswith("| ")][1:]
 
     named = {name for cell in table for name in cell.replace(",", " ").split()}
