@@ -17,7 +17,7 @@ from itertools import pairwise
 import pytest
 from sqlalchemy import Engine, event
 
-from billhook.inbox import RunPlan, RunResult, RunState, counts
+from billhook.inbox import RunPlan, RunResult, RunState, counts, locks
 from billhook.inbox.discard import discard
 from billhook.inbox.erase import erase
 from billhook.inbox.overview import read_totals
@@ -513,3 +513,20 @@ def test_closing_goes_on_when_the_transactions_of_its_note_are_over(
         assert until(lambda: not inbox.close_counts(NOON + FAR))
 
         assert value(where, "SELECT delivery_id FROM billhook_closed") == 2
+
+
+@pytest.mark.parametrize(("own", "closed_up_to"), [(False, 1), (True, 0)])
+def test_closing_is_kept_off_by_its_own_inbox_and_by_no_other_of_the_database(
+    inbox_postgres, where_postgres, bystander, own, closed_up_to
+):
+    inbox_postgres.put(incoming("k1"))
+    if not own:  # gone with its transaction
+        bystander.execute("CREATE SCHEMA another_inbox")
+        bystander.execute("SET LOCAL search_path = another_inbox")
+        bystander.execute("CREATE TABLE billhook_closed ()")
+    bystander.execute(f"SELECT pg_advisory_xact_lock({locks._COUNTS_OF_SCHEMA})")
+
+    for _ in range(5):
+        inbox_postgres.close_counts(NOON + FAR)
+
+    assert value(where_postgres, "SELECT delivery_id FROM billhook_closed") == closed_up_to
