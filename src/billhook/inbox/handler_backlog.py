@@ -129,8 +129,7 @@ def read_handler_backlogs(connection: Connection, now: datetime) -> list[Handler
         if one.unfinished and name in rates and name not in paused:
             through_at = now + timedelta(seconds=one.unfinished / rates[name])
             one = replace(one, through_at=through_at)
-        if one.unfinished or one.dead:
-            found.append(one)
+        found.append(one)
     return found
 
 

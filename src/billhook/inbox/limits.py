@@ -45,21 +45,17 @@ _LAST = ", the last one: "
 class Limiter:
     """Decides in one transaction which runs may start; `limits` are by the names that runs are stored under.
 
-    Call `record_results` after what takes other locks, and `rooms` after that. `paused` are the handlers that
-    `record_results` paused.
+    `results` are the names that settled runs are stored under, with their errors; None for a success. Call
+    `count_failures` after what takes other locks, and `rooms` after that. `paused` are the handlers that
+    `count_failures` paused.
     """
 
     def __init__(self, connection: Connection, limits: Mapping[str, HandlerLimits]) -> None:
         self._connection = connection
         self._limits = limits
-        self._locked = False
         self._left: dict[str, int] = {}
+        self.results: list[tuple[str, str | None]] = []
         self.paused: list[PausedHandler] = []
-
-    def _lock(self) -> None:
-        if not self._locked:
-            lock_limits(self._connection)
-            self._locked = True
 
     def _own_name(self, stored_under: str) -> str:
         limits = self._limits.get(stored_under)
@@ -94,7 +90,7 @@ class Limiter:
         """
         bounded = self._bounded(names)
         if bounded:
-            self._lock()
+            lock_limits(self._connection)
             rows, running = self._read(bounded), count_running(self._connection, bounded.values())
             for name, limits in bounded.items():
                 room = most if limits.at_most is None else limits.at_most - running[name]
@@ -156,11 +152,12 @@ class Limiter:
 
     # --- failures in a row ----------------------------------------------------------------------------
 
-    def record_results(self, results: Sequence[tuple[str, str | None]], now: datetime) -> None:
+    def count_failures(self, now: datetime) -> None:
         """Count the failed attempts in a row of handlers with `pause_after`, and pause those with too many.
 
-        `results` are the names that settled runs are stored under, with their errors; None for a success.
+        Of the `results` since the last call, under the lock of limits: after all that takes other locks.
         """
+        results, self.results = self.results, []
         by_name: defaultdict[str, list[str | None]] = defaultdict(list)
         for stored_under, error in results:
             limits = self._limits.get(stored_under)
@@ -168,7 +165,7 @@ class Limiter:
                 by_name[limits.name].append(error)
         if not by_name:
             return
-        self._lock()
+        lock_limits(self._connection)
         for name, state in self._read(by_name).items():
             failures, most = state.failures, self._limits[name].pause_after
             why = None

@@ -156,29 +156,6 @@ def _instr(element: _Position, compiler: SQLCompiler, **kw: Any) -> str:
     return f"instr({column}, {value})"
 
 
-class _SecondsAfter(FunctionElement[datetime]):
-    inherit_cache = True
-    type = UtcDateTime()
-
-
-def seconds_after(moment: datetime, column: ColumnElement[int]) -> ColumnElement[datetime]:
-    """Return the moment, a whole second in UTC, plus as many seconds as an integer column says."""
-    return _SecondsAfter(literal_column(f"'{moment:%Y-%m-%d %H:%M:%S}'", Text), column)
-
-
-@compiles(_SecondsAfter, "postgresql")
-def _plus_interval(element: _SecondsAfter, compiler: SQLCompiler, **kw: Any) -> str:
-    moment, seconds = (compiler.process(clause, **kw) for clause in element.clauses)
-    return f"(CAST({moment} || '+00' AS timestamptz) + make_interval(secs => {seconds}))"
-
-
-@compiles(_SecondsAfter)
-def _plus_seconds(element: _SecondsAfter, compiler: SQLCompiler, **kw: Any) -> str:
-    moment, seconds = (compiler.process(clause, **kw) for clause in element.clauses)
-    # As SQLAlchemy writes a time to SQLite.
-    return f"strftime('%Y-%m-%d %H:%M:%S.000000', {moment}, '+' || {seconds} || ' seconds')"
-
-
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows in their order; all have the same columns. Without rows, nothing is executed.
 

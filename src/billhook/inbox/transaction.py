@@ -57,7 +57,6 @@ class InboxTransaction:
         # Of which a run was settled, and of which one may have become due: the claim looks at these too.
         self._settled_names: set[str] = set()
         self._due_names: set[str] = set()
-        self._limited_results: list[tuple[str, str | None]] = []
         self._settled_at: datetime | None = None
         self._locked = False
         self._claimable_plans: list[tuple[RunPlan, StoredDelivery]] = []
@@ -100,12 +99,13 @@ class InboxTransaction:
         # Of runs that are to be tried again, that are the next in an order, or for which there is room now.
         again = {handler for result, handler in settled if result.state is RunState.DUE}
         self._due_names |= (handlers if released else again) | self._settled_names
-        self._limited_results += [
-            (handler, None if result.state is RunState.SUCCEEDED else result.error)
-            for result, handler in settled
-            # Neither a failure nor a success: an interruption, and a run discarded, perhaps uncalled.
-            if handler in self._limits and not result.excused and result.state is not RunState.DISCARDED
-        ]
+        if self._limiter is not None:
+            self._limiter.results += [
+                (handler, None if result.state is RunState.SUCCEEDED else result.error)
+                for result, handler in settled
+                # Neither a failure nor a success: an interruption, and a run discarded, perhaps uncalled.
+                if handler in self._limits and not result.excused and result.state is not RunState.DISCARDED
+            ]
         self._settled_at = max(result.at for result in results)
         return {result.lease for result, _ in settled}
 
@@ -140,16 +140,9 @@ class InboxTransaction:
         """Make runs due that were planned and not claimed; find what may start now."""
         if self._planned_at is not None:
             self._insert_planned([], self._planned_at, self._planned_at)
-        if self._limited_results:
-            self._count_failures()
-        if self._limiter is not None and self._settled_names and self._settled_at is not None:
-            self.released += self._limiter.startable(self._settled_names, self._settled_at)
-
-    def _count_failures(self) -> None:
-        """Count failures in a row, under the lock of limits: after all that takes other locks."""
         if self._limiter is not None and self._settled_at is not None:
-            self._limiter.record_results(self._limited_results, self._settled_at)
-        self._limited_results = []
+            self._limiter.count_failures(self._settled_at)
+            self.released += self._limiter.startable(self._settled_names, self._settled_at)
 
     def next_times(self, only: int | None = None) -> NextTimes:
         """Return when the next runs may be claimed, of one delivery if `only` names it."""
@@ -179,8 +172,8 @@ class InboxTransaction:
         times = times or self.next_times(only)
         if times.lease_ends_at is not None and times.lease_ends_at <= now:
             self._due_names |= leases.expire_leases(self._connection, now, only=only, spread=spread)
-        if self._limited_results:
-            self._count_failures()
+        if self._limiter is not None:
+            self._limiter.count_failures(now)
         names_due = times.names_due(now)
         names = self._due_names.union(names_due[:CLAIM_HANDLERS])
         if suspects:
@@ -261,8 +254,8 @@ class InboxTransaction:
 
         First those with the fewest attempts that count; those that were lost beside other runs come last.
         """
-        if self._limited_results:
-            self._count_failures()
+        if self._limiter is not None:
+            self._limiter.count_failures(now)
         times = times or self.next_times(only)
         rooms = self._rooms(times.suspects, 1, now, None)
         rows = claims.find_suspect(self._connection, rooms, now, only)
