@@ -244,7 +244,7 @@ class Worker(Cycle):
 
     def _announce(self, released: list[int], planned: list[RunPlan], claims: list[Claim]) -> None:
         # Of what is planned, the commit of the delivery has notified them.
-        if len(released) > len(claims):
+        if set(released) - {claim.delivery.delivery_id for claim in claims}:
             self._inbox.waker.wake()
 
     def _seconds_to_sleep(self, next_times: NextTimes, now: datetime) -> float:

@@ -110,14 +110,17 @@ class Limiter:
             paused.update(self._connection.execute(query).scalars())
         return set(map(self._own_name, paused))
 
-    def admit(self, rows: Sequence[Row[Any]]) -> list[Row[Any]]:
+    def admit(self, rows: Sequence[Row[Any]], idle: int | None) -> list[Row[Any]]:
         """Return those of the runs that may start, where a handler's runs are stored under several names.
 
-        First those whose starts are counted: they must not wait for a thread.
+        First those whose starts are counted, of all handlers no more than `idle`: they must not wait for a
+        thread.
         """
         taken: Counter[str] = Counter()
-        admitted = []
+        admitted: list[Row[Any]] = []
         for row in sorted(rows, key=lambda row: not self._has_rate(row.handler)):
+            if idle is not None and len(admitted) >= idle and self._has_rate(row.handler):
+                continue
             name = self._own_name(row.handler)
             taken[name] += 1
             if taken[name] <= self._left.get(name, taken[name]):

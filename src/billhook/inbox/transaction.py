@@ -185,7 +185,7 @@ class InboxTransaction:
             rooms = self._rooms(names, max(1, limit // len(names)), now, idle)
             rows = found = claims.find_due(self._connection, rooms, now, only, suspects=suspects)
             if self._limiter is not None:
-                rows = self._limiter.admit(found)
+                rows = self._limiter.admit(found, idle)
             rows = rows[:limit]
             taken = Counter(row.handler for row in found)
             # New runs come after runs that were already due; if those did not all fit, claim no new ones.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+import pytest
+
 from billhook.inbox import HandlerLimits, RunPlan, RunResult, RunState, pending
 from support.inbox_view import NOON, incoming
 from support.inbox_view import open_inbox as opened
@@ -82,6 +84,18 @@ def test_the_runs_of_all_names_of_a_handler_take_its_room(inbox):
     handlers, _ = claimed(inbox, 20, limits={"name": its_limits, "former": its_limits})
 
     assert len(handlers) == 3
+
+
+@pytest.mark.parametrize(("idle", "started"), [(1, 1), (2, 2)])
+def test_starts_that_are_counted_are_no_more_than_there_are_threads(inbox, idle, started):
+    limits = {}
+    for name in ("a", "b"):
+        planned(inbox, name, 1)
+        limits[name] = HandlerLimits((name,), rate=(1, 1.0))
+
+    handlers, _ = claimed(inbox, 20, limits=limits, idle=idle)
+
+    assert len(handlers) == started
 
 
 def test_no_run_starts_once_a_pause_is_committed(inbox, where):
