@@ -25,6 +25,7 @@ _COMMANDS = {
     "demo": "See it work on this machine.",
     "doctor": "Find out what is wrong, and what to do about it.",
     "events": "List the event types; with TYPE, its fields and a sample.",
+    "failures": "List what is wrong, by its bug; acknowledge, resolve and ignore issues.",
     "handlers": "List, pause and resume handlers.",
     "metrics": "Print the metrics of the inbox in Prometheus' text format.",
     "options": "List every option with its default and its meaning.",

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from billhook.errors import BillhookError
 from billhook.inbox import Inbox, WorkerRecord
+from billhook.inbox.issues import update_issues
 from billhook.inbox.retention import Cutoffs
 from billhook.logs import fields
 from billhook.printable import first_line
@@ -24,10 +25,17 @@ RESTART_SECONDS = 86_400.0
 FAILED_SECONDS = 300.0
 CLOSE_SECONDS = 3.0
 """Between two steps that add what has happened to the counts: what is not added is read from its rows."""
+ISSUES_SECONDS = 5.0
+"""Between two looks at what is wrong: see billhook.inbox.issues."""
 BATCH_ROWS = 100
 PAUSE_FACTOR = 9
 """Sleep nine times as long as a batch took, so pruning uses at most 10 % of the database's time."""
 MIN_PAUSE_SECONDS = 0.05
+_NAMES = {
+    "_prune": "retention pass",
+    "_close_counts": "closing of counts",
+    "_update_issues": "update of issues",
+}
 
 
 class WorkerRegistration:
@@ -101,6 +109,7 @@ class Maintenance:
         # At random, so that processes which started together do not prune together.
         self._next_at = monotonic() + FIRST_SECONDS * (1 + random.random())  # noqa: S311 - not for secrecy
         self._close_at = monotonic() + CLOSE_SECONDS
+        self._issues_at = monotonic() + ISSUES_SECONDS
         self._restart_at = 0.0
         self._after = 0
         self._pruned = 0
@@ -110,9 +119,11 @@ class Maintenance:
         started = self._monotonic()
         if started >= self._close_at:
             self._close_at = self._monotonic() + self._safely(self._close_counts, now, started)
+        elif started >= self._issues_at:
+            self._issues_at = self._monotonic() + self._safely(self._update_issues, now, started)
         elif started >= self._next_at:
             self._next_at = self._monotonic() + self._safely(self._prune, now, started)
-        pause = max(0.0, min(self._close_at, self._next_at) - self._monotonic())
+        pause = max(0.0, min(self._close_at, self._issues_at, self._next_at) - self._monotonic())
         return pause if self._registration is None else min(pause, self._registration.refresh(now))
 
     def close(self) -> None:
@@ -121,7 +132,7 @@ class Maintenance:
             self._registration.remove()
 
     def _safely(self, step: Callable[[datetime, float], float], now: datetime, started: float) -> float:
-        what = "retention pass" if step == self._prune else "closing of counts"
+        what = _NAMES[step.__name__]
         try:
             return step(now, started)
         except BillhookError as error:
@@ -136,6 +147,10 @@ class Maintenance:
         if self._inbox.close_counts(now):
             return max(MIN_PAUSE_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
         return CLOSE_SECONDS
+
+    def _update_issues(self, now: datetime, started: float) -> float:
+        update_issues(self._inbox, now)
+        return max(ISSUES_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
 
     def _prune(self, now: datetime, started: float) -> float:
         """Prune one batch and return the pause after it. A pass skips what earlier ones of the day saw."""
