@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 
 import click
 
@@ -117,15 +118,15 @@ def show(id_: str, as_json: bool) -> None:
         click.echo(f"\nnewest, of delivery {newest[0]}:")
         click.echo(printable(users_frames(newest[1]), keep="\n\t"))
     click.echo()
-    for hint in _hints(one):
-        click.echo(in_program(hint))
+    for name, command in _hints(one):
+        click.echo(f"{name:>12}  {printable(command)}")
 
 
-@failures.command(short_help="Say that somebody works on an issue.")
+@failures.command(short_help="Say that an issue is worked on.")
 @_ids
 @_why
 def ack(ids: tuple[str, ...], why: str | None) -> None:
-    """Acknowledge issues: somebody works on them, and nobody is told again.
+    """Acknowledge issues: they are worked on, and nothing is sent about them again.
 
     \b
     Example:
@@ -213,14 +214,14 @@ def _facts(one: Issue, now: datetime, in_a_day: int) -> list[tuple[str, str]]:
     return facts
 
 
-def _hints(one: Issue) -> list[str]:
-    """Return the commands that help with an issue."""
+def _hints(one: Issue) -> list[tuple[str, str]]:
+    """Return the commands that help with an issue, and what each is for."""
     hints = []
     if one.examples:
-        hints.append(f"look at one:       `billhook deliveries show {one.examples[0]}`")
+        hints.append(("look at one", in_program(f"billhook deliveries show {one.examples[0]}")))
     if one.kind in (IssueKind.FAILURE, IssueKind.DEAD):
-        hints.append("replay dead runs:  `billhook deliveries replay --state dead --dry-run`")
-        hints.append(f"stop meanwhile:    `billhook handlers pause {one.subject}`")
+        hints.append(("replay", in_program("billhook deliveries replay --state dead --dry-run")))
+        hints.append(("stop", in_program(f"billhook handlers pause {quote(one.subject)}")))
     if one.kind is IssueKind.WORKER:
-        hints.append("start a worker:    `billhook worker`, or look why it ends: `billhook doctor`")
-    return [*hints, f"when mended:       `billhook failures resolve {one.id}`"]
+        hints.append(("find out why", in_program("billhook doctor")))
+    return [*hints, ("when mended", in_program(f"billhook failures resolve {one.id}"))]

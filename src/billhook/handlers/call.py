@@ -14,7 +14,7 @@ from billhook.errors import Discard, Retry
 from billhook.events import Event, UnknownEvent
 from billhook.handlers.delivery import Delivery
 from billhook.handlers.event_loop import EVENT_LOOPS
-from billhook.handlers.grouping import Grouping, group
+from billhook.handlers.grouping import FailureGroup, group_of
 from billhook.handlers.handler import Handler
 
 ERROR_LIMIT = 2_000
@@ -25,14 +25,14 @@ TRACEBACK_LIMIT = 16_000
 class HandlerFailure:
     """A failed attempt: the exception, its text and its traceback, both cut to a size worth storing.
 
-    `grouping` is what it has in common with other failures of the same bug; None for Retry and Discard,
+    `group` is what it has in common with other failures of the same bug; None for Retry and Discard,
     which are decisions.
     """
 
     exception: BaseException
     error: str
     traceback: str
-    grouping: Grouping | None = None
+    group: FailureGroup | None = None
 
     @classmethod
     def from_exception(cls, exception: BaseException) -> HandlerFailure:
@@ -46,7 +46,7 @@ class HandlerFailure:
         # Keep the start of a text and the end of a traceback, where the raising line is.
         error, stored = _storable(text[:ERROR_LIMIT]), _storable(trace[-TRACEBACK_LIMIT:])
         decided = isinstance(exception, Retry | Discard)
-        return cls(exception, error, stored, None if decided else group(exception, error))
+        return cls(exception, error, stored, None if decided else group_of(exception, error))
 
 
 def call(

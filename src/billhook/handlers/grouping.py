@@ -25,22 +25,22 @@ _LIBRARIES = tuple(
 _INSTALLED = ("/site-packages/", "/dist-packages/", "\\site-packages\\")
 
 
-class Grouping(NamedTuple):
+class FailureGroup(NamedTuple):
     """What failures of one bug have in common, and `place`, where the innermost frame is."""
 
     key: str
     place: str | None = None
 
 
-def group(exception: BaseException, text: str) -> Grouping:
+def group_of(exception: BaseException, text: str) -> FailureGroup:
     """Return what groups an exception with others of the same bug; `text` is its own, made safely."""
     kind = f"{type(exception).__module__}.{type(exception).__qualname__}"
     frames = _own_frames(exception.__traceback__)
     if not frames:
-        return Grouping(f"{kind}\n{without_ids(text)}")
+        return FailureGroup(f"{kind}\n{without_ids(text)}")
     lines = [f"{code.co_qualname}: {_source_line(code, number)}" for code, number in frames]
     code, number = frames[-1]
-    return Grouping("\n".join([kind, *lines]), f"{_short(code.co_filename)}:{number} in {code.co_name}")
+    return FailureGroup("\n".join([kind, *lines]), f"{_short(code.co_filename)}:{number} in {code.co_name}")
 
 
 def _own_frames(trace: TracebackType | None) -> list[tuple[CodeType, int]]:

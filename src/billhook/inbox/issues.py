@@ -1,4 +1,4 @@
-"""Issues: what is wrong, each told once and not once for each delivery.
+"""Issues: what is wrong, each of them once and not once for each delivery.
 
 A failure of one bug is an issue, and so are the dead runs of a handler, deliveries quarantined for one
 reason, and workers that are gone. A row of `billhook_issue` has the state of an issue only; how often it
@@ -69,7 +69,7 @@ class IssueState(StrEnum):
     """The state of an issue."""
 
     OPEN = "open"
-    ACKNOWLEDGED = "acknowledged"  # somebody works on it: nothing is told again
+    ACKNOWLEDGED = "acknowledged"  # it is worked on
     RESOLVED = "resolved"  # open again when it happens again
     IGNORED = "ignored"  # for a time
 
@@ -229,10 +229,10 @@ def _opens(occurrence: _Occurrence, row: Any) -> bool:
 
 
 def _open(connection: Connection, occurrence: _Occurrence, now: datetime) -> None:
-    state = {"state": IssueState.OPEN.value, "opened_at": now, "changed_at": now, "told": 0}
-    nobody = {"who": None, "why": None, "ignored_until": None}
+    state = {"state": IssueState.OPEN.value, "opened_at": now, "changed_at": now, "notified": 0}
+    no_one = {"who": None, "why": None, "ignored_until": None}
     own = issue.c.fingerprint == occurrence.fingerprint
-    values = {**state, **nobody, "title": occurrence.title, "place": occurrence.place}
+    values = {**state, **no_one, "title": occurrence.title, "place": occurrence.place}
     # Of two processes that see it, one opens it; and what an operator says meanwhile stays.
     closed = in_values(issue.c.state, [IssueState.RESOLVED.value, IssueState.IGNORED.value])
     if connection.execute(update(issue).where(own, closed).values(values)).rowcount:
@@ -307,6 +307,18 @@ def change_issue(
     with inbox.database.write() as connection:
         changing = update(issue).where(issue.c.fingerprint == issue_id)
         return bool(connection.execute(changing.values(values)).rowcount)
+
+
+def clear_texts(connection: Connection, delivery_ids: Sequence[int]) -> None:
+    """Remove from the issues of deliveries that are erased all that may name a customer."""
+    failed = select(failure.c.fingerprint).join(run, run.c.id == failure.c.run_id)
+    ids = set(connection.execute(failed.where(in_values(run.c.delivery_id, delivery_ids))).scalars())
+    quarantined = _QUARANTINED.where(in_values(delivery.c.id, delivery_ids))
+    ids |= {_quarantine_id(row) for row in connection.execute(quarantined, {"most": len(delivery_ids)})}
+    own = in_values(issue.c.fingerprint, sorted(filter(None, ids)))
+    for row in connection.execute(select(issue.c.fingerprint, issue.c.title).where(own)).all():
+        texts = {"title": row.title.partition(":")[0], "why": None}
+        connection.execute(update(issue).where(issue.c.fingerprint == row.fingerprint).values(texts))
 
 
 def newest_traceback(inbox: Inbox, issue_id: str) -> tuple[int, str] | None:

@@ -154,8 +154,8 @@ issue = Table(
     Column("who", Text),
     Column("why", Text),
     Column("ignored_until", UtcDateTime),
-    # 1: a notification has told that it is open.
-    Column("told", Integer, nullable=False, server_default=text("0")),
+    # 1: a notification was sent that it is open.
+    Column("notified", Integer, nullable=False, server_default=text("0")),
 )
 # What operators did. Texts of payloads are in none of its columns: see billhook.inbox.actions.
 action = Table(

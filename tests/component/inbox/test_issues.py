@@ -8,6 +8,7 @@ from datetime import timedelta
 from sqlalchemy import event
 
 from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, issues
+from billhook.inbox.erase import erase
 from billhook.inbox.issues import (
     IssueKind,
     IssueState,
@@ -19,6 +20,7 @@ from billhook.inbox.issues import (
     times_of,
     update_issues,
 )
+from billhook.inbox.replay import replay
 from support.inbox_view import NOON, incoming, rows, value
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -158,8 +160,6 @@ def test_dead_runs_are_an_issue_of_their_handler_until_none_is_left(inbox, where
     assert (dead.first_at, dead.last_at) == (NOON, NOON + SECOND)
     assert list(failing_delivery_ids(inbox, dead)) == [ids]
 
-    from billhook.inbox.replay import replay
-
     replay(inbox, ids, NOON + 2 * MINUTE)
     update_issues(inbox, NOON + 3 * MINUTE)
 
@@ -237,8 +237,6 @@ def test_what_is_over_for_long_is_forgotten(inbox, where):
     quarantine(inbox, "k", "the body is not JSON")
     update_issues(inbox, NOON + MINUTE)
     (delivery_id,) = (one.examples[0] for one in of_kind(inbox, IssueKind.QUARANTINE))
-    from billhook.inbox.erase import erase
-
     erase(inbox, [delivery_id], NOON + MINUTE, discard_unfinished=True)
     update_issues(inbox, NOON + 2 * MINUTE)
     assert only(inbox, IssueKind.QUARANTINE).state is IssueState.RESOLVED
@@ -246,6 +244,20 @@ def test_what_is_over_for_long_is_forgotten(inbox, where):
     update_issues(inbox, NOON + issues.KEPT_FOR + HOUR)
 
     assert list_issues(inbox) == []
+
+
+def test_erasing_a_delivery_clears_the_texts_of_its_issues(inbox):
+    erased = [fail(inbox, "a", error="ValueError: Acme has no plan"), quarantine(inbox, "q", "for: Acme")]
+    fail(inbox, "other", group="another bug", error="KeyError: Beta")
+    update_issues(inbox, NOON + MINUTE)
+    for one in list_issues(inbox):
+        change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, NOON + MINUTE, who="ada", why="Acme called")
+    erase(inbox, erased, NOON + 2 * MINUTE)
+
+    shown = {one.title: one.why for one in list_issues(inbox)}
+    assert shown["ValueError"] is None
+    assert shown["for"] is None
+    assert shown["KeyError: Beta"] == "Acme called"  # the control: of a delivery that is not erased
 
 
 def test_two_processes_open_one_issue(inbox, where, monkeypatch):

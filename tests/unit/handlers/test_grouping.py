@@ -15,7 +15,7 @@ def failing(function, *arguments):
     try:
         function(*arguments)
     except Exception as error:  # noqa: BLE001
-        return HandlerFailure.from_exception(error).grouping
+        return HandlerFailure.from_exception(error).group
     raise AssertionError("nothing was raised")
 
 
@@ -80,7 +80,7 @@ def test_a_failure_keeps_its_group_when_lines_move(tmp_path):
 
 def test_without_a_frame_of_the_user_the_text_counts_without_ids():
     one, same, other = (
-        HandlerFailure.from_exception(TimeoutError(text)).grouping
+        HandlerFailure.from_exception(TimeoutError(text)).group
         for text in ("no answer within 30 s", "no answer within 60 s", "no answer")
     )
 
@@ -91,7 +91,7 @@ def test_without_a_frame_of_the_user_the_text_counts_without_ids():
 
 def test_a_decision_of_the_handler_is_no_bug():
     for decision in (Retry(after_seconds=5), Discard("not ours")):
-        assert HandlerFailure.from_exception(decision).grouping is None
+        assert HandlerFailure.from_exception(decision).group is None
 
 
 def test_an_exception_whose_text_cannot_be_made_has_a_group():
@@ -99,7 +99,7 @@ def test_an_exception_whose_text_cannot_be_made_has_a_group():
         def __str__(self):
             raise RuntimeError("no text")
 
-    group = HandlerFailure.from_exception(Mute()).grouping
+    group = HandlerFailure.from_exception(Mute()).group
 
     assert "Mute" in group.key
 

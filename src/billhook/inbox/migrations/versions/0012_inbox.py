@@ -41,7 +41,7 @@ def upgrade() -> None:
         sa.Column("who", sa.Text),
         sa.Column("why", sa.Text),
         sa.Column("ignored_until", TIME),
-        sa.Column("told", sa.Integer, nullable=False, server_default=sa.text("0")),
+        sa.Column("notified", sa.Integer, nullable=False, server_default=sa.text("0")),
     )
     op.create_table(
         "billhook_handler",
