@@ -28,6 +28,7 @@ _COMMANDS = {
     "failures": "List what is wrong, by its bug; acknowledge, resolve and ignore issues.",
     "handlers": "List, pause and resume handlers.",
     "metrics": "Print the metrics of the inbox in Prometheus' text format.",
+    "notify": "Send a test message to the addresses that are notified of issues.",
     "options": "List every option with its default and its meaning.",
     "reconcile": "Report events that the service's API shows and no delivery tells of.",
     "sandbox": "Run the billing service here.",

@@ -6,6 +6,7 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from billhook.errors import BillhookError
@@ -13,6 +14,7 @@ from billhook.inbox import Inbox, WorkerRecord
 from billhook.inbox.issues import update_issues
 from billhook.inbox.retention import Cutoffs
 from billhook.logs import fields
+from billhook.notify import Notifier
 from billhook.printable import first_line
 
 logger = logging.getLogger("billhook.engines")
@@ -86,6 +88,18 @@ class WorkerRegistration:
                 logger.warning(text, first_line(str(error)), extra=fields(cause=error))
 
 
+@dataclass(frozen=True, slots=True)
+class MaintenanceOptions:
+    """How long an app's engine keeps deliveries and keys, and who is notified of issues."""
+
+    retention_days: float = 30.0
+    key_days: float | None = None
+    notifier: Notifier | None = None
+
+
+AS_SHIPPED = MaintenanceOptions()
+
+
 class Maintenance:
     """Call `run_if_due` whenever there is time; it does little at a time and never raises.
 
@@ -95,15 +109,13 @@ class Maintenance:
     def __init__(
         self,
         inbox: Inbox,
+        options: MaintenanceOptions,
         *,
-        retention_days: float,
-        key_days: float | None = None,
         registration: WorkerRegistration | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._inbox = inbox
-        self._retention_days = retention_days
-        self._key_days = key_days
+        self._options = options
         self._registration = registration
         self._monotonic = monotonic
         # At random, so that processes which started together do not prune together.
@@ -127,7 +139,9 @@ class Maintenance:
         return pause if self._registration is None else min(pause, self._registration.refresh(now))
 
     def close(self) -> None:
-        """Remove this worker's registration."""
+        """Remove this worker's registration, and end the notifier."""
+        if self._options.notifier is not None:
+            self._options.notifier.stop()
         if self._registration is not None:
             self._registration.remove()
 
@@ -149,6 +163,8 @@ class Maintenance:
         return CLOSE_SECONDS
 
     def _update_issues(self, now: datetime, started: float) -> float:
+        if self._options.notifier is not None:
+            self._options.notifier.ensure_started()
         update_issues(self._inbox, now)
         return max(ISSUES_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
 
@@ -156,7 +172,7 @@ class Maintenance:
         """Prune one batch and return the pause after it. A pass skips what earlier ones of the day saw."""
         if started >= self._restart_at:
             self._after, self._restart_at = 0, started + RESTART_SECONDS
-        cutoffs = Cutoffs.of(now, self._retention_days, self._key_days)
+        cutoffs = Cutoffs.of(now, self._options.retention_days, self._options.key_days)
         # Few rows in one transaction: SQLite has one writer, and receivers wait for it.
         result = self._inbox.prune(cutoffs, self._after, BATCH_ROWS)
         self._after = result.after

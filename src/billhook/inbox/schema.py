@@ -157,6 +157,17 @@ issue = Table(
     # 1: a notification was sent that it is open.
     Column("notified", Integer, nullable=False, server_default=text("0")),
 )
+# Which process sends notifications, in one row: see billhook.inbox.notifications.
+notifier = Table(
+    "billhook_notifier",
+    metadata,
+    Column("owner", Text, nullable=False),
+    Column("leased_until", UtcDateTime, nullable=False),
+    # When messages were sent in the last hour, as JSON.
+    Column("sent_at", Text, nullable=False),
+    # 1: the last of them said that all is well, or there was none.
+    Column("well", Integer, nullable=False),
+)
 # What operators did. Texts of payloads are in none of its columns: see billhook.inbox.actions.
 action = Table(
     "billhook_action",

@@ -9,7 +9,14 @@ from datetime import timedelta
 import pytest
 
 from billhook.engines import maintenance
-from billhook.engines.maintenance import BATCH_ROWS, EVERY_SECONDS, FAILED_SECONDS, FIRST_SECONDS, Maintenance
+from billhook.engines.maintenance import (
+    BATCH_ROWS,
+    EVERY_SECONDS,
+    FAILED_SECONDS,
+    FIRST_SECONDS,
+    Maintenance,
+    MaintenanceOptions,
+)
 from support.inbox_view import NOON, change, incoming, rows
 
 LONG_AGO = NOON - timedelta(days=100)
@@ -51,7 +58,7 @@ def left(where):
 
 def started(inbox, clock, days=30.0):
     """An maintenance whose first look is due."""
-    made = Maintenance(inbox, retention_days=days, monotonic=clock)
+    made = Maintenance(inbox, MaintenanceOptions(days), monotonic=clock)
     clock.now += 2 * FIRST_SECONDS
     return made
 
@@ -68,7 +75,7 @@ def passes(made, clock, now=NOON):
 def test_the_first_look_is_soon_and_not_at_the_same_time_in_every_process(inbox, where):
     clock = Time()
     old(inbox, where, 1)
-    made = [Maintenance(inbox, retention_days=30, monotonic=clock) for _ in range(20)]
+    made = [Maintenance(inbox, MaintenanceOptions(), monotonic=clock) for _ in range(20)]
 
     pauses = [one.run_if_due(NOON) for one in made]
 
@@ -93,7 +100,7 @@ def test_pruning_runs_in_small_batches_and_then_rests_for_an_hour(inbox, where):
 
 def test_counts_are_closed_every_few_seconds(inbox, where):
     clock = Time()
-    made = Maintenance(inbox, retention_days=30, monotonic=clock)
+    made = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
     old(inbox, where, 1)
     assert made.run_if_due(NOON) == maintenance.CLOSE_SECONDS
 
@@ -132,8 +139,8 @@ def test_keys_without_a_signed_time_are_kept_for_key_days(inbox, where):
     clock = Time()
     old(inbox, where, 3)
     change(where, "UPDATE delivery SET signed_at = NULL")
-    for_ever = Maintenance(inbox, retention_days=30, monotonic=clock)
-    for_40_days = Maintenance(inbox, retention_days=30, key_days=40, monotonic=clock)
+    for_ever = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
+    for_40_days = Maintenance(inbox, MaintenanceOptions(key_days=40), monotonic=clock)
     clock.now += 2 * FIRST_SECONDS
 
     passes(for_ever, clock)

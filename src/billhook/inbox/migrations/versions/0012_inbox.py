@@ -87,6 +87,14 @@ def upgrade() -> None:
         *(sa.Column(name, ID, nullable=False) for name in ("delivery_id", "quarantined_id", "failure_id")),
     )
     op.execute("INSERT INTO billhook_closed VALUES ('1970-01-01 00:00:00.000000', 0, 0, 0)")
+    op.create_table(
+        "billhook_notifier",
+        sa.Column("owner", sa.Text, nullable=False),
+        sa.Column("leased_until", TIME, nullable=False),
+        sa.Column("sent_at", sa.Text, nullable=False),
+        sa.Column("well", sa.Integer, nullable=False),
+    )
+    op.execute("INSERT INTO billhook_notifier VALUES ('', '1970-01-01 00:00:00.000000', '[]', 1)")
 
 
 def _make_delivery() -> None:
