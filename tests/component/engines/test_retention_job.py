@@ -30,8 +30,9 @@ def bare_url(tmp_path) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _without_closing(request, monkeypatch):
-    """Closing has steps of its own between these."""
+def _without_other_steps(request, monkeypatch):
+    """Closing, and the look at issues, have steps of their own between these."""
+    monkeypatch.setattr(maintenance, "ISSUES_SECONDS", math.inf)
     if "closed" not in request.node.name:
         monkeypatch.setattr(maintenance, "CLOSE_SECONDS", math.inf)
 
@@ -96,6 +97,20 @@ def test_pruning_runs_in_small_batches_and_then_rests_for_an_hour(inbox, where):
     assert len(pauses) == 4  # the last but one merged the hours that pruning had added to the counts
     assert all(pause >= maintenance.MIN_PAUSE_SECONDS for pause in pauses[:-1])
     assert pauses[-1] == pytest.approx(EVERY_SECONDS)
+
+
+def test_issues_are_looked_for_every_few_seconds(inbox, where, monkeypatch):
+    monkeypatch.setattr(maintenance, "ISSUES_SECONDS", 5.0)
+    clock = Time()
+    made = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
+    old(inbox, where, 1)
+    change(where, "UPDATE delivery SET state = 'quarantined', error = 'no JSON'")
+    assert made.run_if_due(NOON) == 5.0
+
+    clock.now += 5.0
+    made.run_if_due(NOON)
+
+    assert rows(where, "SELECT kind, title FROM billhook_issue") == [("quarantine", "no JSON")]
 
 
 def test_counts_are_closed_every_few_seconds(inbox, where):
