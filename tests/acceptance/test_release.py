@@ -1,4 +1,4 @@
-"""What a release consists of: a wheel and an sdist that the index would take, that install and run the demo."""
+"""What a release consists of: a wheel and an sdist that the index takes, that install and run the demo."""
 
 from __future__ import annotations
 
