@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from flask import Flask, request
 from billhook.clock import Clock
 from billhook.engines import Dispatcher, Engine, ExternalEngine, InlineEngine, ThreadEngine, Worker
 from billhook.engines.celery import CeleryEngine, find_celery
+from billhook.engines.dispatcher import handler_limits
 from billhook.errors import (
     ConfigError,
     ForeignFile,
@@ -57,6 +59,7 @@ class BillhookState:
         self.handler_groups: list[Handlers] = []
         self.inbox = _open_inbox(app, settings)
         self.handlers = ConnectedHandlers(app)
+        self.inbox.limits = partial(handler_limits, self.handlers)
         self.dispatcher = Dispatcher(
             self.handlers,
             clock,

@@ -19,6 +19,7 @@ from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
 from billhook.cli.params import TEXT, DefaultGroup, as_json, handlers_argument, require_all
 from billhook.cli.selection import recording
+from billhook.engines.dispatcher import handler_limits
 from billhook.errors import BillhookError
 from billhook.events import EVENT_TYPES
 from billhook.extension import get_state
@@ -69,7 +70,7 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
       flask --app myshop billhook handlers --json
     """
     connected = load_subscribers(handlers)
-    paused, backlogs = _read_inbox()
+    paused, backlogs = _read_inbox(connected)
     if as_json or connected.every():
         _print(connected, paused, backlogs, as_json)
     else:
@@ -166,12 +167,13 @@ def require_all_handled(connected: ConnectedHandlers) -> None:
         )
 
 
-def _read_inbox() -> tuple[dict[str, PausedHandler], dict[str, HandlerBacklog]]:
+def _read_inbox(connected: ConnectedHandlers) -> tuple[dict[str, PausedHandler], dict[str, HandlerBacklog]]:
     """Return by name which handlers are paused, and what waits; nothing without a fitting inbox."""
     try:
         with open_inbox() as inbox, inbox.database.read() as connection:
-            backlogs = {one.name: one for one in read_handler_backlogs(connection, datetime.now(UTC))}
-            return {handler.name: handler for handler in find_paused(connection)}, backlogs
+            found = read_handler_backlogs(connection, datetime.now(UTC), handler_limits(connected))
+            paused = {handler.name: handler for handler in find_paused(connection)}
+            return paused, {one.name: one for one in found}
     except BillhookError:
         return {}, {}
 

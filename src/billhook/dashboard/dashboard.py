@@ -17,7 +17,7 @@ from billhook.dashboard import deliveries, delivery, handlers, overview
 from billhook.dashboard.context import DashboardContext, last_error, run_state, tone
 from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.extension import exempt_from_csrf
-from billhook.pages import PageLink, Pages, Visitor
+from billhook.pages.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
 from billhook.program import in_program
 

@@ -5,6 +5,7 @@ The fields of its form become a filter, a URL and a command.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ FLAGS = ("conflicts", "twins")
 SEARCH_LIMIT = 100_000
 """How many of the newest deliveries a search for a text in bodies reads."""
 _LONGEST = 200
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+"""What no database takes: NUL and parts of characters."""
 PAGE = 50
 MOST_REPLAYED = 10_000
 """The most deliveries in one replay of the page, which bounds the duration of the request."""
@@ -91,15 +94,8 @@ def _quote(text: str) -> str:
     if text.isprintable():
         return shlex.quote(text)
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return (
-        "$'"
-        + "".join(character if character.isprintable() else _escape(character) for character in escaped)
-        + "'"
-    )
-
-
-def _escape(character: str) -> str:
-    return f"\\u{ord(character):04x}" if ord(character) < 0x10000 else f"\\U{ord(character):08x}"
+    shown = "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in escaped)
+    return f"$'{shown}'"
 
 
 def parse_filter_form(values: Mapping[str, str], now: datetime) -> FilterForm:
@@ -110,15 +106,11 @@ def parse_filter_form(values: Mapping[str, str], now: datetime) -> FilterForm:
         value = values.get(name, "").strip()
         if not value:
             continue
-        if (
-            len(value) > _LONGEST
-            or "\0" in value
-            or any("\ud800" <= character <= "\udfff" for character in value)
-        ):
+        if len(value) > _LONGEST or _NO_TEXT.search(value):
             mistakes.append(f"{name}: no more than {_LONGEST} characters of text")
             continue
         fields[name] = "1" if name in FLAGS else value
-    times: dict[str, datetime] = {}
+    times: dict[str, Any] = {}
     for name in ("since", "until"):
         if name in fields:
             try:
@@ -129,19 +121,9 @@ def parse_filter_form(values: Mapping[str, str], now: datetime) -> FilterForm:
     if state is not None and state not in (*DeliveryStatus, DeliveryState.PLANNED):
         mistakes.append(f"state: there is none that is named {state!r}")
         state = None
-    selection = DeliveryFilter(
-        event_type=fields.get("type"),
-        state=state,
-        since=times.get("since"),
-        until=times.get("until"),
-        conflicts="conflicts" in fields,
-        twins="twins" in fields,
-        source=fields.get("source"),
-        handler=fields.get("handler"),
-        key=fields.get("key"),
-        error=fields.get("error"),
-        contains=fields.get("contains"),
-    )
+    chosen: dict[str, Any] = {name: name in fields for name in FLAGS}
+    chosen |= {name: fields.get(name) for name in ("source", "handler", "key", "error", "contains")}
+    selection = DeliveryFilter(event_type=fields.get("type"), state=state, **times, **chosen)
     return FilterForm(fields, selection, tuple(mistakes))
 
 
@@ -254,11 +236,7 @@ def _batches(ids: list[int]) -> list[list[int]]:
 
 def _conditions(form: FilterForm) -> str:
     """Return the filters for the record, without texts of a search: they may name a customer."""
+    bare = (*FLAGS, "contains", "error")
     return (
-        ", ".join(
-            name if name in (*FLAGS, "contains", "error") else f"{name} {value}"
-            for name, value in form.fields.items()
-            if name in (*FIELDS, *FLAGS)
-        )
-        or "all"
+        ", ".join(name if name in bare else f"{name} {value}" for name, value in form.fields.items()) or "all"
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from billhook.handlers import ConnectedHandlers
     from billhook.inbox import Inbox
-    from billhook.inbox.figures import Overview, WorkerFigures
+    from billhook.inbox.overview import Overview, WorkerFigures
     from billhook.settings import Settings
     from billhook.signing.source import Source
 
