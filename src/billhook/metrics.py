@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,7 @@ from billhook.errors import (
 from billhook.events import EVENT_TYPES
 from billhook.inbox import OTHER_TYPES
 from billhook.inbox.counts import DURATION_BOUNDS, NO_DURATION, Counted, Counts
-from billhook.inbox.overview import read_overview, read_totals
-from billhook.status import types_of_models
+from billhook.inbox.overview import read_state, read_totals
 
 try:
     from prometheus_client import CollectorRegistry
@@ -43,9 +42,10 @@ if TYPE_CHECKING:
 
     from billhook.clock import Clock
     from billhook.inbox import Inbox
-    from billhook.inbox.overview import Overview
+    from billhook.inbox.overview import InboxState
 
 _ATTEMPTS = (Counted.SUCCEEDED, Counted.FAILED, Counted.DEAD, Counted.DISCARDED)
+_STORED = (Counted.ACCEPTED, Counted.CONFLICT, Counted.UNTYPED)
 FEWEST_TOKEN_CHARACTERS = 16
 _SYSTEM_CLOCK = SystemClock()
 
@@ -70,7 +70,7 @@ class InboxCollector(Collector):
         """Read the inbox."""
         up = GaugeMetricFamily("billhook_inbox_up", "Whether the inbox can be read.")
         try:
-            overview, totals = read_overview(self._inbox(), self._clock.now()), read_totals(self._inbox())
+            state, totals = read_state(self._inbox(), self._clock.now()), read_totals(self._inbox())
         except (InboxUnavailable, SchemaMismatch):
             up.add_metric((), 0)
             yield up
@@ -79,7 +79,9 @@ class InboxCollector(Collector):
         yield up
         yield from _deliveries(totals)
         yield from _attempts(totals)
-        yield from _state(overview)
+        yield from _state(state)
+        yield from _last_deliveries(totals)
+        yield from _workers(state)
 
 
 def _family(
@@ -158,47 +160,53 @@ def _attempts(totals: Counts) -> Iterator[Metric]:
     yield durations
 
 
-def _state(overview: Overview) -> Iterator[Metric]:
-    def gauge(
-        name: str, text: str, samples: Mapping[tuple[str, ...], float], labels: Sequence[str] = ()
-    ) -> Metric:
-        return _family(GaugeMetricFamily(name, text, labels=labels), samples)
-
-    backlog = overview.backlog
-    yield gauge(
+def _state(state: InboxState) -> Iterator[Metric]:
+    backlog = state.backlog
+    yield _gauge(
         "billhook_deliveries_stored",
         "Deliveries that are unread, in progress, dead or quarantined now; counted up to 100,000.",
-        {(state,): getattr(backlog, state) for state in ("unread", "in_progress", "dead", "quarantined")},
-        ("state",),
+        {(name,): getattr(backlog, name) for name in ("unread", "in_progress", "dead", "quarantined")},
+        "state",
     )
-    yield gauge(
+    yield _gauge(
         "billhook_oldest_unfinished_timestamp_seconds",
         "When the oldest unfinished delivery was received; absent if all are finished.",
         {} if backlog.oldest_at is None else {(): backlog.oldest_at.timestamp()},
     )
-    yield gauge(
+    yield _gauge(
         "billhook_runs",
         "Unfinished and dead runs of handlers with such runs; each counted up to 10,000.",
-        {(one.name, state): n for one in overview.handler_backlogs for state, n in one.states.items()},
-        ("handler", "state"),
+        {(one.name, name): number for one in state.handler_backlogs for name, number in one.states.items()},
+        *("handler", "state"),
     )
-    yield gauge(
+    yield _gauge(
         "billhook_handler_paused_timestamp_seconds",
         "Since when a handler is paused.",
-        {(handler.name,): handler.since.timestamp() for handler in overview.paused},
-        ("handler",),
+        {(handler.name,): handler.since.timestamp() for handler in state.paused},
+        "handler",
     )
-    yield gauge(
-        "billhook_last_delivery_timestamp_seconds",
-        "When the last delivery of an event type was received.",
-        {(one.event_type,): one.last_at.timestamp() for one in types_of_models(overview) if one.last_at},
-        ("type",),
-    )
+
+
+def _last_deliveries(totals: Counts) -> Iterator[Metric]:
+    newest: dict[tuple[str, ...], float] = {}
+    for key, total in totals.items():
+        if key.what in _STORED:
+            label = (_label(key.event_type),)
+            newest[label] = max(newest.get(label, 0.0), total.last_at.timestamp())
+    text = "When the last delivery of an event type was received."
+    yield _gauge("billhook_last_delivery_timestamp_seconds", text, newest, "type")
+
+
+def _workers(state: InboxState) -> Iterator[Metric]:
     # An engine without a live worker is shown with 0 for a day.
-    engines = Counter[tuple[str, ...]]({(worker.engine,): 0 for worker in overview.workers})
-    engines.update((worker.engine,) for worker in overview.workers if worker.alive)
+    engines = Counter[tuple[str, ...]]({(worker.engine,): 0 for worker in state.workers})
+    engines.update((worker.engine,) for worker in state.workers if worker.alive)
     text = "Processes that handle deliveries, seen in the last minute."
-    yield gauge("billhook_workers", text, engines, ("engine",))
+    yield _gauge("billhook_workers", text, engines, "engine")
+
+
+def _gauge(name: str, text: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
+    return _family(GaugeMetricFamily(name, text, labels=labels), samples)
 
 
 def _label(event_type: str) -> str:

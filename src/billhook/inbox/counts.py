@@ -58,7 +58,7 @@ DURATION_BOUNDS = (
 )
 """The upper bounds of the steps of duration in seconds; the last step, beyond them, has none."""
 NO_DURATION = -1
-_PARTS_OF_SECOND = 2**20
+_PARTS = 2**20
 """Durations are summed in these parts, of a microsecond: such a sum is exact up to 272 years, in any order.
 Others would fall by a rounding error when rows are merged, and Prometheus takes a fall for a restart."""
 HOURS_KEPT_FOR = timedelta(days=3)
@@ -128,7 +128,7 @@ class Counts(dict[CountKey, Sum]):
         """Count one thing that happened `at` that moment, and how long it took."""
         seconds, bucket = 0.0, NO_DURATION
         if duration_seconds is not None:
-            seconds = round(duration_seconds * _PARTS_OF_SECOND) / _PARTS_OF_SECOND
+            seconds = round(duration_seconds * _PARTS) / _PARTS
             bucket = bisect_left(DURATION_BOUNDS, duration_seconds)
         key = CountKey(hour_of(at), source, event_type, "", what.value, cause, bucket)
         self.put(key, Sum(1, seconds, at))
@@ -246,7 +246,7 @@ def _mark(connection: Connection) -> ClosedMark:
 def _rows(
     connection: Connection, after: ClosedMark, until: ClosedMark, delivery_ids: Collection[int] | None = None
 ) -> TextualSelect:
-    """Select what happened between two marks, to some deliveries or to all: a row for each time."""
+    """Select what happened between two marks, to some deliveries or to all, as the table has it."""
     hour, among = _BY_DIALECT[connection.dialect.name]
     query = _ROWS.format(hour=hour, these="IS NOT NULL" if delivery_ids is None else among)
     values: dict[str, Any] = after._asdict() | {f"to_{name}": end for name, end in until._asdict().items()}
@@ -270,8 +270,8 @@ _SENT = """received_at AS at, source, coalesce(sent_as, event_type) AS event_typ
 _ROWS = f"""
     SELECT {{hour}} AS hour, source, event_type, handler, what, '' AS cause,
         CASE WHEN seconds IS NULL THEN {NO_DURATION} {_STEPS} ELSE {len(DURATION_BOUNDS)} END AS bucket,
-        1 AS number, round(coalesce(seconds, 0) * {_PARTS_OF_SECOND}) / {_PARTS_OF_SECOND} AS seconds,
-        at AS last_at
+        count(*) AS number, sum(round(coalesce(seconds, 0) * {_PARTS}) / {_PARTS}) AS seconds,
+        max(at) AS last_at
     FROM (
         SELECT 'accepted' AS what, {_SENT} AND id > :delivery_id AND id <= :to_delivery_id
         UNION ALL
@@ -285,7 +285,7 @@ _ROWS = f"""
         UNION ALL
         SELECT state, finished_at, '', '', handler, duration_seconds FROM run
         WHERE finished_at > :finished_at AND finished_at <= :to_finished_at AND delivery_id {{these}}
-    ) AS happened
+    ) AS happened GROUP BY 1, 2, 3, 4, 5, 7
 """  # noqa: S608 - constants
 
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import accumulate
+from typing import Any
 
 from sqlalchemy import Connection, select, text
 
@@ -89,22 +90,28 @@ class WorkerFigures(WorkerRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class InboxState:
+    """What is in an inbox now, and who serves it."""
+
+    revision: str | None
+    backlog: Backlog
+    handler_backlogs: Sequence[HandlerBacklog]
+    paused: Sequence[PausedHandler]
+    workers: Sequence[WorkerFigures]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview(InboxState):
     """The state of an inbox at `at`; what is counted over time is counted from `since`."""
 
     at: datetime
     since: datetime
-    revision: str | None
-    backlog: Backlog
     types: Sequence[TypeFigures]
     handlers: Sequence[HandlerFigures]
     refused: Mapping[str, int]
     """Deliveries that were not accepted, by cause."""
     refused_seconds: Mapping[str, float]
     """Of those whose signed time was outside the tolerance, by how much on average."""
-    handler_backlogs: Sequence[HandlerBacklog]
-    paused: Sequence[PausedHandler]
-    workers: Sequence[WorkerFigures]
     last_at: datetime | None
     """When the last delivery was received."""
 
@@ -134,17 +141,29 @@ def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
         return Overview(
             at=now,
             since=since,
-            revision=migrate.found_revision(connection),
-            backlog=_backlog(connection),
             types=_types(counts, seen),
             handlers=_handlers(counts),
             refused=refused,
             refused_seconds=seconds,
-            handler_backlogs=read_handler_backlogs(connection, now, inbox.limits()),
-            paused=find_paused(connection),
-            workers=_workers(connection, now),
             last_at=max(seen.values(), default=None),
+            **_state(connection, inbox, now),
         )
+
+
+def read_state(inbox: Inbox, now: datetime) -> InboxState:
+    """Return the part of an overview that is counted over no time."""
+    with inbox.database.read() as connection:
+        return InboxState(**_state(connection, inbox, now))
+
+
+def _state(connection: Connection, inbox: Inbox, now: datetime) -> dict[str, Any]:
+    return {
+        "revision": migrate.found_revision(connection),
+        "backlog": _backlog(connection),
+        "handler_backlogs": read_handler_backlogs(connection, now, inbox.limits()),
+        "paused": find_paused(connection),
+        "workers": _workers(connection, now),
+    }
 
 
 def read_periods(
