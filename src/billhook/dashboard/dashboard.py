@@ -31,15 +31,7 @@ a response instead, such as a redirect to a login, or raise an HTTPException.
 """
 
 _NAME = "billhook_dashboard"
-_LINKS = (
-    PageLink("overview", "Overview"),
-    PageLink("deliveries", "Deliveries"),
-    PageLink("failures", "Failures"),
-    PageLink("handlers", "Handlers"),
-    PageLink("actions", "Actions"),
-    PageLink("health", "Health"),
-)
-
+_LINKS = ("overview", "deliveries", "failures", "handlers", "actions", "health")
 _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/", "overview", overview.show_overview, "GET"),
     ("/deliveries", "deliveries", deliveries.show_list, "GET"),
@@ -91,7 +83,7 @@ class Dashboard:
             _NAME,
             "billhook.dashboard",
             title="billhook",
-            links=_LINKS,
+            links=[PageLink(name, name.title()) for name in _LINKS],
             identify=partial(_identify, _checked(self._may_look), _checked(self._may_act)),
             key=lambda: current_app.secret_key or own_key,
             filters={"first_line": first_line},

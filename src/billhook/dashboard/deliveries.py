@@ -55,20 +55,13 @@ class FilterForm:
         fixed = {name: at.isoformat() for name, at in times.items() if at is not None}
         return replace(self, fields={**self.fields, **fixed})
 
-    def list_command(self, program: str) -> str:
-        """Return the command that lists the same deliveries."""
-        return self._command(program, "list")
+    def command(self, program: str, what: str) -> str | None:
+        """Return the command that lists or replays the same deliveries; None if there is none.
 
-    def replay_command(self, program: str) -> str | None:
-        """Return the command that replays the same deliveries; None if there is none.
-
-        The command replays with `--handler` what succeeded too, has no `--twins`, and asks for a filter.
+        `replay` does with `--handler` what succeeded too, has no `--twins`, and asks for a filter.
         """
-        if not self.fields or "handler" in self.fields or "twins" in self.fields:
+        if what == "replay" and (not self.fields or "handler" in self.fields or "twins" in self.fields):
             return None
-        return self._command(program, "replay")
-
-    def _command(self, program: str, what: str) -> str:
         words = [program, "deliveries", what]
         for name, value in self.fields.items():
             words.append(f"--{name}" if name in FLAGS else f"--{name} {_quote(value)}")
@@ -137,6 +130,7 @@ def show_list(context: DashboardContext) -> Response:
         form = form.within_search_limit(inbox)
         found = page(inbox, form.filter, PAGE + 1, previous_id)
     shown = with_runs(inbox, found[:PAGE])
+    loaded = {handler.name for handler in context.state.handlers.every()}
     return context.pages.render(
         "deliveries.html",
         form=form,
@@ -145,17 +139,12 @@ def show_list(context: DashboardContext) -> Response:
         next=url_for(".deliveries", **form.fields, before=shown[-1].summary.id)
         if len(found) > PAGE
         else None,
-        command=form.list_command(context.command) + (f" --after {previous_id}" if previous_id else ""),
+        command=f"{form.command(context.command, 'list')}{f' --after {previous_id}' if previous_id else ''}",
         types=sorted(EVENT_TYPES),
         states=list(DeliveryStatus),
-        handlers=_known_handlers(context),
+        handlers=sorted(loaded.union(handler_names(inbox))),
         now=context.now,
     )
-
-
-def _known_handlers(context: DashboardContext) -> list[str]:
-    loaded = {handler.name for handler in context.state.handlers.every()}
-    return sorted(loaded | set(handler_names(context.inbox)))
 
 
 def parse_id(text: str | None) -> int | None:
@@ -175,12 +164,14 @@ def preview_replay(context: DashboardContext) -> Response:
 
 def _preview(context: DashboardContext, ids: list[int], form: FilterForm, *, grown: bool = False) -> Response:
     form = form.with_absolute_times()  # an age would select other deliveries by the time of the confirmation
+    total, would = len(ids), None
+    command: str | None = f"{context.command} deliveries replay {' '.join(map(str, ids))}"
     if ids:
-        total, would = len(ids), ReplayResult()
+        would = ReplayResult()
         for batch in _batches(ids):
             would += replay(context.inbox, batch, context.now, dry_run=True)
     else:
-        total, would = count(context.inbox, form.filter), None
+        total, command = count(context.inbox, form.filter), form.command(context.command, "replay")
     return context.pages.render(
         "replay.html",
         ids=ids,
@@ -189,9 +180,7 @@ def _preview(context: DashboardContext, ids: list[int], form: FilterForm, *, gro
         would=would,
         most=MOST_REPLAYED,
         grown=grown,
-        command=f"{context.command} deliveries replay {' '.join(map(str, ids))}"
-        if ids
-        else form.replay_command(context.command),
+        command=command,
     )
 
 

@@ -16,19 +16,18 @@ from itertools import pairwise
 
 import pytest
 
-from billhook.inbox import RunPlan, RunResult, RunState, counts, locks
+from billhook.inbox import RunPlan, RunState, counts, locks
 from billhook.inbox.discard import discard
 from billhook.inbox.erase import erase
 from billhook.inbox.overview import read_totals
 from billhook.inbox.replay import replay
 from billhook.inbox.retention import Cutoffs
-from support.figures import close, totals
+from support.figures import LEASE, close, result_of, totals
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, upgraded, value
 from support.postgres import only_sqlite
 from support.processes import together, until
 from support.query_plans import query_plans
 
-LEASE = timedelta(seconds=30)
 FAR = timedelta(days=400)
 ENDS = (RunState.SUCCEEDED, RunState.SUCCEEDED, RunState.DUE, RunState.DEAD, RunState.DISCARDED)
 
@@ -83,12 +82,11 @@ class History:
         results = []
         for one in claims:
             state = self.chance.choice(ENDS)
-            ids = (one.run_id, one.token, one.delivery.delivery_id, one.attempt)
             facts = {} if state is RunState.SUCCEEDED else {"error": "e"}
             if state is RunState.DUE:
                 facts["due_at"] = self.now + timedelta(seconds=self.chance.choice([0, 100]))
-            seconds = self.chance.choice([None, 0.004, 3.0])
-            results.append(RunResult(*ids, state, self.now, duration_seconds=seconds, **facts))
+            facts["duration_seconds"] = self.chance.choice([None, 0.004, 3.0])
+            results.append(result_of(one, state, (self.now - NOON).total_seconds(), **facts))
         with self.inbox.transaction("w") as transaction:
             transaction.settle(results, lambda: self.now)
 
@@ -180,8 +178,7 @@ def test_what_has_just_happened_stays_open(inbox, where):
     with inbox.transaction("w") as transaction:
         transaction.plan([RunPlan(1, ("h",))], NOON)
         (one,) = transaction.claim(1, NOON, NOON + LEASE)
-        ids = (one.run_id, one.token, one.delivery.delivery_id, one.attempt)
-        transaction.settle([RunResult(*ids, RunState.SUCCEEDED, NOON)])
+        transaction.settle([result_of(one, RunState.SUCCEEDED, 0)])
 
     close(inbox, NOON + timedelta(seconds=1))
 
@@ -270,8 +267,7 @@ def test_a_run_that_is_discarded_with_an_old_time_is_counted(inbox):
     with inbox.transaction("w") as transaction:
         transaction.plan([RunPlan(waiting, ("h",)), RunPlan(waiting + 1, ("g",))], NOON)
         one = next(one for one in transaction.claim(2, NOON, NOON + LEASE) if one.handler == "g")
-        ids = (one.run_id, one.token, one.delivery.delivery_id, one.attempt)
-        transaction.settle([RunResult(*ids, RunState.SUCCEEDED, later)])
+        transaction.settle([result_of(one, RunState.SUCCEEDED, 3600)])
     close(inbox, later + timedelta(minutes=1))
 
     discard(inbox, [waiting], "no", NOON)

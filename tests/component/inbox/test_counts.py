@@ -12,22 +12,17 @@ from datetime import datetime, timedelta
 import pytest
 
 from billhook.errors import InboxUnavailable, SchemaMismatch
-from billhook.inbox import Counted, RunPlan, RunResult, RunState, buffered_counts, replay
+from billhook.inbox import Counted, RunPlan, RunState, buffered_counts, replay
 from billhook.inbox import counts as counts_of_inbox
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.counts import DURATION_BOUNDS, Counts
 from billhook.inbox.overview import read_totals
-from support.figures import close, totals
+from support.figures import at, claim, close, result_of, totals
 from support.inbox_view import NOON, hung, incoming, open_inbox, rows, upgraded, value
 from support.postgres import only_sqlite
 from support.processes import until
 
 OWNER = "host:1"
-LEASE = timedelta(seconds=30)
-
-
-def at(seconds):
-    return NOON + timedelta(seconds=seconds)
 
 
 def plan(inbox, key="k", handlers=("h",), *, owner=OWNER, error=None, **facts):
@@ -37,14 +32,8 @@ def plan(inbox, key="k", handlers=("h",), *, owner=OWNER, error=None, **facts):
     return delivery_id
 
 
-def claim(inbox, limit=10, owner=OWNER):
-    with inbox.transaction(owner) as transaction:
-        return transaction.claim(limit, at(2), at(2) + LEASE)
-
-
 def result(one, state=RunState.SUCCEEDED, duration_seconds=None, **facts):
-    ids = (one.run_id, one.token, one.delivery.delivery_id, one.attempt)
-    return RunResult(*ids, state, at(3), duration_seconds=duration_seconds, **facts)
+    return result_of(one, state, 3, duration_seconds=duration_seconds, **facts)
 
 
 def settle(inbox, *results):
@@ -173,7 +162,7 @@ def test_types_without_a_model_are_counted_together(where):
 def test_attempts_are_counted_by_handler_result_and_duration(inbox):
     for number in range(4):
         plan(inbox, f"k{number}")
-    one, two, three, four = claim(inbox)
+    one, two, three, four = claim(inbox, seconds=2)
 
     settle(
         inbox,
@@ -203,7 +192,7 @@ def test_each_duration_is_in_the_step_that_its_bounds_say(inbox):
     durations = [0.0, *DURATION_BOUNDS, *(bound * 1.0001 for bound in DURATION_BOUNDS)]
     for number in range(len(durations)):
         plan(inbox, f"k{number}")
-    claims = claim(inbox, len(durations))
+    claims = claim(inbox, len(durations), 2)
 
     settle(inbox, *(result(one, duration_seconds=each) for one, each in zip(claims, durations, strict=True)))
 
@@ -213,7 +202,7 @@ def test_each_duration_is_in_the_step_that_its_bounds_say(inbox):
 
 def test_a_run_remembers_when_its_handler_was_called_and_for_how_long(inbox, where):
     plan(inbox)
-    (one,) = claim(inbox)
+    (one,) = claim(inbox, seconds=2)
     assert rows(where, "SELECT started_at, duration_seconds FROM run") == [
         ("2026-01-15 12:00:02.000000", None)
     ]
@@ -228,7 +217,7 @@ def test_a_run_remembers_when_its_handler_was_called_and_for_how_long(inbox, whe
 def test_results_of_one_transaction_keep_their_own_moments(inbox, where):
     plan(inbox, "a")
     plan(inbox, "b")
-    one, two = claim(inbox)
+    one, two = claim(inbox, seconds=2)
 
     settle(inbox, result(one), result(two)._replace(at=at(7)))
 
@@ -240,7 +229,7 @@ def test_a_result_that_is_written_late_has_the_time_of_writing_and_is_counted(in
     """The database was away: what happened until then has been closed meanwhile."""
     for key in "abc":
         plan(inbox, key)
-    one, two, three = claim(inbox)
+    one, two, three = claim(inbox, seconds=2)
     settle(inbox, result(three)._replace(at=at(600)))
     close(inbox, at(700))
     late = result(one, duration_seconds=0.5), result(two, RunState.DUE, due_at=at(900), error="e")
@@ -259,7 +248,7 @@ def test_a_result_that_is_written_late_has_the_time_of_writing_and_is_counted(in
 
 def test_a_result_that_is_written_soon_has_the_time_when_its_handler_ended(inbox, where):
     plan(inbox)
-    (one,) = claim(inbox)
+    (one,) = claim(inbox, seconds=2)
 
     with inbox.transaction(OWNER) as transaction:
         transaction.settle([result(one)], lambda: at(3.9))
@@ -269,7 +258,7 @@ def test_a_result_that_is_written_soon_has_the_time_when_its_handler_ended(inbox
 
 def test_a_failed_attempt_keeps_its_duration(inbox, where):
     plan(inbox)
-    (one,) = claim(inbox)
+    (one,) = claim(inbox, seconds=2)
 
     settle(inbox, result(one, RunState.DUE, 1.5, due_at=at(60), error="e"))
 
@@ -278,7 +267,7 @@ def test_a_failed_attempt_keeps_its_duration(inbox, where):
 
 def test_a_result_whose_lease_is_lost_is_not_counted(inbox):
     plan(inbox)
-    (one,) = claim(inbox)
+    (one,) = claim(inbox, seconds=2)
 
     settle(inbox, result(one)._replace(token=one.token - 1))
 
@@ -287,7 +276,7 @@ def test_a_result_whose_lease_is_lost_is_not_counted(inbox):
 
 def test_an_attempt_that_a_stop_interrupted_is_not_counted(inbox):
     plan(inbox)
-    (one,) = claim(inbox)
+    (one,) = claim(inbox, seconds=2)
 
     settled = settle(inbox, result(one, RunState.DUE, due_at=at(60), error="stopped", excused=True))
 
@@ -297,7 +286,7 @@ def test_an_attempt_that_a_stop_interrupted_is_not_counted(inbox):
 
 def test_an_attempt_that_is_lost_with_its_worker_is_not_counted(inbox, where):
     plan(inbox)
-    claim(inbox)
+    claim(inbox, seconds=2)
 
     with inbox.transaction(OWNER) as transaction:
         transaction.claim(1, at(100), at(130))

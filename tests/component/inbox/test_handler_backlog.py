@@ -3,49 +3,25 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
-from billhook.inbox import HandlerLimits, RunOptions, RunPlan, RunResult, RunState, handler_backlog
+from billhook.inbox import HandlerLimits, RunOptions, RunPlan, RunState, handler_backlog
 from billhook.inbox.handler_backlog import HandlerBacklog
 from billhook.inbox.overview import read_overview
 from billhook.inbox.schema import run
+from support.figures import at, claim, settle
 from support.inbox_view import NOON, change, incoming, rows
 from support.query_plans import query_plans
-
-LEASE = timedelta(seconds=30)
-
-
-def at(seconds):
-    return NOON + timedelta(seconds=seconds)
 
 
 def put(inbox, key, handler, seconds=0, order_key=None):
     delivery_id = inbox.put(incoming(key, at=at(seconds))).delivery_id
     options = {handler: RunOptions(order_key)} if order_key else {}
-    with inbox.transaction("w") as transaction:
+    with inbox.transaction("host:1") as transaction:
         transaction.plan([RunPlan(delivery_id, (handler,), options=options)], at(seconds))
-
-
-def claim(inbox, limit, seconds=0, limits=None):
-    with inbox.transaction("w", limits or {}) as transaction:
-        return transaction.claim(limit, at(seconds), at(seconds) + LEASE)
-
-
-def settle(inbox, claims, state=RunState.SUCCEEDED, seconds=0, due_at=None):
-    results = [
-        RunResult(
-            *(one.run_id, one.token, one.delivery.delivery_id, one.attempt, state, at(seconds)),
-            due_at=due_at,
-            error=None if state is RunState.SUCCEEDED else "e",
-        )
-        for one in claims
-    ]
-    with inbox.transaction("w") as transaction:
-        transaction.settle(results)
 
 
 def backlogs(inbox, seconds=0):

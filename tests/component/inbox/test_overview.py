@@ -7,15 +7,15 @@ from datetime import timedelta
 
 import pytest
 
-from billhook.inbox import Counted, RunPlan, RunResult, RunState, WorkerRecord, overview
+from billhook.inbox import Counted, RunPlan, RunState, WorkerRecord, overview
 from billhook.inbox.counts import DURATION_BOUNDS, Counts
 from billhook.inbox.overview import percentile, read_overview, read_periods
 from billhook.inbox.retention import Cutoffs
 from billhook.inbox.schema import REVISION
+from support.figures import claim, settle
 from support.inbox_view import NOON, incoming, value
 
 OWNER = "host:1"
-LEASE = timedelta(seconds=30)
 HOUR = timedelta(hours=1)
 
 
@@ -31,19 +31,7 @@ def plan(inbox, delivery_id, *handlers, error=None):
 
 def run(inbox, state=RunState.SUCCEEDED, seconds=0.004, due_at=None):
     """Claim and settle what is due."""
-    with inbox.transaction(OWNER) as transaction:
-        claims = transaction.claim(10, NOON, NOON + LEASE)
-    results = [
-        RunResult(
-            *(one.run_id, one.token, one.delivery.delivery_id, one.attempt, state, NOON),
-            error=None if state is RunState.SUCCEEDED else "e",
-            due_at=due_at,
-            duration_seconds=seconds,
-        )
-        for one in claims
-    ]
-    with inbox.transaction(OWNER) as transaction:
-        transaction.settle(results)
+    settle(inbox, claim(inbox), state, due_at=due_at, duration_seconds=seconds)
 
 
 # --- backlog ------------------------------------------------------------------------------------------
