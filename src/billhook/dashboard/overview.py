@@ -12,10 +12,9 @@ from flask import Response, current_app, request, url_for
 from billhook.dashboard.context import DashboardContext
 from billhook.dashboard.deliveries import parse_id
 from billhook.doctor.checks import examine
-from billhook.doctor.inbox import missing_worker
+from billhook.doctor.inbox import about_worker
 from billhook.doctor.setup import Setup
 from billhook.events import EVENT_TYPES
-from billhook.extension import ENVIRON
 from billhook.inbox.actions import list_actions
 from billhook.inbox.counts import OTHER_TYPES, Counted, hour_of
 from billhook.inbox.overview import Overview, PeriodFigures, read_overview, read_periods
@@ -79,9 +78,7 @@ def show_overview(context: DashboardContext) -> Response:
 
 def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[str, str]]:
     """Yield what needs attention, the worst first: a part of a sentence, and the URL of its page."""
-    state = context.state
-    own_app = ENVIRON not in state.app.extensions
-    missing = missing_worker(state.inbox, state.settings.engine, own_app=own_app, now=overview.at)
+    missing = next(about_worker(Setup.of_app(context.state.app)), None)
     addresses = {
         "worker": url_for(".health"),
         "dead": url_for(".failures"),

@@ -166,7 +166,10 @@ def hour_of(moment: datetime) -> datetime:
 
 
 class ClosedMark(NamedTuple):
-    """Up to where rows are counted. Ids, where rows get them in the order of time, spare an index by time."""
+    """Up to where rows are counted, as its table has it.
+
+    Ids, where rows get them in the order of time, spare an index by time.
+    """
 
     finished_at: datetime
     """Of runs."""
@@ -200,11 +203,10 @@ def _sums(
     *conditions: ColumnElement[bool],
 ) -> Counts:
     groups = [rows.c[name] for name in labels]
-    sums = (func.sum(rows.c.number), func.sum(rows.c.seconds), func.max(rows.c.last_at, type_=UtcDateTime()))
+    sums = (func.sum(rows.c.number), func.sum(rows.c.seconds), func.max(rows.c.last_at))
+    query = select(*groups, *sums).where(*conditions).group_by(*groups)
     counts = Counts()
-    for *values, number, seconds, last_at in connection.execute(
-        select(*groups, *sums).where(*conditions).group_by(*groups)
-    ):
+    for *values, number, seconds, last_at in connection.execute(query):
         key = _NO_LABELS._replace(**dict(zip(labels, values, strict=True)))
         if known_types is not None and key.event_type and key.event_type not in known_types:
             key = key._replace(event_type=OTHER_TYPES)
@@ -238,9 +240,7 @@ def open_time(connection: Connection, now: datetime) -> datetime:
 
 
 def _mark(connection: Connection) -> ClosedMark:
-    return ClosedMark._make(
-        connection.execute(select(*[closed.c[name] for name in ClosedMark._fields])).one()
-    )
+    return ClosedMark._make(connection.execute(select(closed)).one())
 
 
 def _rows(
@@ -331,10 +331,9 @@ def close(connection: Connection, noted: ClosedMark, known_types: Collection[str
     # Rows may have been deleted since it was noted, and SQLite gives their ids again.
     parts: Iterator[Any] = zip(mark, noted, _newest(connection, noted.finished_at), strict=True)
     end = ClosedMark._make(max(before, min(then, now)) for before, then, now in parts)
-    later = select(run.c.finished_at).where(
-        run.c.finished_at > mark.finished_at, run.c.finished_at < end.finished_at
-    )
-    step = connection.execute(later.order_by(run.c.finished_at).offset(_CLOSE_LIMIT).limit(1)).scalar()
+    at = run.c.finished_at
+    later = select(at).where(at > mark.finished_at, at < end.finished_at).order_by(at)
+    step = connection.execute(later.offset(_CLOSE_LIMIT).limit(1)).scalar_one_or_none()
     ids = [min(before + _CLOSE_LIMIT, last) for before, last in zip(mark[1:], end[1:], strict=True)]
     until = ClosedMark(step or end.finished_at, *ids)
     if until != mark:
