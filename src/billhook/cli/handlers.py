@@ -24,7 +24,7 @@ from billhook.errors import BillhookError
 from billhook.events import EVENT_TYPES
 from billhook.extension import get_state
 from billhook.handlers import ConnectedHandlers, Handler, connect
-from billhook.handlers.description import identity_text, limits_text, order_text
+from billhook.handlers.description import identity_text, limits_text, order_text, types_by_handler
 from billhook.inbox import Inbox, PausedHandler
 from billhook.inbox.deliveries import handler_names
 from billhook.inbox.handler_backlog import HandlerBacklog, read_handler_backlogs
@@ -70,6 +70,7 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
       flask --app myshop billhook handlers --json
     """
     connected = load_subscribers(handlers)
+    connected.check_names()
     paused, backlogs = _read_inbox(connected)
     if as_json or connected.every():
         _print(connected, paused, backlogs, as_json)
@@ -184,14 +185,7 @@ def _print(
     backlogs: Mapping[str, HandlerBacklog],
     as_json: bool,
 ) -> None:
-    by_name: dict[str, tuple[Handler, list[str]]] = {}
-    unhandled = []
-    for event_type in (*EVENT_TYPES, UNKNOWN):
-        connected_here = connected.by_name(event_type)
-        if not connected_here:
-            unhandled.append(event_type)
-        for name, handler in connected_here.items():
-            by_name.setdefault(name, (handler, []))[1].append(event_type)
+    by_name, unhandled = types_by_handler(connected, UNKNOWN)
     if as_json:
         described = [
             _handler_json(*entry, paused.get(name), backlogs.get(name)) for name, entry in by_name.items()

@@ -12,15 +12,14 @@ from flask import Response, abort, request, url_for
 
 from billhook.clock import format_duration
 from billhook.dashboard.context import DashboardContext, describe, parse_rate, replay_batches
-from billhook.events import EVENT_TYPES, UnknownEvent
-from billhook.handlers.description import identity_text, limits_text, order_text
+from billhook.events import EVENT_TYPES
+from billhook.handlers.description import identity_text, limits_text, order_text, types_by_handler
 from billhook.handlers.handler import Handler
 from billhook.inbox import PausedHandler
 from billhook.inbox.deliveries import handler_names
 from billhook.inbox.error_groups import MOST_FAILING, failing_delivery_ids, failure_groups
 from billhook.inbox.overview import HandlerFigures, read_overview
 
-UNKNOWN = "unknown types"
 _LONGEST = 500
 
 
@@ -41,16 +40,7 @@ class HandlerRow:
 
 def show_handlers(context: DashboardContext) -> Response:
     """Return the page of all handlers, including stored names that this app has not loaded."""
-    connected = context.state.handlers
-    handled: dict[str, tuple[Handler, list[str]]] = {}
-    unhandled = []
-    for event_type in (*EVENT_TYPES, UnknownEvent.signal_name):
-        shown = UNKNOWN if event_type == UnknownEvent.signal_name else event_type
-        found = connected.for_event_type(event_type)
-        if not found:
-            unhandled.append(shown)
-        for one in found:
-            handled.setdefault(one.name, (one, []))[1].append(shown)
+    handled, unhandled = types_by_handler(context.state.handlers, "unknown types")
     paused = {one.name: one for one in context.inbox.paused_handlers()}
     known = {alias for one, _ in handled.values() for alias in (one.name, *one.aliases)}
     others = (set(handler_names(context.inbox)) | set(paused)) - known
