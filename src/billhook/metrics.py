@@ -96,7 +96,8 @@ def _family(
 def _deliveries(totals: Counts) -> Iterator[Metric]:
     stored: Counter[tuple[str, ...]] = Counter()
     sources = {key.source for key in totals if key.what not in _ATTEMPTS}
-    refused = Counter[tuple[str, ...]]({(source, cause): 0 for source in sources for cause in _causes()})
+    causes = _causes(RequestError, SignatureError, InboxUnavailable)
+    refused = Counter[tuple[str, ...]]({(source, cause): 0 for source in sources for cause in causes})
     for key, total in totals.items():
         if key.what == Counted.REFUSED:
             refused[key.source, key.cause] += total.number
@@ -114,20 +115,13 @@ def _deliveries(totals: Counts) -> Iterator[Metric]:
     yield _family(CounterMetricFamily(name, text, labels=("source", "cause")), refused)
 
 
-def _causes() -> set[str]:
-    """Return the causes of refusals that are shown as 0 before they happen.
+def _causes(*errors: type[RequestError | SignatureError | InboxUnavailable]) -> set[str]:
+    """Return the causes of refusals by these errors, which are shown as 0 before they happen.
 
     An alert on an increase does not see the first refusals if they begin a new series, and after an outage
     they are all counted at once.
     """
-    causes: set[str] = set()
-    waiting: list[type[RequestError | SignatureError | InboxUnavailable]]
-    waiting = [RequestError, SignatureError, InboxUnavailable]
-    while waiting:
-        cause = waiting.pop()
-        causes.add(cause.cause)
-        waiting += cause.__subclasses__()
-    return causes
+    return {error.cause for error in errors}.union(*(_causes(*error.__subclasses__()) for error in errors))
 
 
 def _attempts(totals: Counts) -> Iterator[Metric]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from flask import Response, abort, request, url_for
 
@@ -35,8 +35,7 @@ MOST_REPLAYED = 10_000
 """The most deliveries in one replay of the page, which bounds the duration of the request."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilterForm:
+class FilterForm(NamedTuple):
     """Hold the form's fields as written, and their filter. `mistakes` are sentences for the visitor."""
 
     fields: dict[str, Any]
@@ -53,7 +52,7 @@ class FilterForm:
         """Return the form with times instead of ages, so that it selects the same deliveries later on."""
         times = {"since": self.filter.since, "until": self.filter.until}
         fixed = {name: at.isoformat() for name, at in times.items() if at is not None}
-        return replace(self, fields={**self.fields, **fixed})
+        return self._replace(fields={**self.fields, **fixed})
 
     def command(self, program: str, what: str) -> str | None:
         """Return the command that lists or replays the same deliveries; None if there is none.
@@ -75,7 +74,7 @@ class FilterForm:
         searched = f"Searched the newest {number:,} deliveries"
         if received_at is not None:
             searched += f", back to {received_at:%Y-%m-%d %H:%M:%S} UTC"
-        return replace(self, filter=replace(self.filter, from_id=from_id), searched=searched + ".")
+        return self._replace(filter=replace(self.filter, from_id=from_id), searched=searched + ".")
 
 
 def _quote(text: str) -> str:
@@ -216,7 +215,7 @@ def _chosen(context: DashboardContext) -> tuple[list[int], FilterForm]:
     form = form.within_search_limit(context.inbox)
     # Deliveries whose type an operator has to choose are replayed one by one, or with the command.
     decided = not form.filter.conflicts
-    return ids, replace(form, filter=replace(form.filter, decided=decided))
+    return ids, form._replace(filter=replace(form.filter, decided=decided))
 
 
 def _batches(ids: list[int]) -> list[list[int]]:

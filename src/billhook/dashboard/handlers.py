@@ -6,7 +6,7 @@ failing runs by handler and error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from flask import Response, abort, request, url_for
 
@@ -23,8 +23,7 @@ from billhook.inbox.overview import HandlerFigures, read_overview
 _LONGEST = 500
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerRow:
+class HandlerRow(NamedTuple):
     """A handler in the list; `terms` are its options in words, `loaded` says whether this app has it.
 
     `figures` are of the last 24 hours; None if it was not called.

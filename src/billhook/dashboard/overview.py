@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from flask import Response, current_app, request, url_for
 
@@ -33,8 +33,7 @@ SAMPLE = 300
 PAGE = 50
 
 
-@dataclass(frozen=True, slots=True)
-class TypeRow:
+class TypeRow(NamedTuple):
     """An event type in the list; `number` and `chart` cover the requested range."""
 
     name: str
