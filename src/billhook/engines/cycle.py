@@ -86,7 +86,7 @@ class Cycle:
         finished, expired = self._handlers.finished()
         self._unsettled += finished
         leases.remove(run.lease for run in expired)
-        renewing = leases.renewal_due()
+        renewing = leases.seconds_to_renewal() == 0.0
         if renewing:
             leases.shrink_window()
             # Keep as many queued runs as finished since the last renewal; release the rest.

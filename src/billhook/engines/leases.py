@@ -114,16 +114,12 @@ class LeaseTable:
 
     # --- renewal --------------------------------------------------------------------------------------
 
-    def renewal_due(self) -> bool:
-        """Return whether a third of the lease time has passed since the last renewal."""
-        return bool(self.runs) and time.monotonic() >= self._renew_at
-
     def shrink_window(self) -> None:
         """Shrink the window to one claim per thread: a lease needed renewal, so handlers are slow."""
         self.window = self._threads
 
     def seconds_to_renewal(self) -> float | None:
-        """Return the seconds until the next renewal; None if nothing is held."""
+        """Return the seconds until the next renewal, 0.0 if it is due; None if nothing is held."""
         return max(0.0, self._renew_at - time.monotonic()) if self.runs else None
 
     # --- orphans: claims of ours that are in the inbox but not in this table ---------------------------
