@@ -20,6 +20,7 @@ months one sum.
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -58,7 +59,7 @@ DURATION_BOUNDS = (
 )
 """The upper bounds of the steps of duration in seconds; the last step, beyond them, has none."""
 NO_DURATION = -1
-_PARTS = 2**20
+_SHARES = 2**20
 """Durations are summed in these parts, of a microsecond: such a sum is exact up to 272 years, in any order.
 Others would fall by a rounding error when rows are merged, and Prometheus takes a fall for a restart."""
 HOURS_KEPT_FOR = timedelta(days=3)
@@ -128,7 +129,7 @@ class Counts(dict[CountKey, Sum]):
         """Count one thing that happened `at` that moment, and how long it took."""
         seconds, bucket = 0.0, NO_DURATION
         if duration_seconds is not None:
-            seconds = round(duration_seconds * _PARTS) / _PARTS
+            seconds = round(duration_seconds * _SHARES) / _SHARES
             bucket = bisect_left(DURATION_BOUNDS, duration_seconds)
         key = CountKey(hour_of(at), source, event_type, "", what.value, cause, bucket)
         self.put(key, Sum(1, seconds, at))
@@ -248,7 +249,8 @@ def _rows(
 ) -> TextualSelect:
     """Select what happened between two marks, to some deliveries or to all, as the table has it."""
     hour, among = _BY_DIALECT[connection.dialect.name]
-    query = _ROWS.format(hour=hour, these="IS NOT NULL" if delivery_ids is None else among)
+    query = re.sub(r"hour_of\((\w+)\)", hour, _ROWS)
+    query = query.format(these="IS NOT NULL" if delivery_ids is None else among)
     values: dict[str, Any] = after._asdict() | {f"to_{name}": end for name, end in until._asdict().items()}
     if delivery_ids is not None:
         ids = [*delivery_ids]
@@ -257,35 +259,40 @@ def _rows(
     return text(query).bindparams(*times, **values).columns(*hourly_count.c)
 
 
+def _durations(seconds: str) -> str:
+    """Return the expressions of the step of duration, of the number of attempts, and of all their seconds."""
+    steps = " ".join(f"WHEN {seconds} <= {bound} THEN {step}" for step, bound in enumerate(DURATION_BOUNDS))
+    step = f"CASE WHEN {seconds} IS NULL THEN {NO_DURATION} {steps} ELSE {len(DURATION_BOUNDS)} END"
+    return f"{step}, count(*), sum(round(coalesce({seconds}, 0) * {_SHARES}) / {_SHARES})"
+
+
 _BY_DIALECT = {
-    "postgresql": ("date_trunc('hour', at, 'UTC')", "= ANY (:delivery_ids)"),
-    "sqlite": ("substr(at, 1, 13) || ':00:00.000000'", "IN (SELECT value FROM json_each(:delivery_ids))"),
+    "postgresql": (r"date_trunc('hour', \1, 'UTC')", "= ANY (:delivery_ids)"),
+    "sqlite": (r"substr(\1, 1, 13) || ':00:00.000000'", "IN (SELECT value FROM json_each(:delivery_ids))"),
 }
 _NO_LABELS = CountKey(BEFORE, "", "", "", "", "", NO_DURATION)
-_STEPS = " ".join(f"WHEN seconds <= {bound} THEN {step}" for step, bound in enumerate(DURATION_BOUNDS))
 # The type as it came, which an operator may have changed. A conflict was counted when it was stored.
-_SENT = """received_at AS at, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
-            CAST(NULL AS double precision) AS seconds
-        FROM delivery WHERE conflict_of IS NULL AND coalesce(sent_as, event_type) != '' AND id {these}"""
+_SENT = f"""'' AS cause, {NO_DURATION} AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM delivery WHERE conflict_of IS NULL AND coalesce(sent_as, event_type) != '' AND id {{these}}"""
+# Each part is grouped by itself, by few columns: together they would take twice the time.
 _ROWS = f"""
-    SELECT {{hour}} AS hour, source, event_type, handler, what, '' AS cause,
-        CASE WHEN seconds IS NULL THEN {NO_DURATION} {_STEPS} ELSE {len(DURATION_BOUNDS)} END AS bucket,
-        count(*) AS number, sum(round(coalesce(seconds, 0) * {_PARTS}) / {_PARTS}) AS seconds,
-        max(at) AS last_at
-    FROM (
-        SELECT 'accepted' AS what, {_SENT} AND id > :delivery_id AND id <= :to_delivery_id
-        UNION ALL
-        SELECT 'quarantined', {_SENT} AND id > :quarantined_id AND id <= :to_quarantined_id
-            AND state IN ('dead', 'quarantined') AND state IN ('quarantined')
-        UNION ALL
-        SELECT 'failed', failed_at, '', '', handler, failure.duration_seconds
-        FROM failure JOIN run ON run.id = run_id
-        WHERE retried = 1 AND failure.id > :failure_id AND failure.id <= :to_failure_id
-            AND delivery_id {{these}}
-        UNION ALL
-        SELECT state, finished_at, '', '', handler, duration_seconds FROM run
-        WHERE finished_at > :finished_at AND finished_at <= :to_finished_at AND delivery_id {{these}}
-    ) AS happened GROUP BY 1, 2, 3, 4, 5, 7
+    SELECT hour_of(received_at) AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
+        'accepted' AS what, {_SENT} AND id > :delivery_id AND id <= :to_delivery_id GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT hour_of(received_at), source, coalesce(sent_as, event_type), '', 'quarantined', {_SENT}
+        AND id > :quarantined_id AND id <= :to_quarantined_id
+        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT hour_of(failed_at), '', '', handler, 'failed', '', {_durations("failure.duration_seconds")},
+        max(failed_at)
+    FROM failure JOIN run ON run.id = run_id WHERE retried = 1 AND failure.id > :failure_id
+        AND failure.id <= :to_failure_id AND delivery_id {{these}} GROUP BY 1, 4, 7
+    UNION ALL
+    SELECT hour_of(finished_at), '', '', handler, state, '', {_durations("duration_seconds")},
+        max(finished_at)
+    FROM run WHERE finished_at > :finished_at AND finished_at <= :to_finished_at
+        AND delivery_id {{these}} GROUP BY 1, 4, 5, 7
 """  # noqa: S608 - constants
 
 

@@ -23,6 +23,8 @@ from billhook.inbox.sql import UtcDateTime
 RUNS_LIMIT = 10_000
 """How far the runs of a handler in one state are counted: a number that is as large means "at least"."""
 RATE_OVER = timedelta(minutes=5)
+RATE_RUNS = 5_000
+"""In an inbox that handles more runs in that time, the last of them tell the rate."""
 LIMITED_SINCE = timedelta(seconds=5)
 """A handler is limited now if its rate let no run start at some time since then."""
 
@@ -99,16 +101,13 @@ def read_handler_backlogs(
 
 
 def _rates(connection: Connection, now: datetime) -> Mapping[str, float]:
-    """Return how many runs of each handler finished in a second, of the last five minutes.
-
-    In an inbox that handles more than RUNS_LIMIT runs meanwhile, the last of those tell.
-    """
+    """Return how many runs of each handler finished in a second, of the last five minutes."""
     at = run.c.finished_at
     recent = select(run.c.handler, at).where(at > now - RATE_OVER, at <= now)
-    last = recent.order_by(at.desc()).limit(RUNS_LIMIT).subquery().c
+    last = recent.order_by(at.desc()).limit(RATE_RUNS).subquery().c
     by_handler = select(last.handler, func.count(), func.min(last.finished_at)).group_by(last.handler)
     rows = connection.execute(by_handler).all()
-    all_of_it = sum(number for _, number, _ in rows) < RUNS_LIMIT
+    all_of_it = sum(number for _, number, _ in rows) < RATE_RUNS
     span = RATE_OVER if all_of_it else now - min(first for _, _, first in rows)
     return {name: number / max(1.0, span.total_seconds()) for name, number, _ in rows}
 

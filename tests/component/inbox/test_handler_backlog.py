@@ -101,7 +101,7 @@ def test_large_numbers_are_counted_up_to_a_limit(inbox, monkeypatch):
 
 
 def test_the_rate_of_many_is_told_by_the_last_of_them(inbox, monkeypatch):
-    monkeypatch.setattr(handler_backlog, "RUNS_LIMIT", 4)
+    monkeypatch.setattr(handler_backlog, "RATE_RUNS", 4)
     for number in range(14):
         put(inbox, f"k{number}", "h")
     settle(inbox, claim(inbox, 6), seconds=10)
