@@ -81,7 +81,7 @@ def measure(name: str, inbox: Inbox, options: argparse.Namespace) -> dict[str, f
     now = datetime.now(UTC) - timedelta(seconds=60)
     fill(inbox, name, "old-", options.rows, now - three_days, three_days / options.rows)
     fill_days(inbox, now)
-    # Or a step, as the next of 256 commits, would move the whole log of SQLite into the file: 1.9 s.
+    # Or a step, as the next of 256 commits, would move the log of all this into SQLite's file: 1.9 s once.
     inbox.database.checkpoint(at_once=True)
     steps = close(inbox)
     found = {
