@@ -150,12 +150,13 @@ def test_it_is_found_by_indexes_beside_many_finished_runs_without_statistics(inb
 
     plans = query_plans(inbox, lambda: read_overview(inbox, at(1)))
 
-    all_rows = re.compile(r"Seq Scan on run\b|SCAN run\b(?! USING)")
+    # With a bitmap all rows of the index are read: for the least handler, those of all handlers.
+    all_rows = re.compile(r"Bitmap|Seq Scan on run\b|SCAN run\b(?! USING)")
     of_runs = [plan for plan in plans if "run_claim_idx" in plan]
     assert len(of_runs) == 1
     assert "run_dead_idx" in of_runs[0]
     assert "run_order_idx" in of_runs[0]
-    assert not any(all_rows.search(plan) for plan in plans)
+    assert not all_rows.search(of_runs[0])
     (control,) = query_plans(inbox, lambda: failed_with(inbox, "x"))
     assert all_rows.search(control)
 
