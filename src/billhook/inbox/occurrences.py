@@ -1,6 +1,6 @@
 """What is wrong now, as far as it is stored: failures by their bug, dead runs, quarantine, workers, silence.
 
-Each kind is read by an index, whatever number of deliveries there is; silence and refusals are read from the
+Each kind is read by an index, however many deliveries there are; silence and refusals are read from the
 figures, which costs some milliseconds more.
 """
 
