@@ -1,16 +1,18 @@
-"""How the databases would execute the statements of a piece of code."""
+"""How the databases would execute the statements of a piece of code, beside many finished runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from sqlalchemy import Engine, event
 
 from billhook.inbox import Inbox
+from support.inbox_view import change
 
 
 def query_plans(inbox: Inbox, work: Callable[[], object]) -> list[str]:
-    """The plan of each statement on runs or deliveries that `work` executes, as text."""
+    """The plan of each statement on runs, failures or deliveries that `work` executes, as text."""
     executed = []
 
     def record(_connection, _cursor, statement, parameters, *_):
@@ -25,7 +27,24 @@ def query_plans(inbox: Inbox, work: Callable[[], object]) -> list[str]:
     plans = []
     with inbox.database.read() as connection:
         for statement, parameters in executed:
-            if " run" in statement or " delivery" in statement:
+            if any(f" {table}" in statement for table in ("run", "failure", "delivery")):
                 steps = connection.exec_driver_sql(f"{explain} {statement}", parameters)
                 plans.append("\n".join(str(step[-1]) for step in steps))
     return plans
+
+
+def fill(where: Path | str, number: int) -> None:
+    """Store deliveries with a run that has succeeded long ago."""
+    nothing = "CAST('' AS blob)" if isinstance(where, Path) else "''::bytea"
+    change(
+        where,
+        "INSERT INTO delivery (source, key, event_type, body, headers, state, received_at) "
+        f"WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {number}) "
+        f"SELECT 'many', CAST(n AS text), 'PingTest', {nothing}, '{{}}', 'done', "
+        "'2026-01-01 00:00:00.000000' FROM number",
+    )
+    change(
+        where,
+        "INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, finished_at) "
+        "SELECT id, 'h0', 'succeeded', 1, received_at, 1, received_at FROM delivery WHERE source = 'many'",
+    )

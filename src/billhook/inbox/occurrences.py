@@ -12,14 +12,14 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Text, and_, bindparam, column, func, select, text
+from sqlalchemy import BigInteger, Connection, Text, and_, bindparam, column, func, select, text
 
 from billhook.inbox.counts import Counted
 from billhook.inbox.fingerprint import fingerprint
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.overview import read_overview, read_periods
-from billhook.inbox.schema import delivery, worker
-from billhook.inbox.sql import UtcDateTime, in_states
+from billhook.inbox.schema import delivery, failure, run, worker
+from billhook.inbox.sql import UtcDateTime, in_states, in_values
 from billhook.inbox.states import DeliveryState
 from billhook.printable import without_ids
 
@@ -72,7 +72,7 @@ class Occurrence(NamedTuple):
 
 
 # One look-up in the partial index for each group, however many failures each has.
-_FAILING = text("""
+_NEWEST = text("""
     WITH RECURSIVE own (fingerprint) AS (
         SELECT (SELECT fingerprint FROM failure WHERE fingerprint IS NOT NULL ORDER BY fingerprint LIMIT 1)
         UNION ALL SELECT (
@@ -81,17 +81,13 @@ _FAILING = text("""
             ORDER BY fingerprint LIMIT 1
         ) FROM own WHERE own.fingerprint IS NOT NULL
     )
-    SELECT failure.fingerprint, run.handler, failure.error, failure.place, failure.failed_at
-    FROM own
-    JOIN failure ON failure.id = (
-        SELECT id FROM failure AS its WHERE its.fingerprint = own.fingerprint ORDER BY id DESC LIMIT 1
-    )
-    JOIN run ON run.id = failure.run_id
+    SELECT (SELECT id FROM failure WHERE failure.fingerprint = own.fingerprint ORDER BY id DESC LIMIT 1) AS id
+    FROM own WHERE fingerprint IS NOT NULL
     LIMIT :most
-""").columns(
-    column("fingerprint", Text), column("handler", Text), column("error", Text), column("place", Text),
-    column("failed_at", UtcDateTime),
-)  # fmt: skip
+""").columns(column("id", BigInteger))
+_FAILURES = select(
+    failure.c.fingerprint, run.c.handler, failure.c.error, failure.c.place, failure.c.failed_at
+).join(run, run.c.id == failure.c.run_id)
 _DEAD = text("""
     WITH RECURSIVE own (handler) AS (
         SELECT (SELECT handler FROM run WHERE state IN ('dead') ORDER BY handler LIMIT 1)
@@ -121,9 +117,10 @@ QUARANTINED = (
 def occurrences(connection: Connection, now: datetime) -> dict[str, Occurrence]:
     """Return all that is wrong, by fingerprint."""
     most = {"most": MOST}
+    newest = list(connection.execute(_NEWEST, most).scalars())
     found = [
         Occurrence(row[0], IssueKind.FAILURE, row.handler, without_ids(row.error), row.place, row.failed_at)
-        for row in connection.execute(_FAILING, most)
+        for row in connection.execute(_FAILURES.where(in_values(failure.c.id, newest)))
     ]
     for handler, finished_at in connection.execute(_DEAD, most):
         its_id = fingerprint(handler, IssueKind.DEAD)

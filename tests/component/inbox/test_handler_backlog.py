@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from sqlalchemy import select
@@ -13,8 +12,8 @@ from billhook.inbox.handler_backlog import HandlerBacklog
 from billhook.inbox.overview import read_overview
 from billhook.inbox.schema import run
 from support.figures import at, claim, settle
-from support.inbox_view import NOON, change, incoming, rows
-from support.query_plans import query_plans
+from support.inbox_view import NOON, incoming, rows
+from support.query_plans import fill, query_plans
 
 
 def put(inbox, key, handler, seconds=0, order_key=None):
@@ -159,23 +158,6 @@ def test_it_is_found_by_indexes_beside_many_finished_runs_without_statistics(inb
     assert not all_rows.search(of_runs[0])
     (control,) = query_plans(inbox, lambda: failed_with(inbox, "x"))
     assert all_rows.search(control)
-
-
-def fill(where, number):
-    """Store deliveries with a run that has succeeded long ago."""
-    nothing = "CAST('' AS blob)" if isinstance(where, Path) else "''::bytea"
-    change(
-        where,
-        "INSERT INTO delivery (source, key, event_type, body, headers, state, received_at) "
-        f"WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {number}) "
-        f"SELECT 'many', CAST(n AS text), 'PingTest', {nothing}, '{{}}', 'done', "
-        "'2026-01-01 00:00:00.000000' FROM number",
-    )
-    change(
-        where,
-        "INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, finished_at) "
-        "SELECT id, 'h0', 'succeeded', 1, received_at, 1, received_at FROM delivery WHERE source = 'many'",
-    )
 
 
 def failed_with(inbox, error):

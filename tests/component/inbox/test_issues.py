@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -24,7 +25,8 @@ from billhook.inbox.issues import (
 from billhook.inbox.notifications import due_notifications
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.replay import replay
-from support.inbox_view import NOON, incoming, rows, value
+from support.inbox_view import NOON, change, incoming, rows, value
+from support.query_plans import fill, query_plans
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 SECOND = timedelta(seconds=1)
@@ -332,6 +334,27 @@ def test_a_look_costs_the_same_with_many_failures(inbox):
         event.remove(engine, "before_cursor_execute", count)
 
     assert len(statements) <= 8  # two of them begin and verify
+
+
+def test_a_look_reads_by_indexes_beside_many_finished_runs_and_failures(inbox, where):
+    for number in range(6):
+        fail(inbox, f"k{number}", group=f"bug {number}")
+    quarantine(inbox, "q", "the body is not JSON")
+    fill(where, 20_000)
+    change(
+        where,
+        "INSERT INTO failure (run_id, attempt, failed_at, error, fingerprint) "
+        "SELECT id, 1, finished_at, 'e', 'a bug' FROM run WHERE state = 'succeeded'",
+    )
+
+    plans = query_plans(inbox, lambda: update_issues(inbox, NOON, with_figures=False))
+
+    used = "\n".join(plans)
+    for index in ("failure_fingerprint_idx", "run_dead_idx", "delivery_failed_idx"):
+        assert index in used
+    table = "(?:run|failure|delivery)"
+    all_rows = re.compile(rf"Seq Scan on {table}\b|SCAN {table}\b(?! USING)")
+    assert not all_rows.search(used)
 
 
 # --- silence and refusals, which are in the figures -----------------------------------------------------
