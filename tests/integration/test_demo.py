@@ -233,7 +233,7 @@ def test_a_demo_that_stays_has_an_event_of_the_sandboxs_page_arrive_in_the_dashb
     sandbox = addresses["sandbox"]
 
     with httpx2.Client(base_url=sandbox["url"], follow_redirects=True) as client:
-        once = sandbox["login"]["or once at"]
+        once = sandbox["login"]["login address"]
         send_form(client, once, "/pages/login", token=once.partition("token=")[2])
         trigger = "/pages/call?operation=POST+/_sandbox/trigger/{eventType}&eventType=PaymentFailed"
         page = send_form(client, trigger, trigger, eventType="PaymentFailed")

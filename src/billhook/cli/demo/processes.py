@@ -154,7 +154,7 @@ class DemoEnvironment:
         login = {"client id": self.sandbox.client_id, "API token": self.sandbox.api_token or ""}
         url = stack.enter_context(self.sandbox.run())
         if self._stays:
-            login["or once at"] = self.sandbox.login_address(url)
+            login = {"login address": self.sandbox.login_address(url), **login}
         self.addresses = {"sandbox": {"url": f"{url}/", "login": login}, **self.addresses}
 
     def play(self, advance: Callable[[], None]) -> list[DemoDelivery]:
