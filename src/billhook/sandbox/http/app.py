@@ -72,7 +72,7 @@ def create_app(
 
 
 @cache  # compiling the rules takes longer than all else, and all sandboxes of a process share them
-def _routes(groups: Sequence[OperationGroup]) -> tuple[Map, dict[str, RouteCallable]]:
+def _routes(groups: tuple[OperationGroup, ...]) -> tuple[Map, dict[str, RouteCallable]]:
     """Return the addresses of the operations of `groups`, and their views."""
     app = Flask("billhook.sandbox", static_folder=None)
     app.url_map.converters["foreign"] = _ForeignIdConverter
@@ -99,9 +99,9 @@ def _add_route(app: Flask, operation: Operation) -> None:
     app.add_url_rule(rule, endpoint, view, methods=[operation.method])
 
 
-def _describe(groups: Sequence[OperationGroup]) -> Response:
+def _describe(groups: tuple[OperationGroup, ...]) -> Response:
     state: _State = current_app.extensions[_EXTENSION_KEY]
-    described = strict_json.dumps(document(groups, state.service.options.scheme))
+    described = strict_json.dumps(document(groups, tuple(state.service.options.scheme.headers)))
     return Response(described, mimetype="application/json")
 
 

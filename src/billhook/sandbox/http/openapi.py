@@ -5,7 +5,7 @@ Source: spec, "Authentication"; "Events".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -20,7 +20,6 @@ from werkzeug.exceptions import NotFound
 from billhook.events import EVENT_TYPES
 from billhook.resources import ErrorBody
 from billhook.sandbox.operations import Operation, OperationGroup
-from billhook.signing import Scheme
 
 _OPENAPI_VERSION = "3.1.1"
 """3.1 added webhooks; many tools do not read later versions yet."""
@@ -53,15 +52,15 @@ def _event_schemas() -> Mapping[str, Schema]:
     return {name: Schema(**schema) for name, schema in shared["$defs"].items()}
 
 
-def _webhooks(scheme: Scheme) -> dict[str, Any]:
-    """Return the webhooks section: one entry for each event type, with the headers of `scheme`."""
-    return {name: {"post": _webhook(name, scheme)} for name in sorted(EVENT_TYPES)}
+def _webhooks(headers: Iterable[str]) -> dict[str, Any]:
+    """Return the webhooks section: one entry for each event type, with the headers that sign it."""
+    return {name: {"post": _webhook(name, headers)} for name in sorted(EVENT_TYPES)}
 
 
-def _webhook(name: str, scheme: Scheme) -> dict[str, Any]:
+def _webhook(name: str, headers: Iterable[str]) -> dict[str, Any]:
     summary, _, _ = (EVENT_TYPES[name].__doc__ or name).partition("\n")
     kind = {"type": "string", "const": name}
-    signed = [_header(header, {"type": "string"}) for header in scheme.headers]
+    signed = [_header(header, {"type": "string"}) for header in headers]
     return {
         "operationId": f"webhook_{name}",
         "summary": summary,
@@ -129,15 +128,15 @@ def _annotations(operation: Operation, names: list[str]) -> dict[str, Any]:
 
 
 @cache  # it is made when it is first asked for: most sandboxes are never asked
-def document(groups: Sequence[OperationGroup], scheme: Scheme) -> Mapping[str, Any]:
-    """Return the OpenAPI document of the operations of `groups`, and of webhooks signed by `scheme`."""
+def document(groups: tuple[OperationGroup, ...], headers: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return the OpenAPI document of the operations of `groups`, with webhooks signed in these `headers`."""
     app = OpenAPI(
         "billhook.sandbox",
         info=_INFO,
         security_schemes=_SECURITY_SCHEMES,
         validation_error_status=400,
         validation_error_model=ErrorBody,
-        openapi_extensions={"webhooks": _webhooks(scheme)},
+        openapi_extensions={"webhooks": _webhooks(headers)},
         doc_ui=False,
     )
     app.openapi_version = _OPENAPI_VERSION

@@ -20,7 +20,7 @@ Schema = Mapping[str, Any]
 def reference() -> Response:
     """Show all operations with their parameters, the webhooks, and the models of their bodies."""
     runner = page_context().runner
-    described = document(runner.groups, runner.service.options.scheme)
+    described = document(runner.groups, tuple(runner.service.options.scheme.headers))
     groups: dict[str, list[dict[str, Any]]] = {tag["name"]: [] for tag in described["tags"]}
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
