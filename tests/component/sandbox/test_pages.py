@@ -407,9 +407,9 @@ def test_an_invoice_is_approved_sent_and_paid(sandbox: Running) -> None:
     assert early == "Refused: the invoice is not approved yet: approve it first"
     assert said[:4] == [
         "The invoice is approved and sent.",
-        "Recorded: it is Rejected.",
+        "Recorded: the invoice is Rejected.",
         "The invoice is sent once more.",
-        "Recorded: it is Paid.",
+        "Recorded: the invoice is Paid.",
     ]
     assert said[4].startswith("Refused: ")
     assert facts(page)["still due"] == "0.00 USD"

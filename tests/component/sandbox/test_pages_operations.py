@@ -121,12 +121,14 @@ def test_a_change_begins_with_what_is_stored_and_clears_what_is_emptied(sandbox:
     browser = PagesBrowser.logged_in(sandbox)
     path = form(CHANGE, customerId=made)
     before = fields_of(browser.get(path).text)
+    shown = browser.fill(path, name="Acme Ltd", legalName="", show="call").text
     browser.fill(path, name="Acme Ltd", legalName="", **{"address.city": "Leeds"})
     after = sandbox.ok("GET", f"/_sandbox/customers/{made}")["customer"]
     browser.post(path, customerId=made, name="Only the name")
     alone = sandbox.ok("GET", f"/_sandbox/customers/{made}")["customer"]
 
     assert (before["name"], before["legalName"], before["address.city"]) == ("Acme", "Acme Limited", "London")
+    assert json.loads(shlex.split(command_of(shown))[-1]) == {"name": "Acme Ltd", "legalName": None}
     assert after["name"] == "Acme Ltd"
     assert "legalName" not in after
     assert after["address"] == {**address, "city": "Leeds"}
@@ -254,6 +256,18 @@ def test_each_thing_that_happens_next_has_its_name_and_a_way_there(sandbox: Runn
     assert moments[0] not in after
 
 
+def test_a_shape_of_a_contract_keeps_the_customer_of_the_link(sandbox: Running) -> None:
+    browser, acme = made(sandbox)
+    customer_id = acme.rpartition("/")[2]
+    page = browser.client.get(f"/pages{acme}").text
+    [link] = re.findall(r'href="/pages(/call\?operation=POST\+/contracts[^"]*)"', page)
+    tabs = re.findall(r'href="/pages(/call\?[^"]*shape=[^"]+)"', browser.get(unescape(link)).text)
+    chosen = {fields_of(browser.get(unescape(tab)).text)["customerId"] for tab in tabs}
+
+    assert len(tabs) == len(SHAPES)
+    assert chosen == {customer_id}
+
+
 def test_the_choices_of_a_form_are_names(sandbox: Running) -> None:
     browser, acme = made(sandbox)
     page = browser.get(form(CONTRACT)).text
@@ -325,3 +339,16 @@ def test_a_change_leaves_a_text_with_invisible_characters_as_it_is(sandbox: Runn
     after = sandbox.ok("GET", f"/_sandbox/customers/{made}")["customer"]
 
     assert (after["name"], after["legalName"]) == ("\U0001f469\u200d\U0001f4bb Ltd", "y")
+
+
+def test_credits_that_expire_next_are_told_by_their_customer(sandbox: Running) -> None:
+    made = customer(sandbox, name="Acme Ltd")
+    grant = {"customerId": made, "creditAmount": 5, "expirationDate": "2026-01-12T00:00:00Z"}
+    sandbox.ok("POST", "/_sandbox/credits/grant", grant)
+    browser = PagesBrowser.logged_in(sandbox)
+    before = browser.get("/").text
+    browser.run("POST /_sandbox/clock", advance="3d")
+    timeline = browser.get("/timeline?type=CreditPoolDepleted").text
+
+    assert "credit expiry: <bdi>credits of Acme Ltd</bdi>" in before
+    assert "Credits expired" in timeline

@@ -101,6 +101,7 @@ def test_fields_that_contradict_each_other_do_no_harm() -> None:
     assert nest([("a", "1"), ("a.b", "2"), ("a.b.c", "3")]) == {"a": "1"}
     assert nest([("a.b", "2"), ("a", "1")]) == {"a": "1"}
     assert nest([("a", "  "), ("b.c", "")]) == {}
+    assert nest([(".".join("a" * 100_000), "1"), ("b", "2")]) == {"b": "2"}
     assert again(OPERATIONS["POST /contracts"], {"products": "x", "creditGrants": {"y": "z"}}) == {}
 
 

@@ -39,8 +39,6 @@ from billhook.sandbox.pages.texts import (
     clipped,
     format_amount,
     format_percent,
-    job_text,
-    with_texts,
 )
 
 if TYPE_CHECKING:
@@ -69,11 +67,9 @@ _FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "amount": format_amount,
         "clip": clipped,
-        "job": job_text,
         "percent": format_percent,
         "status_text": lambda name: STATUS_TEXTS.get(name, name),
         "status_tone": STATUS_TONES.get,
-        "zipped": with_texts,
     }
 )
 

@@ -132,11 +132,6 @@ def render(template: str, status: int = 200, **values: Any) -> Response:
     return context.pages.render(template, status, sandbox_now=context.runner.service.clock.now(), **values)
 
 
-def redirect_with_notice(view: str, message: str, *, good: bool = True, **values: Any) -> Response:
-    """Redirect to a view, which shows the message."""
-    return redirect_to(url_for(f".{view}", **values), message, good=good)
-
-
 def redirect_to(address: str, message: str, *, good: bool = True) -> Response:
     """Redirect to an address, whose page shows the message."""
     return page_context().pages.redirect(address, message[:_MESSAGE_CHARACTERS], "good" if good else "bad")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, timedelta
 from typing import Any
 
-from flask import Response
+from flask import Response, url_for
 from sqlalchemy import ColumnElement, func, select
 from werkzeug.exceptions import NotFound
 
@@ -21,12 +21,12 @@ from billhook.sandbox.pages.context import (
     page_cursor,
     page_links,
     query_choice,
-    redirect_with_notice,
+    redirect_to,
     render,
 )
 from billhook.sandbox.pages.names import subject_names
 from billhook.sandbox.pages.sentences import event_sentences
-from billhook.sandbox.pages.texts import described_cause, first_sentence, indented_text
+from billhook.sandbox.pages.texts import described_cause, first_sentence, indented_text, subject_of
 from billhook.sandbox.scenario import seed_demo_data
 from billhook.sandbox.storage.tables import billing, webhooks
 from billhook.sandbox.storage.tables.webhooks import delivery, raised_event, subscription
@@ -37,8 +37,8 @@ from billhook.sandbox.webhooks.delivery_log import DeliveryTrace, Happening
 ROUTES = RouteTable()
 _DAYS = 45
 """Of the chart: more than the demo's 40 days."""
-_JOBS = 8
-_LATEST = 8
+_ROWS = 8
+"""On the overview: of what happens next, and of the latest events."""
 
 
 @ROUTES.get("/timeline")
@@ -125,11 +125,13 @@ def trigger() -> Response:
 def overview() -> Response:
     """Show the clock, the next jobs, counts, and the latest events."""
     with page_context().runner.reading() as tx:
-        jobs, latest = scheduled_jobs.upcoming(tx, _JOBS), delivery_log.timeline(tx, _LATEST, None).items
+        jobs, latest = scheduled_jobs.upcoming(tx, _ROWS), delivery_log.timeline(tx, _ROWS, None).items
+        subjects = {job.subject_id: subject_of(job.subject_id) for job in jobs}
         return render(
             "overview.html",
             jobs=jobs,
-            names=subject_names(tx, [job.subject_id for job in jobs]),
+            subjects=subjects,
+            names=subject_names(tx, subjects.values()),
             counts=_counts(tx),
             states=delivery_log.count_states(tx),
             chart=_events_chart(tx),
@@ -144,7 +146,7 @@ def fill_with_demo() -> Response:
     runner = page_context().runner
     created = seed_demo_data(runner.send, runner.service.clock.now())
     done = "The demo's data is there: move the clock to see its invoices."
-    return redirect_with_notice("overview", done if created else "The demo's data was there already.")
+    return redirect_to(url_for(".overview"), done if created else "The demo's data was there already.")
 
 
 def _counts(tx: Transaction) -> dict[str, int]:

@@ -19,9 +19,9 @@ from billhook.sandbox.pages.texts import indented, parse_number
 
 Options = Sequence[tuple[str, str]]
 """Values that may be chosen, each with its text."""
-OptionsOf = Callable[[str], Options]
-"""Returns what may be chosen for a field of this name; nothing for text that is typed."""
 
+_DEPTH = 16
+"""Places that are nested deeper are of no model."""
 OTHER = "other"
 """The field for what no model lists. No operation has a field of this name."""
 Kind = Literal["text", "number", "boolean", "json", "object", "list"]
@@ -54,8 +54,13 @@ class FormField:
         return self.required or self.opened or bool(self.text) or any(part.is_shown for part in self.parts)
 
 
-def make_fields(operation: Operation, values: Mapping[str, Any], options_of: OptionsOf) -> list[FormField]:
-    """Return the fields of path and body (or query), filled with `values`: nested, as `nest` returns them."""
+def make_fields(
+    operation: Operation, values: Mapping[str, Any], options_of: Callable[[str], Options]
+) -> list[FormField]:
+    """Return the fields of path and body (or query), filled with `values`: nested, as `nest` returns them.
+
+    `options_of` returns what may be chosen for a field of a name; nothing for one that is typed.
+    """
     schema: dict[str, Any] = {"properties": {}} if operation.takes is None else _schema(operation.takes)
     path = {name: {"type": "string", "description": "Part of the address."} for name in operation.path_names}
     properties = {**path, **schema["properties"]}
@@ -74,7 +79,7 @@ def _schema(model: type[Resource]) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class _Builder:
     definitions: Mapping[str, Any]
-    options_of: OptionsOf
+    options_of: Callable[[str], Options]
 
     def parts(
         self, schema: Mapping[str, Any], values: object, place: str, *, required: bool
@@ -139,11 +144,13 @@ def nest(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     for place, value in fields:
         content = value.strip().replace("\r\n", "\n") if isinstance(value, str) else value
         *outer, name = place.split(".")
+        if content == "" or len(outer) > _DEPTH:
+            continue
         there: object = found
-        for part in outer if content != "" else ():
+        for part in outer:
             there = there.setdefault(part, {}) if isinstance(there, dict) else None
         # Not a dict: two fields contradict each other, in a form that no page has made.
-        if content != "" and isinstance(there, dict):
+        if isinstance(there, dict):
             there[name] = content
     return found
 

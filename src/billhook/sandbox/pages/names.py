@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from sqlalchemy import select
+
 from billhook.events import EVENT_TYPES
 from billhook.resources import Customer, StoredResource
 from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS, CONTRACTS, PLANS
@@ -15,6 +17,7 @@ from billhook.sandbox.billing.invoices.invoices import INVOICES
 from billhook.sandbox.billing.usage.meters import METERS
 from billhook.sandbox.pages.texts import format_amount
 from billhook.sandbox.storage.repository import Repository
+from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool
 from billhook.sandbox.storage.transaction import Transaction
 
 _OFFERED = 200
@@ -77,10 +80,16 @@ def options_for(tx: Transaction) -> Callable[[str], list[tuple[str, str]]]:
 
 
 def subject_names(tx: Transaction, ids: Iterable[object]) -> dict[str, str]:
-    """Return {id: name} of those that are ids of customers, contracts, invoices or credit products."""
+    """Return {id: name} of those that are ids of customers, contracts, invoices, products or credits."""
     wanted = {one for one in ids if isinstance(one, str)}
-    found = [names_of(tx, of, wanted) for of in (CUSTOMERS, CONTRACTS, CREDIT_PRODUCTS, CATALOG_PRODUCTS)]
-    return {name: text for each in (*found, _invoice_names(tx, wanted)) for name, text in each.items()}
+    lots = select(credit_lot.c.id, credit_pool.c.customer_id).select_from(credit_lot).join(credit_pool)
+    rows = tx.connection.execute(lots.where(credit_lot.c.id.in_(wanted)))
+    owners = {row.id: row.customer_id for row in rows}
+    customers = customer_names(tx, {*wanted, *owners.values()})
+    names = {lot_id: f"credits of {customers[owner]}" for lot_id, owner in owners.items()}
+    for of in (CONTRACTS, CREDIT_PRODUCTS, CATALOG_PRODUCTS):
+        names |= names_of(tx, of, wanted)
+    return names | customers | _invoice_names(tx, wanted)
 
 
 def _invoice_names(tx: Transaction, ids: Iterable[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -57,7 +57,7 @@ _DONE: Mapping[str, str] = MappingProxyType(
         "POST /_sandbox/faults": "The fault {fault} is on.",
         "POST /_sandbox/flush": "Attempts that were due have been made.",
         "POST /_sandbox/invoices/{invoiceId}/approve": "The invoice is approved and sent.",
-        "POST /_sandbox/invoices/{invoiceId}/payments": "Recorded: it is {invoice[billingStatus]}.",
+        "POST /_sandbox/invoices/{invoiceId}/payments": "Recorded: the invoice is {invoice[billingStatus]}.",
         "POST /_sandbox/invoices/{invoiceId}/send": "The invoice is sent once more.",
         "POST /_sandbox/subscriptions/{subscriptionId}/ping": "A PingTest is sent.",
         "POST /credits/top-up": "The invoice is issued: approve it, and the credits are granted.",
@@ -92,13 +92,10 @@ def run_call() -> Response:
         fields = make_fields(operation, nest([*given, *added]), options_for(tx))
     if added or "show" in request.form:
         return _page(operation, fields)
-    path, body = _split(operation, read_fields(fields))
     try:
+        path, body = _request(operation, fields)
         if OTHER in body:
             raise invalid_request("the other fields are not a JSON object", OTHER)
-        if stored := _stored(operation, path):
-            names = {name.partition(".")[0] for name, _ in given} & stored.keys()
-            body = _changes(names, make_fields(operation, stored, lambda _: ()), fields, body)
         result = runner.run(operation.key, body, **path)
     except SandboxError as error:
         if "back" in request.form:
@@ -146,15 +143,22 @@ def _stored(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name in changeable}
 
 
-def _changes(
-    names: Set[str], stored: Iterable[FormField], sent: Iterable[FormField], body: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the body of a PUT without what its form left as it was, and null for what was emptied there."""
+def _request(operation: Operation, fields: Sequence[FormField]) -> tuple[dict[str, str], Mapping[str, Any]]:
+    """Return path and body of the request that a form makes.
+
+    The body of a PUT has what its form changed, and null for what was emptied there.
+    """
+    path, body = _split(operation, read_fields(fields))
+    stored = _stored(operation, path)
+    if not stored:
+        return path, body
+    names = {name.partition(".")[0] for name in request.form or stored} & stored.keys()
     # Compared as shown: an invisible character in a text comes back from the browser as its escape.
-    shown = {(place, printable(text, "\n\t")) for place, text in texts_of(stored) if text}
-    changed = {place.partition(".")[0] for place, _ in shown ^ {one for one in texts_of(sent) if one[1]}}
+    before = texts_of(make_fields(operation, stored, lambda _: ()))
+    shown = {(place, printable(text, "\n\t")) for place, text in before if text}
+    changed = {place.partition(".")[0] for place, _ in shown ^ {one for one in texts_of(fields) if one[1]}}
     kept = {name: value for name, value in body.items() if name in changed or name not in names}
-    return {**dict.fromkeys(names & changed), **kept}
+    return path, {**dict.fromkeys(names & changed), **kept}
 
 
 def _split(operation: Operation, values: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
@@ -180,15 +184,14 @@ def _page(
         status,
         key=operation.key,
         summary=_summary(operation),
-        verb=_summary(operation).partition(" ")[0],
         back={"back": request.args["back"]} if "back" in request.args else {},
         fields=fields,
         shapes=shapes.shapes_of(operation.key),
         shape=shape,
         problem=problem,
         result=result,
-        command=_command(operation, *_split(operation, read_fields(fields))),
-        place={name: request.args[name] for name in operation.path_names if name in request.args},
+        command=_command(operation, *_request(operation, fields)),
+        place={name: text for name, text in request.args.items() if name not in OWN_FIELDS},
     )
 
 

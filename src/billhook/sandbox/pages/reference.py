@@ -27,7 +27,6 @@ def reference() -> Response:
             key = f"{method.upper()} {path}"
             shown = {**operation, "key": key, "takes": _body(operation.get("requestBody", {}))}
             shown["gives"] = _body(operation["responses"]["200"])
-            shown["errors"] = [status for status in operation["responses"] if status != "200"]
             shown["rows"] = [
                 {**one, "text": one.get("description", "")} for one in operation.get("parameters", ())
             ]

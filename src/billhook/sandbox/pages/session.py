@@ -20,7 +20,6 @@ from billhook.sandbox.pages.context import (
     own_address,
     page_context,
     redirect_to,
-    redirect_with_notice,
     render,
 )
 
@@ -136,4 +135,4 @@ def log_in() -> Response:
 def log_out() -> Response:
     """End the session of this browser."""
     session.clear()
-    return redirect_with_notice("login", "You are logged out.")
+    return redirect_to(url_for(".login"), "You are logged out.")

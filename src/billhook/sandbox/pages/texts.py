@@ -6,7 +6,7 @@ A chart's numbers are rounded: tables have them exactly.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
@@ -91,11 +91,6 @@ def count_text(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def with_texts(values: Iterable[str]) -> list[tuple[str, str]]:
-    """Return each value with itself as its text: the options of a choice."""
-    return [(value, value) for value in values]
-
-
 def parse_number(text: str) -> Decimal | None:
     """Return the number in the field of a form; None for what is none, or is not finite."""
     try:
@@ -137,15 +132,16 @@ def described_cause(cause: str) -> CauseText:
     """Return the cause of an event in words."""
     kind, _, subject = cause.partition(" ")
     if kind in JOB_TEXTS:
-        return CauseText(JOB_TEXTS[kind], subject, is_job=True)
+        return CauseText(JOB_TEXTS[kind], subject_of(subject), is_job=True)
     summary = page_context().runner.summary(cause)
     # What follows a colon or a semicolon are details.
     return CauseText(cause, "") if summary is None else CauseText(re.split("[:;]", summary)[0], cause)
 
 
-def job_text(kind: str) -> str:
-    """Return the kind of a job that is still to come: `invoice approval`."""
-    return kind.replace("_", " ")
+def subject_of(subject: str) -> str:
+    """Return the id in the subject of a job, which may have more than an id."""
+    found = re.search("[a-z]{3,5}_[0-9a-f]{8,}", subject)
+    return subject if found is None else found[0]
 
 
 def usage_charts(series: Sequence[UsageSeries], days: Sequence[date]) -> list[Bars]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from flask import Response, request
+from flask import Response, request, url_for
 from sqlalchemy import Row
 
 from billhook.errors import SandboxError
@@ -17,7 +17,7 @@ from billhook.sandbox.pages.context import (
     RouteTable,
     error_sentence,
     page_context,
-    redirect_with_notice,
+    redirect_to,
     render,
 )
 from billhook.sandbox.pages.texts import count_text
@@ -75,9 +75,9 @@ def subscribe() -> Response:
         for event_type in EVENT_TYPES:
             page_context().runner.run("POST /webhook", {**body, "eventType": event_type})
     except SandboxError as error:
-        return redirect_with_notice("webhooks", error_sentence(error), good=False)
+        return redirect_to(url_for(".webhooks"), error_sentence(error), good=False)
     done = f"The address is subscribed to all {len(EVENT_TYPES)} types of events."
-    return redirect_with_notice("webhooks", done)
+    return redirect_to(url_for(".webhooks"), done)
 
 
 @ROUTES.post("/webhooks/end")
@@ -89,7 +89,7 @@ def end_address() -> Response:
     for subscription_id in ids:
         runner.run("DELETE /_sandbox/subscriptions/{subscriptionId}", subscriptionId=subscription_id)
     ended = count_text(len(ids), "subscription is", "subscriptions are")
-    return redirect_with_notice("webhooks", f"{ended} ended, and their pending deliveries are cancelled.")
+    return redirect_to(url_for(".webhooks"), f"{ended} ended, and their pending deliveries are cancelled.")
 
 
 @ROUTES.get("/faults")
@@ -129,11 +129,10 @@ def rotate_secret() -> Response:
     try:
         page_context().runner.run("POST /_sandbox/secrets/rotate", {"overlap": overlap})
     except SandboxError as error:
-        return redirect_with_notice("secrets", error_sentence(error), good=False)
+        return redirect_to(url_for(".secrets"), error_sentence(error), good=False)
     until = ", and with the previous one until the next rotation" if overlap else ""
-    return redirect_with_notice(
-        "secrets", f"Deliveries are signed with a new secret{until}. Give it to your receivers."
-    )
+    done = f"Deliveries are signed with a new secret{until}. Give it to your receivers."
+    return redirect_to(url_for(".secrets"), done)
 
 
 def _page(secret: signing_secrets.Secret | None) -> Response:
