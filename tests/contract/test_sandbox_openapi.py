@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from openapi_spec_validator import validate
@@ -134,7 +133,7 @@ def test_the_reference_shows_all_that_the_document_has_and_needs_no_login(
     linked = set(re.findall(r'href="#([^"]+)"', page))
     ids = set(re.findall(r' id="([^"]+)"', page))
 
-    assert [urlsplit(way.headers["Location"]).path for way in ways] == ["/openapi/", "/pages/api"]
+    assert [(way.status, way.headers["Location"]) for way in ways] == [(302, "/pages/api")] * 2
     assert answer.status == 200
     assert [key for key in keys if f"<code>{key}</code>" not in page] == []
     assert {f"model-{name}" for name in description["components"]["schemas"]} <= ids

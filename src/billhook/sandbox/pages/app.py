@@ -125,7 +125,7 @@ def _create_app(runner: OperationRunner, authenticator: Authenticator, key: byte
     app.register_blueprint(blueprint, url_prefix=PAGES_PREFIX)
     app.add_url_rule(f"{PAGES_PATH}{INVOICE_PAGE_RULE}", "sandbox.invoice_page", invoice_page)
     app.add_url_rule("/", "start", lambda: redirect(f"{PAGES_PREFIX}/"))
-    app.add_url_rule("/openapi/", "openapi", lambda: redirect(f"{PAGES_PREFIX}/api"))
+    app.add_url_rule("/openapi", "openapi", lambda: redirect(f"{PAGES_PREFIX}/api"), strict_slashes=False)
     return app
 
 
