@@ -9,9 +9,10 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from billhook.fields.types import BillingStatus, BillingStatusWord, CreditKind, CreditKindWord
-from billhook.resources import CreditGrant, InvoiceQuery
+from billhook.resources import CreditGrant, ErrorType, InvoiceQuery
+from billhook.resources.base import ErrorTypeWord
 
-WORDS = [(BillingStatus, BillingStatusWord), (CreditKind, CreditKindWord)]
+WORDS = [(BillingStatus, BillingStatusWord), (CreditKind, CreditKindWord), (ErrorType, ErrorTypeWord)]
 
 
 @pytest.mark.parametrize(("listed", "word"), WORDS)
