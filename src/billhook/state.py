@@ -15,6 +15,7 @@ from flask import Flask, request
 from billhook.clock import Clock
 from billhook.engines import Dispatcher, Engine, ExternalEngine, InlineEngine, ThreadEngine, Worker
 from billhook.engines.celery import CeleryEngine, find_celery
+from billhook.engines.dispatcher import handler_limits
 from billhook.engines.maintenance import MaintenanceOptions
 from billhook.errors import (
     ConfigError,
@@ -60,6 +61,7 @@ class BillhookState:
         self.handler_groups: list[Handlers] = []
         self.inbox = _open_inbox(app, settings)
         self.handlers = ConnectedHandlers(app)
+        self.inbox.limits = partial(handler_limits, self.handlers)
         self.dispatcher = Dispatcher(
             self.handlers,
             clock,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, MutableMapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -76,7 +77,15 @@ class _CommandLine(BillhookGroup):
         return command
 
 
-@click.group(cls=_CommandLine, names=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+_MANUAL = f"The manual: {Path(__file__).with_name('README.md')}, and the README.md of each folder beside it."
+
+
+@click.group(
+    cls=_CommandLine,
+    names=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=f"\b\n{_MANUAL}",
+)
 @click.version_option(package_name="billhook", prog_name="billhook")
 def main() -> None:
     """Receive the signed webhooks of a usage-billing service: verify, store, answer and handle them.

@@ -224,4 +224,5 @@ def _hints(one: Issue) -> list[tuple[str, str]]:
         hints.append(("stop", in_program(f"billhook handlers pause {quote(one.subject)}")))
     if one.kind is IssueKind.WORKER:
         hints.append(("find out why", in_program("billhook doctor")))
+    hints.append(("runbook", one.kind.runbook))
     return [*hints, ("when mended", in_program(f"billhook failures resolve {one.id}"))]

@@ -17,7 +17,7 @@ from billhook.dashboard import deliveries, delivery, handlers, issues, overview
 from billhook.dashboard.context import DashboardContext, last_error, run_state, tone
 from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.extension import exempt_from_csrf
-from billhook.pages import PageLink, Pages, Visitor
+from billhook.pages.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
 from billhook.program import in_program
 
@@ -31,15 +31,7 @@ a response instead, such as a redirect to a login, or raise an HTTPException.
 """
 
 _NAME = "billhook_dashboard"
-_LINKS = (
-    PageLink("overview", "Overview"),
-    PageLink("deliveries", "Deliveries"),
-    PageLink("failures", "Failures"),
-    PageLink("handlers", "Handlers"),
-    PageLink("actions", "Actions"),
-    PageLink("health", "Health"),
-)
-
+_LINKS = ("overview", "deliveries", "failures", "handlers", "actions", "health")
 _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/", "overview", overview.show_overview, "GET"),
     ("/deliveries", "deliveries", deliveries.show_list, "GET"),
@@ -95,7 +87,7 @@ class Dashboard:
             _NAME,
             "billhook.dashboard",
             title="billhook",
-            links=_LINKS,
+            links=[PageLink(name, name.title()) for name in _LINKS],
             identify=partial(_identify, _checked(self._may_look), _checked(self._may_act)),
             key=lambda: current_app.secret_key or own_key,
             filters={"first_line": first_line},

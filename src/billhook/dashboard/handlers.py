@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from typing import NamedTuple
 
 from flask import Response, abort, request, url_for
 
 from billhook.clock import format_duration
 from billhook.dashboard.context import DashboardContext
-from billhook.events import EVENT_TYPES, UnknownEvent
-from billhook.handlers import ConnectedHandlers
-from billhook.handlers.description import identity_text, limits_text, order_text
+from billhook.events import EVENT_TYPES
+from billhook.handlers.description import identity_text, limits_text, order_text, types_by_handler
 from billhook.handlers.handler import Handler
+from billhook.inbox import PausedHandler
 from billhook.inbox.deliveries import handler_names
-from billhook.inbox.figures import HandlerFigures
-from billhook.inbox.overview import read_overview
+from billhook.inbox.overview import HandlerFigures, read_overview
 
-UNKNOWN = "unknown types"
 _LONGEST = 500
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerRow:
+class HandlerRow(NamedTuple):
     """A handler in the list; `terms` are its options in words, `loaded` says whether this app has it.
 
     `figures` are of the last 24 hours; None if it was not called.
@@ -32,42 +28,25 @@ class HandlerRow:
     event_types: tuple[str, ...]
     terms: tuple[str, ...]
     loaded: bool
-    figures: HandlerFigures | None = None
-    paused_at: datetime | None = None
-    why: str | None = None
+    figures: HandlerFigures | None
+    paused: PausedHandler | None
 
 
 def show_handlers(context: DashboardContext) -> Response:
     """Return the page of all handlers, including stored names that this app has not loaded."""
-    connected = context.state.handlers
-    handled: dict[str, tuple[Handler, list[str]]] = {}
-    unhandled = []
-    for event_type in (*EVENT_TYPES, UnknownEvent.signal_name):
-        shown = UNKNOWN if event_type == UnknownEvent.signal_name else event_type
-        found = connected.for_event_type(event_type)
-        if not found:
-            unhandled.append(shown)
-        for one in found:
-            handled.setdefault(one.name, (one, []))[1].append(shown)
+    handled, unhandled = types_by_handler(context.state.handlers, "unknown types")
     paused = {one.name: one for one in context.inbox.paused_handlers()}
     known = {alias for one, _ in handled.values() for alias in (one.name, *one.aliases)}
-    others = sorted((set(handler_names(context.inbox)) | set(paused)) - known)
+    others = (set(handler_names(context.inbox)) | set(paused)) - known
     figures = {one.name: one for one in read_overview(context.inbox, context.now).handlers}
-    rows = [
-        (name, tuple(types), _terms(one), True, figures.get(name)) for name, (one, types) in handled.items()
-    ]
-    rows += [(name, (), (), False, figures.get(name)) for name in others]
+    rows = []
+    for name in sorted(handled.keys() | others):
+        loaded = name in handled
+        types = tuple(handled[name][1]) if loaded else ()
+        terms = _terms(handled[name][0]) if loaded else ()
+        rows.append(HandlerRow(name, types, terms, loaded, figures.get(name), paused.get(name)))
     return context.pages.render(
-        "handlers.html",
-        handlers=[
-            HandlerRow(*row, paused_at=paused[row[0]].since, why=paused[row[0]].why)
-            if row[0] in paused
-            else HandlerRow(*row)
-            for row in sorted(rows, key=lambda row: row[0])
-        ],
-        every=len(EVENT_TYPES) + 1,
-        unhandled=unhandled,
-        now=context.now,
+        "handlers.html", handlers=rows, every=len(EVENT_TYPES) + 1, unhandled=unhandled, now=context.now
     )
 
 
@@ -93,15 +72,11 @@ def resume(context: DashboardContext) -> Response:
 def _named(context: DashboardContext) -> str:
     """Return the handler that the form names; an unknown one is a bad request."""
     name = request.form.get("handler", "")
-    if name not in _known(context.state.handlers) | set(handler_names(context.inbox)) | {
-        one.name for one in context.inbox.paused_handlers()
-    }:
+    known = {alias for one in context.state.handlers.every() for alias in (one.name, *one.aliases)}
+    paused = (one.name for one in context.inbox.paused_handlers())
+    if name not in known.union(handler_names(context.inbox), paused):
         abort(400, "There is no handler of that name.")
     return name
-
-
-def _known(connected: ConnectedHandlers) -> set[str]:
-    return {name for one in connected.every() for name in (one.name, *one.aliases)}
 
 
 def _terms(handler: Handler) -> tuple[str, ...]:

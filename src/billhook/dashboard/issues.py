@@ -21,7 +21,7 @@ from billhook.inbox.issues import (
     newest_traceback,
     times_of,
 )
-from billhook.pages import Series, bar_chart
+from billhook.pages.charts import Series, bar_chart
 
 _HOURS = 24
 _LONGEST = 500

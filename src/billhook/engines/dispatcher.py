@@ -97,14 +97,7 @@ class Dispatcher:
 
         Of those with limits or aliases. Read once: they are registered before the first delivery is handled.
         """
-        limits: dict[str, HandlerLimits] = {}
-        for handler in self._handlers.every():
-            if handler.is_limited or handler.aliases:
-                names = (handler.name, *handler.aliases)
-                these = HandlerLimits(names, handler.at_most, handler.rate, handler.pause_after)
-                # A name before an alias, as when the handler of a run is looked up.
-                limits = dict.fromkeys(names, these) | limits | {handler.name: these}
-        return limits
+        return handler_limits(self._handlers)
 
     def count_handlers(self) -> int:
         """Return how many handlers there are now: plain receivers may come and go."""
@@ -364,3 +357,15 @@ def _make_delivery(claim: Claim, client: Callable[[], BillingClient] | None = No
         handler=claim.handler,
         replays=claim.replays,
     )
+
+
+def handler_limits(handlers: ConnectedHandlers) -> dict[str, HandlerLimits]:
+    """Return what bounds the runs of handlers that have limits or aliases: see Dispatcher.limits."""
+    limits: dict[str, HandlerLimits] = {}
+    for handler in handlers.every():
+        if handler.is_limited or handler.aliases:
+            names = (handler.name, *handler.aliases)
+            these = HandlerLimits(names, handler.at_most, handler.rate, handler.pause_after)
+            # A name before an alias, as when the handler of a run is looked up.
+            limits = dict.fromkeys(names, these) | limits | {handler.name: these}
+    return limits

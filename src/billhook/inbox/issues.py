@@ -64,6 +64,19 @@ class IssueKind(StrEnum):
     QUARANTINE = "quarantine"  # deliveries cannot be read, for one reason
     WORKER = "worker"  # no worker has been seen for some time
 
+    @property
+    def runbook(self) -> str:
+        """The section of the runbook that says what to do."""
+        return f"deploy/RUNBOOK.md#{_SECTIONS[self]}"
+
+
+_SECTIONS = {
+    IssueKind.FAILURE: "runs-are-dead",
+    IssueKind.DEAD: "runs-are-dead",
+    IssueKind.QUARANTINE: "deliveries-are-quarantined",
+    IssueKind.WORKER: "no-worker-is-alive",
+}
+
 
 class IssueState(StrEnum):
     """The state of an issue."""

@@ -57,7 +57,7 @@ def _message(one: Issue, program: str, dashboard_url: str | None) -> Message:
         lines.append(f"at {printable(one.place)}")
     if one.deliveries:
         lines.append(f"{one.count:,} times so far, {one.deliveries:,} deliveries")
-    lines += ["", f"{program} failures show {one.id}"]
+    lines += ["", f"{program} failures show {one.id}", one.kind.runbook]
     if dashboard_url is not None:
         lines.append(f"{dashboard_url.rstrip('/')}/failures/{one.id}")
     return Message(f"[billhook] {lines[0]}", "\n".join(lines), (one,))

@@ -260,6 +260,39 @@ def test_erasing_a_delivery_clears_the_texts_of_its_issues(inbox):
     assert shown["KeyError: Beta"] == "Acme called"  # the control: of a delivery that is not erased
 
 
+def test_a_quarantine_whose_reason_is_no_json_is_named_by_its_text(inbox):
+    delivery_id = inbox.put(incoming("k")).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(delivery_id, error="made by hand")], NOON)
+
+    update_issues(inbox, NOON + MINUTE)
+
+    assert only(inbox, IssueKind.QUARANTINE).title == "made by hand"
+
+
+def test_an_issue_whose_failures_were_pruned_is_resolved(inbox):
+    delivery_id = fail(inbox, "a", state=RunState.DISCARDED)
+    assert update_issues(inbox, NOON) == 0  # a discarded run has no failure
+    delivery_id = fail(inbox, "b")
+    update_issues(inbox, NOON + MINUTE)
+    erase(inbox, [delivery_id], NOON + 2 * MINUTE)
+
+    update_issues(inbox, NOON + 3 * MINUTE)
+
+    assert only(inbox).state is IssueState.RESOLVED
+    assert list(failing_delivery_ids(inbox, only(inbox))) == []
+
+
+def test_many_deliveries_of_an_issue_come_in_parts(inbox, monkeypatch):
+    monkeypatch.setattr(issues, "_BATCH", 2)
+    ids = [fail(inbox, key, NOON) for key in "abcde"]
+    inbox.record_worker(WorkerRecord("host:1:x", "worker", 1, NOON), NOON)
+    update_issues(inbox, NOON + HOUR)
+
+    assert list(failing_delivery_ids(inbox, only(inbox, IssueKind.DEAD))) == [ids[:2], ids[2:4], ids[4:]]
+    assert list(failing_delivery_ids(inbox, only(inbox, IssueKind.WORKER))) == []
+
+
 def test_two_processes_open_one_issue(inbox, where, monkeypatch):
     fail(inbox, "a")
     original = issues._occurrences

@@ -14,7 +14,7 @@ from sqlalchemy import update
 
 from billhook.clock import FrozenClock
 from billhook.errors import ConfigError, MissingExtra
-from billhook.inbox import RunPlan, RunResult, RunState
+from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord
 from billhook.inbox.issues import IssueKind, IssueState, change_issue, list_issues, update_issues
 from billhook.inbox.notifications import due_notifications
 from billhook.inbox.schema import notifier as notifier_table
@@ -124,6 +124,7 @@ def test_an_issue_is_told_once_however_often_it_happens(inbox, clock, made, hook
         "2 times so far, 2 deliveries",
         "",
         f"billhook failures show {one.id}",
+        "deploy/RUNBOOK.md#runs-are-dead",
         f"https://shop.example/billhook/failures/{one.id}",
     ]
     assert "Acme" not in "".join(hook.bodies + hook.titles)
@@ -359,6 +360,27 @@ def test_an_app_with_the_option_has_its_worker_notify(app_with, hook, notify_fil
         "[billhook] shop.ping fails: LookupError",
         "[billhook] shop.ping: runs are dead",
     ]
+
+
+def test_each_kind_of_issue_is_named(inbox, clock, hook, notify_file):
+    made = Notifier(inbox, read_addresses(notify_file(hook.url)), clock.now, lambda: "billhook")
+    fail(inbox, "a", clock, state=RunState.DEAD)
+    delivery_id = inbox.put(incoming("q", at=clock.now())).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(delivery_id, error='{"error": "no JSON", "details": []}')], clock.now())
+    inbox.record_worker(WorkerRecord("host:1:x", "worker", 1, clock.now()), clock.now())
+    clock.advance(seconds=120)
+    update_issues(inbox, clock.now())
+
+    made.send_due()
+
+    assert sorted(title.removeprefix("[billhook] ") for title in hook.titles) == [
+        "deliveries of PingTest are quarantined",
+        "no worker is alive",
+        "shop.book fails: ValueError",
+        "shop.book: runs are dead",
+    ]
+    assert not any("https://" in body for body in hook.bodies)  # without the option there is no link
 
 
 def test_nothing_is_written_while_nothing_is_due(inbox, clock, made):

@@ -64,6 +64,20 @@ def test_for_an_error_of_a_library_the_frame_that_called_it_counts():
     assert failing(read, '{"a": }').key == group.key  # another message of the library, the same bug
 
 
+def test_a_library_beside_the_project_is_none_of_its_own_code(tmp_path):
+    keys = []
+    for folder in ("site-packages", "shop"):
+        path = tmp_path / folder / "helper.py"
+        path.parent.mkdir()
+        path.write_text("def check(value):\n    raise ValueError(value)\n")
+        namespace: dict = {}
+        exec(compile(path.read_text(), str(path), "exec"), namespace)
+        keys.append(failing(namespace["check"], "a").place)
+
+    assert "helper.py" not in keys[0]
+    assert "helper.py:2 in check" in keys[1]
+
+
 def test_a_failure_keeps_its_group_when_lines_move(tmp_path):
     keys = []
     for lines_above in (1, 40):

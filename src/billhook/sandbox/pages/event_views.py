@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, func, select
 from werkzeug.exceptions import NotFound
 
 from billhook.events import EVENT_TYPES
-from billhook.pages import Bars, Lane, LaneChart, Mark, Series, bar_chart, lane_chart
+from billhook.pages.charts import Bars, Lane, LaneChart, Mark, Series, bar_chart, lane_chart
 from billhook.sandbox.billing import scheduled_jobs
 from billhook.sandbox.billing.chart_series import days_up_to
 from billhook.sandbox.pages.context import (
