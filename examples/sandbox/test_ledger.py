@@ -8,18 +8,10 @@ from billhook.testing import RunningSandbox
 def test_what_a_customer_used_is_booked_when_its_invoice_is_approved(
     billhook_app: Flask, sandbox: RunningSandbox
 ) -> None:
-    client, now = sandbox.client, sandbox.service.clock.now()
-    acme = sandbox.call("POST", "/_sandbox/customers", {"name": "Acme", "externalId": "acme"})["customer"]
-    calls = client.catalog_products.create({"name": "API calls"}).id
-    meter = {"name": "Calls", "eventName": "call", "aggregationMethod": "count"}
-    sandbox.call("POST", "/_sandbox/meters", {**meter, "catalogProductId": calls})
-    sold = {"catalogProductId": calls, "pricing": {"type": "PerUnit", "price": 0.5}}
-    client.contracts.create(
-        {"customerId": acme["id"], "name": "By use", "startDate": now, "products": [sold]}
-    )
+    acme, calls = sandbox.create_customer("Acme"), sandbox.create_meter("calls")
+    sandbox.subscribe(acme, calls, price=0.5)
 
-    used = [{"name": "call", "timestamp": now, "customerAlias": "acme", "ref": f"{n}"} for n in range(40)]
-    client.events.submit(used)
-    sandbox.advance("P40D")  # the month ends, and a day later the invoice is approved
+    sandbox.use(acme, calls, 40)
+    sandbox.advance("40d")  # the month ends, and a day later the invoice is approved
 
     assert list(billhook_app.extensions["books"].values()) == [20]

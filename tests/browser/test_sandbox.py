@@ -14,12 +14,17 @@ from billhook.sandbox.scenario import run_scenario
 from support.browser import WatchedPage
 from support.receivers import Receiver, receiving
 from support.sandbox import API_TOKEN, START, Running, running
+from support.sandbox_pages import form
 
 pytestmark = pytest.mark.slow
 HOSTILE = "<script>alert(1)</script><img src=https://evil.example/x onerror=alert(2)>\u202e"
 LISTS = (
     "/pages/", "/pages/timeline", "/pages/customers", "/pages/contracts", "/pages/usage", "/pages/invoices",
-    "/pages/credits", "/pages/trigger?type=PaymentFailed", "/pages/webhooks", "/pages/secrets",
+    "/pages/credits", "/pages/trigger", "/pages/webhooks", "/pages/faults", "/pages/secrets", "/pages/api",
+    *(f"/pages{form(key)}" for key in (
+        "POST /contracts", "POST /v2/events", "POST /_sandbox/customers", "POST /_sandbox/meters",
+        "POST /_sandbox/trigger/{eventType}",
+    )),
 )  # fmt: skip
 FIRST_OF = {
     "/pages/timeline": ".events td a",
@@ -91,7 +96,7 @@ def test_every_page_keeps_to_itself_fits_the_window_and_keeps_no_one_out(
             wide[path] = visit.overflow()
             faults += [f"{path}: {fault}" for fault in visit.serious_violations()]
 
-    assert len(paths) == 16
+    assert len(paths) == 23
     assert set(statuses.values()) == {200}
     assert [path for path, pixels in wide.items() if pixels > 0] == []
     assert faults == []
@@ -105,7 +110,7 @@ def test_the_keyboard_reaches_every_action(browser: Any, demo: tuple[Running, Re
         log_in(visit)
         for path in addresses(visit):
             visit.page.goto(path)
-            reached, actions = visit.tabbed(), visit.actions()
+            reached, actions = visit.tabbed(2_000), visit.actions()
             missed[path] = [one for one in actions if one not in reached]
             assert len(actions) > 1 or path.startswith("/_sandbox/pages/")
 
@@ -125,8 +130,9 @@ def test_an_event_is_raised_and_the_clock_moved_by_the_keyboard_alone(browser: A
         visit.page.get_by_role("button", name="+ 1 month").focus()
         enter(visit)
         moved = visit.page.get_by_role("status").inner_text()
-        visit.page.goto("/pages/trigger?type=PaymentFailed")
-        visit.page.get_by_role("button", name="Raise PaymentFailed").focus()
+        visit.page.goto(f"/pages{form('POST /_sandbox/trigger/{eventType}', eventType='PaymentFailed')}")
+        visit.tab_to("[name=eventType]")
+        visit.tab_to("button.primary:visible")
         enter(visit)
         heading = visit.page.get_by_role("heading", level=1).inner_text()
         sandbox.token = ""
@@ -144,7 +150,7 @@ def test_an_event_is_raised_and_the_clock_moved_by_the_keyboard_alone(browser: A
 def test_everything_works_with_scripts_off(browser: Any) -> None:
     with running() as sandbox, watched(browser, sandbox.url, java_script_enabled=False) as visit:
         log_in(visit)
-        visit.page.goto("/pages/webhooks")
+        visit.page.goto("/pages/faults")
         visit.page.get_by_role("button", name="Switch on corrupt").click()
         switched = visit.page.get_by_role("status").inner_text()
         visit.page.goto("/pages/secrets")
@@ -160,12 +166,50 @@ def test_everything_works_with_scripts_off(browser: Any) -> None:
     assert visit.complaints == []
 
 
+def test_a_stranger_comes_to_an_invoice_by_forms_with_scripts_off(browser: Any) -> None:
+    with running() as sandbox, watched(browser, sandbox.url, java_script_enabled=False) as visit:
+        page = visit.page
+        page.goto(sandbox.sandbox.login_address(sandbox.url))
+        page.get_by_role("button", name="Log in").click()
+        for name in ("Customer", "Product", "Meter of the product"):
+            page.goto("/pages/")
+            if page.get_by_role("link", name=name, exact=True).count() == 0:  # it is not empty any more
+                page.goto("/pages/usage")
+                name = {"Product": "New product", "Meter of the product": "New meter"}[name]
+            page.get_by_role("link", name=name, exact=True).click()
+            if "product" in name.lower() and "Meter" not in name:
+                page.fill("[name=name]", "API calls")
+            page.locator("[name=name]").press("Enter")  # as the button does, though others come before it
+        page.goto("/pages/contracts")
+        page.get_by_role("link", name="New contract").click()
+        page.get_by_role("link", name="tiers").click()
+        page.select_option("[name=customerId]", label="Acme Ltd")
+        page.locator("button.primary:visible").click()
+        contract = page.get_by_role("heading", level=1).inner_text()
+        page.goto("/pages/customers")
+        page.get_by_role("link", name="Acme Ltd").click()
+        page.get_by_role("link", name="Send usage").click()
+        page.fill("[name='events.0.data']", '{"units": 150}')
+        page.locator("button.primary:visible").click()
+        page.goto("/pages/")
+        cycle = page.get_by_role("row").filter(has_text="cycle end")
+        cycle.get_by_role("button", name="Go to this moment").click()
+        page.goto("/pages/invoices")
+        shown = page.locator("table.data tbody tr").inner_text()
+
+    assert contract == "Contract: tiers"
+    assert "Acme Ltd" in shown
+    assert "125.00 USD" in shown  # 100 units at 1, and 50 at 0.5
+    assert visit.complaints == []
+
+
 def test_a_page_of_another_site_cannot_send_a_form(browser: Any) -> None:
-    form = '<form method="post" action="{}/pages/clock"><input name="advance" value="P1D"><button>Go</button>'
+    address = "{}/pages/call?operation=POST+/_sandbox/clock"
+    body = f'<form method="post" action="{address}"><input name="advance" value="P1D"><button>Go</button>'
     with running() as sandbox, watched(browser, sandbox.url) as visit:
         log_in(visit)
         # A form of another origin, though of the same site: the browser sends the session along.
-        with page_server(form.format(sandbox.url)) as other:
+        with page_server(body.format(sandbox.url)) as other:
             visit.page.goto(other)
             visit.page.get_by_role("button").click()
             refused = visit.page.get_by_role("heading", level=1).inner_text()

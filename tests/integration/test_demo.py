@@ -233,18 +233,18 @@ def test_a_demo_that_stays_has_an_event_of_the_sandboxs_page_arrive_in_the_dashb
     sandbox = addresses["sandbox"]
 
     with httpx2.Client(base_url=sandbox["url"], follow_redirects=True) as client:
-        login = {"client_id": sandbox["login"]["client id"], "api_token": sandbox["login"]["API token"]}
-        send_form(client, "/", "/pages/login", **login)
-        page = send_form(
-            client, "/pages/trigger?type=PaymentFailed", "/pages/trigger", type="PaymentFailed", body="{}"
-        )
+        once = sandbox["login"]["login address"]
+        send_form(client, once, "/pages/login", token=once.partition("token=")[2])
+        trigger = "/pages/call?operation=POST+/_sandbox/trigger/{eventType}&eventType=PaymentFailed"
+        page = send_form(client, trigger, trigger, eventType="PaymentFailed")
         until(lambda: ">delivered<" in client.get(page.url).text, 30)
         until(lambda: notes.read_text().count("PaymentFailed") > before, 30)
         shown = client.get(page.url).text
         [delivery] = re.findall(r"dlv_[0-9a-f]+", facts_of(shown))
         dashboard = addresses["dashboard"]
         user = dashboard["login"]["user"], dashboard["login"]["password"]
-        listed = client.get(f"{dashboard['url']}deliveries?key={delivery}", auth=user).text
+        [link] = re.findall(rf'href="({dashboard["url"]}deliveries\?key={delivery})"', shown)
+        listed = client.get(link, auth=user).text
         [number] = set(re.findall(r"/billhook/deliveries/(\d+)", listed))
         arrived = client.get(f"{dashboard['url']}deliveries/{number}", auth=user).text
         stranger = client.get(dashboard["url"]).status_code

@@ -184,7 +184,7 @@ def test_the_sandbox_example_tests_an_app_in_one_process(tmp_path: Path) -> None
 
     passed = pytest_of(folder)
     test = folder / "test_ledger.py"
-    test.write_text(test.read_text().replace("P40D", "P3D"))  # the month has not ended: nothing is approved
+    test.write_text(test.read_text().replace("40d", "3d"))  # the month has not ended: nothing is approved
     failed = pytest_of(folder)
 
     assert passed.returncode == 0, passed.stdout

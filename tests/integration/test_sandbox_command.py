@@ -17,6 +17,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from billhook.client import BillingClient
@@ -99,6 +100,29 @@ def test_the_client_works_with_the_printed_credentials(tmp_path: Path) -> None:
 
         assert [one.id for one in client.catalog_products.list()] == [made.id]
         client.close()
+
+
+def test_the_printed_address_logs_a_browser_in_once(standing: dict[str, Any]) -> None:
+    address, url = standing["login_url"], standing["url"]
+    with (
+        httpx2.Client(base_url=url, headers={"Origin": url}) as browser,
+        httpx2.Client(base_url=url) as other,
+    ):
+        found = {
+            name: re.search(rf'name="{name}" value="([^"]+)"', browser.get(address).text)
+            for name in ("csrf_token", "token")
+        }
+        fields = {name: match[1] for name, match in found.items() if match}
+        pressed = browser.post("/pages/login", data=fields)
+        page = browser.get("/pages/")
+        again = browser.post("/pages/login", data=fields)
+        stranger = other.get("/pages/")
+
+    assert fields.keys() == {"csrf_token", "token"}
+    assert (pressed.status_code, pressed.headers["location"]) == (303, "/pages/")
+    assert "This sandbox is empty" in page.text
+    assert again.status_code == 401
+    assert stranger.status_code == 303
 
 
 @pytest.mark.slow

@@ -239,7 +239,7 @@ def test_the_tests_of_the_testing_page_pass(folder, environment):
     told = run(command, folder, environment)
     (folder / name).write_text((folder / name).read_text().replace("retry=[60, 3600]", "retry=[60]"))
 
-    assert "8 passed" in told
+    assert "9 passed" in told
     with pytest.raises(AssertionError):
         run(command, folder, environment)
 

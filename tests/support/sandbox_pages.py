@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from html import unescape
+from html.parser import HTMLParser
 from typing import Any
+from urllib.parse import urlencode
 
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
@@ -24,6 +26,48 @@ def rules(method: str) -> list[str]:
     """The addresses of all views of a method, with `x` for each id."""
     found = [(rule, kind) for views in VIEWS for rule, kind, _ in views.ROUTES.routes]
     return [PAGES_PREFIX + _PARAMETER.sub("x", rule) for rule, kind in found if kind == method]
+
+
+def form(key: str, **fields: str) -> str:
+    """The address of the form of an operation, below /pages."""
+    return f"/call?{urlencode({'operation': key, **fields})}"
+
+
+class _Fields(HTMLParser):
+    """Collects what a browser sends with the form that is filled in on a page: it has the class `fields`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, str] = {}
+        self._inside, self._name, self._is_text = False, "", False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "form":
+            self._inside = "fields" in (given.get("class") or "").split()
+        if not self._inside or tag not in ("input", "select", "textarea", "option"):
+            return
+        if tag == "option" and "selected" in given:
+            self.found[self._name] = given.get("value") or ""
+        elif tag != "option":
+            self._name = given.get("name") or ""
+            self.found[self._name] = given.get("value") or ""
+        self._is_text = tag == "textarea"
+
+    def handle_data(self, data: str) -> None:
+        if self._is_text:
+            self.found[self._name] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_text = self._is_text and tag != "textarea"
+        self._inside = self._inside and tag != "form"
+
+
+def fields_of(page: str) -> dict[str, str]:
+    """The fields of the form that is filled in on a page, with what stands in them."""
+    parser = _Fields()
+    parser.feed(page)
+    return {name: text.removeprefix("\n") for name, text in parser.found.items() if name != "csrf_token"}
 
 
 @dataclass
@@ -66,6 +110,16 @@ class PagesBrowser:
         found = re.search(r'<p class="notice [a-z]+" role="status">(.*?)</p>', page.text)
         assert found, page.text
         return unescape(found[1])
+
+    def run(self, key: str, back: str = "/pages/", **fields: Any) -> str:
+        """Press a button that runs an operation; the notice on the page that it leads to."""
+        return self.act(form(key), back=back, **fields)
+
+    def fill(self, path: str, **changes: str) -> TestResponse:
+        """Open a form, change some of its fields, and send it."""
+        page = self.get(path)
+        assert page.status_code == 200, (path, page.status_code, page.text)
+        return self.post(path, **{**fields_of(page.text), **changes})
 
     def log_in(self, client_id: str = "sandbox", api_token: str = API_TOKEN, **fields: str) -> TestResponse:
         self.get("/login")

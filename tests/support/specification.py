@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from decimal import Decimal
+from enum import StrEnum
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
 
@@ -65,6 +66,10 @@ def kind_of(annotation: Any) -> str:
         return simple[annotation]
     if isinstance(annotation, type) and issubclass(annotation, WireModel):
         return annotation.__name__
+    if get_origin(annotation) is Literal or (
+        isinstance(annotation, type) and issubclass(annotation, StrEnum)
+    ):
+        return "string"
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return kind_of(inner[0])
@@ -72,7 +77,7 @@ def kind_of(annotation: Any) -> str:
         return "array" if kind_of(inner[0]) == "any" else f"array of {kind_of(inner[0])}"
     if origin is dict:
         return "object" if inner[1] is Any else f"map of string to {kind_of(inner[1])}"
-    return " or ".join(kind_of(part) for part in inner if part is not NoneType)  # a union
+    return " or ".join(dict.fromkeys(kind_of(part) for part in inner if part is not NoneType))  # a union
 
 
 def without_description(models: Iterable[type[WireModel]]) -> list[str]:

@@ -30,6 +30,7 @@ from billhook.events import (
     sample,
 )
 from billhook.handlers.options import EventHandlerOptions
+from billhook.resources import BillingStatus, CreditGrant, CreditKind
 
 handlers = Handlers()
 hooks = Billhook(handlers=[handlers])
@@ -163,6 +164,12 @@ def with_shared_options(event: InvoiceApproved) -> None: ...
 def ask(event: InvoiceApproved, delivery: Delivery) -> None:
     assert_type(delivery.client, BillingClient)
     assert_type(delivery.client.invoices.get(event.invoice_id).amount, Decimal | None)
+    delivery.client.invoices.list(billing_status="Overdue")
+    delivery.client.invoices.list(billing_status=BillingStatus.OVERDUE)
+    delivery.client.credits.top_up(
+        "cus_1", CreditGrant(name="Top-up", balance_kind="Monetary", price=Decimal(5))
+    )
+    CreditGrant(balance_kind=CreditKind.UNIT)
 
 
 @handlers.on(InvoiceApproved)

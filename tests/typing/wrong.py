@@ -24,6 +24,7 @@ from billhook.events import (
     TierCrossed,
     UnknownEvent,
 )
+from billhook.resources import CreditGrant
 
 handlers = Handlers()
 
@@ -165,6 +166,12 @@ def wrong_argument(event: InvoiceApproved, delivery: Delivery) -> None:
 @handlers.on(InvoiceApproved)
 def wrong_result(event: InvoiceApproved, delivery: Delivery) -> None:
     print(delivery.client.invoices.get(event.invoice_id).amuont)  # WRONG: amount
+
+
+@handlers.on(InvoiceApproved)
+def misspelt_words(event: InvoiceApproved, delivery: Delivery) -> None:
+    delivery.client.invoices.list(billing_status="overdue")  # WRONG: Overdue
+    CreditGrant(balance_kind="Money")  # WRONG: Monetary
 
 
 @handlers.on(InvoiceApproved)

@@ -70,9 +70,9 @@ def sandbox(
     """Run the billing service here: its whole API, a clock that you can move, and real signed webhooks.
 
     Prints the client id, the API token (only once), and the signing secret or the public key that receivers
-    verify with. BILLHOOK_SIGNATURE sets the scheme. Its pages for a browser begin at /, the API is described
-    at /openapi/, the control API is under /_sandbox. Stops on SIGTERM, Ctrl-C and with its terminal. Needs
-    pip install 'billhook[sandbox]'.
+    verify with. BILLHOOK_SIGNATURE sets the scheme. Open the printed address to work with it in a browser: it
+    logs you in once. The reference of the API is at /openapi/, the control API under /_sandbox. Stops on
+    SIGTERM, Ctrl-C and with its terminal. Needs pip install 'billhook[sandbox]'.
 
     \b
     Examples:
@@ -104,15 +104,17 @@ def sandbox(
 
         def announce(url: str) -> None:
             # Printed last: Ctrl-C between creating and printing a token would lose it.
-            with closing(Sandbox(options)) as sandbox, sandbox.issue_api_token(new=new_token) as token:
-                credentials["api_token"] = token
-                if as_json:
-                    print_json({"url": url, **credentials})
-                else:
-                    _print_credentials(url, credentials, settings)
-                # Before the block ends, which stores the token: one that was stored and not printed is of no
-                # use.
-                sys.stdout.flush()
+            with closing(Sandbox(options)) as sandbox:
+                login = sandbox.login_address(url)
+                with sandbox.issue_api_token(new=new_token) as token:
+                    credentials["api_token"] = token
+                    if as_json:
+                        print_json({"url": url, "login_url": login, **credentials})
+                    else:
+                        _print_credentials(url, login, credentials, settings)
+                    # Before the block ends, which stores the token: one that was stored and not printed is of
+                    # no use.
+                    sys.stdout.flush()
 
         serve(options, bind, announce)
 
@@ -184,12 +186,15 @@ _SIGNING = (
 _PEM_FILE = "billhook-sandbox.pem"
 
 
-def _print_credentials(url: str, credentials: Mapping[str, str | None], settings: Settings) -> None:
+def _print_credentials(
+    url: str, login: str, credentials: Mapping[str, str | None], settings: Settings
+) -> None:
     """Print the credentials with shell commands that export them."""
     client_id, token = credentials["client_id"] or "", credentials["api_token"]
     secret, public_key = credentials["signing_secret"], credentials["public_key"]
     click.echo(f"billhook sandbox at {url}, described at {url}/openapi/")
-    click.echo(f"  in a browser    {url}/ (log in with the client id and the API token)")
+    click.echo(f"  in a browser    {login}")
+    click.echo("                  (logs in once; later with the client id and the API token)")
     click.echo(f"  client id       {client_id}")
     click.echo(f"  API token       {token or 'unchanged (it is printed once); --new-token creates another'}")
     if public_key is None:

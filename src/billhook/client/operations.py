@@ -18,6 +18,7 @@ from billhook.client.ingestion import EventInput, EventResult, Progress, ingest
 from billhook.client.operation import AnyOperation, ApiOperation, Listing, ListingPage
 from billhook.client.session import LOGIN, Session
 from billhook.events import Event
+from billhook.fields.types import BillingStatusWord
 
 P = TypeVar("P", bound=r.Page)
 T = TypeVar("T")
@@ -309,7 +310,7 @@ class Invoices(ApiGroup):
         self,
         *,
         customer_id: str | None = None,
-        billing_status: str | None = None,
+        billing_status: BillingStatusWord | None = None,
         issued_after: datetime | str | None = None,
         issued_before: datetime | str | None = None,
         limit: int | None = None,

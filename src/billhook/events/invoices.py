@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictStr
 
 from billhook.events.base import Currency, Event, PctUsage, RaisedAt, Threshold
-from billhook.fields.types import BillingStatus, CustomerId, ExactDecimal, InvoiceId, UtcDatetime, open_enum
+from billhook.fields.types import (
+    BillingStatus,
+    CreditKind,
+    CustomerId,
+    ExactDecimal,
+    InvoiceId,
+    UtcDatetime,
+    open_enum,
+)
 
 __all__ = [
     "BillingStatus",
@@ -22,13 +29,6 @@ __all__ = [
     "InvoiceSendFailed",
     "PaymentFailed",
 ]
-
-
-class CreditKind(StrEnum):
-    """What a credit is counted in, as far as it is listed."""
-
-    MONETARY = "Monetary"
-    UNIT = "Unit"
 
 
 class _CreditPoolEvent(Event, register=False):

@@ -6,13 +6,24 @@ Source: spec, "Events", rule 2 and the table; "Resources and their fields"; "Sta
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import BeforeValidator, FailFast, Field, StrictBool, StrictStr, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BeforeValidator,
+    FailFast,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StrictBool,
+    StrictStr,
+    WithJsonSchema,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from billhook.errors import InvalidJSON
 from billhook.fields.model import WireModel
@@ -84,6 +95,26 @@ def open_enum(listed: type[StrEnum]) -> OpenEnum:
     return OpenEnum(listed)
 
 
+@dataclass(frozen=True, slots=True)
+class ListedWords:
+    """Reads a text of an open enumeration, in an annotation that has the listed words alone.
+
+    So type checkers and descriptions know the words, and what the service says in others is read as well.
+    """
+
+    listed: type[StrEnum]
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            open_enum(self.listed), core_schema.str_schema(strict=True)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": "string", "enum": [word.value for word in self.listed]}
+
+
 ExactDecimal = Annotated[Decimal, BeforeValidator(_number), WithJsonSchema({"type": "number"})]
 """A number with its digits as sent. Takes Decimal, int and float (as Python prints it); never a str or a
 bool, NaN or an infinity."""
@@ -135,6 +166,20 @@ class BillingStatus(StrEnum):
     REJECTED = "Rejected"
     PENDING_PAYMENT = "PendingPayment"
     OVERDUE = "Overdue"
+
+
+class CreditKind(StrEnum):
+    """What a credit is counted in, as far as it is listed."""
+
+    MONETARY = "Monetary"
+    UNIT = "Unit"
+
+
+BillingStatusWord: TypeAlias = Annotated[
+    BillingStatus | Literal["None", "Paid", "Rejected", "PendingPayment", "Overdue"],
+    ListedWords(BillingStatus),
+]
+CreditKindWord: TypeAlias = Annotated[CreditKind | Literal["Monetary", "Unit"], ListedWords(CreditKind)]
 
 
 class ProductConsumptionSnapshot(WireModel):

@@ -4,7 +4,7 @@ Source: spec, "Resources and their fields" and "Endpoints".
 """
 
 from billhook.fields import sample
-from billhook.fields.types import BillingStatus
+from billhook.fields.types import BillingStatus, CreditKind
 from billhook.resources.access import LoginRequest, LoginResponse, WebhookSubscription
 from billhook.resources.base import (
     READ_ONLY,
@@ -152,6 +152,7 @@ __all__ = [
     "CountedPage",
     "CreditDeduction",
     "CreditGrant",
+    "CreditKind",
     "CreditLedgerEntry",
     "CreditLedgerPage",
     "CreditLedgerQuery",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, StrictBool, StrictStr
 from pydantic.json_schema import JsonSchemaValue
@@ -21,7 +21,7 @@ from billhook.errors import InvalidJSON, InvalidResource
 from billhook.fields import WireModel, strict_json
 from billhook.fields.model import read, require_object
 from billhook.fields.strict_json import datetime_text, dumps, loads
-from billhook.fields.types import ExactDecimal, MaybeListOf, UtcDatetime, open_enum
+from billhook.fields.types import ExactDecimal, ListedWords, MaybeListOf, UtcDatetime, open_enum
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,12 @@ class ErrorType(StrEnum):
     API_ERROR = "api_error"
 
 
+ErrorTypeWord: TypeAlias = Annotated[
+    ErrorType | Literal["invalid_request_error", "authentication_error", "rate_limit_error", "api_error"],
+    ListedWords(ErrorType),
+]
+
+
 class ErrorCode(StrEnum):
     """The codes that are listed; a failed validation has others."""
 
@@ -176,8 +182,8 @@ class ErrorBody(Resource):
     """
 
     type: Annotated[
-        StrictStr,
-        AfterValidator(open_enum(ErrorType)),
+        ErrorType | Literal["invalid_request_error", "authentication_error", "rate_limit_error", "api_error"],
+        ListedWords(ErrorType),
         Field(
             description="Class: one of invalid_request, authentication, rate_limit and api, or another.",
             examples=["invalid_request_error"],

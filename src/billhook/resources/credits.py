@@ -12,6 +12,7 @@ from pydantic import Field, StrictBool, StrictStr, model_validator
 
 from billhook.errors import FieldMissing
 from billhook.fields.types import (
+    CreditKindWord,
     CustomerId,
     ExactDecimal,
     InvoiceId,
@@ -36,7 +37,10 @@ class CreditGrant(Resource):
     credit_product_id: Annotated[
         StrictStr | None, Field(description="Id of the credit product.", examples=["crp_2"])
     ] = None
-    balance_kind: Annotated[StrictStr | None, Field(description="Type of credit counted in the pool.")] = None
+    balance_kind: Annotated[
+        CreditKindWord | None,
+        Field(description="Type of credit counted in the pool: Monetary or Unit.", examples=["Monetary"]),
+    ] = None
     grant_amount: Annotated[
         ExactDecimal | None, Field(description="Credits granted.", examples=[Decimal("500.00")])
     ] = None

@@ -8,9 +8,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, StrictBool, StrictStr
+from pydantic import Field, StrictBool, StrictStr
 
-from billhook.fields.types import BillingStatus, ExactDecimal, ListOf, MaybeListOf, UtcDatetime, open_enum
+from billhook.fields.types import BillingStatusWord, ExactDecimal, ListOf, MaybeListOf, UtcDatetime
 from billhook.resources.base import READ_ONLY, CountedPage, PageQuery, Resource, StoredResource
 
 
@@ -62,9 +62,6 @@ class PaymentInfo(Resource):
         StrictStr | None, Field(description="Id of the paying customer.", examples=["cus_1042"])
     ] = None
     deposit_to: Annotated[DepositTo | None, Field(description="Account that received the payment.")] = None
-
-
-_BillingStatus = Annotated[StrictStr, AfterValidator(open_enum(BillingStatus))]
 
 
 class RevenueBreakdown(Resource):
@@ -143,7 +140,7 @@ class Invoice(StoredResource):
         RevenueBreakdown | None, READ_ONLY, Field(description="Breakdown of the amount.")
     ] = None
     billing_status: Annotated[
-        _BillingStatus | None,
+        BillingStatusWord | None,
         READ_ONLY,
         Field(
             description="Payment state: None, Paid, Rejected, PendingPayment, Overdue, or another.",
@@ -195,7 +192,7 @@ class InvoiceQuery(PageQuery):
         StrictStr | None, Field(description="Id of the customer to filter by.", examples=["cus_1042"])
     ] = None
     billing_status: Annotated[
-        _BillingStatus | None, Field(description="Payment state to filter by.", examples=["Overdue"])
+        BillingStatusWord | None, Field(description="Payment state to filter by.", examples=["Overdue"])
     ] = None
     issued_after: Annotated[
         UtcDatetime | None,

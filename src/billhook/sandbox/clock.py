@@ -84,7 +84,7 @@ class CalendarDuration:
         """Parse ISO 8601 such as `P1Y2M10DT2H30M`; only seconds may have decimals. ValueError otherwise."""
         found = _ISO_8601.fullmatch(text)
         if found is None:
-            raise ValueError("not an ISO 8601 duration, as P30D, P1M or PT36H")
+            raise ValueError("not an ISO 8601 duration, as P30D, P1M or PT36H, and not 7d or the like")
         *whole, fine = found.groups(default="0")
         years, months, weeks, days, hours, minutes = map(int, whole)
         # At most six decimals, so the float is exact to the microsecond.

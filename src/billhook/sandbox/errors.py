@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from billhook.errors import InvalidResource, RuleBroken, SandboxError
-from billhook.resources import ErrorBody, WrongParam
+from billhook.resources import ErrorBody, ErrorType, WrongParam
 
-_INVALID = "invalid_request_error"
+_INVALID = ErrorType.INVALID_REQUEST_ERROR
 
 
 def invalid_request(

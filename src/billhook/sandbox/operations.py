@@ -5,6 +5,7 @@ Models mark fields that the sandbox adds to the specification's objects, so that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,6 +18,7 @@ from billhook.sandbox.options import DEFAULT_BODY_BYTES
 from billhook.sandbox.storage.transaction import Transaction
 
 _CONTROL_PREFIX = "/_sandbox"
+_PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 B = TypeVar("B")
 SANDBOX_MARK = "The sandbox's own: the specification does not list it."
 
@@ -76,6 +78,11 @@ class Operation:
     def key(self) -> str:
         """Method and path, which no other operation has."""
         return f"{self.method} {self.path}"
+
+    @property
+    def path_names(self) -> list[str]:
+        """The names of the parameters in the path, in their order."""
+        return _PARAMETER.findall(self.path)
 
     @property
     def has_body(self) -> bool:

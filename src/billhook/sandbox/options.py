@@ -65,6 +65,8 @@ class SandboxOptions:
     """Time from issuing an invoice to its automatic approval."""
     base_url: str | None = None
     """The beginning of links in webhooks. None: the address at which the sandbox is served, if it is."""
+    dashboard_url: str | None = None
+    """The address of a receiver's dashboard, ending in a slash: pages link to each delivery there."""
     seed: Literal["demo"] | int | None = None
     """`"demo"`: create demo customers, contracts, meters and usage, as `billhook sandbox --seed demo` does.
     A whole number stands for `random_seed`."""

@@ -28,7 +28,7 @@ from billhook.sandbox.http.app import create_app
 from billhook.sandbox.http.requests import Authenticator
 from billhook.sandbox.operations import Services
 from billhook.sandbox.options import SandboxOptions
-from billhook.sandbox.pages import with_pages
+from billhook.sandbox.pages import PAGES_PREFIX, with_pages
 from billhook.sandbox.pages.context import OperationRunner
 from billhook.sandbox.scenario import seed_demo_data
 from billhook.sandbox.scheduler import Scheduler
@@ -127,6 +127,11 @@ class Sandbox:
         """
         with self.service.transaction(writes=True) as tx:
             yield tokens.rotate(tx) if new or not tokens.has_active(tx) else None
+
+    def login_address(self, url: str) -> str:
+        """Return the address that logs a browser in to the pages at `url`, once; only the newest does."""
+        with self.service.transaction(writes=True) as tx:
+            return f"{url}{PAGES_PREFIX}/login?token={tokens.issue_login_token(tx)}"
 
     @property
     def signing_secret(self) -> str | Mapping[str, str]:

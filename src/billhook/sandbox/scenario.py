@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from billhook.events import EVENT_TYPES
@@ -23,6 +24,27 @@ _WITH_THRESHOLD = (
     "CreditPoolThresholdCrossed",
 )
 _PRODUCTS = ("calls", "storage", "compute", "tokens")
+
+_PRICE_PER_UNIT = {"type": "PerUnit", "price": 1}
+PRICES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "per unit": {"pricing": _PRICE_PER_UNIT},
+        "tiers": {
+            "pricing": {"type": "Tiered", "tiers": [{"upTo": 100, "price": 1}, {"upTo": 200, "price": 0.5}]}
+        },
+        "commitment": {
+            "pricing": {"type": "PerUnit", "price": 2},
+            "commitment": {"units": 100, "price": 80, "type": "Units"},
+        },
+        "minimum charge": {
+            "pricing": _PRICE_PER_UNIT,
+            "commitment": {"units": 100, "price": 100, "type": "Currency"},
+        },
+    }
+)
+"""Terms of a product in a contract. Those with credits are `per unit`, with `consumesCreditProductIds`."""
+STARTER_GRANT = {"name": "Starter", "balanceKind": "Monetary", "grantAmount": 100, "schedule": "Once"}
+"""Credits that a contract grants, without the id of their credit product."""
 
 
 def run_scenario(call: SendRequest, callback_url: str, now: datetime) -> Iterator[str]:
@@ -89,15 +111,7 @@ def create_demo_data(call: SendRequest, now: datetime) -> None:
             "endDate": _text(end),
             "currency": "USD",
             "products": _sold(products, credit),
-            "creditGrants": [
-                {
-                    "name": "Starter",
-                    "creditProductId": credit,
-                    "balanceKind": "Monetary",
-                    "grantAmount": 100,
-                    "schedule": "Once",
-                }
-            ],
+            "creditGrants": [{**STARTER_GRANT, "creditProductId": credit}],
         },
     )
     # Not renewed, and over within 40 days: ContractExpired. Its mail bounces: InvoiceSendFailed.
@@ -151,26 +165,11 @@ def _customer(call: SendRequest, name: str, external_id: str, email: str) -> str
 
 
 def _sold(products: dict[str, str], credit: str) -> list[dict[str, Any]]:
-    tiers = [{"upTo": 100, "price": 1}, {"upTo": 200, "price": 0.5}]
-    committed = {"units": 100, "price": 80, "type": "Units"}
-    money = {"units": 100, "price": 100, "type": "Currency"}
     return [
-        {"catalogProductId": products["calls"], "pricing": {"type": "Tiered", "tiers": tiers}},
-        {
-            "catalogProductId": products["storage"],
-            "pricing": {"type": "PerUnit", "price": 2},
-            "commitment": committed,
-        },
-        {
-            "catalogProductId": products["compute"],
-            "pricing": {"type": "PerUnit", "price": 1},
-            "commitment": money,
-        },
-        {
-            "catalogProductId": products["tokens"],
-            "pricing": {"type": "PerUnit", "price": 1},
-            "consumesCreditProductIds": [credit],
-        },
+        {"catalogProductId": products["calls"], **PRICES["tiers"]},
+        {"catalogProductId": products["storage"], **PRICES["commitment"]},
+        {"catalogProductId": products["compute"], **PRICES["minimum charge"]},
+        {"catalogProductId": products["tokens"], **PRICES["per unit"], "consumesCreditProductIds": [credit]},
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
 from datetime import datetime, timedelta
 
@@ -17,6 +18,7 @@ ACCESS_SECONDS = 3600
 JWT_ALGORITHM = "HS256"
 
 _JWT_KEY = "jwt_key"
+_LOGIN_KEY = "login_token"
 
 
 def jwt_key(tx: Transaction) -> bytes:
@@ -47,6 +49,22 @@ def revoke(tx: Transaction) -> bool:
         update(api_token).where(api_token.c.revoked_at.is_(None)).values(revoked_at=tx.now)
     )
     return revoked.rowcount > 0
+
+
+def issue_login_token(tx: Transaction) -> str:
+    """Return a token that logs a browser in to the pages, once; the one before it is good no more."""
+    token = secrets.token_urlsafe(32)
+    key_value.put(tx.connection, _LOGIN_KEY, _digest(token).hex())
+    return token
+
+
+def use_login_token(tx: Transaction, token: str) -> bool:
+    """Return True if `token` is the login token, which is used up then."""
+    known = key_value.get(tx.connection, _LOGIN_KEY) or ""
+    is_right = hmac.compare_digest(known, _digest(token).hex())
+    if is_right:
+        key_value.delete(tx.connection, _LOGIN_KEY)
+    return is_right
 
 
 def is_active(tx: Transaction, token: str) -> bool:

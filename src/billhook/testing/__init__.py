@@ -21,7 +21,8 @@ from billhook.testing.apps import (
     resume_handler,
     settle,
 )
-from billhook.testing.sending import Answer, RunningSandbox, deliver, delivery_of, running_sandbox
+from billhook.testing.sandbox import RunningSandbox, SandboxMeter, running_sandbox
+from billhook.testing.sending import Answer, deliver, delivery_of
 
 __all__ = [
     "Answer",
@@ -34,6 +35,7 @@ __all__ = [
     "Refused",
     "ResumeHandler",
     "RunningSandbox",
+    "SandboxMeter",
     "Settle",
     "dead",
     "deliver",

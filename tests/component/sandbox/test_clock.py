@@ -75,6 +75,21 @@ def test_the_clock_is_advanced_by_an_iso_8601_duration(sandbox: Running) -> None
     assert now == "2026-02-12T15:00:00Z"
 
 
+def test_the_clock_is_advanced_by_a_duration_as_commands_take_it(sandbox: Running) -> None:
+    moved = []
+    for duration in ("90s", "30m", "36h", "7d", "1w"):
+        moved.append(move(sandbox, advance=duration)["now"])
+        sandbox.token = ""
+
+    assert moved == [
+        "2026-01-10T12:01:30Z",
+        "2026-01-10T12:31:30Z",
+        "2026-01-12T00:31:30Z",
+        "2026-01-19T00:31:30Z",
+        "2026-01-26T00:31:30Z",
+    ]
+
+
 def test_the_clock_is_set_to_a_moment(sandbox: Running) -> None:
     moved = move(sandbox, to="2026-03-01T00:00:00+01:00")
 
@@ -95,6 +110,8 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"advance": "P1D", "to": "2027-01-01"}, ["advance", "to"]),
     ({"advance": "-P1D"}, ["advance"]),
     ({"advance": 30}, ["advance"]),
+    *[({"advance": text}, ["advance"]) for text in ("7 d", "-7d", "7D", "d", "1h30m", "1y", "\u0667d")],
+    ({"advance": "999999w"}, ["advance"]),
     ({"advance": "P7000Y"}, ["advance"]),
     ({"advance": "P999999999W"}, ["advance"]),
     ({"to": "2026-01-10T11:59:59Z"}, ["to"]),

@@ -10,14 +10,20 @@ from typing import Any
 import pytest
 
 from billhook.events import EVENT_TYPES
+from billhook.sandbox.pages.sentences import SENTENCES, event_sentences
 from billhook.sandbox.scenario import run_scenario
+from billhook.sandbox.storage.tables.webhooks import raised_event
+from billhook.sandbox.webhooks import delivery_log
 from billhook.signing import StandardWebhooks, TimestampedRSA
 from support.receivers import Receiver, flush, receiving, subscribe
 from support.sandbox import API_TOKEN, START, Running, running
-from support.sandbox_pages import PagesBrowser, rules
+from support.sandbox_pages import PagesBrowser, form, rules
 from support.scenarios import Customer, contract, customer, fee, invoices, metered
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+CLOCK = "POST /_sandbox/clock"
+PING = "POST /_sandbox/subscriptions/{subscriptionId}/ping"
+TRIGGER = "POST /_sandbox/trigger/{eventType}"
 HOSTILE = "<script>alert(1)</script><svg onload=alert(2)>\"'&\u202e"
 MEGABYTE = "A" * 900_000
 """As long a text as a request may hold, which is the API's limit of 1 MB less the rest of the request."""
@@ -68,11 +74,50 @@ def test_every_page_shows_what_the_demo_has_left(demo: tuple[Running, PagesBrows
     assert "430.00 USD" in found["/invoices"]
     assert "-30" in found["/credits"]
     assert receiver.url in found["/timeline"]
-    assert facts(details["event"])["what happened"] == "Pay an invoice, or record a failed payment"
+    assert facts(details["event"])["caused by"] == "Pay an invoice, or record a failed payment"
     assert facts(details["contract"])["status"] == "Expired"
     assert facts(details["invoice"])["amount"] == "250.00 USD"
     assert "JSON from the API" in details["customer"]
     assert all(types.values()), types
+
+
+def test_the_timeline_tells_what_happened_with_names_and_amounts(
+    demo: tuple[Running, PagesBrowser, Receiver],
+) -> None:
+    sandbox, browser, _ = demo
+    told = {}
+    for event_type in EVENT_TYPES:
+        with sandbox.sandbox.service.transaction(writes=False) as tx:
+            page = delivery_log.timeline(tx, 5, None, raised_event.c.event_type == event_type)
+            traces = [event for happening in page.items for event in happening.events]
+            told[event_type] = event_sentences(tx, traces)[traces[0].id]
+    page = browser.get("/timeline?type=PaymentFailed").text
+
+    assert set(SENTENCES) == set(EVENT_TYPES)
+    assert told["PaymentFailed"] == "Acme Ltd's payment of 430.00 USD failed: card_declined"
+    assert told["InvoiceApproved"].endswith(" was approved")
+    assert told["CreditPoolDepleted"] == "Acme Ltd has no Tokens credits left"
+    assert told["ContractCreated"] == "Acme Ltd got the contract Acme by use"
+    # No id is left, no field was missing, and nothing is said twice.
+    assert [text for text in told.values() if re.search("[a-z]{3}_[0-9a-f]{8}|  |: $|None|of  ", text)] == []
+    assert len(set(told.values())) == len(EVENT_TYPES)
+    assert "Acme Ltd&#39;s payment of 430.00 USD failed: card_declined" in page
+
+
+def test_each_delivery_leads_to_the_receivers_dashboard_where_there_is_one() -> None:
+    address = "http://127.0.0.1:9/billhook/"
+    for options, links_there in ({"dashboard_url": address}, 1), ({}, 0):
+        with running(**options) as sandbox, receiving() as receiver:
+            subscribe(sandbox, "CustomerCreated", receiver.url)
+            customer(sandbox)
+            flush(sandbox)
+            [delivery] = sandbox.ok("GET", "/_sandbox/deliveries")["deliveries"]
+            browser = PagesBrowser.logged_in(sandbox)
+            timeline = browser.get("/timeline").text
+            event = browser.get(links(timeline, "/timeline/evt_[0-9a-f]+")[0]).text
+
+        link = f'href="{address}deliveries?key={delivery["id"]}"'
+        assert (timeline.count(link), event.count(link)) == (links_there, links_there)
 
 
 def test_no_page_shows_a_secret_or_a_signature_unless_asked(
@@ -119,7 +164,7 @@ def test_the_address_of_a_page_decides_nothing_but_the_values_of_its_links(sandb
 
         assert page.status_code == 200, odd
         assert re.search(r'href="/pages/customers\?kept=1&amp;cursor=', page.text), odd
-        assert "javascript" not in page.text, odd
+        assert not re.search(r'(?:href|action)="javascript', page.text), odd
 
 
 def test_what_is_not_there_is_said_on_a_page(sandbox: Running) -> None:
@@ -220,10 +265,10 @@ def test_the_longest_texts_fit_on_a_page(sandbox: Running) -> None:
 
 def test_the_clock_moves_by_a_day_a_month_or_a_duration(sandbox: Running) -> None:
     browser = PagesBrowser.logged_in(sandbox)
-    said = [browser.act("/clock", advance=period) for period in ("P1D", "P1M", "PT12H", "-P1D", "")]
+    said = [browser.run(CLOCK, advance=period) for period in ("1d", "P1M", "12h", "-P1D", "")]
 
-    assert said[0] == "The clock is at 2026-01-11T12:00:00Z; 0 jobs were run."
-    assert said[1] == "The clock is at 2026-02-11T12:00:00Z; 1 job was run."
+    assert said[0] == "The clock is at 2026-01-11T12:00:00Z; jobs run: 0."
+    assert said[1] == "The clock is at 2026-02-11T12:00:00Z; jobs run: 1."
     assert said[2].startswith("The clock is at 2026-02-12T00:00:00Z")
     assert said[3].startswith("Refused: advance is not an ISO 8601 duration")
     assert said[4].startswith("Refused: ")
@@ -233,14 +278,14 @@ def test_any_event_is_triggered_from_its_sample_signed_and_sent() -> None:
     scheme, found = StandardWebhooks(), {}
     with running(secrets=[SECRET]) as sandbox, receiving() as receiver:
         browser = PagesBrowser.logged_in(sandbox)
-        said = browser.act("/webhooks", url=receiver.url, type="all")
+        said = browser.act("/webhooks", url=receiver.url)
         flush(sandbox)
         for event_type in EVENT_TYPES:
-            form = browser.get(f"/trigger?type={event_type}").text
-            body = re.search(r"<textarea[^>]*>(.*?)</textarea>", form, re.DOTALL)
+            page = browser.get(form(TRIGGER, eventType=event_type)).text
+            body = re.search(r'<textarea[^>]* name="other"[^>]*>(.*?)</textarea>', page, re.DOTALL)
             assert body
             receiver.got.clear()
-            sent = browser.post("/trigger", type=event_type, body=unescape(body[1]))
+            sent = browser.post(form(TRIGGER), eventType=event_type, other=unescape(body[1]))
             flush(sandbox)
             [got] = receiver.got
             keys = scheme.load([SECRET])
@@ -250,15 +295,15 @@ def test_any_event_is_triggered_from_its_sample_signed_and_sent() -> None:
             page = browser.client.get(sent.location).text
             found[event_type] = got.headers["x-webhook-type"], verified.key in page, ">delivered<" in page
 
-    assert said == "The address is subscribed to 23 types of events."
+    assert said == "The address is subscribed to all 23 types of events."
     assert found == {event_type: (event_type, True, True) for event_type in EVENT_TYPES}
 
 
 def test_what_was_typed_is_shown_again_if_it_is_no_event(sandbox: Running) -> None:
     browser = PagesBrowser.logged_in(sandbox)
-    broken = browser.post("/trigger", type="PaymentFailed", body='{"amount": ')
-    wrong = browser.post("/trigger", type="PaymentFailed", body='{"amount": "<b>much</b>"}')
-    unknown = browser.act("/trigger", type="Nothing", body="{}")
+    broken = browser.post(form(TRIGGER), eventType="PaymentFailed", other='{"amount": ')
+    wrong = browser.post(form(TRIGGER), eventType="PaymentFailed", other='{"amount": "<b>much</b>"}')
+    unknown = browser.run(TRIGGER, eventType="Nothing", other="{}")
     raised = sandbox.raised()
 
     assert (broken.status_code, wrong.status_code) == (400, 400)
@@ -272,15 +317,15 @@ def test_what_was_typed_is_shown_again_if_it_is_no_event(sandbox: Running) -> No
 def test_a_delivery_is_sent_again_under_its_id() -> None:
     with running() as sandbox, receiving() as receiver:
         browser = PagesBrowser.logged_in(sandbox)
-        browser.act("/webhooks", url=receiver.url, type="PingTest")
+        browser.run("POST /webhook", callbackUrl=receiver.url, eventType="PingTest")
         flush(sandbox)
         [event] = links(browser.get("/timeline").text, "/timeline/evt_[0-9a-f]+")
         before = browser.get(event).text
-        [action] = re.findall(r'action="/pages(/timeline/[^"]+/resend)"', before)
-        said = browser.act(action)
+        [delivery] = re.findall(r'name="deliveryId" value="([^"]+)"', before)
+        said = browser.run("POST /_sandbox/deliveries/{deliveryId}/resend", deliveryId=delivery)
         flush(sandbox)
         after = browser.get(event).text
-        waited = browser.act(f"{event}/wait")
+        waited = browser.run("POST /_sandbox/flush", timeoutSeconds="5")
 
     assert said == "The delivery is sent again, under the same id."
     assert [one.id for one in receiver.got] == [receiver.got[0].id] * 2
@@ -288,42 +333,54 @@ def test_a_delivery_is_sent_again_under_its_id() -> None:
     assert waited == "Attempts that were due have been made."
 
 
-def test_subscriptions_are_made_pinged_and_ended() -> None:
+def test_an_address_is_subscribed_pinged_and_ended_as_a_whole_or_by_type() -> None:
     with running() as sandbox, receiving() as receiver:
         browser = PagesBrowser.logged_in(sandbox)
-        made = browser.act("/webhooks", url=receiver.url, type="CreditPoolThresholdCrossed", threshold="75.5")
-        page = browser.get("/webhooks").text
-        [action] = re.findall(r'action="/pages(/webhooks/sub_[0-9a-f]+)/ping"', page)
-        pinged = browser.act(f"{action}/ping")
+        made = browser.act("/webhooks", url=receiver.url)
+        threshold = {"callbackUrl": receiver.url, "eventType": "CreditPoolThresholdCrossed"}
+        browser.run("POST /webhook", **threshold, threshold="75.5")
         flush(sandbox)
-        ended = browser.act(f"{action}/remove")
-        again = browser.act(f"{action}/ping")
-        wrong = {"url": receiver.url, "type": "CreditPoolThresholdCrossed"}
-        refused = {browser.act("/webhooks", **wrong, threshold=text) for text in ("NaN", "Infinity", "many")}
+        receiver.got.clear()
+        page = browser.get("/webhooks").text
+        ids = re.findall(r'name="subscriptionId" value="([^"]+)"', page)
+        pinged = browser.run(PING, subscriptionId=ids[0])
+        flush(sandbox)
+        one = browser.run("DELETE /_sandbox/subscriptions/{subscriptionId}", subscriptionId=ids[0])
+        ended = browser.act("/webhooks/end", url=receiver.url)
+        again = browser.run(PING, subscriptionId=ids[0])
+        refused = browser.run("POST /webhook", **threshold, threshold="many")
+        left = browser.get("/webhooks").text
 
-    assert made == "The address is subscribed to 1 type of events."
-    assert "75.5" in page
+    assert made == "The address is subscribed to all 23 types of events."
+    assert facts(page)["subscribed to"] == "24 types of events"
+    assert page.count("</section>") == 1  # one for the address, whatever the number of its types
+    assert "75.5 %" in page
     assert pinged == "A PingTest is sent."
     assert [one.headers["x-webhook-type"] for one in receiver.got] == ["PingTest"]
-    assert ended == "The subscription is ended, and its pending deliveries are cancelled."
+    assert one == "The subscription is ended."
+    assert ended == "23 subscriptions are ended, and their pending deliveries are cancelled."
     assert again == "Refused: there is no such subscription"
-    assert refused == {"Refused: the threshold is not a number"}
+    assert refused.startswith("Refused: ")
+    assert "No address is subscribed." in left
 
 
 def test_faults_are_switched_on_and_off_one_by_one(sandbox: Running) -> None:
     browser = PagesBrowser.logged_in(sandbox)
-    on = [browser.act("/faults/corrupt/on", share="1"), browser.act("/faults/lose/on", share="0.1")]
-    page = browser.get("/webhooks").text
+    on = [
+        browser.run("POST /_sandbox/faults", fault=fault, probability=share)
+        for fault, share in (("corrupt", "1"), ("lose", "0.1"))
+    ]
+    page = browser.get("/faults").text
     active = [(one["fault"], one["probability"]) for one in faults(sandbox)]
-    off = browser.act("/faults/corrupt/off")
+    off = browser.run("DELETE /_sandbox/faults", fault="corrupt")
     left = [one["fault"] for one in faults(sandbox)]
-    refused = browser.act("/faults/lose/on", share="2")
+    refused = browser.run("POST /_sandbox/faults", fault="lose", probability="2")
 
     assert on == ["The fault corrupt is on.", "The fault lose is on."]
     assert active == [("corrupt", 1), ("lose", 0.1)]
-    assert page.count("Switch off") == 2
+    assert page.count('<button class="primary">Switch off') == 2
     assert "10 %" in page
-    assert off == "The fault corrupt is off."
+    assert off == "The fault is off."
     assert left == ["lose"]
     assert refused.startswith("Refused: ")
 
@@ -332,19 +389,27 @@ def test_an_invoice_is_approved_sent_and_paid(sandbox: Running) -> None:
     contract(sandbox, products=[fee(12.5)])
     sandbox.advance("P1M")
     [made] = invoices(sandbox)
-    browser, path = PagesBrowser.logged_in(sandbox), f"/invoices/{made['id']}"
-    early = browser.act(f"{path}/send")
-    said = [browser.act(f"{path}/{action}") for action in ("approve", "fail", "send", "pay", "pay")]
-    page = browser.get(path).text
+    browser, of = PagesBrowser.logged_in(sandbox), {"invoiceId": made["id"]}
+    prefix = "POST /_sandbox/invoices/{invoiceId}"
+    early = browser.run(f"{prefix}/send", **of)
+    failed = {"outcome": "failed", "failureReason": "card_declined"}
+    said = [
+        browser.run(f"{prefix}/approve", **of),
+        browser.run(f"{prefix}/payments", **of, **failed),
+        browser.run(f"{prefix}/send", **of),
+        browser.run(f"{prefix}/payments", **of, outcome="paid"),
+        browser.run(f"{prefix}/payments", **of, outcome="paid"),
+    ]
+    page = browser.get(f"/invoices/{made['id']}").text
     sandbox.token = ""
     raised = [one for kind in ("InvoiceApproved", "PaymentFailed") for one, _ in sandbox.raised(kind)]
 
     assert early == "Refused: the invoice is not approved yet: approve it first"
     assert said[:4] == [
         "The invoice is approved and sent.",
-        "A payment has failed.",
+        "Recorded: the invoice is Rejected.",
         "The invoice is sent once more.",
-        "The invoice is paid.",
+        "Recorded: the invoice is Paid.",
     ]
     assert said[4].startswith("Refused: ")
     assert facts(page)["still due"] == "0.00 USD"
@@ -355,14 +420,15 @@ def test_credits_are_granted_and_a_contract_is_activated(sandbox: Running) -> No
     buyer = Customer.of(sandbox)
     deal = buyer.buy(fee(1), status="InReview")
     browser = PagesBrowser.logged_in(sandbox)
-    granted = browser.act("/credits", customer=buyer.id, amount="12.50")
+    grant, activate = "POST /_sandbox/credits/grant", "POST /_sandbox/contracts/{contractId}/activate"
+    granted = browser.run(grant, customerId=buyer.id, creditAmount="12.50")
     refused = [
-        browser.act("/credits", customer=customer_id, amount=amount)
+        browser.run(grant, customerId=customer_id, creditAmount=amount)
         for customer_id, amount in ((buyer.id, "NaN"), (buyer.id, "-1"), ("cus_x", "1"))
     ]
     page = browser.get(f"/credits?customer={buyer.id}").text
-    activated = browser.act(f"/contracts/{deal}/activate")
-    again = browser.act(f"/contracts/{deal}/activate")
+    activated = browser.run(activate, contractId=deal)
+    again = browser.run(activate, contractId=deal)
 
     assert granted == "The credits are granted."
     assert all(said.startswith("Refused: ") for said in refused)

@@ -148,10 +148,13 @@ class DemoEnvironment:
             secrets=(self._secret,),
             allow_private=True,
             delivery_timeout_seconds=_TIMEOUT_SECONDS,
+            dashboard_url=self.addresses.get("dashboard", {}).get("url"),
         )
         self.sandbox = Sandbox(options)
         login = {"client id": self.sandbox.client_id, "API token": self.sandbox.api_token or ""}
         url = stack.enter_context(self.sandbox.run())
+        if self._stays:
+            login = {"login address": self.sandbox.login_address(url), **login}
         self.addresses = {"sandbox": {"url": f"{url}/", "login": login}, **self.addresses}
 
     def play(self, advance: Callable[[], None]) -> list[DemoDelivery]:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictStr
 
-from billhook.fields.types import CustomerId, ExactDecimal, ListOf, UtcDatetime
+from billhook.fields.types import CreditKindWord, CustomerId, ExactDecimal, ListOf, UtcDatetime
 from billhook.resources import PageQuery, Resource
 from billhook.resources.base import CountedPage
 from billhook.sandbox.billing import money, month_end
@@ -136,7 +136,7 @@ class DirectGrant(Resource, register=False):
         StrictStr | None, Field(description="Id of the credit product; the oldest one by default.")
     ] = None
     balance_kind: Annotated[
-        StrictStr | None, Field(description="Monetary or Unit; that of the credit product by default.")
+        CreditKindWord | None, Field(description="Monetary or Unit; that of the credit product by default.")
     ] = None
     expiration_date: Annotated[UtcDatetime | None, Field(description="When the credits expire.")] = None
     apply_automatically: Annotated[

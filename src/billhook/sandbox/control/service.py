@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictStr, model_validator
 
+from billhook.clock import parse_duration
 from billhook.errors import FieldConflict, FieldMissing
 from billhook.fields.types import Integer, UtcDatetime
 from billhook.resources import Resource
@@ -31,7 +32,8 @@ class ClockMove(Resource, register=False):
     advance: Annotated[
         StrictStr | None,
         Field(
-            description="How far to move it, as an ISO 8601 duration: P30D, P1M, PT36H.", examples=["P30D"]
+            description="How far to move it: an ISO 8601 duration (P30D, P1M, PT36H), or 7d, 36h.",
+            examples=["P30D"],
         ),
     ] = None
     to: Annotated[
@@ -89,7 +91,7 @@ def _target(request: ClockMove, now: datetime) -> datetime:
     if request.to is not None and request.to < now:
         raise invalid_request("the clock never goes back: give a time in the future", "to")
     try:
-        target = request.to or CalendarDuration.parse(request.advance or "").after(now)
+        target = request.to or _duration(request.advance or "").after(now)
     except ValueError as error:
         raise invalid_request(f"advance is {error}: it has no sign and no space", "advance") from None
     except OverflowError:  # beyond the calendar, so beyond MAX_TIME, too
@@ -98,6 +100,14 @@ def _target(request: ClockMove, now: datetime) -> datetime:
         name = "to" if request.advance is None else "advance"
         raise invalid_request(f"the clock goes up to the year {MAX_TIME.year}", name)
     return target
+
+
+def _duration(text: str) -> CalendarDuration:
+    """Parse an ISO 8601 duration, or one as the commands take it, such as `7d`; ValueError for any other."""
+    try:
+        return CalendarDuration(time=parse_duration(text))
+    except ValueError:
+        return CalendarDuration.parse(text)
 
 
 class NewToken(Resource, register=False):
@@ -145,7 +155,8 @@ class Rotated(Resource, register=False):
     """The new secret. It is shown only here."""
 
     signing_secret: Annotated[
-        StrictStr, Field(description="What receivers verify with: the secret, or the public key of a pair.")
+        StrictStr,
+        Field(description="What receivers verify with: the secret, or the public key of a pair.", repr=False),
     ]
     key_id: Annotated[StrictStr | None, Field(description="The key's id, where deliveries name it.")] = None
 

@@ -110,13 +110,15 @@ class NewFault(Resource, register=False):
         ),
     ] = None
     times: Annotated[
-        PositiveInt | None, Field(description="Number of deliveries that it strikes; none: all.")
+        PositiveInt | None, Field(description="Number of deliveries to strike; none: all.", examples=[3])
     ] = None
     seconds: Annotated[
         ExactDecimal | None,
         Field(description=f"Seconds of delay (5 by default) and reorder (10), at most {MAX_SECONDS}."),
     ] = None
-    seed: Annotated[Integer | None, Field(description="The same seed strikes the same deliveries.")] = None
+    seed: Annotated[
+        Integer | None, Field(description="The same seed strikes the same deliveries.", examples=[1])
+    ] = None
 
 
 class Fault(Resource, register=False):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,9 +12,10 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import BaseConverter, Map
 
 from billhook.errors import SandboxError
+from billhook.fields import strict_json
 from billhook.resources import ErrorBody, Resource
 from billhook.sandbox.errors import invalid_request, too_large
-from billhook.sandbox.http.openapi import with_description
+from billhook.sandbox.http.openapi import document
 from billhook.sandbox.http.requests import Authenticator, parse_body, parse_query, read_body
 from billhook.sandbox.operations import Call, Operation, OperationGroup, Services
 from billhook.sandbox.service import Service
@@ -46,7 +46,6 @@ class _ForeignIdConverter(BaseConverter):
     weight = 200  # as `path` has: rules with plain ids are tried first
 
 
-_PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 # The last parameter of these is an external id, which may hold slashes. Ids of the sandbox hold none, so no
 # other path of the same method matches.
 _FOREIGN = (
@@ -69,14 +68,11 @@ def create_app(
     app.url_map, views = _routes(tuple(groups))
     app.view_functions.update(views)
     _register_error_handlers(app)
-    # As Flask has it: around `wsgi_app`, so that `app` stays a Flask app with its test client.
-    described = with_description(app.wsgi_app, groups, service.options.scheme, _register_error_handlers)
-    app.wsgi_app = described  # type: ignore[assignment, method-assign]
     return app
 
 
 @cache  # compiling the rules takes longer than all else, and all sandboxes of a process share them
-def _routes(groups: Sequence[OperationGroup]) -> tuple[Map, dict[str, RouteCallable]]:
+def _routes(groups: tuple[OperationGroup, ...]) -> tuple[Map, dict[str, RouteCallable]]:
     """Return the addresses of the operations of `groups`, and their views."""
     app = Flask("billhook.sandbox", static_folder=None)
     app.url_map.converters["foreign"] = _ForeignIdConverter
@@ -85,11 +81,12 @@ def _routes(groups: Sequence[OperationGroup]) -> tuple[Map, dict[str, RouteCalla
     for group in groups:
         for operation in group.operations:
             _add_route(app, operation)
+    app.add_url_rule("/openapi/openapi.json", "openapi", lambda: _describe(groups))
     return app.url_map, app.view_functions
 
 
 def _add_route(app: Flask, operation: Operation) -> None:
-    names = _PARAMETER.findall(operation.path)
+    names = operation.path_names
     rule = operation.path
     for name in names:
         kind = "foreign:" if (operation.method, operation.path) in _FOREIGN and name == names[-1] else ""
@@ -100,6 +97,12 @@ def _add_route(app: Flask, operation: Operation) -> None:
 
     endpoint = f"{operation.method} {operation.path}"
     app.add_url_rule(rule, endpoint, view, methods=[operation.method])
+
+
+def _describe(groups: tuple[OperationGroup, ...]) -> Response:
+    state: _State = current_app.extensions[_EXTENSION_KEY]
+    described = strict_json.dumps(document(groups, tuple(state.service.options.scheme.headers)))
+    return Response(described, mimetype="application/json")
 
 
 def _register_error_handlers(app: Flask) -> None:

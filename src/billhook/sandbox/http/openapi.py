@@ -1,17 +1,14 @@
-"""The OpenAPI description of the operations, with the 23 webhooks, and its pages below /openapi/.
+"""The OpenAPI document of the operations, with the 23 webhooks.
 
 Source: spec, "Authentication"; "Events".
 """
 
 from __future__ import annotations
 
-import re
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flask import Flask
 from flask_openapi.blueprint import APIBlueprint
 from flask_openapi.models.info import Info
 from flask_openapi.models.schema import Schema
@@ -23,12 +20,6 @@ from werkzeug.exceptions import NotFound
 from billhook.events import EVENT_TYPES
 from billhook.resources import ErrorBody
 from billhook.sandbox.operations import Operation, OperationGroup
-from billhook.signing import Scheme
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
-
-_PREFIX = "/openapi"
 
 _OPENAPI_VERSION = "3.1.1"
 """3.1 added webhooks; many tools do not read later versions yet."""
@@ -50,9 +41,6 @@ _SECURITY_SCHEMES: dict[str, Any] = {
     },
 }
 
-_SWAGGER_CONFIG = {"validatorUrl": "none"}
-"""No validator badge: it would send the page's address to an outside host."""
-
 _REF = "#/components/schemas/{model}"
 
 
@@ -64,15 +52,15 @@ def _event_schemas() -> Mapping[str, Schema]:
     return {name: Schema(**schema) for name, schema in shared["$defs"].items()}
 
 
-def _webhooks(scheme: Scheme) -> dict[str, Any]:
-    """Return the webhooks section: one entry for each event type, with the headers of `scheme`."""
-    return {name: {"post": _webhook(name, scheme)} for name in sorted(EVENT_TYPES)}
+def _webhooks(headers: Iterable[str]) -> dict[str, Any]:
+    """Return the webhooks section: one entry for each event type, with the headers that sign it."""
+    return {name: {"post": _webhook(name, headers)} for name in sorted(EVENT_TYPES)}
 
 
-def _webhook(name: str, scheme: Scheme) -> dict[str, Any]:
+def _webhook(name: str, headers: Iterable[str]) -> dict[str, Any]:
     summary, _, _ = (EVENT_TYPES[name].__doc__ or name).partition("\n")
     kind = {"type": "string", "const": name}
-    signed = [_header(header, {"type": "string"}) for header in scheme.headers]
+    signed = [_header(header, {"type": "string"}) for header in headers]
     return {
         "operationId": f"webhook_{name}",
         "summary": summary,
@@ -90,7 +78,6 @@ def _header(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "header", "required": True, "schema": schema}
 
 
-_PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 _ALWAYS = (400, 401, 429, 500)
 
 
@@ -108,7 +95,7 @@ def _blueprint(group: OperationGroup) -> APIBlueprint:
 
 
 def _describe(made: APIBlueprint, operation: Operation) -> None:
-    names = _PARAMETER.findall(operation.path)
+    names = operation.path_names
 
     def view(**_: str) -> None:
         raise NotFound  # described here and served elsewhere: only addresses of the description get here
@@ -140,48 +127,22 @@ def _annotations(operation: Operation, names: list[str]) -> dict[str, Any]:
     return found
 
 
-def _create_description(groups: Iterable[OperationGroup], scheme: Scheme) -> OpenAPI:
-    """Return an app whose pages below /openapi/ describe the operations of `groups`."""
+@cache  # it is made when it is first asked for: most sandboxes are never asked
+def document(groups: tuple[OperationGroup, ...], headers: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return the OpenAPI document of the operations of `groups`, with webhooks signed in these `headers`."""
     app = OpenAPI(
         "billhook.sandbox",
         info=_INFO,
         security_schemes=_SECURITY_SCHEMES,
         validation_error_status=400,
         validation_error_model=ErrorBody,
-        openapi_extensions={"webhooks": _webhooks(scheme)},
-        doc_prefix=_PREFIX,
+        openapi_extensions={"webhooks": _webhooks(headers)},
+        doc_ui=False,
     )
     app.openapi_version = _OPENAPI_VERSION
-    app.config["SWAGGER_CONFIG"] = _SWAGGER_CONFIG
     app.url_map.merge_slashes = False
     for group in groups:
         app.register_api(_blueprint(group))
     app.components_schemas.update(_event_schemas())
-    return app
-
-
-def with_description(
-    app: WSGIApplication,
-    groups: Sequence[OperationGroup],
-    scheme: Scheme,
-    register_error_handlers: Callable[[Flask], None],
-) -> WSGIApplication:
-    """Return `app` with the description of `groups` at the addresses below /openapi/.
-
-    The description is made when it is first asked for: most sandboxes are never asked.
-    """
-    lock = threading.Lock()
-    described: list[OpenAPI] = []
-
-    def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = environ.get("PATH_INFO", "")
-        if path != _PREFIX and not path.startswith(f"{_PREFIX}/"):
-            return app(environ, start_response)
-        with lock:
-            if not described:
-                made = _create_description(groups, scheme)
-                register_error_handlers(made)
-                described.append(made)
-        return described[0](environ, start_response)
-
-    return serve
+    made: Mapping[str, Any] = app.api_doc
+    return made

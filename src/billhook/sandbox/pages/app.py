@@ -15,12 +15,21 @@ from billhook.errors import SandboxError
 from billhook.pages.pages import PageLink, Pages
 from billhook.sandbox.billing.invoices.invoice_records import PAGES_PATH
 from billhook.sandbox.http.requests import Authenticator
-from billhook.sandbox.pages import customer_views, event_views, invoice_views, session, webhook_views
+from billhook.sandbox.pages import (
+    customer_views,
+    event_views,
+    invoice_views,
+    operation_views,
+    reference,
+    session,
+    webhook_views,
+)
 from billhook.sandbox.pages.context import (
     EXTENSION_KEY,
     OperationRunner,
     PageContext,
     error_sentence,
+    here,
     page_context,
 )
 from billhook.sandbox.pages.invoice_views import INVOICE_PAGE_RULE, invoice_page
@@ -30,8 +39,6 @@ from billhook.sandbox.pages.texts import (
     clipped,
     format_amount,
     format_percent,
-    job_text,
-    with_texts,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +46,8 @@ if TYPE_CHECKING:
 
 PAGES_PREFIX = "/pages"
 """The addresses of the pages begin with it: those of the API have the rest."""
+_ADDRESSES = ("/", PAGES_PREFIX, "/openapi", "/openapi/")
+"""Those that lead to a page; the OpenAPI document is not among them."""
 MAX_FORM_BYTES = 2 * 1024 * 1024
 _LINKS = (
     PageLink("overview", "Overview"),
@@ -50,19 +59,17 @@ _LINKS = (
     PageLink("credit", "Credits"),
     PageLink("trigger", "Trigger"),
     PageLink("webhooks", "Webhooks"),
-    PageLink("secrets", "Secrets"),
+    PageLink("reference", "API"),
 )
-VIEWS = (session, event_views, customer_views, invoice_views, webhook_views)
+VIEWS = (session, event_views, customer_views, invoice_views, webhook_views, operation_views, reference)
 """The modules of views: each has a table ROUTES."""
 _FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "amount": format_amount,
         "clip": clipped,
-        "job": job_text,
         "percent": format_percent,
         "status_text": lambda name: STATUS_TEXTS.get(name, name),
         "status_tone": STATUS_TONES.get,
-        "zipped": with_texts,
     }
 )
 
@@ -72,7 +79,7 @@ logger = logging.getLogger("billhook.sandbox")
 def with_pages(
     app: WSGIApplication, runner: OperationRunner, authenticator: Authenticator, key: bytes
 ) -> WSGIApplication:
-    """Return `app` with the pages below PAGES_PREFIX, and those of invoices; `/` leads to them.
+    """Return `app` with the pages below PAGES_PREFIX, and those of invoices; _ADDRESSES lead to them.
 
     `key` is secret and signs sessions and forms. The pages are made when one is first asked for: most
     sandboxes are never looked at.
@@ -82,7 +89,7 @@ def with_pages(
 
     def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
-        if path not in ("/", PAGES_PREFIX) and not path.startswith((f"{PAGES_PREFIX}/", f"{PAGES_PATH}/")):
+        if path not in _ADDRESSES and not path.startswith((f"{PAGES_PREFIX}/", f"{PAGES_PATH}/")):
             return app(environ, start_response)
         with lock:
             if not made:
@@ -102,6 +109,7 @@ def _create_app(runner: OperationRunner, authenticator: Authenticator, key: byte
         identify=session.identify,
         key=lambda: session.key_for("forms", key),
         filters=_FILTERS,
+        functions={"commands": operation_views.commands, "here": here},
     )
     app = Flask("billhook.sandbox.pages", static_folder=None)
     app.config.update(MAX_CONTENT_LENGTH=MAX_FORM_BYTES, MAX_FORM_MEMORY_SIZE=MAX_FORM_BYTES)
@@ -117,6 +125,7 @@ def _create_app(runner: OperationRunner, authenticator: Authenticator, key: byte
     app.register_blueprint(blueprint, url_prefix=PAGES_PREFIX)
     app.add_url_rule(f"{PAGES_PATH}{INVOICE_PAGE_RULE}", "sandbox.invoice_page", invoice_page)
     app.add_url_rule("/", "start", lambda: redirect(f"{PAGES_PREFIX}/"))
+    app.add_url_rule("/openapi", "openapi", lambda: redirect(f"{PAGES_PREFIX}/api"), strict_slashes=False)
     return app
 
 

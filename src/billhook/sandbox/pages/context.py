@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 from flask import Response, current_app, request, url_for
 from werkzeug.exceptions import NotFound
@@ -64,7 +65,8 @@ class OperationRunner:
     def __init__(self, service: Service, services: Services, groups: Sequence[OperationGroup]) -> None:
         self.service = service
         self._services = services
-        self._operations = {operation.key: operation for group in groups for operation in group.operations}
+        self.groups = tuple(groups)
+        self.operations = {operation.key: operation for group in groups for operation in group.operations}
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -77,11 +79,17 @@ class OperationRunner:
 
         `body` is the request as JSON bytes or a mapping to encode; the query, for operations without a body.
         """
-        operation = self._operations[key]
+        operation = self.operations[key]
         request = self._request(operation, body)
         with self.service.transaction(writes=operation.writes) as tx:
             tx.cause = key
             return operation.function(Call(tx, request, path, self._services))
+
+    def send(self, method: str, path: str, body: Any) -> Any:
+        """Run the operation at an address without parameters, and return its decoded answer; SandboxError."""
+        address, _, query = path.partition("?")
+        result = self.run(f"{method} {address}", body if body is not None else dict(parse_qsl(query)))
+        return strict_json.loads(result if isinstance(result, bytes) else result.to_response())
 
     def deliver(self, seconds: float = 1) -> None:
         """Wait for due deliveries, so that the next page usually shows their answers."""
@@ -89,7 +97,7 @@ class OperationRunner:
 
     def summary(self, key: str) -> str | None:
         """Return a sentence about an operation; None for an unknown key."""
-        operation = self._operations.get(key)
+        operation = self.operations.get(key)
         described = None if operation is None else inspect.getdoc(operation.function)
         return None if described is None else described.partition("\n")[0].rstrip(".")
 
@@ -124,22 +132,22 @@ def render(template: str, status: int = 200, **values: Any) -> Response:
     return context.pages.render(template, status, sandbox_now=context.runner.service.clock.now(), **values)
 
 
-def redirect_with_notice(view: str, message: str, *, good: bool = True, **values: Any) -> Response:
-    """Redirect to a view, which shows the message."""
-    tone = "good" if good else "bad"
-    return page_context().pages.redirect(url_for(f".{view}", **values), message[:_MESSAGE_CHARACTERS], tone)
+def redirect_to(address: str, message: str, *, good: bool = True) -> Response:
+    """Redirect to an address, whose page shows the message."""
+    return page_context().pages.redirect(address, message[:_MESSAGE_CHARACTERS], "good" if good else "bad")
 
 
-def run_operation(
-    back: tuple[str, Mapping[str, Any]], done: str, key: str, body: Any = None, **path: str
-) -> Response:
-    """Run an operation and redirect to the view `back` with the message `done`, or with the refusal."""
-    view, values = back
-    try:
-        page_context().runner.run(key, body, **path)
-    except SandboxError as error:
-        return redirect_with_notice(view, error_sentence(error), good=False, **values)
-    return redirect_with_notice(view, done, **values)
+def own_address(address: str) -> str:
+    """Return an address of these pages; the overview's instead of any other, which may be another site."""
+    overview = url_for(".overview")
+    path = address.partition("?")[0]
+    is_own = path.startswith(overview) and "\\" not in path and "//" not in path
+    return address if is_own and address.isprintable() else overview
+
+
+def here() -> str:
+    """Return the address of the current page, for a button to come back to."""
+    return request.full_path.rstrip("?")
 
 
 def error_sentence(error: SandboxError) -> str:

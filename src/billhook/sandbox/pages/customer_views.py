@@ -28,15 +28,9 @@ from billhook.sandbox.pages.context import (
     page_links,
     query_choice,
     render,
-    run_operation,
 )
-from billhook.sandbox.pages.texts import (
-    credit_product_names,
-    customer_names,
-    indented,
-    invoiced_chart,
-    usage_charts,
-)
+from billhook.sandbox.pages.names import customer_names, subject_names
+from billhook.sandbox.pages.texts import indented, invoiced_chart, usage_charts
 from billhook.sandbox.storage.repository import fetch_page, to_document
 from billhook.sandbox.storage.tables.billing import contract as contract_table
 from billhook.sandbox.storage.tables.billing import invoice
@@ -86,7 +80,7 @@ def _details(tx: Transaction, found: Customer) -> dict[str, Any]:
         "usage": usage_charts([one for one in series if any(one.values)], days),
         "consumption": metered_items.customer_consumption(tx, found.id),
         "pools": pools,
-        "product_names": credit_product_names(tx, [one.credit_product_id for one in pools]),
+        "product_names": subject_names(tx, [one.credit_product_id for one in pools]),
     }
 
 
@@ -119,15 +113,6 @@ def contract(contract_id: str) -> Response:
             invoices=INVOICES.page(tx, _LATEST_INVOICES, None, where, newest_first=True),
             document=indented(to_document(found)),
         )
-
-
-@ROUTES.post("/contracts/<contract_id>/activate")
-def activate(contract_id: str) -> Response:
-    """Activate a contract that is in review."""
-    return run_operation(
-        ("contract", {"contract_id": contract_id}), "The contract is active.",
-        "POST /_sandbox/contracts/{contractId}/activate", contractId=contract_id,
-    )  # fmt: skip
 
 
 def _present_cycle(tx: Transaction, found: ContractRecord) -> tuple[object, object] | None:

@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, timedelta
+from typing import Any
 
-from flask import Response, request
+from flask import Response, url_for
 from sqlalchemy import ColumnElement, func, select
 from werkzeug.exceptions import NotFound
 
-from billhook.errors import SandboxError
-from billhook.events import EVENT_TYPES, sample
-from billhook.fields import strict_json
-from billhook.fields.strict_json import datetime_text
+from billhook.events import EVENT_TYPES
 from billhook.pages.charts import Bars, Lane, LaneChart, Mark, Series, bar_chart, lane_chart
 from billhook.sandbox.billing import scheduled_jobs
 from billhook.sandbox.billing.chart_series import days_up_to
 from billhook.sandbox.pages.context import (
     PAGE_ROWS,
     RouteTable,
-    error_sentence,
     page_context,
     page_cursor,
     page_links,
     query_choice,
-    redirect_with_notice,
+    redirect_to,
     render,
-    run_operation,
 )
-from billhook.sandbox.pages.texts import described_cause, indented, indented_text
+from billhook.sandbox.pages.names import subject_names
+from billhook.sandbox.pages.sentences import event_sentences
+from billhook.sandbox.pages.texts import described_cause, first_sentence, indented_text, subject_of
+from billhook.sandbox.scenario import seed_demo_data
 from billhook.sandbox.storage.tables import billing, webhooks
 from billhook.sandbox.storage.tables.webhooks import delivery, raised_event, subscription
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks import delivery_log
-from billhook.sandbox.webhooks.delivery_log import DeliveryTrace
+from billhook.sandbox.webhooks.delivery_log import DeliveryTrace, Happening
 
 ROUTES = RouteTable()
-_WAIT_SECONDS = 5
-_KEY = "POST /_sandbox/trigger/{eventType}"
 _DAYS = 45
 """Of the chart: more than the demo's 40 days."""
-_JOBS = 8
-_LATEST = 8
+_ROWS = 8
+"""On the overview: of what happens next, and of the latest events."""
 
 
 @ROUTES.get("/timeline")
@@ -55,15 +53,27 @@ def events() -> Response:
         where.append(raised_event.c.id.in_(found))
     with page_context().runner.reading() as tx:
         page = delivery_log.timeline(tx, PAGE_ROWS, page_cursor(), *where)
+        told = _timeline_texts(tx, page.items)
     return render(
         "timeline.html",
         page=page,
+        told=told,
         pager=page_links(page.next_cursor),
         types=sorted(EVENT_TYPES),
         states=delivery_log.STATES,
         chosen={"type": event_type, "state": state},
-        described=described_cause,
     )
+
+
+def _timeline_texts(tx: Transaction, happenings: Sequence[Happening]) -> dict[str, Any]:
+    """Return what the list of happenings shows beside their rows: sentences, causes, and names for ids."""
+    causes = {one.cause: described_cause(one.cause) for one in happenings}
+    return {
+        "sentences": event_sentences(tx, [event for one in happenings for event in one.events]),
+        "causes": causes,
+        "names": subject_names(tx, [cause.detail for cause in causes.values()]),
+        "dashboard": tx.options.dashboard_url,
+    }
 
 
 @ROUTES.get("/timeline/<event_id>")
@@ -71,34 +81,17 @@ def event(event_id: str) -> Response:
     """Show one event with its body, its deliveries and all attempts."""
     with page_context().runner.reading() as tx:
         found = delivery_log.event_trace(tx, event_id)
-    if found is None:
-        raise NotFound("There is no event with this id; the sandbox keeps the newest 100,000.")
-    trace, body = found
+        if found is None:
+            raise NotFound("There is no event with this id; the sandbox keeps the newest 100,000.")
+        trace, body = found
+        told = _timeline_texts(tx, [Happening(trace.cause, trace.raised_at, [trace])])
     return render(
         "event.html",
         event=trace,
         body=indented_text(body),
-        cause=described_cause(trace.cause),
+        told=told,
         charts_of={one.delivery.id: _attempts_chart(one) for one in trace.deliveries if one.attempts},
     )
-
-
-@ROUTES.post("/timeline/<event_id>/deliveries/<delivery_id>/resend")
-def resend(event_id: str, delivery_id: str) -> Response:
-    """Send a delivery again."""
-    done = run_operation(
-        ("event", {"event_id": event_id}), "The delivery is sent again, under the same id.",
-        "POST /_sandbox/deliveries/{deliveryId}/resend", deliveryId=delivery_id,
-    )  # fmt: skip
-    page_context().runner.deliver()
-    return done
-
-
-@ROUTES.post("/timeline/<event_id>/wait")
-def wait(event_id: str) -> Response:
-    """Wait for the deliveries that are due, for some seconds at most."""
-    page_context().runner.deliver(_WAIT_SECONDS)
-    return redirect_with_notice("event", "Attempts that were due have been made.", event_id=event_id)
 
 
 def _attempts_chart(trace: DeliveryTrace) -> LaneChart:
@@ -119,83 +112,41 @@ def _attempts_chart(trace: DeliveryTrace) -> LaneChart:
 
 @ROUTES.get("/trigger")
 def trigger() -> Response:
-    """Show the types of events, and the sample of one of them in a form."""
-    event_type = query_choice("type", EVENT_TYPES)
-    return _form(event_type, None if event_type is None else _sample(event_type))
-
-
-@ROUTES.post("/trigger")
-def raise_event() -> Response:
-    """Raise an event of the form's type with the form's body."""
-    event_type, text = request.form.get("type", ""), request.form.get("body", "").strip()
-    if event_type not in EVENT_TYPES:
-        return redirect_with_notice("trigger", "Refused: there is no such event type", good=False)
-    try:
-        raised = page_context().runner.run(_KEY, (text or "{}").encode(), eventType=event_type)
-    except SandboxError as error:
-        # Not a redirect: what was typed is shown again.
-        return _form(event_type, text, error_sentence(error), error.status)
-    page_context().runner.deliver()
-    message = f"{event_type} is raised, and sent to everyone who subscribed to it."
-    return redirect_with_notice("event", message, event_id=raised.raised_id)
-
-
-def _form(
-    event_type: str | None, body: str | None, problem: str | None = None, status: int = 200
-) -> Response:
+    """Show the types of events, each with a link to the form that raises one."""
     with page_context().runner.reading() as tx:
         of = subscription.c
         query = select(of.event_type, func.count()).group_by(of.event_type)
         subscribed = {row[0]: row[1] for row in tx.connection.execute(query)}
-    return render(
-        "trigger.html",
-        status,
-        types={name: _meaning(name) for name in sorted(EVENT_TYPES)},
-        subscribed=subscribed,
-        chosen=event_type,
-        body=body,
-        problem=problem,
-    )
-
-
-def _meaning(event_type: str) -> str:
-    """Return the first sentence of the type's description."""
-    return " ".join((EVENT_TYPES[event_type].__doc__ or "").split()).partition(" Source:")[0]
-
-
-def _sample(event_type: str) -> str:
-    """Return the sample without its date: the event is dated by the sandbox's clock."""
-    fields = strict_json.loads(sample(EVENT_TYPES[event_type]).to_json())
-    if isinstance(fields, dict):
-        fields.pop("date", None)
-    return indented(fields)
+    types = {name: first_sentence(EVENT_TYPES[name].__doc__ or "") for name in sorted(EVENT_TYPES)}
+    return render("trigger.html", types=types, subscribed=subscribed)
 
 
 @ROUTES.get("/")
 def overview() -> Response:
     """Show the clock, the next jobs, counts, and the latest events."""
     with page_context().runner.reading() as tx:
+        jobs, latest = scheduled_jobs.upcoming(tx, _ROWS), delivery_log.timeline(tx, _ROWS, None).items
+        subjects = {job.subject_id: subject_of(job.subject_id) for job in jobs}
         return render(
             "overview.html",
-            jobs=scheduled_jobs.upcoming(tx, _JOBS),
+            jobs=jobs,
+            subjects=subjects,
+            names=subject_names(tx, subjects.values()),
             counts=_counts(tx),
             states=delivery_log.count_states(tx),
             chart=_events_chart(tx),
-            latest=delivery_log.timeline(tx, _LATEST, None).items,
-            described=described_cause,
+            latest=latest,
+            told=_timeline_texts(tx, latest),
         )
 
 
-@ROUTES.post("/clock")
-def move_clock() -> Response:
-    """Move the clock ahead by the duration of the form."""
-    period = request.form.get("advance", "").strip()
-    try:
-        moved = page_context().runner.run("POST /_sandbox/clock", {"advance": period})
-    except SandboxError as error:
-        return redirect_with_notice("overview", error_sentence(error), good=False)
-    steps = "1 job was run" if moved.steps == 1 else f"{moved.steps} jobs were run"
-    return redirect_with_notice("overview", f"The clock is at {datetime_text(moved.now)}; {steps}.")
+@ROUTES.post("/demo")
+def fill_with_demo() -> Response:
+    """Create the demo's customers, contracts and meters, and send its usage."""
+    runner = page_context().runner
+    created = seed_demo_data(runner.send, runner.service.clock.now())
+    done = "The demo's data is there: move the clock to see its invoices."
+    return redirect_to(url_for(".overview"), done if created else "The demo's data was there already.")
 
 
 def _counts(tx: Transaction) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Invoices, by month and each with a printable page; approving, sending and paying them; and credits.
+"""Invoices, by month and each with a printable page; and credits.
 
 The printable page is at the address that webhooks give as the invoice's PDF: a browser prints it to PDF, in
 any script and currency, and a PDF library would need a font for each. It needs no session, since people
@@ -23,18 +23,10 @@ from billhook.sandbox.pages.context import (
     page_cursor,
     page_links,
     query_choice,
-    redirect_with_notice,
     render,
-    run_operation,
 )
-from billhook.sandbox.pages.texts import (
-    STATUS_TONES,
-    balance_chart,
-    credit_product_names,
-    customer_names,
-    invoiced_chart,
-    parse_number,
-)
+from billhook.sandbox.pages.names import customer_names, subject_names
+from billhook.sandbox.pages.texts import STATUS_TONES, balance_chart, invoiced_chart
 from billhook.sandbox.storage.tables.billing import invoice as invoice_table
 
 ROUTES = RouteTable()
@@ -78,39 +70,9 @@ def invoice(invoice_id: str) -> Response:
         return render(
             "invoice.html",
             invoice=found,
-            names=customer_names(tx, [found.customer_id]),
+            names=subject_names(tx, [found.customer_id, found.contract_id]),
             printable=page_path(tx, found.id),
         )
-
-
-@ROUTES.post("/invoices/<invoice_id>/approve")
-def approve(invoice_id: str) -> Response:
-    """Approve the invoice and send it."""
-    return _change(invoice_id, "The invoice is approved and sent.", "approve")
-
-
-@ROUTES.post("/invoices/<invoice_id>/send")
-def send(invoice_id: str) -> Response:
-    """Send the invoice once more."""
-    return _change(invoice_id, "The invoice is sent once more.", "send")
-
-
-@ROUTES.post("/invoices/<invoice_id>/pay")
-def pay(invoice_id: str) -> Response:
-    """Pay all that is due."""
-    return _change(invoice_id, "The invoice is paid.", "payments", {"outcome": "paid"})
-
-
-@ROUTES.post("/invoices/<invoice_id>/fail")
-def fail(invoice_id: str) -> Response:
-    """Record a payment that failed."""
-    body = {"outcome": "failed", "failureReason": "card_declined"}
-    return _change(invoice_id, "A payment has failed.", "payments", body)
-
-
-def _change(invoice_id: str, done: str, name: str, body: dict[str, str] | None = None) -> Response:
-    key = f"POST /_sandbox/invoices/{{invoiceId}}/{name}"
-    return run_operation(("invoice", {"invoice_id": invoice_id}), done, key, body, invoiceId=invoice_id)
 
 
 def invoice_page(invoice_id: str, proof: str) -> Response:
@@ -152,18 +114,7 @@ def credit() -> Response:
             entries=entries,
             pager=page_links(entries.next_cursor),
             names=customer_names(tx, [one.customer_id for one in rows]),
-            product_names=credit_product_names(tx, [one.credit_product_id for one in rows]),
+            product_names=subject_names(tx, [one.credit_product_id for one in rows]),
             customers=sorted(customer_names(tx).items(), key=lambda one: one[1].casefold()),
             chosen={"customer": customer_id},
         )
-
-
-@ROUTES.post("/credits")
-def grant() -> Response:
-    """Grant credits to a customer, from the oldest credit product."""
-    customer_id, amount = request.form.get("customer", ""), request.form.get("amount", "").strip()
-    number = parse_number(amount)
-    if number is None:
-        return redirect_with_notice("credit", "Refused: the number of credits is not a number", good=False)
-    body = {"customerId": customer_id, "creditAmount": number}
-    return run_operation(("credit", {}), "The credits are granted.", "POST /_sandbox/credits/grant", body)

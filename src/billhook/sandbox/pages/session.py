@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from datetime import datetime
 from typing import Any
 
 from flask import Flask, Request, Response, abort, redirect, request, session, url_for
@@ -18,8 +17,9 @@ from billhook.sandbox.options import MAX_LOGIN_BYTES
 from billhook.sandbox.pages.context import (
     RouteTable,
     error_sentence,
+    own_address,
     page_context,
-    redirect_with_notice,
+    redirect_to,
     render,
 )
 
@@ -30,6 +30,7 @@ PUBLIC = frozenset({"asset", "login", "log_in", "invoice_page"})
 """The endpoints that need no session. A link that cannot be guessed opens an invoice's page."""
 
 _REFUSED = "the client id or the API token is missing, wrong or revoked"
+_USED = "the login address has been used, or a later start has printed another"
 _ANONYMOUS = Visitor("", may_act=True)
 
 
@@ -68,6 +69,8 @@ def identify() -> Visitor:
         return _ANONYMOUS
     if _is_current():
         return Visitor(page_context().runner.service.options.client_id, may_act=True)
+    if endpoint == "reference":  # of the API: it shows nothing of what the sandbox holds
+        return _ANONYMOUS
     session.clear()
     # Flask's `abort` raises; the return is for those who read.
     return abort(redirect(url_for(".login", **_place(request)), 303))
@@ -94,52 +97,42 @@ def _place(request: Request) -> dict[str, Any]:
 
 @ROUTES.get("/login")
 def login() -> Response:
-    """Show the form that asks for client id and API token."""
-    return render("login.html", to=request.args.get("to", ""), refusal=None)
+    """Show the form that asks for client id and API token, or the button for the token of the address."""
+    # By a button: programs that look at addresses, or load them ahead, must not use the token up.
+    once = request.args.get("token", "")
+    return render("login.html", to=request.args.get("to", ""), once=once, refusal=None)
 
 
 @ROUTES.post("/login")
 def log_in() -> Response:
-    """Begin a session, if client id and API token are right."""
-    runner = page_context().runner
+    """Begin a session, if client id and API token are right, or the token of the printed address."""
+    runner, to, once = page_context().runner, request.form.get("to", ""), request.form.get("token", "")
     try:
         # First: it limits the rate of attempts, whether they are right or not.
-        page_context().authenticator.check_login(request.form.get("client_id", ""))
-        with runner.reading() as tx:
-            if not tokens.is_active(tx, request.form.get("api_token", "").strip()):
-                raise not_authenticated(_REFUSED)
+        client_id = runner.service.options.client_id if once else request.form.get("client_id", "")
+        page_context().authenticator.check_login(client_id)
+        with runner.service.transaction(writes=bool(once)) as tx:
+            token = request.form.get("api_token", "").strip()
+            if not (tokens.use_login_token(tx, once) if once else tokens.is_active(tx, token)):
+                raise not_authenticated(_USED if once else _REFUSED)
             serial = tokens.active_serial(tx)
     except SandboxError as error:
-        to = request.form.get("to", "")
-        response = render("login.html", error.status, to=to, refusal=_login_error(error))
+        # One text for every mistake, so that it confirms no part of what was tried.
+        refusal = (_USED if once else _REFUSED) if error.status == 401 else error_sentence(error)
+        response = render("login.html", error.status, to=to, once="", refusal=refusal)
         if error.retry_after_seconds is not None:
             response.headers["Retry-After"] = str(error.retry_after_seconds)
         return response
     session.clear()
     session.permanent = True
     session["token"] = serial
-    session["until"] = _end(runner.service.clock.real.now())
-    return _after_login(request.form.get("to", ""))
+    session["until"] = int(runner.service.clock.real.now().timestamp()) + SESSION_SECONDS
+    # Only to a page of this blueprint: another address would make the login a way to another site.
+    return redirect_to(own_address(to), "You are logged in.")
 
 
 @ROUTES.post("/logout")
 def log_out() -> Response:
     """End the session of this browser."""
     session.clear()
-    return redirect_with_notice("login", "You are logged out.")
-
-
-def _login_error(error: SandboxError) -> str:
-    # One text for every mistake, so that it confirms no part of what was tried.
-    return _REFUSED if error.status == 401 else error_sentence(error)
-
-
-def _end(now: datetime) -> int:
-    return int(now.timestamp()) + SESSION_SECONDS
-
-
-def _after_login(to: str) -> Response:
-    # Only to a page of this blueprint: another address would make the login a way to another site.
-    overview = url_for(".overview")
-    safe = to.startswith(overview) and "\\" not in to and "//" not in to and to.isprintable()
-    return page_context().pages.redirect(to if safe else overview, "You are logged in.")
+    return redirect_to(url_for(".login"), "You are logged out.")

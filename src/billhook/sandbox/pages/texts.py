@@ -1,4 +1,4 @@
-"""How the pages show ids, amounts, JSON, the causes of events and figures over time.
+"""How the pages show amounts, JSON, the causes of events and figures over time.
 
 A chart's numbers are rounded: tables have them exactly.
 """
@@ -6,7 +6,7 @@ A chart's numbers are rounded: tables have them exactly.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
@@ -16,15 +16,9 @@ from billhook.fields import strict_json
 from billhook.fields.types import BillingStatus
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 from billhook.sandbox.billing.chart_series import UsageSeries, invoices_by_month
-from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS
-from billhook.sandbox.billing.credits.credit_grants import CREDIT_PRODUCTS
-from billhook.sandbox.billing.customers import CUSTOMERS
 from billhook.sandbox.pages.context import page_context
-from billhook.sandbox.storage.tables.billing import catalog_product, credit_product, customer
 from billhook.sandbox.storage.transaction import Transaction
 
-_CUSTOMERS = 200
-"""As many are offered in a list to choose from."""
 _CHARACTERS = 40
 """An amount that is longer is shown with an exponent."""
 JOB_TEXTS: Mapping[str, str] = MappingProxyType(
@@ -62,27 +56,6 @@ _LARGEST = 1e300
 """Beyond it a bar's height would be no number."""
 
 
-def customer_names(tx: Transaction, ids: Iterable[str | None] | None = None) -> dict[str, str]:
-    """Return {id: name} of these customers, or of the newest ones; a customer without a name has its id."""
-    if ids is None:
-        found = CUSTOMERS.page(tx, _CUSTOMERS, None, newest_first=True).items
-    else:
-        found = CUSTOMERS.all(tx, customer.c.id.in_({one for one in ids if one}))
-    return {one.id: one.name or one.external_id or one.id for one in found}
-
-
-def credit_product_names(tx: Transaction, ids: Iterable[str]) -> dict[str, str]:
-    """Return {id: name} of these credit products."""
-    found = CREDIT_PRODUCTS.all(tx, credit_product.c.id.in_(set(ids)))
-    return {one.id: one.name or one.id for one in found}
-
-
-def catalog_product_names(tx: Transaction, ids: Iterable[str | None]) -> dict[str, str]:
-    """Return {id: name} of these catalog products."""
-    found = CATALOG_PRODUCTS.all(tx, catalog_product.c.id.in_({one for one in ids if one}))
-    return {one.id: one.name for one in found}
-
-
 def format_amount(number: Decimal | None, like: Decimal | None = None) -> str:
     """Return `12,345.60`, with as many decimal places as `like` has if it has more; empty for None."""
     if number is None:
@@ -108,9 +81,14 @@ def clipped(text: object, most: int) -> str:
     return whole if len(whole) <= most else whole[:most] + "…"
 
 
-def with_texts(values: Iterable[str]) -> list[tuple[str, str]]:
-    """Return each value with itself as its text: the options of a choice."""
-    return [(value, value) for value in values]
+def first_sentence(text: str) -> str:
+    """Return what a docstring says before its source, on one line."""
+    return " ".join(text.split()).partition(" Source:")[0]
+
+
+def count_text(number: int, one: str, many: str) -> str:
+    """Return `1 event` or `2 events`."""
+    return f"{number:,} {one if number == 1 else many}"
 
 
 def parse_number(text: str) -> Decimal | None:
@@ -147,21 +125,23 @@ class CauseText(NamedTuple):
 
     text: str
     detail: str
+    is_job: bool = False
 
 
 def described_cause(cause: str) -> CauseText:
     """Return the cause of an event in words."""
     kind, _, subject = cause.partition(" ")
     if kind in JOB_TEXTS:
-        return CauseText(JOB_TEXTS[kind], subject)
+        return CauseText(JOB_TEXTS[kind], subject_of(subject), is_job=True)
     summary = page_context().runner.summary(cause)
     # What follows a colon or a semicolon are details.
     return CauseText(cause, "") if summary is None else CauseText(re.split("[:;]", summary)[0], cause)
 
 
-def job_text(kind: str) -> str:
-    """Return the kind of a job that is still to come: `invoice approval`."""
-    return kind.replace("_", " ")
+def subject_of(subject: str) -> str:
+    """Return the id in the subject of a job, which may have more than an id."""
+    found = re.search("[a-z]{3,5}_[0-9a-f]{8,}", subject)
+    return subject if found is None else found[0]
 
 
 def usage_charts(series: Sequence[UsageSeries], days: Sequence[date]) -> list[Bars]:

@@ -5,32 +5,28 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from flask import Response, request
+from flask import Response, request, url_for
+from sqlalchemy import Row
 
 from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES
 from billhook.sandbox.pages.context import (
-    PAGE_ROWS,
     RouteTable,
     error_sentence,
     page_context,
-    page_cursor,
-    page_links,
-    redirect_with_notice,
+    redirect_to,
     render,
-    run_operation,
 )
-from billhook.sandbox.pages.texts import parse_number
+from billhook.sandbox.pages.texts import count_text
+from billhook.sandbox.storage.repository import MAX_PAGE
+from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks import delivery_log, outbox, signing_secrets
 from billhook.sandbox.webhooks.outcomes import FaultKind
 
 ROUTES = RouteTable()
-ALL_TYPES = "all"
-"""In the form of a subscription: one for each type of event."""
 FAULT_TEXTS: Mapping[str, str] = MappingProxyType(
     {
         FaultKind.DUPLICATE: "sent twice at the same time",
@@ -49,86 +45,66 @@ _SHARES = MappingProxyType({"1": "every delivery", "0.5": "half of them", "0.1":
 
 @ROUTES.get("/webhooks")
 def webhooks() -> Response:
-    """Show the subscriptions and the faults."""
+    """Show each address with its subscriptions."""
     runner = page_context().runner
     with runner.reading() as tx:
-        page = outbox.subscription_page(tx, PAGE_ROWS, page_cursor())
+        addresses = _addresses(tx)
         states = delivery_log.count_states(tx)
-    active = runner.run("GET /_sandbox/faults").faults
-    struck: Counter[str] = Counter()
-    for one in active:
-        struck[one.fault] += one.struck
     return render(
         "webhooks.html",
-        page=page,
-        pager=page_links(page.next_cursor),
+        addresses=addresses,
         states=states,
         types=sorted(EVENT_TYPES),
-        all_types=ALL_TYPES,
         allow_private=runner.service.options.allow_private,
-        faults=FAULT_TEXTS,
-        active={one.fault: one for one in reversed(active)},
-        struck=struck,
-        shares=_SHARES,
     )
+
+
+def _addresses(tx: Transaction) -> dict[str, list[Row[Any]]]:
+    """Return the subscriptions of each address, oldest first."""
+    found: dict[str, list[Row[Any]]] = {}
+    for row in outbox.subscription_page(tx, MAX_PAGE, None).items:
+        found.setdefault(row.callback_url, []).append(row)
+    return found
 
 
 @ROUTES.post("/webhooks")
 def subscribe() -> Response:
-    """Subscribe a URL to one type of event, or to all."""
-    url, wanted = request.form.get("url", "").strip(), request.form.get("type", "")
-    types = list(EVENT_TYPES) if wanted == ALL_TYPES else [wanted]
-    text = request.form.get("threshold", "").strip()
-    threshold = parse_number(text)
-    if text and threshold is None:
-        return redirect_with_notice("webhooks", "Refused: the threshold is not a number", good=False)
+    """Subscribe an address to each type of event."""
+    body = {"callbackUrl": request.form.get("url", "").strip()}
     try:
-        for event_type in types:
-            body: dict[str, Any] = {"callbackUrl": url, "eventType": event_type}
-            if threshold is not None and len(types) == 1:
-                body["threshold"] = threshold
-            page_context().runner.run("POST /webhook", body)
+        for event_type in EVENT_TYPES:
+            page_context().runner.run("POST /webhook", {**body, "eventType": event_type})
     except SandboxError as error:
-        return redirect_with_notice("webhooks", error_sentence(error), good=False)
-    count = "1 type" if len(types) == 1 else f"{len(types)} types"
-    return redirect_with_notice("webhooks", f"The address is subscribed to {count} of events.")
+        return redirect_to(url_for(".webhooks"), error_sentence(error), good=False)
+    done = f"The address is subscribed to all {len(EVENT_TYPES)} types of events."
+    return redirect_to(url_for(".webhooks"), done)
 
 
-@ROUTES.post("/webhooks/<subscription_id>/ping")
-def ping(subscription_id: str) -> Response:
-    """Send a PingTest to the address of a subscription."""
-    key = "POST /_sandbox/subscriptions/{subscriptionId}/ping"
-    try:
-        sent = page_context().runner.run(key, subscriptionId=subscription_id)
-    except SandboxError as error:
-        return redirect_with_notice("webhooks", error_sentence(error), good=False)
-    page_context().runner.deliver()
-    return redirect_with_notice("event", "A PingTest is sent.", event_id=sent.raised_id)
+@ROUTES.post("/webhooks/end")
+def end_address() -> Response:
+    """End all subscriptions of an address."""
+    runner, url = page_context().runner, request.form.get("url", "")
+    with runner.reading() as tx:
+        ids = [row.id for row in _addresses(tx).get(url, ())]
+    for subscription_id in ids:
+        runner.run("DELETE /_sandbox/subscriptions/{subscriptionId}", subscriptionId=subscription_id)
+    ended = count_text(len(ids), "subscription is", "subscriptions are")
+    return redirect_to(url_for(".webhooks"), f"{ended} ended, and their pending deliveries are cancelled.")
 
 
-@ROUTES.post("/webhooks/<subscription_id>/remove")
-def unsubscribe(subscription_id: str) -> Response:
-    """End a subscription."""
-    key = "DELETE /_sandbox/subscriptions/{subscriptionId}"
-    done = "The subscription is ended, and its pending deliveries are cancelled."
-    return run_operation(("webhooks", {}), done, key, subscriptionId=subscription_id)
-
-
-@ROUTES.post("/faults/<kind>/on")
-def fault_on(kind: str) -> Response:
-    """Inject a fault from now on, into all deliveries or a share of them."""
-    share = request.form.get("share", "1")
-    if share not in _SHARES:
-        return redirect_with_notice("webhooks", "Refused: choose one of the shares", good=False)
-    body = {"fault": kind, "probability": Decimal(share)}
-    return run_operation(("webhooks", {}), f"The fault {kind} is on.", "POST /_sandbox/faults", body)
-
-
-@ROUTES.post("/faults/<kind>/off")
-def fault_off(kind: str) -> Response:
-    """Remove the faults of a kind."""
-    return run_operation(
-        ("webhooks", {}), f"The fault {kind} is off.", "DELETE /_sandbox/faults", {"fault": kind}
+@ROUTES.get("/faults")
+def faults() -> Response:
+    """Show the faults as switches."""
+    active = page_context().runner.run("GET /_sandbox/faults").faults
+    struck: Counter[str] = Counter()
+    for one in active:
+        struck[one.fault] += one.struck
+    return render(
+        "faults.html",
+        faults=FAULT_TEXTS,
+        active={one.fault: one for one in reversed(active)},
+        struck=struck,
+        shares=_SHARES,
     )
 
 
@@ -153,11 +129,10 @@ def rotate_secret() -> Response:
     try:
         page_context().runner.run("POST /_sandbox/secrets/rotate", {"overlap": overlap})
     except SandboxError as error:
-        return redirect_with_notice("secrets", error_sentence(error), good=False)
+        return redirect_to(url_for(".secrets"), error_sentence(error), good=False)
     until = ", and with the previous one until the next rotation" if overlap else ""
-    return redirect_with_notice(
-        "secrets", f"Deliveries are signed with a new secret{until}. Give it to your receivers."
-    )
+    done = f"Deliveries are signed with a new secret{until}. Give it to your receivers."
+    return redirect_to(url_for(".secrets"), done)
 
 
 def _page(secret: signing_secrets.Secret | None) -> Response:

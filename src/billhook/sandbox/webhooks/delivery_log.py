@@ -8,7 +8,7 @@ from datetime import date, datetime
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Row, Select, func, select, type_coerce, update
+from sqlalchemy import BigInteger, ColumnElement, Row, Select, case, func, select, type_coerce, update
 
 from billhook.sandbox.storage.columns import from_microseconds
 from billhook.sandbox.storage.repository import ListPage, fetch_page
@@ -17,6 +17,7 @@ from billhook.sandbox.storage.transaction import Transaction
 
 Rows = ListPage[Row[Any]]
 STATES = ("pending", "delivered", "failed", "cancelled")
+_SHORT_BYTES = 16_384
 _MICROSECONDS_PER_DAY = 86_400_000_000
 _COLUMNS = (
     raised_event.c.id,
@@ -24,8 +25,9 @@ _COLUMNS = (
     raised_event.c.raised_at,
     raised_event.c.cause,
     func.length(raised_event.c.body).label("body_bytes"),
+    case((func.length(raised_event.c.body) <= _SHORT_BYTES, raised_event.c.body)).label("short_body"),
 )
-"""Without the body: a page of events may hold megabytes of them."""
+"""Without a long body: a page of events may hold megabytes of them."""
 
 
 def deliveries(tx: Transaction, limit: int, cursor: str | None, *where: ColumnElement[bool]) -> Rows:
@@ -95,6 +97,8 @@ class EventTrace:
     raised_at: datetime
     cause: str
     body_bytes: int
+    body: bytes | None
+    """None for a long one."""
     deliveries: Sequence[DeliveryTrace]
 
 
@@ -155,7 +159,7 @@ def _traces(tx: Transaction, rows: Sequence[Row[Any]]) -> list[EventTrace]:
     attempts = attempts_of(tx, [one.id for each in found.values() for one in each])
     return [
         EventTrace(
-            row.id, row.event_type, row.raised_at, row.cause, row.body_bytes,
+            row.id, row.event_type, row.raised_at, row.cause, row.body_bytes, row.short_body,
             [DeliveryTrace(one, attempts[one.id]) for one in found[row.id]],
         )
         for row in rows

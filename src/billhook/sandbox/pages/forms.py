@@ -1,0 +1,197 @@
+"""The form of an operation: fields made from the JSON schema of its models, and read back into a request.
+
+A field is named by its place in the request, as `creditGrant.grantAmount` or `events.0.name`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Literal
+
+from billhook.errors import InvalidJSON
+from billhook.fields import strict_json
+from billhook.resources import Resource
+from billhook.sandbox.operations import Operation
+from billhook.sandbox.pages.texts import indented, parse_number
+
+Options = Sequence[tuple[str, str]]
+"""Values that may be chosen, each with its text."""
+
+_DEPTH = 16
+"""Places that are nested deeper are of no model."""
+OTHER = "other"
+"""The field for what no model lists. No operation has a field of this name."""
+Kind = Literal["text", "number", "boolean", "json", "object", "list"]
+_KINDS: Mapping[str, Kind] = MappingProxyType(
+    {"string": "text", "number": "number", "integer": "number", "boolean": "boolean"}
+)
+"""The kinds of fields by the types of JSON schema; any other is given as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """A field of a request; those of the kinds object and list have parts instead of a text."""
+
+    place: str
+    name: str
+    """As written on the wire, or the number of an entry in a list."""
+    kind: Kind
+    hint: str = ""
+    example: str = ""
+    required: bool = False
+    opened: bool = False
+    """True for an entry of a list: it is shown even while it is empty."""
+    text: str = ""
+    options: Options = ()
+    parts: Sequence[FormField] = ()
+
+    @property
+    def is_shown(self) -> bool:
+        """True if it must be filled in or is; the others are folded away."""
+        return self.required or self.opened or bool(self.text) or any(part.is_shown for part in self.parts)
+
+
+def make_fields(
+    operation: Operation, values: Mapping[str, Any], options_of: Callable[[str], Options]
+) -> list[FormField]:
+    """Return the fields of path and body (or query), filled with `values`: nested, as `nest` returns them.
+
+    `options_of` returns what may be chosen for a field of a name; nothing for one that is typed.
+    """
+    schema: dict[str, Any] = {"properties": {}} if operation.takes is None else _schema(operation.takes)
+    path = {name: {"type": "string", "description": "Part of the address."} for name in operation.path_names}
+    properties = {**path, **schema["properties"]}
+    required = [*path, *schema.get("required", ())]
+    if operation.has_body:
+        properties[OTHER] = {"description": "Other fields of the body, as a JSON object."}
+    whole = {**schema, "properties": properties, "required": required}
+    return _Builder(schema.get("$defs", {}), options_of).parts(whole, values, "", required=True)
+
+
+@cache  # a page may have a dozen forms
+def _schema(model: type[Resource]) -> dict[str, Any]:
+    return model.model_json_schema(by_alias=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    definitions: Mapping[str, Any]
+    options_of: Callable[[str], Options]
+
+    def parts(
+        self, schema: Mapping[str, Any], values: object, place: str, *, required: bool
+    ) -> list[FormField]:
+        given = values if isinstance(values, Mapping) else {}
+        known = {name: one for name, one in schema["properties"].items() if not one.get("readOnly")}
+        # Fields that the model does not list, such as the tiers of a price, are shown if they have a value.
+        others: dict[str, Any] = {name: {} for name in given if name not in schema["properties"]}
+        needed = schema.get("required", ()) if required else ()
+        return [
+            self.field(f"{place}{name}", name, one, given.get(name), required=name in needed)
+            for name, one in {**known, **others}.items()
+        ]
+
+    def field(
+        self, place: str, name: str, schema: Mapping[str, Any], value: object, *, required: bool
+    ) -> FormField:
+        plain = self._resolved(schema)
+        examples = schema.get("examples") or [""]
+        about = {"hint": schema.get("description", ""), "required": required, "example": as_text(examples[0])}
+        if "properties" in plain:
+            parts = self.parts(plain, value, f"{place}.", required=required)
+            return FormField(place, name, "object", parts=parts, **{**about, "required": False})
+        entry = self._resolved(plain.get("items", {}))
+        if "properties" in entry:
+            entries = list(value.values()) if isinstance(value, dict) else value or [{}] * required
+            made = [
+                FormField(
+                    f"{place}.{number}", str(number), "object", opened=True,
+                    parts=self.parts(entry, one, f"{place}.{number}.", required=True),
+                )
+                for number, one in enumerate(entries if isinstance(entries, list) else [])
+            ]  # fmt: skip
+            return FormField(place, name, "list", parts=made, **{**about, "required": False})
+        kind = _KINDS.get(plain.get("type", ""), "json")
+        options = [(each, each) for each in plain.get("enum", ())] or self.options_of(name)
+        if kind == "boolean":
+            options = [("true", "yes"), ("false", "no")]
+        text = as_text(value)
+        if options and text and text not in dict(options):
+            options = [*options, (text, text)]
+        return FormField(place, name, kind, text=text, options=options, **about)
+
+    def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the schema that a field has where it is not null, without references."""
+        wanted = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
+        found: Mapping[str, Any] = wanted[0] if len(wanted) == 1 else schema
+        reference = found.get("$ref")
+        return found if reference is None else self.definitions[reference.rpartition("/")[2]]
+
+
+def as_text(value: object) -> str:
+    """Return a value of JSON as the text of its field."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return indented(strict_json.loads(strict_json.dumps(value)))
+
+
+def nest(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a form by their places: `a.b` is `b` in the object `a`; without empty ones."""
+    found: dict[str, Any] = {}
+    for place, value in fields:
+        content = value.strip().replace("\r\n", "\n") if isinstance(value, str) else value
+        *outer, name = place.split(".")
+        if content == "" or len(outer) > _DEPTH:
+            continue
+        there: object = found
+        for part in outer:
+            there = there.setdefault(part, {}) if isinstance(there, dict) else None
+        # Not a dict: two fields contradict each other, in a form that no page has made.
+        if isinstance(there, dict):
+            there[name] = content
+    return found
+
+
+def texts_of(fields: Iterable[FormField]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of each field that has no parts."""
+    for field in fields:
+        if field.kind in ("object", "list"):
+            yield from texts_of(field.parts)
+        else:
+            yield field.place, field.text
+
+
+def read_fields(fields: Iterable[FormField]) -> dict[str, Any]:
+    """Return the request that the fields hold, without those that are empty.
+
+    A text that is no number or no JSON stays one: the operation's model refuses it, by the name of its field.
+    """
+    found = {field.name: _read(field) for field in fields}
+    return {name: value for name, value in found.items() if value not in (None, {}, [])}
+
+
+def _read(field: FormField) -> object:
+    match field.kind:
+        case "object":
+            return read_fields(field.parts)
+        case "list":
+            return [one for part in field.parts if (one := read_fields(part.parts))]
+        case "number":
+            number = parse_number(field.text)
+            return (field.text or None) if number is None else number
+        case "boolean":
+            return {"true": True, "false": False}.get(field.text, field.text or None)
+        case "json":
+            return _json(field.text)
+        case _:
+            return field.text or None
+
+
+def _json(text: str) -> object:
+    try:
+        return strict_json.loads(text.encode("utf-8", "replace")) if text else None
+    except InvalidJSON:
+        return text
