@@ -1,7 +1,7 @@
 """Meters: which events they count, and what an event adds to them.
 
-The specification shows none of their fields. `event_data` implements the filters in SQL as well. Source:
-spec, "Endpoints", Meters; "Event (ingested)", on eventName; POST /events/dry-run.
+The specification shows none of their fields. Source: spec, "Endpoints", Meters; "Event (ingested)", on
+eventName; POST /events/dry-run.
 """
 
 from __future__ import annotations
