@@ -46,24 +46,28 @@ class ContractRecord(Contract, register=False):
     ] = None
 
 
+def midnight(moment: datetime) -> datetime:
+    """Return the first moment of this day."""
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
 def calendar_anchor(start: datetime, period: CalendarDuration) -> datetime:
     """Return the start of the calendar period that contains `start`.
 
     Calendar-aligned cycles are counted from it. For months, quarters and years it is their first midnight;
     for weeks Monday's; for days that day's.
     """
-    midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
+    day = midnight(start)
     if period.months:
         # Counted from January of the year 0, so that quarters and years begin in January.
-        return add_months(midnight.replace(day=1), -((start.year * 12 + start.month - 1) % period.months))
-    return midnight - timedelta(days=midnight.weekday() if period.time.days % 7 == 0 else 0)
+        return add_months(day.replace(day=1), -((start.year * 12 + start.month - 1) % period.months))
+    return day - timedelta(days=day.weekday() if period.time.days % 7 == 0 else 0)
 
 
 def billing_day_anchor(start: datetime, day: int) -> datetime:
     """Return the midnight of the last such day of a month that is not after `start`."""
-    midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
-    anchor = _on_day(midnight, day)
-    return anchor if anchor <= start else _on_day(add_months(midnight, -1), day)
+    anchor = _on_day(midnight(start), day)
+    return anchor if anchor <= start else _on_day(add_months(midnight(start), -1), day)
 
 
 def cycle_at(contract: ContractRecord, moment: datetime) -> tuple[datetime, datetime]:

@@ -26,7 +26,7 @@ from billhook.fields.strict_json import datetime_text
 from billhook.fields.types import BillingStatus
 from billhook.resources import Customer, DepositTo, PaymentInfo
 from billhook.sandbox.billing import customers, money, scheduled_jobs
-from billhook.sandbox.billing.credits.credit_grants import grant_top_up, has_expired
+from billhook.sandbox.billing.credits.credit_grants import grant_from, has_expired
 from billhook.sandbox.billing.invoices import invoices
 from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord, page_url
 from billhook.sandbox.billing.money import EXACT
@@ -48,7 +48,7 @@ def approve(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
     """
     if invoice.approved_at is not None:
         raise invalid_request("the invoice is approved already", code="already_approved")
-    if has_expired(tx, invoice):
+    if has_expired(tx, invoice.credit_grant):
         raise invalid_request(
             "the credits of this top-up have expired: it stays unapproved", code="credits_expired"
         )
@@ -65,15 +65,16 @@ def approve(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
     scheduled_jobs.cancel(tx, invoice.id, "invoice_approval")
     scheduled_jobs.schedule(tx, due_at, "invoice_due", invoice.id)
     raise_event(tx, InvoiceApproved(date=tx.now, invoice_id=invoice.id))
-    # Top-up credits are granted on approval, not on payment.
-    grant_top_up(tx, invoice)
+    # Top-up credits are granted on approval, not on payment. Source: spec, "States and transitions".
+    if invoice.credit_grant is not None:
+        grant_from(tx, customer.id, invoice.credit_grant, invoice_id=invoice.id)
     return send_invoice(tx, invoice)
 
 
 def handle_approval_due(tx: Transaction, invoice_id: str) -> None:
     """Handle the job `invoice_approval`; a top-up with credits that have expired stays unapproved."""
     invoice = invoices.INVOICES.get(tx, invoice_id)
-    if not has_expired(tx, invoice):
+    if not has_expired(tx, invoice.credit_grant):
         approve(tx, invoice)
 
 

@@ -11,10 +11,10 @@ import hmac
 from decimal import Decimal, localcontext
 from typing import Annotated
 
-from pydantic import Field, StrictStr
+from pydantic import Field, StrictBool, StrictStr
 
 from billhook.fields.types import ExactDecimal, Integer, ListOf, MaybeListOf, UtcDatetime
-from billhook.resources import Invoice, LineItem, Resource
+from billhook.resources import BillingCycle, CreditGrant, Invoice, LineItem, Resource
 from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage
 from billhook.sandbox import tokens
 from billhook.sandbox.billing.money import EXACT, ZERO
@@ -52,11 +52,34 @@ class InvoiceView(Invoice, register=False):
     ] = None
 
 
+class LineItemRecord(LineItemView, register=False):
+    """A line item as it is stored: with what it bills, so that later usage is charged as a difference."""
+
+    line_key: Annotated[
+        StrictStr | None, WRITE_ONLY, Field(description="Contract's line whose usage it bills, if any.")
+    ] = None
+    cycle: Annotated[BillingCycle | None, WRITE_ONLY, Field(description="Billing cycle of that usage.")] = (
+        None
+    )
+    exceeded: Annotated[
+        StrictBool, WRITE_ONLY, Field(description="Whether it bills usage beyond a commitment.")
+    ] = False
+    unpaid: Annotated[
+        dict[str, ListOf[ExactDecimal]],
+        WRITE_ONLY,
+        Field(description="Units and money of the usage that credits do not pay for, by product."),
+    ] = Field(default_factory=dict)
+
+
 class InvoiceRecord(InvoiceView, register=False):
     """An invoice as it is stored, with fields that the API does not show."""
 
+    line_items: Annotated[MaybeListOf[LineItemRecord], READ_ONLY, Field(description="Line items.")] = None  # type: ignore[assignment]
     payment_days: Annotated[
         Integer | None, WRITE_ONLY, Field(description="Days until payment is due, from the contract.")
+    ] = None
+    credit_grant: Annotated[
+        CreditGrant | None, WRITE_ONLY, Field(description="Credits of a top-up, granted at the approval.")
     ] = None
     amount_paid: Annotated[ExactDecimal, WRITE_ONLY, Field(description="Amount paid so far.")] = ZERO
 
