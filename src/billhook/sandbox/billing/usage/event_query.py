@@ -112,8 +112,10 @@ def _figures(
     where += [event.c.at >= period.start_time, event.c.at < period.end_time]
     columns: list[ColumnElement[Any]] = [groups.column().label("grouped")]
     if meter is not None:
-        # What the meter counted when the events arrived, so that figures are those of consumption.
-        where.append(func.instr(event.c.meter_ids, meter.id) > 0)
+        # What the meter counted when the events arrived. Without filters it counts all of them, and the index
+        # alone is read.
+        if meter.filters or method is not AggregationMethod.COUNT:
+            where.append(func.instr(event.c.meter_ids, meter.id) > 0)
         columns += _value_columns(meter, method)
     # OFFSET 0 keeps SQLite from flattening the subquery, which would parse the JSON once for each use.
     rows = select(*columns).where(*where)
