@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from pydantic import Field
@@ -125,6 +126,13 @@ class OperationGroup:
             return function
 
         return register
+
+
+def groups_of(*modules: ModuleType) -> tuple[OperationGroup, ...]:
+    """Return the groups of operations of these modules, in their order."""
+    return tuple(
+        each for module in modules for each in vars(module).values() if isinstance(each, OperationGroup)
+    )
 
 
 def sandbox_field(description: str, **options: Any) -> Any:

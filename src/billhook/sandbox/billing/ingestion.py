@@ -105,27 +105,8 @@ def compiled_meters(tx: Transaction, events: Iterable[ValidEvent]) -> dict[str, 
 def contributions(
     meters_by_name: dict[str, list[CompiledMeter]], valid: ValidEvent
 ) -> list[tuple[CompiledMeter, Contribution]]:
-    """Return the meters whose filters accept the event, each with the event's contribution."""
-    found = []
-    for meter in meters_by_name.get(valid.name, ()):
-        contribution = meter.contribution(valid.data)
-        if contribution is not None:
-            found.append((meter, contribution))
-    return found
-
-
-def dry_run_contributions(
-    meters_by_name: dict[str, list[CompiledMeter]], valid: ValidEvent, *, is_counted: bool
-) -> list[tuple[CompiledMeter, Contribution]]:
-    """Return all meters for the event's name, each with the event's contribution.
-
-    The contribution is empty if a filter rejects the event; or always, if `is_counted` is false because the
-    customer is Inactive.
-    """
-    return [
-        (meter, (meter.contribution(valid.data) if is_counted else None) or Contribution(None))
-        for meter in meters_by_name.get(valid.name, ())
-    ]
+    """Return the meters of the event's name, each with the event's contribution."""
+    return [(meter, meter.contribution(valid.data)) for meter in meters_by_name.get(valid.name, ())]
 
 
 def _stored_refs(tx: Transaction, refs: Iterable[str]) -> set[str]:

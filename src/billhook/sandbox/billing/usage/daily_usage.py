@@ -190,8 +190,7 @@ class UsageRollup:
                 if meter_id not in known:
                     known[meter_id] = CompiledMeter(meters.METERS.get(tx, meter_id))
                 contribution = known[meter_id].contribution(sent.get("data") or {})
-                if contribution is not None:
-                    self.add((owner_id, meter_id, day, since), contribution, at)
+                self.add((owner_id, meter_id, day, since), contribution, at)
 
     def write(self, tx: Transaction) -> set[UsageKey]:
         """Add the contributions to the stored rows, and return the keys of the changed rows."""
