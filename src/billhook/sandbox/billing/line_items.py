@@ -89,11 +89,6 @@ class ContractLine:
         """True if the amount depends on usage."""
         return any(usage.sold.meter is not None for usage in self.usages)
 
-    @property
-    def counted_from(self) -> datetime:
-        """From when on usage counts for the line."""
-        return min([self.since, *(usage.since for usage in self.usages)])
-
     def charge(self, smallest: Decimal) -> Charge:
         """Return the line's charge, in multiples of `smallest`."""
         products = [usage.priced for usage in self.usages]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field
 from sqlalchemy import select
 
 from billhook.fields.types import MaybeListOf
@@ -37,9 +36,7 @@ BILLING_INTERVALS = ("Monthly", "Quarterly", "Yearly")
 class PlanRecord(Plan, register=False):
     """A plan as it is stored, with its products, which the API does not show."""
 
-    products: Annotated[
-        MaybeListOf[ContractProduct], WRITE_ONLY, Field(description="Products that the plan sells.")
-    ] = None
+    products: Annotated[MaybeListOf[ContractProduct], WRITE_ONLY] = None
 
 
 PLANS = Repository(plan, PlanRecord, "pln")
@@ -71,7 +68,6 @@ class SoldProduct:
     product: ContractProduct
     meter: Meter | None
     """The meter of its usage; None for a product without usage."""
-    contract: ContractRecord
     group: ProductGroup | None = None
     """The product group that it belongs to."""
     counts: bool = True
@@ -185,7 +181,7 @@ def sold_products(tx: Transaction, contract: ContractRecord) -> list[SoldProduct
         product_id = catalog_id or f"{contract.id}-{number}"
         name = product.display_name or names.get(catalog_id) or product_id
         meter = measured_by.get(catalog_id)
-        found.append(SoldProduct(product_id, name, product, meter, contract, group, counts))
+        found.append(SoldProduct(product_id, name, product, meter, group, counts))
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, time, timedelta
 from typing import Annotated
 
-from pydantic import Field, StrictBool
+from pydantic import StrictBool
 
 from billhook.fields.types import Integer, UtcDatetime
 from billhook.resources import Commitment, Contract, Duration
@@ -23,27 +23,20 @@ _LONGEST_DAYS = 36_525
 class ContractRecord(Contract, register=False):
     """A contract as it is stored, with fields that the API does not show."""
 
-    cycle_months: Annotated[Integer, WRITE_ONLY, Field(description="Months of a billing cycle.")] = 0
-    cycle_days: Annotated[Integer, WRITE_ONLY, Field(description="Days of a billing cycle.")] = 0
-    cycle_anchor: Annotated[
-        UtcDatetime | None,
-        WRITE_ONLY,
-        Field(description="Moment that billing cycles are counted from; startDate if null."),
-    ] = None
-    cycle_billing_day: Annotated[
-        Integer,
-        WRITE_ONLY,
-        Field(description="Day of the month on which billing cycles begin; 0 if none is set."),
-    ] = 0
-    first_end_date: Annotated[
-        UtcDatetime | None, WRITE_ONLY, Field(description="End of the first term, before any renewal.")
-    ] = None
-    pro_rates: Annotated[
-        StrictBool, WRITE_ONLY, Field(description="Whether fees of a shortened cycle are pro-rated.")
-    ] = False
-    payment_days: Annotated[
-        Integer | None, WRITE_ONLY, Field(description="Days until payment is due, from the payment term.")
-    ] = None
+    cycle_months: Annotated[Integer, WRITE_ONLY] = 0
+    """Months of a billing cycle."""
+    cycle_days: Annotated[Integer, WRITE_ONLY] = 0
+    """Days of a billing cycle."""
+    cycle_anchor: Annotated[UtcDatetime | None, WRITE_ONLY] = None
+    """The moment that billing cycles are counted from; startDate if null."""
+    cycle_billing_day: Annotated[Integer, WRITE_ONLY] = 0
+    """The day of the month on which billing cycles begin; 0 if none is set."""
+    first_end_date: Annotated[UtcDatetime | None, WRITE_ONLY] = None
+    """The end of the first term, before any renewal."""
+    pro_rates: Annotated[StrictBool, WRITE_ONLY] = False
+    """Whether fees of a shortened cycle are pro-rated."""
+    payment_days: Annotated[Integer | None, WRITE_ONLY] = None
+    """Days until payment is due, from the payment term."""
 
 
 def midnight(moment: datetime) -> datetime:

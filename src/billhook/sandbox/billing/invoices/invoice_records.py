@@ -55,33 +55,26 @@ class InvoiceView(Invoice, register=False):
 class LineItemRecord(LineItemView, register=False):
     """A line item as it is stored: with what it bills, so that later usage is charged as a difference."""
 
-    line_key: Annotated[
-        StrictStr | None, WRITE_ONLY, Field(description="Contract's line whose usage it bills, if any.")
-    ] = None
-    cycle: Annotated[BillingCycle | None, WRITE_ONLY, Field(description="Billing cycle of that usage.")] = (
-        None
-    )
-    exceeded: Annotated[
-        StrictBool, WRITE_ONLY, Field(description="Whether it bills usage beyond a commitment.")
-    ] = False
-    unpaid: Annotated[
-        dict[str, ListOf[ExactDecimal]],
-        WRITE_ONLY,
-        Field(description="Units and money of the usage that credits do not pay for, by product."),
-    ] = Field(default_factory=dict)
+    line_key: Annotated[StrictStr | None, WRITE_ONLY] = None
+    """The contract's line whose usage it bills, if any."""
+    cycle: Annotated[BillingCycle | None, WRITE_ONLY] = None
+    """The billing cycle of that usage."""
+    exceeded: Annotated[StrictBool, WRITE_ONLY] = False
+    """Whether it bills usage beyond a commitment."""
+    unpaid: Annotated[dict[str, ListOf[ExactDecimal]], WRITE_ONLY] = Field(default_factory=dict)
+    """Units and money of the usage that credits do not pay for, by product key."""
 
 
 class InvoiceRecord(InvoiceView, register=False):
     """An invoice as it is stored, with fields that the API does not show."""
 
     line_items: Annotated[MaybeListOf[LineItemRecord], READ_ONLY, Field(description="Line items.")] = None  # type: ignore[assignment]
-    payment_days: Annotated[
-        Integer | None, WRITE_ONLY, Field(description="Days until payment is due, from the contract.")
-    ] = None
-    credit_grant: Annotated[
-        CreditGrant | None, WRITE_ONLY, Field(description="Credits of a top-up, granted at the approval.")
-    ] = None
-    amount_paid: Annotated[ExactDecimal, WRITE_ONLY, Field(description="Amount paid so far.")] = ZERO
+    payment_days: Annotated[Integer | None, WRITE_ONLY] = None
+    """Days until payment is due, from the contract."""
+    credit_grant: Annotated[CreditGrant | None, WRITE_ONLY] = None
+    """The credits of a top-up, granted at the approval."""
+    amount_paid: Annotated[ExactDecimal, WRITE_ONLY] = ZERO
+    """The amount paid so far."""
 
     @property
     def amount_due(self) -> Decimal:

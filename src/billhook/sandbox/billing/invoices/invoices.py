@@ -1,7 +1,7 @@
 """Invoices: issue them, store them, and carry negative totals forward.
 
 An invoice below zero is issued for zero, and the rest reduces the contract's next one: what happens to it is
-not specified. `approval` and `payments` change an invoice's state. Source: spec, "Resources and their
+not specified. `invoice_lifecycle` changes an invoice's state. Source: spec, "Resources and their
 fields", Invoice; "Endpoints", Invoices and POST /credits/top-up; "Events", Overage.
 """
 
