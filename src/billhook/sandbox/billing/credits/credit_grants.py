@@ -90,8 +90,7 @@ def grant(
     kind: str | None = None,
     expires_at: datetime | None = None,
     automatic: bool = True,
-    contract_id: str | None = None,
-    invoice_id: str | None = None,
+    link: LedgerReference | None = None,
 ) -> str:
     """Add credits to a customer's pool and return the id of the ledger entry. Emits CreditPoolIncreased.
 
@@ -101,12 +100,7 @@ def grant(
     product = _find_or_create_product(tx, credit_product_id, kind)
     pool_key = (customer_id, product.id, kind or str(product.balance_kind))
     lot_id, entry_id = add_lot(
-        tx,
-        pool_key,
-        amount,
-        LedgerReference(contract_id, invoice_id),
-        expires_at=expires_at,
-        automatic=automatic,
+        tx, pool_key, amount, link or LedgerReference(), expires_at=expires_at, automatic=automatic
     )
     if expires_at is not None and expires_at <= tx.now:
         # Granted and expired in the past: both entries are in the ledger.
@@ -116,21 +110,13 @@ def grant(
     return entry_id
 
 
-def grant_from(
-    tx: Transaction,
-    customer_id: str,
-    credit_grant: CreditGrant,
-    *,
-    contract_id: str | None = None,
-    invoice_id: str | None = None,
-) -> None:
+def grant_from(tx: Transaction, customer_id: str, credit_grant: CreditGrant, link: LedgerReference) -> None:
     """Grant the credits of a contract's or a top-up's CreditGrant; none without an amount."""
     if credit_grant.grant_amount is not None:
         grant(
             tx, customer_id, credit_grant.grant_amount, credit_product_id=credit_grant.credit_product_id,
             kind=credit_grant.balance_kind, expires_at=credit_grant.expiration_date,
-            automatic=credit_grant.apply_automatically is not False,
-            contract_id=contract_id, invoice_id=invoice_id,
+            automatic=credit_grant.apply_automatically is not False, link=link,
         )  # fmt: skip
 
 

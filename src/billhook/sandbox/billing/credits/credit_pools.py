@@ -59,6 +59,8 @@ class LedgerReference:
     invoice_id: str | None = None
     paid: UsagePaid | None = None
     """What was paid for the usage before."""
+    grant: tuple[int, datetime] | None = None
+    """The number of the contract's grant, and when it was due."""
 
 
 def customer_pools(
@@ -183,6 +185,7 @@ def _change_balance(
 ) -> str:
     """Change a balance: the pool, its ledger and its events, together. Returns the entry's id."""
     entry_id = new_id("cle")
+    grant_number, grant_due_at = link.grant or (None, None)
     with localcontext(EXACT):
         balance = pool.balance + amount
         filled_to, told_share = pool.filled_to, pool.told_share
@@ -204,7 +207,8 @@ def _change_balance(
         insert(ledger_entry).values(
             id=entry_id, customer_id=pool.customer_id, pool_id=pool.id, type=entry_type, amount=amount,
             balance_after=balance, invoice_id=link.invoice_id, contract_id=link.contract_id,
-            created_at=tx.now, **_paid_columns(link.paid, pool.kind, -amount),
+            created_at=tx.now, grant_number=grant_number, grant_due_at=grant_due_at,
+            **_paid_columns(link.paid, pool.kind, -amount),
         )
     )  # fmt: skip
     if amount > 0:

@@ -11,16 +11,18 @@ from datetime import datetime
 from decimal import Decimal
 from types import MappingProxyType
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import func, select
 
 from billhook.resources import CreditGrant
 from billhook.sandbox.billing import customers, scheduled_jobs
 from billhook.sandbox.billing.contracts.contracts import CONTRACTS
 from billhook.sandbox.billing.contracts.cycles import ContractRecord, renews
-from billhook.sandbox.billing.credits.credit_grants import grant_from
+from billhook.sandbox.billing.credits.credit_grants import grant_from, has_expired
+from billhook.sandbox.billing.credits.credit_pools import LedgerReference
+from billhook.sandbox.billing.money import ZERO
 from billhook.sandbox.billing.rating import Charge, charge
 from billhook.sandbox.clock import add_months
-from billhook.sandbox.storage.tables.billing import credit_charge
+from billhook.sandbox.storage.tables.billing import invoice, ledger_entry
 from billhook.sandbox.storage.transaction import Transaction
 
 _MONTHS: Mapping[str, int] = MappingProxyType({"Monthly": 1, "Quarterly": 3, "Yearly": 12})
@@ -44,7 +46,7 @@ def start_schedules(tx: Transaction, contract: ContractRecord) -> None:
         moment: datetime | None = contract.start_date
         # All grants that are due already, each charged to the cycle that it belongs to.
         while moment is not None and moment <= tx.now and (ends_at is None or moment < ends_at):
-            _grant(tx, contract, credit_grant, moment)
+            _grant(tx, contract, number, moment)
             moment = _next_grant_at(contract.start_date, _months(credit_grant), moment)
         _schedule_next(tx, contract, number, moment)
 
@@ -63,39 +65,38 @@ def handle_scheduled_grant(tx: Transaction, subject_id: str) -> None:
     number, _, contract_id = subject_id.partition(_OF)
     contract = CONTRACTS.get(tx, contract_id)
     credit_grant = (contract.credit_grants or [])[int(number)]
-    _grant(tx, contract, credit_grant, tx.now)
+    _grant(tx, contract, int(number), tx.now)
     next_at = _next_grant_at(contract.start_date, _months(credit_grant), tx.now)
     _schedule_next(tx, contract, int(number), next_at)
 
 
-def take_credit_charges(tx: Transaction, contract_id: str, end: datetime, smallest: Decimal) -> list[Charge]:
-    """Return the charges for credits that a contract granted before `end` and has not billed; each once."""
-    columns = credit_charge.c
-    due = (columns.contract_id == contract_id) & (columns.granted_at < end)
-    rows = tx.connection.execute(select(credit_charge).where(due).order_by(columns.seq)).all()
-    tx.connection.execute(delete(credit_charge).where(due))
-    return [
-        replace(charge(row.credit_product_id, row.name, [], row.price, smallest=smallest), units=row.amount)
-        for row in rows
-    ]
+def credit_charges(
+    tx: Transaction, contract: ContractRecord, end: datetime, smallest: Decimal
+) -> list[Charge]:
+    """Return the charges for credits that were due before `end`, since the contract was billed last."""
+    columns = ledger_entry.c
+    billed = select(func.max(invoice.c.cycle_end)).where(invoice.c.contract_id == contract.id)
+    since = tx.connection.execute(billed).scalar() or contract.start_date
+    due = (columns.contract_id == contract.id) & (columns.grant_due_at >= since)
+    granted = select(columns.grant_number).where(due, columns.grant_due_at < end).order_by(columns.seq)
+    found = []
+    for number in tx.connection.scalars(granted):
+        credit_grant = (contract.credit_grants or [])[number]
+        if credit_grant.price:
+            name = credit_grant.name or "Credits"
+            product_id = credit_grant.credit_product_id or name
+            made = charge(product_id, name, [], credit_grant.price, smallest=smallest)
+            found.append(replace(made, units=credit_grant.grant_amount or ZERO))
+    return found
 
 
-def _grant(tx: Transaction, contract: ContractRecord, credit_grant: CreditGrant, moment: datetime) -> None:
-    """Grant now what was due at `moment`, to be charged with the next invoice after `moment`."""
+def _grant(tx: Transaction, contract: ContractRecord, number: int, moment: datetime) -> None:
+    """Grant now the credits with this number that were due at `moment`; a later invoice charges them."""
+    credit_grant = (contract.credit_grants or [])[number]
     # Credits that would expire at once are neither granted nor charged.
-    is_over = credit_grant.expiration_date is not None and credit_grant.expiration_date <= tx.now
-    if is_over or customers.inactive_customers(tx, [contract.customer_id]):
-        return
-    grant_from(tx, contract.customer_id, credit_grant, contract_id=contract.id)
-    # Charged on the next invoice, not now: a contract has one invoice for each cycle.
-    if credit_grant.price and credit_grant.grant_amount is not None:
-        name = credit_grant.name or "Credits"
-        tx.connection.execute(
-            insert(credit_charge).values(
-                contract_id=contract.id, granted_at=moment, name=name, amount=credit_grant.grant_amount,
-                credit_product_id=credit_grant.credit_product_id or name, price=credit_grant.price,
-            )
-        )  # fmt: skip
+    if not has_expired(tx, credit_grant) and not customers.inactive_customers(tx, [contract.customer_id]):
+        link = LedgerReference(contract_id=contract.id, grant=(number, moment))
+        grant_from(tx, contract.customer_id, credit_grant, link)
 
 
 def _schedule_next(tx: Transaction, contract: ContractRecord, number: int, moment: datetime | None) -> None:

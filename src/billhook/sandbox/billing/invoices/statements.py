@@ -50,7 +50,7 @@ def statement(tx: Transaction, cycle: ContractCycle) -> list[Charge]:
     """
     smallest = _smallest_unit(tx, cycle.contract)
     # Credits have their own price: they are charged beside the lines, whether used or not.
-    granted = credit_schedules.take_credit_charges(tx, cycle.contract.id, cycle.end, smallest)
+    granted = credit_schedules.credit_charges(tx, cycle.contract, cycle.end, smallest)
     return [*_charges(tx, cycle, {}), *granted]
 
 

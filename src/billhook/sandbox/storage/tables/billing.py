@@ -158,27 +158,18 @@ ledger_entry = record(
     Column("created_at", UtcMicroseconds, nullable=False),
     Column("product_key", Text),
     Column("cycle_start", UtcMicroseconds),
+    Column("grant_number", Integer),
+    Column("grant_due_at", UtcMicroseconds),
     Column("paid_units", DecimalText),
     Column("paid_money", DecimalText),
     # The order in which a customer's ledger is listed.
     Index("ledger_entry_of", "customer_id", "seq"),
     Index("ledger_entry_usage", "product_key", "cycle_start"),
+    Index("ledger_entry_grant", "contract_id", "grant_due_at"),
 )
 """Every change of a pool's balance; `amount` is negative if the balance falls. An entry for usage names the
-product and the cycle; `paid_units` and `paid_money` are what credits of each kind have paid for it in all."""
-credit_charge = Table(
-    "credit_charge",
-    metadata,
-    serial(),
-    Column("contract_id", Text, nullable=False, index=True),
-    Column("granted_at", UtcMicroseconds, nullable=False),
-    Column("credit_product_id", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("amount", DecimalText, nullable=False),
-    Column("price", DecimalText, nullable=False),
-    sqlite_autoincrement=True,
-)
-"""Prices of credits that contracts granted and have not billed yet: each is charged by the next invoice."""
+product and the cycle; `paid_units` and `paid_money` are what credits of each kind have paid for it in all. An
+entry for credits of a contract has their number among its creditGrants, and when they were due."""
 usage_peak = Table(
     "reached",
     metadata,
