@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from billhook.sandbox import Sandbox
@@ -147,6 +147,7 @@ def test_usage_before_the_contracts_end_is_billed_once(sold: list[Step], used: l
 @given(
     st.lists(SOLD | USED | USED | MEASURED | st.builds(Waited, st.sampled_from([5, 30, 100])), max_size=14)
 )
+@example([Sold(0, 24, "call"), Waited(100), Used(0, 1), Sold(24, 48, "call")])
 def test_usage_and_contracts_in_any_order_are_billed_once(steps: list[Step]) -> None:
     with fresh_sandbox() as sandbox:
         business = Business(sandbox)

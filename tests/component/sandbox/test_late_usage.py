@@ -160,8 +160,12 @@ def test_the_months_end_bills_late_usage_of_a_contract_that_is_over_once(sandbox
     acme.use(3)
     sandbox.advance("P30D")
     acme.use(7, at=JANUARY)
+    later = Customer.of(sandbox, "later")  # whose invoice is newer than the usage
+    later.buy(
+        fee(1), startDate="2026-01-02T00:00:00Z", endDate="2026-02-02T00:00:00Z", autoRenewContract=False
+    )
     sandbox.advance("P60D")
-    first, second = invoices(sandbox)
+    first, second = invoices(sandbox, customerId=acme.id)
 
     assert (first["amount"], second["amount"]) == (3, 7)
     assert (second["contractId"], second["issuedAt"]) == (contract_id, "2026-03-01T00:00:00Z")

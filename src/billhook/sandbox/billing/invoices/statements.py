@@ -76,8 +76,10 @@ def contracts_with_late_usage(tx: Transaction) -> list[ContractRecord]:
     columns = contract_table.c
     # A contract that is active gets another invoice, which bills it.
     over = (columns.status != "Active") | columns.deleted_at.is_not(None)
-    newest = select(func.max(invoice.c.seq)).where(invoice.c.contract_id == columns.id).scalar_subquery()
-    return contracts.CONTRACTS.all(tx, over, daily_usage.changed_after(columns.customer_id, newest))
+    newest = select(func.max(invoice.c.seq)).where(invoice.c.contract_id == columns.id)
+    # Correlated by hand: SQLAlchemy looks at the next outer query only.
+    number = newest.correlate(contract_table).scalar_subquery()
+    return contracts.CONTRACTS.all(tx, over, daily_usage.changed_after(columns.customer_id, number))
 
 
 def handle_usage_changed(tx: Transaction, changed: Collection[UsageKey]) -> None:
