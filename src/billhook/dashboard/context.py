@@ -66,6 +66,11 @@ class DashboardContext:
         """The beginning of a command line that works on the same inbox."""
         return program(current_app)
 
+    @property
+    def visitor(self) -> str:
+        """The name of the visitor, as the app knows it."""
+        return str(g.billhook_visitor.name)
+
     def delivery(self, delivery_id: int) -> DeliveryDetails:
         """Return a delivery; the page of an unknown one is 404."""
         from billhook.inbox.deliveries import details
@@ -84,7 +89,7 @@ class DashboardContext:
         """
         from billhook.inbox.actions import recorded
 
-        with recorded(self.inbox, g.billhook_visitor.name, what, which, self.now) as recorder:
+        with recorded(self.inbox, self.visitor, what, which, self.now) as recorder:
             yield recorder.add
 
 

@@ -13,7 +13,7 @@ from flask import Flask, Response, abort, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
-from billhook.dashboard import deliveries, delivery, handlers, overview
+from billhook.dashboard import deliveries, delivery, handlers, issues, overview
 from billhook.dashboard.context import DashboardContext, last_error, run_state, tone
 from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.extension import exempt_from_csrf
@@ -50,8 +50,12 @@ _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/deliveries/<int:delivery_id>/replay", "replay", delivery.replay_one, "POST"),
     ("/deliveries/<int:delivery_id>/discard", "discard", delivery.discard_one, "POST"),
     ("/deliveries/<int:delivery_id>/erase", "erase", delivery.erase_one, "POST"),
-    ("/failures", "failures", handlers.show_failures, "GET"),
-    ("/failures/<group_id>/replay", "replay_group", handlers.replay_group, "POST"),
+    ("/failures", "failures", issues.show_failures, "GET"),
+    ("/failures/<issue_id>", "issue", issues.show_issue, "GET"),
+    ("/failures/<issue_id>/replay", "replay_issue", issues.replay_issue, "POST"),
+    ("/failures/<issue_id>/ack", "ack_issue", issues.acknowledge, "POST"),
+    ("/failures/<issue_id>/resolve", "resolve_issue", issues.resolve, "POST"),
+    ("/failures/<issue_id>/ignore", "ignore_issue", issues.ignore, "POST"),
     ("/handlers", "handlers", handlers.show_handlers, "GET"),
     ("/handlers/pause", "pause", handlers.pause, "POST"),
     ("/handlers/resume", "resume", handlers.resume, "POST"),

@@ -1,8 +1,4 @@
-"""The pages of handlers and of failures.
-
-The first page lists the handlers with their types and options, and which are paused; the second groups
-failing runs by handler and error.
-"""
+"""The page of handlers: each with its types and options, and whether it is paused."""
 
 from __future__ import annotations
 
@@ -12,13 +8,12 @@ from datetime import datetime
 from flask import Response, abort, request, url_for
 
 from billhook.clock import format_duration
-from billhook.dashboard.context import DashboardContext, describe, parse_rate, replay_batches
+from billhook.dashboard.context import DashboardContext
 from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.handlers import ConnectedHandlers
 from billhook.handlers.description import identity_text, limits_text, order_text
 from billhook.handlers.handler import Handler
 from billhook.inbox.deliveries import handler_names
-from billhook.inbox.error_groups import MOST_FAILING, failing_delivery_ids, failure_groups
 from billhook.inbox.figures import HandlerFigures
 from billhook.inbox.overview import read_overview
 
@@ -127,28 +122,3 @@ def _terms(handler: Handler) -> tuple[str, ...]:
     if handler.aliases:
         terms.append("formerly " + ", ".join(handler.aliases))
     return tuple(terms)
-
-
-def show_failures(context: DashboardContext) -> Response:
-    """Return the page of all groups, the largest first."""
-    groups = failure_groups(context.inbox)
-    return context.pages.render(
-        "failures.html",
-        groups=groups,
-        total=sum(group.count for group in groups),
-        most=MOST_FAILING,
-        paused={one.name for one in context.inbox.paused_handlers()},
-        now=context.now,
-    )
-
-
-def replay_group(context: DashboardContext, group_id: str) -> Response:
-    """Replay the runs of a group at a rate, and return to the list."""
-    rate = parse_rate(request.form.get("rate", ""))
-    group = next((one for one in failure_groups(context.inbox) if one.id == group_id), None)
-    if group is None:
-        abort(404, "These runs do not fail any more, or with another error.")
-    batches = failing_delivery_ids(context.inbox, group.handler, group.line)
-    done = replay_batches(context, batches, f"handler {group.handler}", rate=rate, handler=group.handler)
-    tone = "good" if done.deliveries else "warn"
-    return context.pages.redirect(url_for(".failures"), describe(done), tone)

@@ -268,6 +268,7 @@ class Dispatcher:
         duration_seconds: float | None = None,
     ) -> AttemptResult:
         now = self.clock.now()
+        group = failure.group if failure else None
         state, due_at = RunState.SUCCEEDED, None
         if failure is not None:
             # An excused attempt was ended by us, by a stop or a neighbour's crash: it costs no retry.
@@ -292,6 +293,8 @@ class Dispatcher:
             traceback=failure.traceback if failure else None,
             newest_only=handler is not None and handler.newest_only,
             duration_seconds=duration_seconds,
+            group=group.key if group else None,
+            place=group.place if group else None,
         )
         return AttemptResult(result, delivery, claim.handler, failure)
 
