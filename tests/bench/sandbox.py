@@ -2,8 +2,8 @@
 
     python tests/bench/sandbox.py [--events 1000000] [--batches 50] [--rounds 5]
 
-The sandbox runs in a process of its own: gunicorn gthread, one process, on a SQLite file with EVENTS events
-of 100 customers and two meters.
+The sandbox runs in a process of its own, as `billhook sandbox` does, on a SQLite file with EVENTS events of
+100 customers and two meters.
 A batch: 1,000 events by POST /v2/events on one connection that is kept, beside parsing the same JSON and
 writing the same rows with `executemany` on a copy of that file, in one transaction; in turn.
 An aggregation: POST /v2/events/aggregation over all events by day, beside the same GROUP BY in SQL.
@@ -25,13 +25,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-
-from flask import Flask
 
 from billhook.sandbox import Sandbox, SandboxOptions
 
@@ -199,11 +198,13 @@ def options(path: Path) -> SandboxOptions:
     return SandboxOptions(database_url=f"sqlite:///{path}", api_token=API_TOKEN, rate_limit="1000000/second")
 
 
-def app() -> Flask:
-    """What gunicorn serves."""
+def serve() -> None:
+    """Serve the sandbox of the environment's file until SIGTERM."""
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     sandbox = Sandbox(options(Path(os.environ["BENCH_FILE"])))
-    sandbox.start()
-    return sandbox.app()
+    with sandbox.run(port=int(os.environ["BENCH_PORT"])):
+        stopped.wait()
 
 
 class Caller:
@@ -245,22 +246,9 @@ def served(path: Path) -> Iterator[Caller]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [
-        sys.executable,
-        "-m",
-        "gunicorn",
-        "-k",
-        "gthread",
-        "-w",
-        "1",
-        "--threads",
-        "8",
-        "--keep-alive",
-        "600",
-    ]
-    command += ["-b", f"127.0.0.1:{port}", "--no-control-socket", "--chdir", str(HERE), "sandbox:app()"]
-    environ = {**os.environ, "BENCH_FILE": str(path)}
-    server = subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-c", "import sandbox; sandbox.serve()"]
+    environ = {**os.environ, "BENCH_FILE": str(path), "BENCH_PORT": str(port)}
+    server = subprocess.Popen(command, env=environ, cwd=HERE, stderr=subprocess.DEVNULL)
     try:
         _wait_for(port)
         caller = Caller(port)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -20,7 +22,7 @@ from billhook.fields import strict_json
 from billhook.settings import OPTIONS, Settings
 
 if TYPE_CHECKING:
-    from billhook.sandbox import SandboxOptions
+    from billhook.sandbox import Sandbox
 
 _TEMPORARY = ("temporary", "sqlite://")
 _CALL_TIMEOUT_SECONDS = 90.0
@@ -82,8 +84,11 @@ def sandbox(
     """
     if context.invoked_subcommand is not None:
         return
+    # Before anything is made: a signal that comes while the sandbox starts stops it when it has started.
+    stopped = threading.Event()
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
     from billhook.sandbox import Sandbox, SandboxOptions
-    from billhook.sandbox.gunicorn_server import serve
     from billhook.sandbox.storage.database import parsed_url
 
     settings = signing_settings()
@@ -100,23 +105,20 @@ def sandbox(
             random_seed=random_seed,
         )
         check_bindable(bind)  # after the cheaper checks, and before a database is created
-        credentials = _prepare(options, seed)
-
-        def announce(url: str) -> None:
-            # Printed last: Ctrl-C between creating and printing a token would lose it.
-            with closing(Sandbox(options)) as sandbox:
-                login = sandbox.login_address(url)
-                with sandbox.issue_api_token(new=new_token) as token:
+        host, _, port = bind.rpartition(":")
+        with closing(Sandbox(options)) as made:
+            credentials = _prepare(made, seed)
+            with made.run(host.strip("[]"), int(port)) as address:
+                login = made.login_address(address)
+                # Stored at the end of this block: a token that was stored and not printed is of no use.
+                with made.issue_api_token(new=new_token) as token:
                     credentials["api_token"] = token
                     if as_json:
-                        print_json({"url": url, "login_url": login, **credentials})
+                        print_json({"url": address, "login_url": login, **credentials})
                     else:
-                        _print_credentials(url, login, credentials, settings)
-                    # Before the block ends, which stores the token: one that was stored and not printed is of
-                    # no use.
+                        _print_credentials(address, login, credentials, settings)
                     sys.stdout.flush()
-
-        serve(options, bind, announce)
+                stopped.wait()
 
 
 @sandbox.command()
@@ -146,35 +148,30 @@ def call(method: str, path: str, body: str | None) -> None:
     print_wire(strict_json.dumps(answer))
 
 
-def _prepare(options: SandboxOptions, seed: str | None) -> dict[str, str | None]:
-    """Create the database and seed it, before the server accepts requests; return what to print.
+def _prepare(sandbox: Sandbox, seed: str | None) -> dict[str, str | None]:
+    """Seed the sandbox, before the server accepts requests; return what to print.
 
     `api_token` is printed once; `signing_secret` is None if the user gave it, or if receivers verify with the
     `public_key`.
     """
-    from billhook.sandbox import Sandbox
+    if seed is not None:
+        from billhook.sandbox.scenario import seed_demo_data
 
-    # A Sandbox of its own, closed before the server starts: gunicorn forks, and neither threads nor database
-    # connections survive a fork.
-    with closing(Sandbox(options)) as sandbox:
-        if seed is not None:
-            from billhook.sandbox.scenario import seed_demo_data
-
-            with progress(f"planting {seed}", None) as steps:
-                seeded = seed_demo_data(sandbox.call, sandbox.clock.now(), steps)
-            if not seeded:
-                click.echo(f"note: the database already has the seed {seed}: nothing was added", err=True)
-        key = sandbox.signing_secret
-        assert isinstance(key, str)  # noqa: S101 - no scheme of the settings names its keys
-        # A secret that the user set is not printed again: terminals are recorded and shared.
-        secret = None if options.secrets or sandbox.has_public_key else key
-        public_key = key if sandbox.has_public_key else None
-        return {
-            "client_id": sandbox.client_id,
-            "api_token": None,
-            "signing_secret": secret,
-            "public_key": public_key,
-        }
+        with progress(f"planting {seed}", None) as steps:
+            seeded = seed_demo_data(sandbox.call, sandbox.clock.now(), steps)
+        if not seeded:
+            click.echo(f"note: the database already has the seed {seed}: nothing was added", err=True)
+    key = sandbox.signing_secret
+    assert isinstance(key, str)  # noqa: S101 - no scheme of the settings names its keys
+    # A secret that the user set is not printed again: terminals are recorded and shared.
+    secret = None if sandbox.options.secrets or sandbox.has_public_key else key
+    public_key = key if sandbox.has_public_key else None
+    return {
+        "client_id": sandbox.client_id,
+        "api_token": None,
+        "signing_secret": secret,
+        "public_key": public_key,
+    }
 
 
 _SIGNING = (

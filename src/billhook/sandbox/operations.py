@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from pydantic import Field
@@ -132,6 +133,13 @@ class OperationGroup:
             return function
 
         return register
+
+
+def groups_of(*modules: ModuleType) -> tuple[OperationGroup, ...]:
+    """Return the groups of operations of these modules, in their order."""
+    return tuple(
+        each for module in modules for each in vars(module).values() if isinstance(each, OperationGroup)
+    )
 
 
 def sandbox_field(description: str, **options: Any) -> Any:

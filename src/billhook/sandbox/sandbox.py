@@ -185,10 +185,10 @@ class Sandbox:
     def run(self, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
         """Serve from a thread of this process until the end of the block, then close; gives the base URL.
 
-        Port 0 takes a free one. To serve from a process of its own, use `billhook sandbox`.
+        Port 0 takes a free one. `billhook sandbox` serves so from a process of its own.
         """
         server = make_server(host, port, self.app(), threaded=True, request_handler=_QuietRequestHandler)
-        url = f"http://{host}:{server.server_port}"
+        url = f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}"
         self.set_base_url(url)
         # How long the end of the block may wait for the server thread.
         poll_seconds = 0.01

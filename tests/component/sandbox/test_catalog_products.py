@@ -64,7 +64,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": " "}, "name"),
     ({"disableDescription": "yes"}, "disableDescription"),
     ({"externalId": ""}, "externalId"),
-    ({"externalId": "\0"}, "externalId"),
     ({"externalId": "x" * 256}, "externalId"),
 ]
 

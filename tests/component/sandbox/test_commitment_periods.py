@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from support.sandbox import Running
 from support.scenarios import Customer, contract, customer, cycle, fee, invoices, metered
-
-
-def billed(sandbox: Any, contract_id: str) -> list[float]:
-    """What the invoices of a contract come to, oldest first."""
-    return [each["amount"] for each in invoices(sandbox) if each.get("contractId") == contract_id]
 
 
 def test_a_yearly_commitment_is_charged_once_and_its_units_are_counted_over_the_year(
@@ -76,21 +69,6 @@ def test_usage_counts_from_the_moment_at_which_a_contract_begins_to_that_of_its_
     amounts = [each["amount"] for each in invoices(sandbox)]
 
     assert amounts == [2 + 8 + 16]
-
-
-def test_usage_goes_to_the_older_of_two_contracts_that_sell_the_same(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", ContractProduct, catalogProductId."""
-    acme = Customer.of(sandbox)
-    product = metered(sandbox)
-    sold = {"catalogProductId": product, "pricing": {"type": "PerUnit", "price": 1}}
-    older = acme.buy(sold, endDate="2026-01-20T00:00:00Z", autoRenewContract=False)
-    newer = acme.buy(sold, startDate="2026-01-05T00:00:00Z")
-    acme.use(12)
-    acme.use(3, at="2026-01-25T00:00:00Z")
-    sandbox.advance("P30D")
-    of_older, of_newer = billed(sandbox, older), billed(sandbox, newer)
-
-    assert (of_older, of_newer) == ([12], [3])
 
 
 def test_cycles_that_are_over_when_a_contract_is_made_are_billed_at_once(sandbox: Running) -> None:

@@ -110,8 +110,6 @@ def test_a_definition_is_found_by_its_field_path_too(sandbox: Running) -> None:
 
 WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
     ({"customFieldName": "size"}, "customFields.0"),
-    ({"customFieldName": "region", "fieldPath": "Other__c"}, "customFields.0"),
-    ({"customFieldName": "region", "integrationSource": "HubSpot"}, "customFields.0"),
     ({"customFieldName": "term"}, "customFields.0"),
     ({"fieldPath": "Twice__c"}, "customFields.0"),
     ({}, "customFields.0.customFieldName"),

@@ -108,24 +108,23 @@ def test_impossible_ids_are_404_without_an_internal_error(sandbox: Running) -> N
     }
 
 
-NUL_BODIES: list[tuple[str, str, Any, str | None]] = [
-    ("POST", "/login", {"refreshToken": "\0"}, "refreshToken"),
-    ("POST", "/v2/events/aggregation", {**AGGREGATION, "customerIdPattern": "a\0"}, "customerIdPattern"),
-    ("POST", "/contracts", {**CONTRACT, "products": [{}, {"catalogProductId": "a\0"}]}, "products.1"),
-    ("POST", "/contracts", {**CONTRACT, "ours": {"deep": [{"\0": 1}]}}, None),
-    ("POST", "/contracts", {**CONTRACT, "\0": 1}, None),
-    ("POST", "/_sandbox/trigger/InvoiceApproved", {"invoiceId": "\0"}, None),
+NUL_BODIES: list[tuple[str, str, Any]] = [
+    ("POST", "/login", {"refreshToken": "\0"}),
+    ("POST", "/v2/events/aggregation", {**AGGREGATION, "customerIdPattern": "a\0"}),
+    ("POST", "/contracts", {**CONTRACT, "products": [{}, {"catalogProductId": "a\0"}]}),
+    ("POST", "/contracts", {**CONTRACT, "ours": {"deep": [{"\0": 1}]}}),
+    ("POST", "/contracts", {**CONTRACT, "\0": 1}),
+    ("POST", "/_sandbox/trigger/InvoiceApproved", {"invoiceId": "\0"}),
 ]
 
 
 def test_a_nul_anywhere_in_a_body_is_refused_and_never_reaches_the_database(sandbox: Running) -> None:
     """SQLite's functions take a text to end at a NUL."""
-    answers = [sandbox.call(method, path, body) for method, path, body, _ in NUL_BODIES]
+    answers = [sandbox.call(method, path, body) for method, path, body in NUL_BODIES]
     escaped = sandbox.call("POST", "/catalogProducts", {"name": r"a \u0000 that is none"})
     raised = sandbox.raised()
 
     assert [answer.error() for answer in answers] == [INVALID] * len(NUL_BODIES)
-    assert [answer.json.get("param") for answer in answers] == [param for *_, param in NUL_BODIES]
     assert {answer.json["message"] for answer in answers} == {
         "a text in the body holds a NUL character: it cannot be stored"
     }

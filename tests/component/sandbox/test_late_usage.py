@@ -32,12 +32,6 @@ def lines(invoice: Any) -> list[tuple[str, float, float]]:
     ]
 
 
-def late_usage(sandbox: Running) -> list[Any]:
-    """What the reports of the months say of it."""
-    ids = [body["reportId"] for _, body in sandbox.raised("MonthEndReport")]
-    return [sandbox.ok("GET", f"/_sandbox/reports/{each}")["report"]["lateUsage"] for each in ids]
-
-
 def set_clock(sandbox: Running, moment: datetime) -> None:
     sandbox.ok("POST", "/_sandbox/clock", {"to": moment.isoformat()})
     sandbox.token = ""  # it may be over
@@ -76,6 +70,19 @@ def test_control_usage_of_the_current_cycle_leaves_the_invoice_unchanged(sandbox
 
     assert after == before
     assert invoice_amounts(sandbox) == [0, 7]
+
+
+def test_a_draft_is_rewritten_when_another_contract_takes_over_its_last_day(sandbox: Running) -> None:
+    """Although no usage has changed: what a cycle costs depends on what is known, not on an order."""
+    acme, calls = Customer.of(sandbox), metered(sandbox)
+    sold = {"catalogProductId": calls, "pricing": {"type": "Flat", "price": 31}}
+    terms = {"shouldProRateInvoices": True, "autoRenewContract": False}
+    acme.buy(sold, endDate="2026-01-15T12:00:00Z", **terms)
+    sandbox.advance("P5DT1H")
+    before = invoice_amounts(sandbox)
+    acme.buy(per_unit(calls), startDate="2026-01-15T12:00:00Z")
+
+    assert (before, invoice_amounts(sandbox)) == ([15], [14])
 
 
 # --- after that ---------------------------------------------------------------------------------------
@@ -143,41 +150,57 @@ def total(seed: int, *, is_late: bool) -> Decimal:
         return sum((Decimal(str(each)) for each in invoice_amounts(sandbox)), Decimal(0))
 
 
-# --- where no invoice comes any more --------------------------------------------------------------------
+# --- where no invoice of a cycle comes any more ---------------------------------------------------------
 
 
-def test_usage_that_no_invoice_charges_is_reported_at_month_end_once(sandbox: Running) -> None:
+def test_the_months_end_bills_late_usage_of_a_contract_that_is_over_once(sandbox: Running) -> None:
     acme, calls = Customer.of(sandbox), metered(sandbox)
     sold = per_unit(calls, displayName="Calls")
     contract_id = acme.buy(sold, endDate="2026-02-01T00:00:00Z", autoRenewContract=False)
     acme.use(3)
     sandbox.advance("P30D")
     acme.use(7, at=JANUARY)
+    later = Customer.of(sandbox, "later")  # whose invoice is newer than the usage
+    later.buy(
+        fee(1), startDate="2026-01-02T00:00:00Z", endDate="2026-02-02T00:00:00Z", autoRenewContract=False
+    )
     sandbox.advance("P60D")
-    told = late_usage(sandbox)
-    billed = invoice_amounts(sandbox)
+    first, second = invoices(sandbox, customerId=acme.id)
 
-    assert billed == [3]
-    assert told == [
-        None,
-        [
-            {
-                "customerId": acme.id,
-                "contractId": contract_id,
-                "productId": calls,
-                "productName": "Calls",
-                "startTime": "2026-01-01T00:00:00Z",
-                "endTime": "2026-02-01T00:00:00Z",
-                "units": 7,
-                "currency": "USD",
-                "amount": 7,
-            }
-        ],
-        None,
-    ]
+    assert (first["amount"], second["amount"]) == (3, 7)
+    assert (second["contractId"], second["issuedAt"]) == (contract_id, "2026-03-01T00:00:00Z")
+    assert second["billingCycle"] == first["billingCycle"]
+    assert lines(second) == [("Calls, late usage of 2026-01-01 to 2026-02-01", 7, 7)]
 
 
-def test_control_late_usage_charged_by_the_next_invoice_is_not_reported(sandbox: Running) -> None:
+def test_the_months_end_bills_nothing_to_an_inactive_customer_until_it_is_active(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(per_unit(metered(sandbox)), endDate="2026-02-01T00:00:00Z", autoRenewContract=False)
+    sandbox.advance("P30D")
+    acme.use(7, at=JANUARY)
+    sandbox.ok("PUT", f"/customers/{acme.id}", {"status": "Inactive"})
+    sandbox.advance("P31D")
+    meanwhile = invoice_amounts(sandbox)
+    sandbox.ok("PUT", f"/customers/{acme.id}", {"status": "Active"})
+    sandbox.advance("P31D")
+
+    assert meanwhile == [0]
+    assert invoice_amounts(sandbox) == [0, 7]
+
+
+def test_late_usage_of_a_draft_for_late_usage_is_added_to_it(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(per_unit(metered(sandbox)), endDate="2026-02-01T00:00:00Z", autoRenewContract=False)
+    sandbox.advance("P30D")
+    acme.use(7, at=JANUARY)
+    set_clock(sandbox, datetime.fromisoformat("2026-03-01T01:00:00Z"))
+    acme.use(2, at=JANUARY)
+    sandbox.advance("P60D")
+
+    assert invoice_amounts(sandbox) == [0, 9]
+
+
+def test_control_late_usage_of_a_contract_that_goes_on_waits_for_its_next_invoice(sandbox: Running) -> None:
     """The control."""
     acme = Customer.of(sandbox)
     acme.buy(per_unit(metered(sandbox)))
@@ -185,7 +208,7 @@ def test_control_late_usage_charged_by_the_next_invoice_is_not_reported(sandbox:
     acme.use(7, at=JANUARY)
     sandbox.advance("P60D")
 
-    assert (late_usage(sandbox), invoice_amounts(sandbox)) == ([None, None, None], [0, 7, 0])
+    assert invoice_amounts(sandbox) == [0, 7, 0]
 
 
 # --- invoices below zero ----------------------------------------------------------------------------------

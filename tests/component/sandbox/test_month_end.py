@@ -36,7 +36,6 @@ def test_the_month_end_report_has_the_months_totals(sandbox: Running) -> None:
         "newCustomers": 1,
         "newContracts": 3,
         "billed": [],
-        "lateUsage": None,
     }
     assert (february["newCustomers"], february["newContracts"]) == (0, 0)
     assert february["billed"] == [

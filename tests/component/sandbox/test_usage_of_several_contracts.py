@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from support.sandbox import Running
 from support.scenarios import Customer, invoices, metered
 
 ENDS_AT_NOON = {"endDate": "2026-01-15T12:00:00Z", "autoRenewContract": False}
-NEXT_DAY = "P6D"  # the sandbox begins on the 10th
 
 
 def per_unit(product: str, price: float = 1) -> dict[str, Any]:
@@ -38,33 +35,6 @@ def test_a_measurement_of_the_day_of_a_handover_is_billed_once(sandbox: Running)
 
     assert billed_units(sandbox) == {first: 0, second: 10}
     assert sorted(consumed) == [0, 10]
-
-
-def test_a_measurement_of_a_last_day_counts_although_an_earlier_contract_sold_the_product(
-    sandbox: Running,
-) -> None:
-    acme, calls = Customer.of(sandbox), metered(sandbox)
-    earlier = acme.buy(per_unit(calls), endDate="2026-01-12T00:00:00Z", autoRenewContract=False)
-    later = acme.buy(per_unit(calls), startDate="2026-01-12T00:00:00Z", **ENDS_AT_NOON)
-    acme.measure(calls, 10, day=15)
-    sandbox.advance(NEXT_DAY)
-
-    assert billed_units(sandbox) == {earlier: 0, later: 10}
-
-
-@pytest.mark.parametrize("status", ["Active", "InReview"])
-def test_a_contract_that_does_not_sell_the_product_or_is_in_review_takes_no_measurement(
-    status: str, sandbox: Running
-) -> None:
-    acme, calls, other = Customer.of(sandbox), metered(sandbox), metered(sandbox, "other")
-    first = acme.buy(per_unit(calls), **ENDS_AT_NOON)
-    sold = per_unit(other if status == "Active" else calls)
-    acme.buy(sold, startDate="2026-01-15T13:00:00Z", status=status)
-    acme.use(3, at="2026-01-15T10:00:00Z")
-    acme.measure(calls, 3, day=15)
-    sandbox.advance(NEXT_DAY)
-
-    assert billed_units(sandbox)[first] == 3
 
 
 def test_a_measurement_follows_a_contract_that_is_created_late(sandbox: Running) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from billhook.sandbox.billing.contracts.pricing import (
     price_terms,
 )
 from billhook.sandbox.billing.money import ZERO
-from billhook.sandbox.billing.rating import Charge, PricedUsage, apply_commitment, charge, rate, usage_price
+from billhook.sandbox.billing.rating import Charge, PricedUsage, apply_commitment, charge, rate
 
 amounts = st.decimals(0, 10**9, places=6)
 prices = st.decimals(0, 1000, places=4)
@@ -121,18 +120,6 @@ def test_tiers_that_can_be_reckoned_with_are_not_refused() -> None:
     check_product(product(pricing={"type": "Flat", "tiers": "none of ours"}), "products.0")
 
 
-@given(tiers(), amounts)
-def test_graduated_tiers_are_the_sum_of_what_lies_in_each(by_tier: tuple[Tier, ...], units: Decimal) -> None:
-    below, expected = Fraction(0), Fraction(0)
-    for tier in by_tier[:-1]:
-        upper = min(Fraction(units), Fraction(tier.up_to or 0))
-        expected += Fraction(tier.price) * max(upper - below, Fraction(0))
-        below = Fraction(tier.up_to or 0)
-    expected += Fraction(by_tier[-1].price) * max(Fraction(units) - below, Fraction(0))
-
-    assert Fraction(usage_price(PriceTerms(tiers=by_tier), units)) == expected
-
-
 def test_amounts_are_exact_until_they_are_rounded() -> None:
     long = Decimal("0." + "0" * 80 + "1")
     part = PricedUsage(terms=PriceTerms(unit_price=Decimal(10**60) + long), units=Decimal(10**60))
@@ -151,23 +138,6 @@ def test_commitment_includes_its_units_for_its_price() -> None:
 
     assert (within.subtotal, within.overage, within.total) == (150, 0, 150)
     assert (beyond.subtotal, beyond.overage, beyond.total) == (170, 20, 170)
-
-
-def test_commitment_that_blocks_bills_nothing_beyond_it() -> None:
-    """Source: spec, "Resources and their fields", Commitment, overageStrategy: its values are our choice."""
-    sold = {
-        "pricing": {"type": "PerUnit", "price": 2},
-        "commitment": {"units": 100, "price": 150, "overageStrategy": "Block"},
-    }
-
-    assert (rated(sold, 500).overage, rated(sold, 500).total) == (0, 150)
-
-
-def test_commitment_in_tiers_bills_the_units_beyond_it_where_they_lie() -> None:
-    by_tier = [{"upTo": 100, "price": 1}, {"price": 0.5}]
-    sold = {"pricing": {"type": "Tiered", "tiers": by_tier}, "commitment": {"units": 80, "price": 60}}
-
-    assert rated(sold, 120).overage == 20 + 10
 
 
 @pytest.mark.parametrize(("units", "overage", "total"), [(0, 0, 500), (250, 0, 500), (300, 100, 600)])

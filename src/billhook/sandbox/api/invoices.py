@@ -18,7 +18,6 @@ from billhook.sandbox.billing.credits.credit_grants import (
     check_customer_exists,
     check_grant,
     deduct,
-    store_top_up,
 )
 from billhook.sandbox.billing.credits.credit_pools import LedgerPageView
 from billhook.sandbox.billing.invoices import invoices
@@ -88,5 +87,4 @@ def top_up(call: Call[CreditTopUp]) -> CreditTopUpResponse:
     if grant.expiration_date is not None and grant.expiration_date <= call.tx.now:
         raise invalid_request("expirationDate must be in the future", "creditGrant.expirationDate")
     invoice_id = invoices.issue_top_up_invoice(call.tx, customer_id, grant)
-    store_top_up(call.tx, invoice_id, customer_id, grant)
     return CreditTopUpResponse(invoice_id=invoice_id, customer_id=customer_id)

@@ -23,14 +23,14 @@ from billhook.resources import (
 from billhook.sandbox.billing import customers, ingestion
 from billhook.sandbox.billing.ingestion import (
     compiled_meters,
-    dry_run_contributions,
+    contributions,
     ingest,
     set_measurement,
     validate_batch,
 )
 from billhook.sandbox.billing.usage.event_batch import RawEventBatch, ValidEvent
 from billhook.sandbox.billing.usage.event_query import aggregate, list_events
-from billhook.sandbox.billing.usage.meters import CompiledMeter
+from billhook.sandbox.billing.usage.meters import NOTHING, CompiledMeter
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.storage.repository import page_limit
 
@@ -103,7 +103,10 @@ def _dry_run_entry(
     inactive: Collection[str],
     metered: dict[str, list[CompiledMeter]],
 ) -> str:
-    is_counted = customer_id not in inactive
+    counted = contributions(metered, used)
+    # The events of an Inactive customer are counted by no meter.
+    if customer_id in inactive:
+        counted = [(metering, NOTHING) for metering, _ in counted]
     entry = {
         "matchedCustomer": customer_id,
         "meterWithValues": [
@@ -114,7 +117,7 @@ def _dry_run_entry(
                 "value": contribution.value,
                 "instanceValue": contribution.instance,
             }
-            for metering, contribution in dry_run_contributions(metered, used, is_counted=is_counted)
+            for metering, contribution in counted
         ],
     }
     return f'{{"event":{used.text},{strict_json.dumps(entry).decode()[1:]}'

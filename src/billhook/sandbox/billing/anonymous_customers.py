@@ -7,18 +7,12 @@ transitions", "Customer absent"; what becomes of an anonymous customer is not sh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from sqlalchemy import delete, select, update
 
-from sqlalchemy import ColumnElement, delete, select, update
-
-from billhook.fields import strict_json
 from billhook.resources import Customer, CustomerUpdate
 from billhook.sandbox.billing import customers, ingestion
-from billhook.sandbox.billing.usage import daily_usage, meters
-from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, UsageRollup
-from billhook.sandbox.billing.usage.meters import CompiledMeter
-from billhook.sandbox.storage.columns import in_texts, to_microseconds
+from billhook.sandbox.billing.usage.daily_usage import UsageRollup
+from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.tables.billing import alias, contract, credit_pool, customer, invoice
 from billhook.sandbox.storage.tables.usage import event, measurement, usage_day, usage_instance
 from billhook.sandbox.storage.transaction import Transaction
@@ -76,7 +70,7 @@ def _merge_into(tx: Transaction, claimed: list[str], owner_id: str) -> None:
     for customer_id in claimed:
         own = event.c.customer_id == customer_id
         if is_counted:
-            _count_events(tx, rollups, own, owner_id)
+            rollups.add_stored(tx, owner_id, own)
         # Month-end reports list events without meters as uncharged.
         uncounted = {} if is_counted else {"meter_ids": ""}
         tx.connection.execute(update(event).where(own).values(customer_id=owner_id, **uncounted))
@@ -86,26 +80,3 @@ def _merge_into(tx: Transaction, claimed: list[str], owner_id: str) -> None:
         # Nothing refers to it any more: only customers without other rows are merged.
         tx.connection.execute(delete(customer).where(customer.c.id == customer_id))
     ingestion.apply_usage_changes(tx, rollups.write(tx))
-
-
-def _count_events(tx: Transaction, rollups: UsageRollup, own: ColumnElement[bool], owner_id: str) -> None:
-    """Add the contributions of these events to the rollup, in the order in which the events arrived."""
-    metered: dict[str, CompiledMeter] = {}
-    cuts = daily_usage.customer_cuts(tx, owner_id)
-    columns = (event.c.at, event.c.meter_ids, event.c.body)
-    for at, meter_ids, body in tx.connection.execute(select(*columns).where(own).order_by(event.c.seq)):
-        for meter_id in meter_ids.split():
-            if meter_id not in metered:
-                metered[meter_id] = CompiledMeter(meters.METERS.get(tx, meter_id))
-            contribution = metered[meter_id].contribution(_event_data(body))
-            if contribution is not None:
-                moment = to_microseconds(at)
-                day = moment // MICROSECONDS_PER_DAY
-                since = daily_usage.part_start(cuts.get(day, ()), moment)
-                rollups.add((owner_id, meter_id, day, since), contribution, moment)
-
-
-def _event_data(body: str) -> Mapping[str, Any]:
-    # Parsed strictly, as at ingestion: a float would change the figures.
-    sent: Any = strict_json.loads(body.encode())
-    return sent.get("data") or {}

@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, func, select
 
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
-from billhook.sandbox.billing.usage.daily_usage import day_number
-from billhook.sandbox.billing.usage.meters import AggregationMethod, Meter
+from billhook.sandbox.billing.usage.daily_usage import day_number, figure
+from billhook.sandbox.billing.usage.meters import Meter
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.storage.repository import ListPage, fetch_page
 from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, invoice, ledger_entry
@@ -51,8 +51,10 @@ def usage_by_day(
     distinct = _distinct_values(tx, first, last, customer_id)
     for (customer, meter_id, day), rows in _rows_by_day(tx, first, last, customer_id).items():
         if meter_id in methods:
-            key = customer, meter_id, day
-            figures[meter_id][day].append(_figure(methods[meter_id], rows, distinct.get(key, 0)))
+            measured = [row for row in rows if row.measured is not None]
+            counted, count = [] if measured else rows, distinct.get((customer, meter_id, day), 0)
+            value = figure(methods[meter_id], measured, counted, 0 if measured else count)
+            figures[meter_id][day].append(value)
     return [
         UsageSeries(meter, [exact_sum(figures[meter.id][day]) for day in range(first, last + 1)])
         for meter in meters
@@ -86,25 +88,6 @@ def _distinct_values(
 
 def _of_customer(column: ColumnElement[str], customer_id: str | None) -> list[ColumnElement[bool]]:
     return [] if customer_id is None else [column == customer_id]
-
-
-def _figure(method: AggregationMethod | str, rows: Sequence[Any], distinct: int) -> Decimal:
-    """Return the figure of a customer's day."""
-    measured = [row.measured for row in rows if row.measured is not None]
-    if measured:
-        return exact_sum(measured)
-    match method:
-        case AggregationMethod.COUNT:
-            return Decimal(sum(row.events for row in rows))
-        case AggregationMethod.SUM:
-            return exact_sum([row.total for row in rows])
-        case AggregationMethod.MAX:
-            return max((row.highest for row in rows if row.highest is not None), default=ZERO)
-        case AggregationMethod.LAST:
-            lasts = [(row.since, row.last) for row in rows if row.last is not None]
-            return max(lasts, default=(0, ZERO))[1]
-        case _:
-            return Decimal(distinct)
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ Source: spec, "Resources and their fields", Contract; "Endpoints", Contracts; In
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,6 @@ from billhook.resources import Contract, ContractStatus, NewContract
 from billhook.sandbox.billing import (
     custom_fields,
     customers,
-    ingestion,
     metered_items,
     new_contracts,
     scheduled_jobs,
@@ -23,9 +23,10 @@ from billhook.sandbox.billing.contracts.contracts import CONTRACTS
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
 from billhook.sandbox.billing.credits import credit_pools, credit_schedules
 from billhook.sandbox.billing.invoices import invoices, statements
-from billhook.sandbox.billing.invoices.statements import statement
 from billhook.sandbox.billing.line_items import ContractCycle
+from billhook.sandbox.billing.rating import Charge
 from billhook.sandbox.billing.usage import daily_usage
+from billhook.sandbox.clock import MAX_TIME
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage.repository import request_document, to_document
 from billhook.sandbox.storage.transaction import Transaction
@@ -75,21 +76,33 @@ def bill_cycle(tx: Transaction, contract: ContractRecord, cycle: tuple[datetime,
     """
     if customers.is_inactive(customers.find(tx, contract.customer_id)):
         return
-    of_cycle = ContractCycle(contract, *cycle)
-    items = statement(tx, of_cycle)
+    charges = statements.statement(tx, ContractCycle(contract, *cycle))
     # After this cycle's statement: late usage draws only the credits that are left.
-    late = statements.late_charges(tx, contract)
-    together = [item for item in items if not item.charge.issued_separately]
-    apart = [[item] for item in items if item.charge.issued_separately]
+    late = statements.late_charges(tx, contract, cycle[0])
+    together = [charge for charge in charges if not charge.issued_separately]
+    apart = [[charge] for charge in charges if charge.issued_separately]
     # An empty invoice is left out only if separate ones bill the cycle.
     for each in [together, *apart] if together or not apart else apart:
-        keys = {item.key for item in each}
-        charges = [*(item.charge for item in each), *(charge for key, charge in late if key in keys)]
-        invoice = invoices.issue_cycle_invoice(tx, contract, cycle, charges)
-        statements.store_billed_lines(tx, of_cycle, invoice.id, each)
-        for charge in charges:
-            if charge.exceeded:
-                invoices.raise_overage(tx, invoice, charge)
+        keys = {charge.line_key for charge in each}
+        _issue(tx, contract, cycle, [*each, *(charge for charge in late if charge.line_key in keys)])
+
+
+def bill_late_usage(tx: Transaction) -> None:
+    """Bill usage that came after the last invoice of contracts that get no other one. Emits Overage."""
+    for contract in statements.contracts_with_late_usage(tx):
+        if not customers.is_inactive(customers.find(tx, contract.customer_id)):
+            late = statements.late_charges(tx, contract, MAX_TIME)
+            if late and late[-1].cycle:
+                _issue(tx, contract, late[-1].cycle, late)
+
+
+def _issue(
+    tx: Transaction, contract: ContractRecord, cycle: tuple[datetime, datetime], charges: Sequence[Charge]
+) -> None:
+    invoice = invoices.issue_cycle_invoice(tx, contract, cycle, charges)
+    for charge in charges:
+        if charge.exceeded:
+            invoices.raise_overage(tx, invoice, charge)
 
 
 def create(tx: Transaction, request: NewContract) -> ContractRecord:
@@ -161,12 +174,14 @@ def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
     """
     # Otherwise its jobs would look for a contract that is not found any more.
     scheduled_jobs.cancel(tx, contract.id)
-    credit_schedules.stop_schedules(tx, contract.id)
+    credit_schedules.stop_schedules(tx, contract)
     credit_pools.take_back(tx, contract.id)
     cycle_start = cycles.cycle_at(contract, tx.now)[0]
     deleted = CONTRACTS.change(tx, contract, {"deletedAt": tx.now}, deleted_at=tx.now)
     # The usage of that cycle is free for the customer's other contracts, which may have billed its days.
-    ingestion.apply_usage_changes(tx, ingestion.usage_of_days(tx, contract.customer_id, cycle_start))
+    changed = daily_usage.mark_changed(tx, contract.customer_id, cycle_start)
+    metered_items.handle_usage_changed(tx, changed)
+    statements.rewrite_drafts(tx, [contract.customer_id], cycles.midnight(cycle_start))
     return deleted
 
 
@@ -185,7 +200,7 @@ def handle_contract_end(tx: Transaction, contract_id: str) -> None:
         _renew(tx, contract)
         return
     contract = CONTRACTS.change(tx, contract, {"status": "Expired"}, status="Expired")
-    credit_schedules.stop_schedules(tx, contract.id)
+    credit_schedules.stop_schedules(tx, contract)
     raise_event(tx, ContractExpired(**_event_details(tx, contract)))
 
 
@@ -218,8 +233,8 @@ def _schedule_contract(tx: Transaction, contract: ContractRecord) -> None:
     # After the credits: past cycles draw them.
     bill_past_cycles(tx, contract)
     # A measurement of the first day belongs to this contract now, although another one may have billed it.
-    first_day = ingestion.usage_of_days(tx, contract.customer_id, contract.start_date, contract.start_date)
-    statements.handle_usage_changed(tx, first_day)
+    daily_usage.mark_changed(tx, contract.customer_id, contract.start_date, contract.start_date)
+    statements.rewrite_drafts(tx, [contract.customer_id], cycles.midnight(contract.start_date))
     if runs:
         if contract.start_date <= tx.now:
             metered_items.handle_cycle_started(tx, contract)

@@ -27,8 +27,6 @@ VALUE_TYPES = ("String", "Number", "Boolean", "Date")
 DEFINITIONS = Repository(custom_field, CustomField, "cf")
 
 _MOMENT: TypeAdapter[object] = TypeAdapter(UtcDatetime)
-_IDENTIFYING = ("custom_field_name", "field_path")
-_NARROWING = ("integration_source", "integration_entity_type")
 
 
 def definitions(tx: Transaction, entity: str) -> list[CustomField]:
@@ -105,16 +103,13 @@ def _definition_of(
         raise invalid_request(
             f"{param} names no field: give customFieldName or fieldPath", f"{param}.customFieldName"
         )
+    name, path = field_input.custom_field_name, field_input.field_path
     fitting = [
         definition
         for definition in known
-        if all(getattr(field_input, name) in (None, getattr(definition, name)) for name in _IDENTIFYING)
-        and all(
-            None in (wanted := getattr(field_input, name), has := getattr(definition, name)) or wanted == has
-            for name in _NARROWING
-        )
+        if (definition.field_path == path if name is None else definition.custom_field_name == name)
     ]
-    # Guessing would set another field than the user meant.
+    # A name has one definition; guessing by the path would set another field than the user meant.
     if len(fitting) > 1:
         raise invalid_request(
             f"{param} fits more than one definition of a custom field: see GET /customFields", param
@@ -143,14 +138,7 @@ def _create_definition(
         raise invalid_request(
             f"{param}.valueType must be one of {', '.join(VALUE_TYPES)}", f"{param}.valueType"
         )
-    # A name identifies one definition of an entity.
-    if DEFINITIONS.first(tx, custom_field.c.entity == entity, custom_field.c.name == name):
-        raise invalid_request(
-            f"{param} differs from the definition of that name in the origin of its values: see GET "
-            "/customFields",
-            param,
-        )
-    origin = (*_NARROWING, "field_path")
+    origin = ("integration_source", "integration_entity_type", "field_path")
     data = {str(CustomField.model_fields[each].alias): getattr(field_input, each) for each in origin}
     data |= {"entity": entity, "customFieldName": name, "valueType": kind}
     return DEFINITIONS.add(tx, data, entity=entity, name=name)

@@ -47,11 +47,6 @@ def find(tx: Transaction, customer_id: str) -> Customer:
     return _existing(CUSTOMERS.find(tx, customer_id))
 
 
-def find_by_external_id(tx: Transaction, external_id: str) -> Customer:
-    """Return the customer with this id of the user's own system; not_found without one."""
-    return _existing(CUSTOMERS.first(tx, customer.c.external_id == external_id))
-
-
 def find_by_alias(tx: Transaction, name: str) -> Customer:
     """Return the customer with this alias: any name that its usage may have; not_found without one."""
     return find(tx, ids_by_alias(tx, [name]).get(name, ""))

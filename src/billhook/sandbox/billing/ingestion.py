@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date
 from typing import Annotated, Any
 
 from pydantic import Field, StrictStr
-from sqlalchemy import insert, select, update
+from sqlalchemy import select
 
 from billhook.resources import (
     CloudUsageResult,
@@ -25,7 +25,6 @@ from billhook.resources import (
 )
 from billhook.sandbox.billing import customers, metered_items
 from billhook.sandbox.billing.invoices import statements
-from billhook.sandbox.billing.money import ZERO
 from billhook.sandbox.billing.usage import daily_usage, meters
 from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, UsageKey, UsageRollup, day_number
 from billhook.sandbox.billing.usage.event_batch import RawEvent, ValidEvent, validate_event
@@ -35,7 +34,7 @@ from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.columns import in_texts, insert_rows
 from billhook.sandbox.storage.repository import Repository, request_document
 from billhook.sandbox.storage.tables import billing
-from billhook.sandbox.storage.tables.usage import event, measurement, usage_day
+from billhook.sandbox.storage.tables.usage import event, measurement
 from billhook.sandbox.storage.transaction import Transaction
 
 MEASUREMENTS = Repository(measurement, Measurement, "msr")
@@ -106,27 +105,8 @@ def compiled_meters(tx: Transaction, events: Iterable[ValidEvent]) -> dict[str, 
 def contributions(
     meters_by_name: dict[str, list[CompiledMeter]], valid: ValidEvent
 ) -> list[tuple[CompiledMeter, Contribution]]:
-    """Return the meters whose filters accept the event, each with the event's contribution."""
-    found = []
-    for meter in meters_by_name.get(valid.name, ()):
-        contribution = meter.contribution(valid.data)
-        if contribution is not None:
-            found.append((meter, contribution))
-    return found
-
-
-def dry_run_contributions(
-    meters_by_name: dict[str, list[CompiledMeter]], valid: ValidEvent, *, is_counted: bool
-) -> list[tuple[CompiledMeter, Contribution]]:
-    """Return all meters for the event's name, each with the event's contribution.
-
-    The contribution is empty if a filter rejects the event; or always, if `is_counted` is false because the
-    customer is Inactive.
-    """
-    return [
-        (meter, (meter.contribution(valid.data) if is_counted else None) or Contribution(None))
-        for meter in meters_by_name.get(valid.name, ())
-    ]
+    """Return the meters of the event's name, each with the event's contribution."""
+    return [(meter, meter.contribution(valid.data)) for meter in meters_by_name.get(valid.name, ())]
 
 
 def _stored_refs(tx: Transaction, refs: Iterable[str]) -> set[str]:
@@ -162,7 +142,7 @@ def set_measurement(tx: Transaction, request: NewMeasurement) -> Measurement:
         tx, *(column == value for column, value in zip(columns, key.values(), strict=True))
     )
     stored = MEASUREMENTS.add(tx, data, **key) if there is None else MEASUREMENTS.change(tx, there, data)
-    _store_measured(tx, row, stored)
+    daily_usage.set_measured(tx, row, request.value)
     apply_usage_changes(tx, {row})
     return stored
 
@@ -174,33 +154,11 @@ def _checked_day(request: UsageDate) -> int:
         raise invalid_request("usageDate is not a day of the calendar", "usageDate") from None
 
 
-def _store_measured(tx: Transaction, row: UsageKey, stored: Measurement) -> None:
-    """Store the measured figure in the row with which the day begins."""
-    key = {column.name: value for column, value in zip(usage_day.primary_key.columns, row, strict=True)}
-    these = [column == value for column, value in zip(usage_day.primary_key.columns, row, strict=True)]
-    # Update first: events of the day may have created the row, whose figures stay.
-    changed = tx.connection.execute(update(usage_day).where(*these).values(measured=stored.value))
-    if changed.rowcount == 0:
-        tx.connection.execute(insert(usage_day).values(**key, events=0, total=ZERO, measured=stored.value))
-
-
 def apply_usage_changes(tx: Transaction, changed: Collection[UsageKey]) -> None:
     """Apply changed usage: emit threshold events and draw credits, then bill usage that came late."""
     # In this order: credits are drawn first, so that late usage is charged only for the rest.
     metered_items.handle_usage_changed(tx, changed)
     statements.handle_usage_changed(tx, changed)
-
-
-def usage_of_days(
-    tx: Transaction, customer_id: str, first: datetime, last: datetime | None = None
-) -> list[UsageKey]:
-    """Return the rows of the customer's daily usage from the day of `first` to that of `last`."""
-    columns = usage_day.c
-    which = [columns.customer_id == customer_id, columns.day >= day_number(first)]
-    if last is not None:
-        which.append(columns.day <= day_number(last))
-    key = (columns.customer_id, columns.meter_id, columns.day, columns.since)
-    return [(row[0], row[1], row[2], row[3]) for row in tx.connection.execute(select(*key).where(*which))]
 
 
 class CloudUsageRecord(StoredResource, CloudUsageResult, register=False):

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal, localcontext
-from typing import Any
+from types import MappingProxyType
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import select
 
 from billhook.resources import Commitment, ProductGroup
 from billhook.sandbox.billing.contracts import contracts, cycles
@@ -19,11 +19,18 @@ from billhook.sandbox.billing.contracts.contracts import SoldProduct
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
 from billhook.sandbox.billing.contracts.ownership import Seller, is_handed_over, last_days, owned_spans
 from billhook.sandbox.billing.contracts.pricing import NO_COMMITMENT, CommitmentTerms, PriceTerms, price_terms
-from billhook.sandbox.billing.credits.credit_pools import LedgerReference, customer_pools, draw_for_usage
+from billhook.sandbox.billing.credits.credit_pools import (
+    LedgerReference,
+    UsagePaid,
+    customer_pools,
+    draw_for_usage,
+    usage_paid,
+)
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp, exact_sum
 from billhook.sandbox.billing.rating import (
     Charge,
     PricedUsage,
+    Unpaid,
     apply_commitment,
     charge,
     priced_commitment,
@@ -31,20 +38,12 @@ from billhook.sandbox.billing.rating import (
 )
 from billhook.sandbox.billing.usage import daily_usage
 from billhook.sandbox.billing.usage.meters import Meter
-from billhook.sandbox.storage.tables.billing import credit_cover, invoice
+from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.storage.transaction import Transaction
 
 _ONE = Decimal(1)
 _SHARE_PRECISION = Decimal("1E-10")
 """The precision of a pro-rated amount: most shares have no last digit, and credits are drawn for them."""
-
-_COVER_COLUMNS = {
-    "covered_units": credit_cover.c.units,
-    "covered_money": credit_cover.c.money,
-    "invoiced_units": credit_cover.c.invoiced_units,
-    "invoiced_money": credit_cover.c.invoiced_money,
-}
-"""The stored columns of a product's cover, by PricedUsage's field names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +89,6 @@ class ContractLine:
         """True if the amount depends on usage."""
         return any(usage.sold.meter is not None for usage in self.usages)
 
-    @property
-    def counted_from(self) -> datetime:
-        """From when on usage counts for the line."""
-        return min([self.since, *(usage.since for usage in self.usages)])
-
     def charge(self, smallest: Decimal) -> Charge:
         """Return the line's charge, in multiples of `smallest`."""
         products = [usage.priced for usage in self.usages]
@@ -104,9 +98,15 @@ class ContractLine:
 
 
 def contract_lines(
-    tx: Transaction, cycle: ContractCycle, only_meters: Collection[str] | None = None
+    tx: Transaction,
+    cycle: ContractCycle,
+    only_meters: Collection[str] | None = None,
+    invoiced: Mapping[str, Unpaid] = MappingProxyType({}),
 ) -> list[ContractLine]:
-    """Return the lines of a contract; with `only_meters`, those with a product of these meters."""
+    """Return the lines of a contract; with `only_meters`, those with a product of these meters.
+
+    `invoiced` is what invoices have for the cycle's usage already, by product key.
+    """
     sold = {
         # Numbered before filtering: the key of a product must not depend on `only_meters`.
         f"{cycle.contract.id}/{number}": each
@@ -121,7 +121,8 @@ def contract_lines(
         ]
     # Without a meter there is no usage that could be another contract's. A customer may have many of these.
     is_metered = any(each.meter for _, _, members in grouped for each in members.values())
-    cycle_usage = _CycleUsage(tx, cycle, contracts.sellers(tx, cycle.contract) if is_metered else ())
+    sellers = contracts.sellers(tx, cycle.contract) if is_metered else ()
+    cycle_usage = _CycleUsage(tx, cycle, sellers, invoiced)
     return [
         _group_line(cycle_usage, number, group, members)
         if group
@@ -143,20 +144,11 @@ def draw_credits(tx: Transaction, cycle: ContractCycle, usage: ProductUsage) -> 
         due = rate(priced)
         by_units = pool.kind == "Unit"
         wanted = due.due_units if by_units else due.due_money
-        taken = draw_for_usage(tx, pool, wanted, LedgerReference(contract_id=cycle.contract.id))
-        if taken > 0:
-            priced = priced.covered(taken, by_units=by_units)
-    if priced is usage.priced:
-        return usage
-    _store_cover(tx, cycle, usage.key, priced)
+        paid = UsagePaid(usage.key, cycle.start, priced.covered_units, priced.covered_money)
+        link = LedgerReference(contract_id=cycle.contract.id, paid=paid)
+        taken = draw_for_usage(tx, pool, wanted, link)
+        priced = priced.covered(taken, by_units=by_units)
     return replace(usage, priced=priced)
-
-
-def mark_invoiced(tx: Transaction, cycle: ContractCycle, usage: ProductUsage) -> None:
-    """Mark usage without credits as invoiced, so that credits granted later pay for other usage."""
-    priced = usage.priced.invoiced()
-    if usage.sold.product.consumes_credit_product_ids and priced != usage.priced:
-        _store_cover(tx, cycle, usage.key, priced)
 
 
 def _grouped(
@@ -178,6 +170,8 @@ class _CycleUsage:
     cycle: ContractCycle
     sellers: Sequence[Seller]
     """The customer's contracts that sell metered products, in the order of their claims."""
+    invoiced: Mapping[str, Unpaid]
+    """What invoices have for the cycle's usage already, by product key."""
 
     def of(self, sold: SoldProduct, start: datetime, end: datetime) -> Decimal:
         """Return the units used from `start` to before `end`."""
@@ -259,7 +253,9 @@ def _product_usage(
     counted_by = product.commitment if own.exists else shared
     since = cycles.commitment_start(cycle.contract, counted_by, cycle.start)
     before = cycle_usage.of(sold, since, cycle.start)
-    covered = _stored_cover(cycle_usage.tx, cycle, key) if product.consumes_credit_product_ids else {}
+    consumes = bool(product.consumes_credit_product_ids)
+    paid = usage_paid(cycle_usage.tx, key, cycle.start) if consumes else UsagePaid(key, cycle.start)
+    invoiced = cycle_usage.invoiced.get(key, Unpaid())
     priced = PricedUsage(
         terms=terms,
         # A later figure may be smaller (method last): what was billed in earlier cycles stays billed.
@@ -267,7 +263,10 @@ def _product_usage(
         units_before=before,
         fee=_fee(cycle_usage, terms.fee, own, product.commitment, sold.meter),
         discounted=terms.is_discounted(cycles.completed_cycles(cycle.contract, cycle.start)),
-        **covered,
+        covered_units=paid.units,
+        covered_money=paid.money,
+        invoiced_units=invoiced.units,
+        invoiced_money=invoiced.money,
     )
     return ProductUsage(key, sold, apply_commitment([priced], own)[0], since)
 
@@ -325,20 +324,3 @@ def _pro_rated(cycle_usage: _CycleUsage, amount: Decimal, meter: Meter | None) -
         share = (amount * days / whole).quantize(_SHARE_PRECISION)
         # Without zeros at its end, since consumption shows it: 22 and not 22.0000000000.
         return share.quantize(_ONE) if share == share.to_integral_value() else share.normalize()
-
-
-def _stored_cover(tx: Transaction, cycle: ContractCycle, key: str) -> Mapping[str, Any]:
-    """Return what credits and invoices have paid for, by PricedUsage's field names."""
-    row = tx.connection.execute(
-        select(*_COVER_COLUMNS.values()).where(
-            credit_cover.c.subject == key, credit_cover.c.cycle_start == cycle.start
-        )
-    ).first()
-    return {} if row is None else dict(zip(_COVER_COLUMNS, row, strict=True))
-
-
-def _store_cover(tx: Transaction, cycle: ContractCycle, key: str, priced: PricedUsage) -> None:
-    this = (credit_cover.c.subject == key) & (credit_cover.c.cycle_start == cycle.start)
-    tx.connection.execute(delete(credit_cover).where(this))
-    values = {column.name: getattr(priced, name) for name, column in _COVER_COLUMNS.items()}
-    tx.connection.execute(insert(credit_cover).values(subject=key, cycle_start=cycle.start, **values))

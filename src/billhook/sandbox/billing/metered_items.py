@@ -187,11 +187,7 @@ def _raise_threshold_events(
         return
     crossed = [
         *_tier_events(tx, cycle, customer, item, units),
-        *(
-            _money_thresholds(tx, cycle, customer, item, money)
-            if item.commitment.in_money
-            else _unit_thresholds(tx, customer, item, units)
-        ),
+        *_commitment_events(tx, cycle, customer, item, money if item.commitment.in_money else units),
     ]
     # Rising, as slow usage would have crossed them one by one.
     for _, event, only in sorted(crossed, key=lambda each: each[0]):
@@ -224,55 +220,46 @@ def _tier_events(
     return found
 
 
-def _unit_thresholds(tx: Transaction, customer: Customer, item: MeteredItem, before: Decimal) -> _Crossed:
-    committed = item.commitment.units
+def _commitment_events(
+    tx: Transaction, cycle: ContractCycle, customer: Customer, item: MeteredItem, before: Decimal
+) -> _Crossed:
+    in_money = item.commitment.in_money
+    committed = item.commitment.money if in_money else item.commitment.units
     if committed <= 0:
         return []
-    now = item.consumption()
-    details = now.model_dump(exclude={"exceeded_amount"})
-    found: _Crossed = []
-    for mark, waiting in thresholds_crossed(
-        threshold_rules(tx, CommitmentUsageCrossed.type), committed, before, item.units
-    ):
-        event = CommitmentUsageCrossed(
-            date=tx.now,
-            customer_id=customer.id,
-            threshold=mark,
-            pct_usage=now.usage_percentage,
-            product_consumption=ProductConsumptionSnapshot(**details),
+    consumption = item.consumption()
+
+    def crossed(mark: Decimal) -> Event:
+        details: dict[str, Any] = {
+            "date": tx.now,
+            "customer_id": customer.id,
+            "threshold": mark,
+            "pct_usage": consumption.usage_percentage,
+        }
+        if not in_money:
+            snapshot = consumption.model_dump(exclude={"exceeded_amount"})
+            return CommitmentUsageCrossed(
+                **details, product_consumption=ProductConsumptionSnapshot(**snapshot)
+            )
+        return CurrencyCommitmentUsageCrossed(
+            **details,
+            product_id=item.product_id,
+            product_name=item.name,
+            currency=billing_currency(cycle.contract, customer),
+            committed_amount=committed,
+            consumed_amount=item.money,
+            cycle_start=item.since,
         )
-        found.append((mark, event, waiting))
-    if thresholds_crossed([ThresholdRule(_HUNDRED_PERCENT)], committed, before, item.units):
-        found.append((_HUNDRED_PERCENT, CommitmentCrossed(**now.model_dump()), None))
+
+    rules = threshold_rules(tx, (CurrencyCommitmentUsageCrossed if in_money else CommitmentUsageCrossed).type)
+    used = item.money if in_money else item.units
+    found: _Crossed = [
+        (mark, crossed(mark), only) for mark, only in thresholds_crossed(rules, committed, before, used)
+    ]
+    if thresholds_crossed([ThresholdRule(_HUNDRED_PERCENT)], committed, before, used):
+        found.append((_HUNDRED_PERCENT, CommitmentCrossed(**consumption.model_dump()), None))
+    if in_money:
+        return found
     with localcontext(EXACT):
         # From percent to units, to sort them among the tiers.
         return [(mark.scaleb(-2) * committed, event, only) for mark, event, only in found]
-
-
-def _money_thresholds(
-    tx: Transaction, cycle: ContractCycle, customer: Customer, item: MeteredItem, before: Decimal
-) -> _Crossed:
-    committed = item.commitment.money
-    waiting = threshold_rules(tx, CurrencyCommitmentUsageCrossed.type) if committed > 0 else []
-    found: _Crossed = [
-        (
-            mark,
-            CurrencyCommitmentUsageCrossed(
-                date=tx.now,
-                product_id=item.product_id,
-                product_name=item.name,
-                customer_id=customer.id,
-                threshold=mark,
-                pct_usage=percent(item.money, committed),
-                currency=billing_currency(cycle.contract, customer),
-                committed_amount=committed,
-                consumed_amount=item.money,
-                cycle_start=item.since,
-            ),
-            only,
-        )
-        for mark, only in thresholds_crossed(waiting, committed, before, item.money)
-    ]
-    if thresholds_crossed([ThresholdRule(_HUNDRED_PERCENT)], committed, before, item.money):
-        found.append((_HUNDRED_PERCENT, CommitmentCrossed(**item.consumption().model_dump()), None))
-    return found

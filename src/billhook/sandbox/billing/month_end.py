@@ -17,9 +17,8 @@ from sqlalchemy import ColumnElement, Table, and_, false, func, insert, not_, or
 from billhook.events import MonthEndReport, UnchargedEvents
 from billhook.fields.types import ExactDecimal, Integer, MaybeListOf, UtcDatetime
 from billhook.resources import Resource
-from billhook.sandbox.billing import customers, money, scheduled_jobs
+from billhook.sandbox.billing import contract_lifecycle, scheduled_jobs
 from billhook.sandbox.billing.contracts import contracts
-from billhook.sandbox.billing.invoices import statements
 from billhook.sandbox.billing.money import EXACT, ZERO
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.errors import not_found
@@ -48,20 +47,6 @@ class EventGroup(Resource, register=False):
     events: Annotated[Integer, Field(description="Number of events.", examples=[12])]
 
 
-class LateUsageRow(Resource, register=False):
-    """Usage that arrived after its cycle was billed, of a contract without any further invoice."""
-
-    customer_id: Annotated[StrictStr, Field(description="Id of the customer.", examples=["cus_1042"])]
-    contract_id: Annotated[StrictStr, Field(description="Id of the contract.", examples=["con_7"])]
-    product_id: Annotated[StrictStr, Field(description="Id of the product.", examples=["cat_31"])]
-    product_name: Annotated[StrictStr, Field(description="Name of the product.", examples=["API calls"])]
-    start_time: Annotated[UtcDatetime, Field(description="Start of the billing cycle.")]
-    end_time: Annotated[UtcDatetime, Field(description="End of the billing cycle.")]
-    units: Annotated[ExactDecimal, Field(description="Units used beyond those that were billed.")]
-    currency: Annotated[StrictStr, Field(description="Currency code.", examples=["USD"])]
-    amount: Annotated[ExactDecimal, Field(description="Price of these units, without credits.")]
-
-
 class Report(Resource, register=False):
     """The report of a month."""
 
@@ -84,12 +69,6 @@ class Report(Resource, register=False):
     unsold: Annotated[
         MaybeListOf[EventGroup],
         Field(description="Events counted only by meters of unsold products; at most 1000 entries."),
-    ] = None
-    late_usage: Annotated[
-        MaybeListOf[LateUsageRow],
-        Field(
-            description="Usage that came too late for any invoice; at most 1000 entries, null without any."
-        ),
     ] = None
 
 
@@ -115,7 +94,7 @@ def find_report(tx: Transaction, report_id: str) -> Report:
 
 
 def handle_month_end(tx: Transaction, _: str) -> None:
-    """Handle the job `month_end`: report on the month that is over, and schedule the next month's end.
+    """Handle the job `month_end`: bill late usage, report on the month, and schedule the next month's end.
 
     Emits MonthEndReport; and UnchargedEvents if no meter counted some of the month's events. Events that were
     counted, but only by meters of products not sold to their customer, are listed in the reports.
@@ -123,6 +102,7 @@ def handle_month_end(tx: Transaction, _: str) -> None:
     # tx.now is the job's due time: the first midnight of a month.
     start, end = add_months(tx.now, -1), tx.now
     scheduled_jobs.schedule(tx, scheduled_jobs.next_month_start(end), "month_end", "")
+    contract_lifecycle.bill_late_usage(tx)
     count, uncharged, unsold = _count_events(tx, start, end)
     fields: dict[str, Any] = {
         "start_time": start,
@@ -140,7 +120,6 @@ def handle_month_end(tx: Transaction, _: str) -> None:
             "new_customers": _count_created(tx, customer, start, end),
             "new_contracts": _count_created(tx, contract, start, end),
             "billed": _billed_totals(tx, start, end),
-            "late_usage": _late_usage(tx)[:MAX_REPORT_ROWS] or None,
         },
     )
     raise_event(tx, MonthEndReport(date=tx.now, report_id=stored.id))
@@ -216,27 +195,6 @@ def _billed_totals(tx: Transaction, start: datetime, end: datetime) -> list[Bill
             BilledTotal(currency=currency, invoices=len(each), amount=sum(each, ZERO))
             for currency, each in sorted(amounts.items())
         ]
-
-
-def _late_usage(tx: Transaction) -> list[LateUsageRow]:
-    """Return late usage that no invoice will bill and no report has listed."""
-    found = []
-    for billed, charge in statements.write_off(tx):
-        sold = contracts.CONTRACTS.get(tx, billed.contract_id)
-        found.append(
-            LateUsageRow(
-                customer_id=billed.customer_id,
-                contract_id=billed.contract_id,
-                product_id=charge.product_id,
-                product_name=charge.product_name,
-                start_time=billed.cycle_start,
-                end_time=billed.cycle_end,
-                units=charge.units,
-                currency=money.billing_currency(sold, customers.find(tx, billed.customer_id)),
-                amount=charge.total,
-            )
-        )
-    return found
 
 
 def _within(column: ColumnElement[datetime], start: datetime, end: datetime) -> ColumnElement[bool]:

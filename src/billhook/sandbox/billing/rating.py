@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import ROUND_DOWN, Decimal, localcontext
+from typing import Any, NamedTuple
 
 from billhook.resources import Commitment
 from billhook.sandbox.billing.contracts.pricing import (
@@ -21,6 +23,13 @@ _UNIT_PRECISION = Decimal("1E-10")
 """The precision of the units that an amount of money pays for: most quotients have no last digit."""
 FIGURES = ("units", "subtotal", "discount", "overage", "credits_used", "total")
 """The names of a charge's numbers."""
+
+
+class Unpaid(NamedTuple):
+    """A product's usage that credits do not pay for, exactly: in units, and in money."""
+
+    units: Decimal = ZERO
+    money: Decimal = ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +52,29 @@ class Charge:
     """True if more was used than the commitment includes, even where that is free of charge."""
     issued_separately: bool = False
     """pricing.issuedSeparately: the charge gets an invoice of its own."""
+    line_key: str | None = None
+    """The contract's line whose usage it is for; None for a fee, or for credits: both are final."""
+    cycle: tuple[datetime, datetime] | None = None
+    """Start and end of the billing cycle of that usage."""
+    unpaid: Mapping[str, Unpaid] = field(default_factory=dict)
+    """What of the usage is left to invoices, by product key: credits that are granted later do not pay it."""
+
+    def plus(self, other: Charge) -> Charge:
+        """Return this charge with the amounts of `other`."""
+        return replace(self, **self._combined(other, 1), exceeded=self.exceeded or other.exceeded)
 
     def minus(self, billed: Charge) -> Charge:
         """Return what is left to charge after `billed`; `exceeded` only if `billed` was not."""
+        return replace(self, **self._combined(billed, -1), exceeded=self.exceeded and not billed.exceeded)
+
+    def _combined(self, other: Charge, sign: int) -> dict[str, Any]:
         with localcontext(EXACT):
-            left = {name: getattr(self, name) - getattr(billed, name) for name in FIGURES}
-        return replace(self, **left, exceeded=self.exceeded and not billed.exceeded)
+            unpaid = dict(self.unpaid)
+            for key, more in other.unpaid.items():
+                there = unpaid.get(key, Unpaid())
+                unpaid[key] = Unpaid(there.units + sign * more.units, there.money + sign * more.money)
+            figures = {name: getattr(self, name) + sign * getattr(other, name) for name in FIGURES}
+        return {**figures, "unpaid": unpaid}
 
     @property
     def is_zero(self) -> bool:
@@ -80,7 +106,7 @@ class PricedUsage:
     """Paid for by credits that were drawn."""
     covered_money: Decimal = ZERO
     invoiced_units: Decimal = ZERO
-    """Left to an invoice: no credits are drawn for it any more."""
+    """On an invoice: no credits are drawn for it any more."""
     invoiced_money: Decimal = ZERO
     discounted: bool = True
     """True if the discount applies to this cycle."""
@@ -92,15 +118,11 @@ class PricedUsage:
                 return replace(self, covered_units=self.covered_units + amount)
             return replace(self, covered_money=self.covered_money + amount)
 
-    def invoiced(self) -> PricedUsage:
-        """Return a copy in which all that is still due is left to an invoice."""
+    def unpaid(self) -> Unpaid:
+        """Return what invoices have to charge: what they have already, and what no credits were drawn for."""
         due = rate(self)
         with localcontext(EXACT):
-            return replace(
-                self,
-                invoiced_units=self.invoiced_units + due.due_units,
-                invoiced_money=self.invoiced_money + due.due_money,
-            )
+            return Unpaid(self.invoiced_units + due.due_units, self.invoiced_money + due.due_money)
 
 
 @dataclass(frozen=True, slots=True)

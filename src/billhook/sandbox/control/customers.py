@@ -25,7 +25,7 @@ from billhook.resources import (
 )
 from billhook.sandbox.billing import anonymous_customers, contract_lifecycle, custom_fields, customers
 from billhook.sandbox.billing.contracts import contracts, pricing
-from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS
+from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS, PlanRecord
 from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.billing.ingestion import SUBMISSIONS, CloudUsageRecord
 from billhook.sandbox.billing.new_contracts import check_plan_billing, plan_period, products_period
@@ -207,33 +207,24 @@ def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
     request = call.request
     _check_plan(call.tx, request)
     data = request_document(request)
-    # A Plan has no products on the wire: they have a column of their own.
-    data.pop("products", None)
     # Stored with its default, so that clients see the interval of the plan's contracts.
     billing: dict[str, object] = data.get("billingData") or {}
     data["billingData"] = {**billing, "billingInterval": billing.get("billingInterval") or "Monthly"}
     data["status"] = request.status or "Active"
-    made = contracts.PLANS.add(
-        call.tx,
-        data,
-        external_id=request.external_id,
-        products=contracts.products_json(request.products or []),
-    )
-    return FullPlanResponse(plan=_full_plan(made, request.products or []))
+    data["products"] = data.get("products") or []
+    made = contracts.PLANS.add(call.tx, data, external_id=request.external_id)
+    return FullPlanResponse(plan=_full_plan(made))
 
 
 @PLANS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=FullPlanPage)
 def list_plans(call: Call[PageQuery]) -> FullPlanPage:
     """List the plans with their products, oldest first."""
-    # One query for the products of all plans on the page.
     page = contracts.PLANS.page(call.tx, page_limit(call.request), call.request.cursor)
-    sold = contracts.plan_products(call.tx, [each.id for each in page.items])
-    return FullPlanPage(plans=[_full_plan(each, sold[each.id]) for each in page.items], **page.fields())
+    return FullPlanPage(plans=[_full_plan(each) for each in page.items], **page.fields())
 
 
-def _full_plan(stored: Plan, sold: list[ContractProduct]) -> FullPlan:
-    request = {name: getattr(stored, name) for name in stored.model_fields_set}
-    return FullPlan.model_validate({**request, **(stored.model_extra or {}), "products": sold}, by_name=True)
+def _full_plan(stored: PlanRecord) -> FullPlan:
+    return FullPlan.from_json(stored.to_json())
 
 
 def _check_plan(tx: Transaction, request: NewPlan) -> None:

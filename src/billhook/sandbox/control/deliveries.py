@@ -18,6 +18,7 @@ from billhook.resources import PageQuery, Resource
 from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, invalid_resource, not_found
 from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.storage.columns import present
 from billhook.sandbox.storage.repository import page_limit
 from billhook.sandbox.storage.tables.webhooks import delivery, raised_event
 from billhook.sandbox.storage.transaction import Transaction
@@ -172,7 +173,7 @@ def _shown(tx: Transaction, rows: Sequence[Row[Any]]) -> list[DeliveryShown]:
     attempts = delivery_log.attempts_of(tx, [row.id for row in rows])
     return [
         DeliveryShown(
-            **_columns(row, "id", "raised_id", "event_type", "subscription_id", "url", "state", "held"),
+            **present(row, "id", "raised_id", "event_type", "subscription_id", "url", "state", "held"),
             **({} if row.due_at is None else {"next_attempt_at": row.due_at}),
             attempts=[_attempt(one) for one in attempts[row.id]],
         )
@@ -182,12 +183,7 @@ def _shown(tx: Transaction, rows: Sequence[Row[Any]]) -> list[DeliveryShown]:
 
 def _attempt(row: Row[Any]) -> DeliveryAttempt:
     names = ("number", "started_at", "milliseconds", "status", "error", "fault", "answer")
-    return DeliveryAttempt(**_columns(row, *names))
-
-
-def _columns(row: Row[Any], *names: str) -> dict[str, Any]:
-    # Null columns are left out: a field that is set to None is sent as null.
-    return {name: value for name in names if (value := getattr(row, name)) is not None}
+    return DeliveryAttempt(**present(row, *names))
 
 
 class RaisedQuery(PageQuery, register=False):

@@ -17,6 +17,7 @@ from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.options import MAX_TIMES
+from billhook.sandbox.storage.columns import present
 from billhook.sandbox.storage.repository import page_limit
 from billhook.sandbox.storage.tables.webhooks import fault
 from billhook.sandbox.storage.transaction import Transaction, new_id
@@ -91,9 +92,7 @@ def _find(call: Call[Any]) -> Row[Any]:
 
 def _shown(row: Row[Any]) -> Subscription:
     names = ("id", "callback_url", "event_type", "threshold", "recurring_threshold", "created_at")
-    # Null columns are left out: a field that is set to None is sent as null.
-    columns = {name: getattr(row, name) for name in names}
-    return Subscription(**{name: value for name, value in columns.items() if value is not None})
+    return Subscription(**present(row, *names))
 
 
 class NewFault(Resource, register=False):
@@ -234,5 +233,4 @@ def _wrong_fault(tx: Transaction, request: NewFault) -> SandboxError | None:
 
 def _fault(row: Row[Any]) -> Fault:
     names = ("id", "event_type", "subscription_id", "probability", "times", "seconds", "struck", "created_at")
-    columns = {name: value for name in names if (value := getattr(row, name)) is not None}
-    return Fault(fault=row.kind, seed=int(row.seed), **columns)
+    return Fault(fault=row.kind, seed=int(row.seed), **present(row, *names))

@@ -121,6 +121,11 @@ def document(name: str, *columns: Any) -> Table:
     )
 
 
+def present(row: Row[Any], *names: str) -> dict[str, Any]:
+    """Return these columns of a row by their names, without nulls: a field set to None is sent as null."""
+    return {name: value for name in names if (value := getattr(row, name)) is not None}
+
+
 def in_texts(column: ColumnElement[str], texts: Iterable[str]) -> ColumnElement[bool]:
     """Return the condition that `column` is one of any number of texts."""
     # One parameter for all texts: SQLite limits the number of parameters of a statement.

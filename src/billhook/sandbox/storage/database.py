@@ -13,7 +13,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -37,34 +37,18 @@ _LOOK_SECONDS = 0.1
 _FORM = "sqlite:///FILE, or sqlite:// for a temporary file"
 
 
-class FileLock:
-    """An exclusive lock on a SQLite file, until it is released."""
+def _lock(path: Path) -> int:
+    """Lock a SQLite file for this process and return the lock's descriptor, whose closing releases it.
 
-    def __init__(self, path: Path) -> None:
-        """Acquire it; ConfigError if another sandbox holds it, OSError if no lock file can be made."""
-        self._descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            _acquire(self._take)
-        except BaseException:
-            self.end()
-            raise
-
-    def end(self) -> None:
-        """Release the lock."""
-        os.close(self._descriptor)
-
-    def _take(self) -> bool:
-        with suppress(BlockingIOError):
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        return False
-
-
-def _acquire(take: Callable[[], bool]) -> None:
+    ConfigError if another sandbox holds it; OSError if no lock file can be made.
+    """
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     # Polled, because flock() has no time-out.
-    ends_at = time.monotonic() + LOCK_TIMEOUT_SECONDS
-    has_warned = False
-    while not take():
+    ends_at, has_warned = time.monotonic() + LOCK_TIMEOUT_SECONDS, False
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
         if not has_warned:
             logger.warning(
                 "another sandbox is using this database: waiting for it to end, %g s at most",
@@ -72,6 +56,7 @@ def _acquire(take: Callable[[], bool]) -> None:
             )
             has_warned = True
         if time.monotonic() > ends_at:
+            os.close(descriptor)
             raise ConfigError(
                 "another sandbox is using this database: stop it, or give this one a database of its own"
             )
@@ -165,7 +150,7 @@ class SandboxDatabase:
     def __init__(self, url: str) -> None:
         """Open and lock it, and create its tables if there are none; ConfigError if it cannot be used."""
         self._folder = None
-        self._lock: FileLock | None = None
+        self._lock: int | None = None
         if url == "sqlite://":
             self._folder = tempfile.TemporaryDirectory(prefix="billhook-sandbox-")
             url = f"sqlite:///{self._folder.name}/sandbox.db"
@@ -173,7 +158,7 @@ class SandboxDatabase:
         self._engine = open_engine(url)
         try:
             with opening():
-                self._lock = FileLock(file_of(self._engine.url))
+                self._lock = _lock(file_of(self._engine.url))
                 with self.writing() as connection:
                     _prepare(connection)
         except BaseException:
@@ -203,7 +188,7 @@ class SandboxDatabase:
         """Close every connection, release the lock, delete a temporary file."""
         self._engine.dispose()
         if self._lock is not None:
-            self._lock.end()
+            os.close(self._lock)
             self._lock = None
         if self._folder is not None:
             self._folder.cleanup()

@@ -6,12 +6,12 @@ forgery): addresses that are not on the open internet are refused unless the opt
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -72,14 +72,6 @@ class CallbackTarget:
     """Host and port as written in the URL, for the header `Host`."""
     path: str
     """Path and query."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedAddress:
-    """A resolved and checked address, as arguments for a socket and its connect."""
-
-    family: int
-    sockaddr: tuple[Any, ...]
 
 
 def parse_callback_url(url: str, *, allow_private: bool) -> CallbackTarget:
@@ -143,33 +135,38 @@ def is_public(address: IPAddress) -> bool:
     return address.is_global and not any(inner)
 
 
-def resolve(
-    target: CallbackTarget,
-    *,
-    allow_private: bool,
-    timeout_seconds: float,
-    lookup: Lookup,
-    answer: Future[Found],
-) -> list[CheckedAddress]:
+async def resolve(target: CallbackTarget, *, allow_private: bool, lookup: Lookup) -> list[str]:
     """Return all addresses of the target, resolved once. Connect to these and do not resolve again.
 
-    Cancelling `answer` aborts the wait. Raises socket.gaierror for an unknown name, PermissionError if any of
-    its addresses is not public, TimeoutError and ConnectionAbortedError.
+    Raises socket.gaierror for an unknown name, and PermissionError if any of its addresses is not public.
     """
-    _start_lookup(target, lookup, answer)
-    try:
-        found = answer.result(timeout_seconds)
-    except CancelledError:
-        raise ConnectionAbortedError from None
-    addresses = [CheckedAddress(family, sockaddr) for family, _, _, _, sockaddr in found]
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Found] = loop.create_future()
+
+    def resolve_name() -> None:
+        found: Found = ()
+        with suppress(OSError, UnicodeError):
+            found = lookup(target.host, target.port, type=socket.SOCK_STREAM)
+        with suppress(RuntimeError):  # the wait is over: its loop was closed
+            loop.call_soon_threadsafe(settle, found)
+
+    def settle(found: Found) -> None:
+        if not answer.done():
+            answer.set_result(found)
+
+    # In a daemon thread: getaddrinfo has no timeout and cannot be cancelled, and must not delay the exit.
+    threading.Thread(target=resolve_name, name="sandbox-lookup", daemon=True).start()
+    addresses = [str(sockaddr[0]) for *_, sockaddr in await answer]
     if not addresses:
-        raise _unknown()
+        raise socket.gaierror(socket.EAI_NONAME, "the name is not known")
     # All addresses, not only the first: a name could resolve to a public and a private one.
-    if not allow_private:
-        for address in addresses:
-            if not is_public(ipaddress.ip_address(address.sockaddr[0].partition("%")[0])):
-                raise PermissionError("the name stands for an address that is not on the open internet")
+    if not allow_private and not all(map(_is_public_text, addresses)):
+        raise PermissionError("the name stands for an address that is not on the open internet")
     return addresses
+
+
+def _is_public_text(address: str) -> bool:
+    return is_public(ipaddress.ip_address(address.partition("%")[0]))
 
 
 def _may_be_public(host: str) -> bool:
@@ -177,27 +174,10 @@ def _may_be_public(host: str) -> bool:
     if name == "localhost" or name.endswith(".localhost"):
         return False
     try:
-        return is_public(ipaddress.ip_address(name.partition("%")[0]))
+        return _is_public_text(name)
     except ValueError:
         pass
     try:
         return is_public(ipaddress.IPv4Address(socket.inet_aton(name)))  # 127.1, 0x7f000001, 2130706433
     except OSError:
         return True
-
-
-def _start_lookup(target: CallbackTarget, lookup: Lookup, answer: Future[Found]) -> None:
-    """Resolve in a thread of its own, since getaddrinfo has no timeout and cannot be cancelled."""
-
-    def resolve_name() -> None:
-        with suppress(InvalidStateError):  # the wait was cancelled
-            try:
-                answer.set_result(lookup(target.host, target.port, type=socket.SOCK_STREAM))
-            except (OSError, UnicodeError):
-                answer.set_exception(_unknown())
-
-    threading.Thread(target=resolve_name, name="sandbox-lookup", daemon=True).start()
-
-
-def _unknown() -> socket.gaierror:
-    return socket.gaierror(socket.EAI_NONAME, "the name is not known")

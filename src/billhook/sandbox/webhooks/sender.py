@@ -49,16 +49,8 @@ class Attempter:
         """Send the delivery once, or twice at the same time if the fault is DUPLICATE."""
         if fault is not FaultKind.DUPLICATE:
             return [self._send(due, signer, fault)]
-        made: list[AttemptRecord] = []
-
-        def send_once() -> None:
-            made.append(self._send(due, signer, fault))
-
-        second = threading.Thread(target=send_once, name="sandbox-duplicate", daemon=True)
-        second.start()
-        send_once()
-        second.join()
-        return made
+        with ThreadPoolExecutor(2, thread_name_prefix="sandbox-duplicate") as both:
+            return list(both.map(lambda _: self._send(due, signer, fault), range(2)))
 
     def _send(self, due: DueDelivery, signer: Signer, fault: FaultKind | None) -> AttemptRecord:
         # The duration by the monotonic clock: the machine's time may be set during an attempt.

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
 from sqlalchemy import select
 
-from billhook.fields import strict_json
+from billhook.fields.types import MaybeListOf
 from billhook.resources import CatalogProduct, Contract, ContractProduct, NewContract, Plan, ProductGroup
+from billhook.resources.base import WRITE_ONLY
 from billhook.sandbox.billing import custom_fields
 from billhook.sandbox.billing.contracts.cycles import ContractRecord, cycle_at, renews
 from billhook.sandbox.billing.contracts.ownership import Seller
@@ -29,7 +31,15 @@ from billhook.sandbox.storage.transaction import Transaction
 
 CATALOG_PRODUCTS = Repository(catalog_product, CatalogProduct, "cat")
 BILLING_INTERVALS = ("Monthly", "Quarterly", "Yearly")
-PLANS = Repository(plan, Plan, "pln")
+
+
+class PlanRecord(Plan, register=False):
+    """A plan as it is stored, with its products, which the API does not show."""
+
+    products: Annotated[MaybeListOf[ContractProduct], WRITE_ONLY] = None
+
+
+PLANS = Repository(plan, PlanRecord, "pln")
 CONTRACTS = Repository(contract, ContractRecord, "con")
 
 
@@ -45,21 +55,7 @@ def plan_products(tx: Transaction, plan_ids: Collection[str]) -> dict[str, list[
     """Return the products of each of these plans, by the plan's id, with one query."""
     if not plan_ids:
         return {}
-    # Stored apart from the plan's document, which the API shows without products.
-    which = in_texts(plan.c.id, plan_ids)
-    rows = tx.connection.execute(select(plan.c.id, plan.c.products).where(which))
-    return {
-        row.id: [
-            ContractProduct.from_wire(each)
-            for each in strict_json.loads(row.products.encode())  # type: ignore[attr-defined]
-        ]
-        for row in rows
-    }
-
-
-def products_json(sold: Sequence[ContractProduct]) -> str:
-    """Return products as the JSON that the plan's table stores."""
-    return "[" + ",".join(each.to_json().decode() for each in sold) + "]"
+    return {each.id: each.products or [] for each in PLANS.all(tx, in_texts(plan.c.id, plan_ids))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,6 @@ class SoldProduct:
     product: ContractProduct
     meter: Meter | None
     """The meter of its usage; None for a product without usage."""
-    contract: ContractRecord
     group: ProductGroup | None = None
     """The product group that it belongs to."""
     counts: bool = True
@@ -186,7 +181,7 @@ def sold_products(tx: Transaction, contract: ContractRecord) -> list[SoldProduct
         product_id = catalog_id or f"{contract.id}-{number}"
         name = product.display_name or names.get(catalog_id) or product_id
         meter = measured_by.get(catalog_id)
-        found.append(SoldProduct(product_id, name, product, meter, contract, group, counts))
+        found.append(SoldProduct(product_id, name, product, meter, group, counts))
     return found
 
 

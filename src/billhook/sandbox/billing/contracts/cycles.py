@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, time, timedelta
 from typing import Annotated
 
-from pydantic import Field, StrictBool
+from pydantic import StrictBool
 
 from billhook.fields.types import Integer, UtcDatetime
 from billhook.resources import Commitment, Contract, Duration
@@ -23,27 +23,25 @@ _LONGEST_DAYS = 36_525
 class ContractRecord(Contract, register=False):
     """A contract as it is stored, with fields that the API does not show."""
 
-    cycle_months: Annotated[Integer, WRITE_ONLY, Field(description="Months of a billing cycle.")] = 0
-    cycle_days: Annotated[Integer, WRITE_ONLY, Field(description="Days of a billing cycle.")] = 0
-    cycle_anchor: Annotated[
-        UtcDatetime | None,
-        WRITE_ONLY,
-        Field(description="Moment that billing cycles are counted from; startDate if null."),
-    ] = None
-    cycle_billing_day: Annotated[
-        Integer,
-        WRITE_ONLY,
-        Field(description="Day of the month on which billing cycles begin; 0 if none is set."),
-    ] = 0
-    first_end_date: Annotated[
-        UtcDatetime | None, WRITE_ONLY, Field(description="End of the first term, before any renewal.")
-    ] = None
-    pro_rates: Annotated[
-        StrictBool, WRITE_ONLY, Field(description="Whether fees of a shortened cycle are pro-rated.")
-    ] = False
-    payment_days: Annotated[
-        Integer | None, WRITE_ONLY, Field(description="Days until payment is due, from the payment term.")
-    ] = None
+    cycle_months: Annotated[Integer, WRITE_ONLY] = 0
+    """Months of a billing cycle."""
+    cycle_days: Annotated[Integer, WRITE_ONLY] = 0
+    """Days of a billing cycle."""
+    cycle_anchor: Annotated[UtcDatetime | None, WRITE_ONLY] = None
+    """The moment that billing cycles are counted from; startDate if null."""
+    cycle_billing_day: Annotated[Integer, WRITE_ONLY] = 0
+    """The day of the month on which billing cycles begin; 0 if none is set."""
+    first_end_date: Annotated[UtcDatetime | None, WRITE_ONLY] = None
+    """The end of the first term, before any renewal."""
+    pro_rates: Annotated[StrictBool, WRITE_ONLY] = False
+    """Whether fees of a shortened cycle are pro-rated."""
+    payment_days: Annotated[Integer | None, WRITE_ONLY] = None
+    """Days until payment is due, from the payment term."""
+
+
+def midnight(moment: datetime) -> datetime:
+    """Return the first moment of this day."""
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def calendar_anchor(start: datetime, period: CalendarDuration) -> datetime:
@@ -52,18 +50,17 @@ def calendar_anchor(start: datetime, period: CalendarDuration) -> datetime:
     Calendar-aligned cycles are counted from it. For months, quarters and years it is their first midnight;
     for weeks Monday's; for days that day's.
     """
-    midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
+    day = midnight(start)
     if period.months:
         # Counted from January of the year 0, so that quarters and years begin in January.
-        return add_months(midnight.replace(day=1), -((start.year * 12 + start.month - 1) % period.months))
-    return midnight - timedelta(days=midnight.weekday() if period.time.days % 7 == 0 else 0)
+        return add_months(day.replace(day=1), -((start.year * 12 + start.month - 1) % period.months))
+    return day - timedelta(days=day.weekday() if period.time.days % 7 == 0 else 0)
 
 
 def billing_day_anchor(start: datetime, day: int) -> datetime:
     """Return the midnight of the last such day of a month that is not after `start`."""
-    midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
-    anchor = _on_day(midnight, day)
-    return anchor if anchor <= start else _on_day(add_months(midnight, -1), day)
+    anchor = _on_day(midnight(start), day)
+    return anchor if anchor <= start else _on_day(add_months(midnight(start), -1), day)
 
 
 def cycle_at(contract: ContractRecord, moment: datetime) -> tuple[datetime, datetime]:

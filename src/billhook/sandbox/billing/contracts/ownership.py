@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from billhook.sandbox.billing.contracts.cycles import midnight
 from billhook.sandbox.billing.usage.daily_usage import TimeSpan
 
 
@@ -44,9 +45,9 @@ def last_days(sellers: Sequence[Seller], meter_id: str, spans: Sequence[TimeSpan
     That is so if no contract sells the meter in the rest of the day.
     """
     return [
-        _midnight(end)
+        midnight(end)
         for _, end in spans
-        if end > _midnight(end) and not _is_sold_after(sellers, meter_id, end)
+        if end > midnight(end) and not _is_sold_after(sellers, meter_id, end)
     ]
 
 
@@ -69,10 +70,6 @@ def _is_sold_after(sellers: Sequence[Seller], meter_id: str, moment: datetime) -
         and seller.start.date() <= moment.date()
         for seller in sellers
     )
-
-
-def _midnight(moment: datetime) -> datetime:
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _without(span: TimeSpan, seller: Seller) -> list[TimeSpan]:

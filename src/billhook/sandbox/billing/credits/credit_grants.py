@@ -11,10 +11,9 @@ from decimal import Decimal, localcontext
 from typing import Annotated
 
 from pydantic import Field, StrictStr
-from sqlalchemy import delete, insert, select
 
 from billhook.events import CreditKind
-from billhook.resources import CreditGrant, Invoice, Resource, StoredResource
+from billhook.resources import CreditGrant, Resource, StoredResource
 from billhook.sandbox.billing import customers, scheduled_jobs
 from billhook.sandbox.billing.credits.credit_pools import (
     EXPIRY,
@@ -27,7 +26,7 @@ from billhook.sandbox.billing.money import EXACT, ZERO, is_in_range
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.repository import Repository, request_document
-from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, credit_product, top_up
+from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, credit_product
 from billhook.sandbox.storage.transaction import Transaction
 
 _Kind = Annotated[
@@ -91,8 +90,7 @@ def grant(
     kind: str | None = None,
     expires_at: datetime | None = None,
     automatic: bool = True,
-    contract_id: str | None = None,
-    invoice_id: str | None = None,
+    link: LedgerReference | None = None,
 ) -> str:
     """Add credits to a customer's pool and return the id of the ledger entry. Emits CreditPoolIncreased.
 
@@ -102,12 +100,7 @@ def grant(
     product = _find_or_create_product(tx, credit_product_id, kind)
     pool_key = (customer_id, product.id, kind or str(product.balance_kind))
     lot_id, entry_id = add_lot(
-        tx,
-        pool_key,
-        amount,
-        LedgerReference(contract_id, invoice_id),
-        expires_at=expires_at,
-        automatic=automatic,
+        tx, pool_key, amount, link or LedgerReference(), expires_at=expires_at, automatic=automatic
     )
     if expires_at is not None and expires_at <= tx.now:
         # Granted and expired in the past: both entries are in the ledger.
@@ -117,21 +110,13 @@ def grant(
     return entry_id
 
 
-def grant_from(
-    tx: Transaction,
-    customer_id: str,
-    credit_grant: CreditGrant,
-    *,
-    contract_id: str | None = None,
-    invoice_id: str | None = None,
-) -> None:
+def grant_from(tx: Transaction, customer_id: str, credit_grant: CreditGrant, link: LedgerReference) -> None:
     """Grant the credits of a contract's or a top-up's CreditGrant; none without an amount."""
     if credit_grant.grant_amount is not None:
         grant(
             tx, customer_id, credit_grant.grant_amount, credit_product_id=credit_grant.credit_product_id,
             kind=credit_grant.balance_kind, expires_at=credit_grant.expiration_date,
-            automatic=credit_grant.apply_automatically is not False,
-            contract_id=contract_id, invoice_id=invoice_id,
+            automatic=credit_grant.apply_automatically is not False, link=link,
         )  # fmt: skip
 
 
@@ -187,28 +172,7 @@ def expire_lot(tx: Transaction, subject_id: str) -> None:
         take_from_lots(tx, lots, lot.remaining, EXPIRY, LedgerReference())
 
 
-def store_top_up(tx: Transaction, invoice_id: str, customer_id: str, credit_grant: CreditGrant) -> None:
-    """Store the credits to grant when the invoice of a top-up is approved."""
-    body = credit_grant.to_json().decode()
-    tx.connection.execute(insert(top_up).values(invoice_id=invoice_id, customer_id=customer_id, body=body))
-
-
-def has_expired(tx: Transaction, invoice: Invoice) -> bool:
-    """Return whether the invoice is of a top-up with credits that would expire at once."""
-    body = tx.connection.execute(select(top_up.c.body).where(top_up.c.invoice_id == invoice.id)).scalar()
-    expires_at = None if body is None else CreditGrant.from_json(body.encode()).expiration_date
+def has_expired(tx: Transaction, credit_grant: CreditGrant | None) -> bool:
+    """Return whether these credits would expire at once."""
+    expires_at = None if credit_grant is None else credit_grant.expiration_date
     return expires_at is not None and expires_at <= tx.now
-
-
-def grant_top_up(tx: Transaction, invoice: Invoice) -> None:
-    """Grant the credits that an approved invoice of a top-up bills, once; other invoices have none.
-
-    Source: spec, "States and transitions", the moves that are shown.
-    """
-    this = top_up.c.invoice_id == invoice.id
-    row = tx.connection.execute(select(top_up).where(this)).first()
-    if row is not None:
-        # Deleted first: an invoice grants its credits once.
-        tx.connection.execute(delete(top_up).where(this))
-        credit_grant = CreditGrant.from_json(row.body.encode())
-        grant_from(tx, row.customer_id, credit_grant, invoice_id=invoice.id)

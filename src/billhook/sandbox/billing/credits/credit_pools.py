@@ -6,7 +6,7 @@ Source: spec, "Resources and their fields", Credit ledger entry; "Events", the t
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_DOWN, Decimal, localcontext
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ from billhook.resources import CreditLedgerEntry, CreditLedgerPage
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
 from billhook.sandbox.billing.thresholds import percent, threshold_rules, thresholds_crossed
 from billhook.sandbox.operations import sandbox_field
-from billhook.sandbox.storage.columns import in_texts
+from billhook.sandbox.storage.columns import in_texts, present
 from billhook.sandbox.storage.repository import fetch_page
 from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, ledger_entry
 from billhook.sandbox.storage.transaction import Transaction, new_id
@@ -37,27 +37,30 @@ _READ = select(ledger_entry, credit_pool.c.credit_product_id).join(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CreditPool:
-    """A customer's credits of one credit product and one kind: a snapshot."""
+CreditPool = Row[Any]
+"""A row of the table of pools: a customer's credits of one credit product and one kind."""
 
-    id: str
-    customer_id: str
-    credit_product_id: str
-    kind: str
-    balance: Decimal
-    filled_to: Decimal
-    """The balance after the last grant, less what has expired since: 100 % for thresholds."""
-    told_share: Decimal
-    """The highest used share since that grant, in percent, that was compared with thresholds."""
+
+@dataclass(frozen=True, slots=True)
+class UsagePaid:
+    """How much of a product's usage in a cycle credits have paid for: in units, and in money."""
+
+    product_key: str
+    cycle_start: datetime
+    units: Decimal = ZERO
+    money: Decimal = ZERO
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerReference:
-    """The contract or invoice that a ledger entry belongs to."""
+    """What a ledger entry belongs to: a contract or an invoice, and the usage that it pays for."""
 
     contract_id: str | None = None
     invoice_id: str | None = None
+    paid: UsagePaid | None = None
+    """What was paid for the usage before."""
+    grant: tuple[int, datetime] | None = None
+    """The number of the contract's grant, and when it was due."""
 
 
 def customer_pools(
@@ -77,7 +80,7 @@ def customer_pools(
     )
     # Reversed, so that the first of two equal ids decides.
     order = {product_id: n for n, product_id in reversed(list(enumerate(credit_product_ids)))}
-    return sorted(map(_pool_of_row, rows), key=lambda pool: order[pool.credit_product_id])
+    return sorted(rows, key=lambda pool: order[pool.credit_product_id])
 
 
 def add_lot(
@@ -121,6 +124,18 @@ def open_lots(tx: Transaction, *where: ColumnElement[bool]) -> list[Row[Any]]:
     return list(found.all())
 
 
+def usage_paid(tx: Transaction, product_key: str, cycle_start: datetime) -> UsagePaid:
+    """Return what credits have paid for a product's usage in a cycle: its last ledger entry tells."""
+    columns = ledger_entry.c
+    row = tx.connection.execute(
+        select(columns.paid_units, columns.paid_money)
+        .where(columns.product_key == product_key, columns.cycle_start == cycle_start)
+        .order_by(columns.seq.desc())
+        .limit(1)
+    ).first()
+    return UsagePaid(product_key, cycle_start, *(row or ()))
+
+
 def draw_for_usage(tx: Transaction, pool: CreditPool, amount: Decimal, link: LedgerReference) -> Decimal:
     """Draw up to `amount` for usage from lots that apply automatically; return the amount drawn."""
     if amount <= 0 or pool.balance <= 0:
@@ -160,8 +175,8 @@ def take_from_lots(
             else:
                 tx.connection.execute(update(credit_lot).where(this).values(remaining=lot.remaining - part))
         for pool_id, part in taken.items():
-            row = tx.connection.execute(select(credit_pool).where(credit_pool.c.id == pool_id)).one()
-            _change_balance(tx, _pool_of_row(row), entry_type, -part, link)
+            pool = tx.connection.execute(select(credit_pool).where(credit_pool.c.id == pool_id)).one()
+            _change_balance(tx, pool, entry_type, -part, link)
     return taken
 
 
@@ -170,6 +185,7 @@ def _change_balance(
 ) -> str:
     """Change a balance: the pool, its ledger and its events, together. Returns the entry's id."""
     entry_id = new_id("cle")
+    grant_number, grant_due_at = link.grant or (None, None)
     with localcontext(EXACT):
         balance = pool.balance + amount
         filled_to, told_share = pool.filled_to, pool.told_share
@@ -181,17 +197,18 @@ def _change_balance(
         else:
             # Rounded down, beyond any threshold's digits: a share with an end is exact.
             told_share = ((filled_to - balance) * 100 / filled_to).quantize(_SHARE_PRECISION, ROUND_DOWN)
-    changed = replace(pool, balance=balance, filled_to=filled_to, told_share=told_share)
-    tx.connection.execute(
+    changed = tx.connection.execute(
         update(credit_pool)
         .where(credit_pool.c.id == pool.id)
         .values(balance=balance, filled_to=filled_to, told_share=told_share)
-    )
+        .returning(credit_pool)
+    ).one()
     tx.connection.execute(
         insert(ledger_entry).values(
             id=entry_id, customer_id=pool.customer_id, pool_id=pool.id, type=entry_type, amount=amount,
             balance_after=balance, invoice_id=link.invoice_id, contract_id=link.contract_id,
-            created_at=tx.now,
+            created_at=tx.now, grant_number=grant_number, grant_due_at=grant_due_at,
+            **_paid_columns(link.paid, pool.kind, -amount),
         )
     )  # fmt: skip
     if amount > 0:
@@ -201,27 +218,28 @@ def _change_balance(
     return entry_id
 
 
+def _paid_columns(before: UsagePaid | None, kind: str, amount: Decimal) -> dict[str, Any]:
+    """Return the columns that tell what credits have paid for a cycle's usage, with this `amount`."""
+    if before is None:
+        return {}
+    by_units = kind == "Unit"
+    with localcontext(EXACT):
+        return {
+            "product_key": before.product_key,
+            "cycle_start": before.cycle_start,
+            "paid_units": before.units + (amount if by_units else ZERO),
+            "paid_money": before.money + (ZERO if by_units else amount),
+        }
+
+
 def _find_or_make(tx: Transaction, customer_id: str, credit_product_id: str, kind: str) -> CreditPool:
     columns = {"customer_id": customer_id, "credit_product_id": credit_product_id, "kind": kind}
     found = tx.connection.execute(select(credit_pool).filter_by(**columns)).first()
     if found is not None:
-        return _pool_of_row(found)
-    pool = CreditPool(new_id("pool"), customer_id, credit_product_id, kind, ZERO, ZERO, ZERO)
+        return found
     empty = {"balance": ZERO, "filled_to": ZERO, "told_share": ZERO}
-    tx.connection.execute(insert(credit_pool).values(id=pool.id, **columns, **empty))
-    return pool
-
-
-def _pool_of_row(row: Row[Any]) -> CreditPool:
-    return CreditPool(
-        row.id,
-        row.customer_id,
-        row.credit_product_id,
-        row.kind,
-        row.balance,
-        row.filled_to,
-        row.told_share,
-    )
+    made = insert(credit_pool).values(id=new_id("pool"), **columns, **empty)
+    return tx.connection.execute(made.returning(credit_pool)).one()
 
 
 class LedgerEntryView(CreditLedgerEntry, register=False):
@@ -250,21 +268,15 @@ def find_entry(tx: Transaction, entry_id: str) -> LedgerEntryView:
 
 
 def _entry_view(row: Row[Any]) -> LedgerEntryView:
-    details: dict[str, Any] = {
-        "id": row.id,
-        "created_at": row.created_at,
-        "type": row.type,
-        "amount": row.amount,
+    names = ("id", "created_at", "type", "amount", "invoice_id", "contract_id", "credit_product_id")
+    details = {
+        **present(row, *names),
         "balance_after_entry": row.balance_after,
-        "invoice_id": row.invoice_id,
-        "contract_id": row.contract_id,
         "credit_pool_id": row.pool_id,
-        "credit_product_id": row.credit_product_id,
     }
     if row.type in _NOTED:
         details["credit_note_number"] = f"CN-{row.created_at.year}-{row.seq:04}"
-    present = {name: value for name, value in details.items() if value is not None}
-    return LedgerEntryView(**present, erp_id=None, integration_entities=[])  # no other system is connected
+    return LedgerEntryView(**details, erp_id=None, integration_entities=[])  # no other system is connected
 
 
 def _raise_increased(tx: Transaction, before: CreditPool, after: CreditPool, amount: Decimal) -> None:

@@ -11,19 +11,25 @@ from datetime import datetime
 from decimal import Decimal
 from types import MappingProxyType
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import func, select
 
 from billhook.resources import CreditGrant
 from billhook.sandbox.billing import customers, scheduled_jobs
+from billhook.sandbox.billing.contracts.contracts import CONTRACTS
 from billhook.sandbox.billing.contracts.cycles import ContractRecord, renews
-from billhook.sandbox.billing.credits.credit_grants import grant_from
+from billhook.sandbox.billing.credits.credit_grants import grant_from, has_expired
+from billhook.sandbox.billing.credits.credit_pools import LedgerReference
+from billhook.sandbox.billing.money import ZERO
 from billhook.sandbox.billing.rating import Charge, charge
 from billhook.sandbox.clock import add_months
-from billhook.sandbox.storage.tables.billing import credit_charge, credit_schedule
-from billhook.sandbox.storage.transaction import Transaction, new_id
+from billhook.sandbox.storage.tables.billing import invoice, ledger_entry
+from billhook.sandbox.storage.transaction import Transaction
 
 _MONTHS: Mapping[str, int] = MappingProxyType({"Monthly": 1, "Quarterly": 3, "Yearly": 12})
 """The months between two grants, by `schedule`; any other value means once."""
+
+_OF = " of "
+"""In the subject of a job, between the number of the grant and the id of its contract."""
 
 GRANT_SCHEDULES = ("Once", *_MONTHS)
 """The values of `schedule` that a contract's grant may have."""
@@ -36,28 +42,19 @@ def start_schedules(tx: Transaction, contract: ContractRecord) -> None:
     """
     # A contract that renews has no last grant.
     ends_at = None if renews(contract) else contract.end_date
-    for credit_grant in contract.credit_grants or []:
-        schedule_id = new_id("crs")
-        tx.connection.execute(
-            insert(credit_schedule).values(
-                id=schedule_id, contract_id=contract.id, customer_id=contract.customer_id,
-                body=credit_grant.to_json().decode(), starts_at=contract.start_date,
-            )
-        )  # fmt: skip
+    for number, credit_grant in enumerate(contract.credit_grants or []):
         moment: datetime | None = contract.start_date
         # All grants that are due already, each charged to the cycle that it belongs to.
         while moment is not None and moment <= tx.now and (ends_at is None or moment < ends_at):
-            _grant(tx, contract.customer_id, contract.id, credit_grant, moment)
+            _grant(tx, contract, number, moment)
             moment = _next_grant_at(contract.start_date, _months(credit_grant), moment)
-        _schedule_next(tx, schedule_id, credit_grant, moment)
+        _schedule_next(tx, contract, number, moment)
 
 
-def stop_schedules(tx: Transaction, contract_id: str) -> None:
+def stop_schedules(tx: Transaction, contract: ContractRecord) -> None:
     """Stop the grants of a contract that was deleted or has expired."""
-    of_contract = credit_schedule.c.contract_id == contract_id
-    for schedule_id in tx.connection.execute(select(credit_schedule.c.id).where(of_contract)).scalars().all():
-        scheduled_jobs.cancel(tx, schedule_id)
-    tx.connection.execute(delete(credit_schedule).where(of_contract))
+    for number in range(len(contract.credit_grants or [])):
+        scheduled_jobs.cancel(tx, _subject(contract, number))
 
 
 def handle_scheduled_grant(tx: Transaction, subject_id: str) -> None:
@@ -65,57 +62,52 @@ def handle_scheduled_grant(tx: Transaction, subject_id: str) -> None:
 
     An Inactive customer is granted nothing, since its cycle is not billed.
     """
-    this = credit_schedule.c.id == subject_id
-    row = tx.connection.execute(select(credit_schedule).where(this)).first()
-    # The schedule may have ended since the job was scheduled.
-    if row is None:
-        return
-    credit_grant = CreditGrant.from_json(row.body.encode())
-    _grant(tx, row.customer_id, row.contract_id, credit_grant, tx.now)
-    _schedule_next(tx, subject_id, credit_grant, _next_grant_at(row.starts_at, _months(credit_grant), tx.now))
+    number, _, contract_id = subject_id.partition(_OF)
+    contract = CONTRACTS.get(tx, contract_id)
+    credit_grant = (contract.credit_grants or [])[int(number)]
+    _grant(tx, contract, int(number), tx.now)
+    next_at = _next_grant_at(contract.start_date, _months(credit_grant), tx.now)
+    _schedule_next(tx, contract, int(number), next_at)
 
 
-def take_credit_charges(tx: Transaction, contract_id: str, end: datetime, smallest: Decimal) -> list[Charge]:
-    """Return the charges for credits that a contract granted before `end` and has not billed; each once."""
-    columns = credit_charge.c
-    due = (columns.contract_id == contract_id) & (columns.granted_at < end)
-    rows = tx.connection.execute(select(credit_charge).where(due).order_by(columns.seq)).all()
-    tx.connection.execute(delete(credit_charge).where(due))
-    return [
-        replace(charge(row.credit_product_id, row.name, [], row.price, smallest=smallest), units=row.amount)
-        for row in rows
-    ]
+def credit_charges(
+    tx: Transaction, contract: ContractRecord, end: datetime, smallest: Decimal
+) -> list[Charge]:
+    """Return the charges for credits that were due before `end`, since the contract was billed last."""
+    columns = ledger_entry.c
+    billed = select(func.max(invoice.c.cycle_end)).where(invoice.c.contract_id == contract.id)
+    since = tx.connection.execute(billed).scalar() or contract.start_date
+    due = (columns.contract_id == contract.id) & (columns.grant_due_at >= since)
+    granted = select(columns.grant_number).where(due, columns.grant_due_at < end).order_by(columns.seq)
+    found = []
+    for number in tx.connection.scalars(granted):
+        credit_grant = (contract.credit_grants or [])[number]
+        if credit_grant.price:
+            name = credit_grant.name or "Credits"
+            product_id = credit_grant.credit_product_id or name
+            made = charge(product_id, name, [], credit_grant.price, smallest=smallest)
+            found.append(replace(made, units=credit_grant.grant_amount or ZERO))
+    return found
 
 
-def _grant(
-    tx: Transaction, customer_id: str, contract_id: str, credit_grant: CreditGrant, moment: datetime
-) -> None:
-    """Grant now what was due at `moment`, to be charged with the next invoice after `moment`."""
+def _grant(tx: Transaction, contract: ContractRecord, number: int, moment: datetime) -> None:
+    """Grant now the credits with this number that were due at `moment`; a later invoice charges them."""
+    credit_grant = (contract.credit_grants or [])[number]
     # Credits that would expire at once are neither granted nor charged.
-    is_over = credit_grant.expiration_date is not None and credit_grant.expiration_date <= tx.now
-    if is_over or customers.inactive_customers(tx, [customer_id]):
-        return
-    grant_from(tx, customer_id, credit_grant, contract_id=contract_id)
-    # Charged on the next invoice, not now: a contract has one invoice for each cycle.
-    if credit_grant.price and credit_grant.grant_amount is not None:
-        name = credit_grant.name or "Credits"
-        tx.connection.execute(
-            insert(credit_charge).values(
-                contract_id=contract_id, granted_at=moment, name=name, amount=credit_grant.grant_amount,
-                credit_product_id=credit_grant.credit_product_id or name, price=credit_grant.price,
-            )
-        )  # fmt: skip
+    if not has_expired(tx, credit_grant) and not customers.inactive_customers(tx, [contract.customer_id]):
+        link = LedgerReference(contract_id=contract.id, grant=(number, moment))
+        grant_from(tx, contract.customer_id, credit_grant, link)
 
 
-def _schedule_next(
-    tx: Transaction, schedule_id: str, credit_grant: CreditGrant, moment: datetime | None
-) -> None:
-    """Schedule the next grant at `moment`; end the schedule without one, or once the credits have expired."""
-    expires_at = credit_grant.expiration_date
-    if moment is None or (expires_at is not None and moment >= expires_at):
-        tx.connection.execute(delete(credit_schedule).where(credit_schedule.c.id == schedule_id))
-    else:
-        scheduled_jobs.schedule(tx, moment, "credit_grant", schedule_id)
+def _schedule_next(tx: Transaction, contract: ContractRecord, number: int, moment: datetime | None) -> None:
+    """Schedule the grant with this number at `moment`; not without one, or once its credits have expired."""
+    expires_at = (contract.credit_grants or [])[number].expiration_date
+    if moment is not None and (expires_at is None or moment < expires_at):
+        scheduled_jobs.schedule(tx, moment, "credit_grant", _subject(contract, number))
+
+
+def _subject(contract: ContractRecord, number: int) -> str:
+    return f"{number}{_OF}{contract.id}"
 
 
 def _months(credit_grant: CreditGrant) -> int:

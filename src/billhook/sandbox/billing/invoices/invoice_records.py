@@ -11,10 +11,10 @@ import hmac
 from decimal import Decimal, localcontext
 from typing import Annotated
 
-from pydantic import Field, StrictStr
+from pydantic import Field, StrictBool, StrictStr
 
 from billhook.fields.types import ExactDecimal, Integer, ListOf, MaybeListOf, UtcDatetime
-from billhook.resources import Invoice, LineItem, Resource
+from billhook.resources import BillingCycle, CreditGrant, Invoice, LineItem, Resource
 from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage
 from billhook.sandbox import tokens
 from billhook.sandbox.billing.money import EXACT, ZERO
@@ -52,13 +52,29 @@ class InvoiceView(Invoice, register=False):
     ] = None
 
 
+class LineItemRecord(LineItemView, register=False):
+    """A line item as it is stored: with what it bills, so that later usage is charged as a difference."""
+
+    line_key: Annotated[StrictStr | None, WRITE_ONLY] = None
+    """The contract's line whose usage it bills, if any."""
+    cycle: Annotated[BillingCycle | None, WRITE_ONLY] = None
+    """The billing cycle of that usage."""
+    exceeded: Annotated[StrictBool, WRITE_ONLY] = False
+    """Whether it bills usage beyond a commitment."""
+    unpaid: Annotated[dict[str, ListOf[ExactDecimal]], WRITE_ONLY] = Field(default_factory=dict)
+    """Units and money of the usage that credits do not pay for, by product key."""
+
+
 class InvoiceRecord(InvoiceView, register=False):
     """An invoice as it is stored, with fields that the API does not show."""
 
-    payment_days: Annotated[
-        Integer | None, WRITE_ONLY, Field(description="Days until payment is due, from the contract.")
-    ] = None
-    amount_paid: Annotated[ExactDecimal, WRITE_ONLY, Field(description="Amount paid so far.")] = ZERO
+    line_items: Annotated[MaybeListOf[LineItemRecord], READ_ONLY, Field(description="Line items.")] = None  # type: ignore[assignment]
+    payment_days: Annotated[Integer | None, WRITE_ONLY] = None
+    """Days until payment is due, from the contract."""
+    credit_grant: Annotated[CreditGrant | None, WRITE_ONLY] = None
+    """The credits of a top-up, granted at the approval."""
+    amount_paid: Annotated[ExactDecimal, WRITE_ONLY] = ZERO
+    """The amount paid so far."""
 
     @property
     def amount_due(self) -> Decimal:

@@ -1,7 +1,7 @@
 """Invoices: issue them, store them, and carry negative totals forward.
 
 An invoice below zero is issued for zero, and the rest reduces the contract's next one: what happens to it is
-not specified. `approval` and `payments` change an invoice's state. Source: spec, "Resources and their
+not specified. `invoice_lifecycle` changes an invoice's state. Source: spec, "Resources and their
 fields", Invoice; "Endpoints", Invoices and POST /credits/top-up; "Events", Overage.
 """
 
@@ -12,7 +12,7 @@ from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import func, select
 
 from billhook.events import Overage
 from billhook.fields.types import BillingStatus
@@ -20,11 +20,11 @@ from billhook.resources import BillingCycle, CreditGrant, Customer, RevenueBreak
 from billhook.sandbox.billing import customers, money, scheduled_jobs
 from billhook.sandbox.billing.contracts import contracts
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
-from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord, LineItemView
-from billhook.sandbox.billing.money import EXACT, ZERO
-from billhook.sandbox.billing.rating import Charge
+from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord, LineItemRecord
+from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
+from billhook.sandbox.billing.rating import Charge, Unpaid
 from billhook.sandbox.storage.repository import Repository, to_document
-from billhook.sandbox.storage.tables.billing import carried_forward, invoice
+from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event
 
@@ -46,17 +46,11 @@ def issue_cycle_invoice(
     customer = customers.find(tx, contract.customer_id)
     start, end = cycle
     currency = money.billing_currency(contract, customer)
-    brought = bring_forward(tx, contract.id, currency)
+    brought = _carried_amount(tx, contract.id, currency)
     # The amount was negative on the earlier invoice, so its line reduces this one.
     if brought:
-        charges = [
-            *charges,
-            adjustment(BROUGHT_FORWARD, brought.copy_negate()),
-        ]
-    rest = _total(charges, money.smallest_unit(currency)).copy_negate()
-    if rest > 0:
-        carry_forward(tx, contract.id, currency, rest)
-        charges = [*charges, adjustment(CARRIED_FORWARD, rest)]
+        charges = [*charges, adjustment(BROUGHT_FORWARD, brought.copy_negate())]
+    charges = [*charges, *_carried_forward(charges, money.smallest_unit(currency))]
     data = {
         "contractId": contract.id,
         "name": f"{contracts.display_name(contract)}, {start:%Y-%m-%d} to {end:%Y-%m-%d}",
@@ -90,49 +84,31 @@ def issue_top_up_invoice(tx: Transaction, customer_id: str, grant: CreditGrant) 
         credits_used=zero,
         total=price,
     )
-    data = {"name": name, "currency": currency, "isTrial": False}
+    data = {"name": name, "currency": currency, "isTrial": False, "creditGrant": to_document(grant)}
     return _issue(tx, customer, data, [charge], {"kind": "topup"}).id
 
 
-def replace_lines(tx: Transaction, stored: InvoiceRecord, changed: Mapping[int, Charge]) -> InvoiceRecord:
-    """Replace line items, by position, of an invoice that is not approved yet."""
+def add_to_lines(tx: Transaction, stored: InvoiceRecord, differences: Sequence[Charge]) -> InvoiceRecord:
+    """Add differences to the line items of the same usage, of an invoice that is not approved yet."""
     # The customer has received it: late usage is charged on the next invoice.
     if stored.approved_at is not None:
         raise ValueError("an invoice that is approved stays as it is")
     smallest = money.smallest_unit(stored.currency)
-    lines = list(stored.line_items or [])
-    for position, charge in changed.items():
-        lines[position] = _line(stored.id, charge, smallest)
-    lines = _recarried_lines(tx, stored, lines, smallest)
-    breakdown = _breakdown([line.revenue_breakdown for line in lines], smallest)
+    more = {(each.line_key, each.cycle): each for each in differences}
+    charges = []
+    for charge in map(charge_of, stored.line_items or ()):
+        difference = more.get((charge.line_key, charge.cycle))
+        # The amount that is carried forward follows from the others.
+        if not _is_adjustment(charge, CARRIED_FORWARD):
+            charges.append(charge if difference is None else charge.plus(difference))
+    charges += _carried_forward(charges, smallest)
+    breakdown = _breakdown(charges, smallest)
     changes = {
-        "lineItems": [to_document(line) for line in lines],
+        "lineItems": [to_document(_line(stored.id, charge, smallest)) for charge in charges],
         "revenueBreakdown": to_document(breakdown),
         "amount": breakdown.total,
     }
-    return INVOICES.change(tx, stored, changes, amount=breakdown.total)
-
-
-def _recarried_lines(
-    tx: Transaction, stored: InvoiceRecord, lines: Sequence[LineItemView], smallest: Decimal
-) -> list[LineItemView]:
-    """Return the line items with the amount carried forward that their new total requires."""
-    before = [line for line in lines if _is_carried(line)]
-    others = [line for line in lines if not _is_carried(line)]
-    short_of = _total([line.revenue_breakdown for line in others], smallest).copy_negate()
-    # Only what is below zero is carried.
-    rest = max(short_of, ZERO.quantize(smallest))
-    with localcontext(EXACT):
-        more = rest - _total([line.revenue_breakdown for line in before], smallest)
-    # `more` may be negative: late usage has used up what was carried, so the next invoice is reduced by less.
-    carry_forward(tx, str(stored.contract_id), stored.currency, more)
-    if rest > 0:
-        others.append(_line(stored.id, adjustment(CARRIED_FORWARD, rest), smallest))
-    return others
-
-
-def _is_carried(line: LineItemView) -> bool:
-    return line.product_id is None and line.product_name == CARRIED_FORWARD
+    return INVOICES.change(tx, stored, changes, amount=breakdown.total, carried=_carried_by(charges))
 
 
 def _issue(
@@ -167,6 +143,7 @@ def _issue(
         currency=data["currency"],
         amount=breakdown.total,
         amount_paid=ZERO,
+        carried=_carried_by(charges),
         # Kept with the invoice: a later change of the rate does not revalue it.
         usd_rate=money.exchange_rate(tx, data["currency"]),
         issued_at=tx.now,
@@ -178,49 +155,52 @@ def _issue(
     return issued
 
 
-def _line(invoice_id: str, charge: Charge, smallest: Decimal) -> LineItemView:
-    return LineItemView(
+def _line(invoice_id: str, charge: Charge, smallest: Decimal) -> LineItemRecord:
+    details: dict[str, Any] = {}
+    if charge.cycle is not None:
+        start, end = charge.cycle
+        details = {
+            "line_key": charge.line_key,
+            "cycle": BillingCycle(start_time=start, end_time=end),
+            "exceeded": charge.exceeded,
+            "unpaid": {key: list(unpaid) for key, unpaid in charge.unpaid.items()},
+        }
+    return LineItemRecord(
         invoice_id=invoice_id,
         revenue_breakdown=_breakdown([charge], smallest),
         product_id=charge.product_id or None,
         product_name=charge.product_name,
         units=charge.units,
+        **details,
     )
 
 
-def _breakdown(charges: Sequence[Charge | RevenueBreakdown | None], smallest: Decimal) -> RevenueBreakdown:
+def charge_of(line: LineItemRecord) -> Charge:
+    """Return the charge that a line item bills."""
+    amounts, cycle = line.revenue_breakdown or RevenueBreakdown(), line.cycle or BillingCycle()
+    return Charge(
+        product_id=line.product_id or "",
+        product_name=line.product_name or "",
+        units=line.units or ZERO,
+        **{name: getattr(amounts, name) for name in _SUMS},
+        exceeded=line.exceeded,
+        line_key=line.line_key,
+        cycle=(cycle.start_time, cycle.end_time) if cycle.start_time and cycle.end_time else None,
+        unpaid={key: Unpaid(*unpaid) for key, unpaid in line.unpaid.items()},
+    )
+
+
+def _breakdown(charges: Sequence[Charge], smallest: Decimal) -> RevenueBreakdown:
     zero = ZERO.quantize(smallest)
     with localcontext(EXACT):
         sums = {name: sum((getattr(each, name) for each in charges), zero) for name in _SUMS}
     return RevenueBreakdown(**sums, tax=zero)
 
 
-def _total(charges: Sequence[Charge | RevenueBreakdown | None], smallest: Decimal) -> Decimal:
-    return _breakdown(charges, smallest).total or ZERO
-
-
 def _next_number(tx: Transaction, year: int) -> int:
     # Without gaps: a transaction that writes is alone, so no other takes the same number.
     last = tx.connection.execute(select(func.max(invoice.c.number)).where(invoice.c.year == year)).scalar()
     return (last or 0) + 1
-
-
-def bring_forward(tx: Transaction, contract_id: str, currency: str) -> Decimal:
-    """Return the amount carried forward to the contract's next invoice, and clear it."""
-    amount = _carried_amount(tx, contract_id, currency)
-    if amount:
-        _delete_carried_amount(tx, contract_id, currency)
-    return amount
-
-
-def carry_forward(tx: Transaction, contract_id: str, currency: str, amount: Decimal) -> None:
-    """Add `amount` to what is carried forward."""
-    if amount:
-        with localcontext(EXACT):
-            total = _carried_amount(tx, contract_id, currency) + amount
-        _delete_carried_amount(tx, contract_id, currency)
-        values = {"contract_id": contract_id, "currency": currency, "amount": total}
-        tx.connection.execute(insert(carried_forward).values(**values))
 
 
 def adjustment(name: str, amount: Decimal) -> Charge:
@@ -239,17 +219,29 @@ def adjustment(name: str, amount: Decimal) -> Charge:
     )
 
 
+def _is_adjustment(charge: Charge, *names: str) -> bool:
+    return not charge.product_id and charge.product_name in names
+
+
+def _carried_forward(charges: Sequence[Charge], smallest: Decimal) -> list[Charge]:
+    """Return the line that raises these charges to zero, if they are below it."""
+    rest = _breakdown(charges, smallest).total or ZERO
+    return [adjustment(CARRIED_FORWARD, rest.copy_negate())] if rest < 0 else []
+
+
+def _carried_by(charges: Sequence[Charge]) -> Decimal:
+    """Return what an invoice leaves to later ones, less what it has taken over."""
+    carried = [each for each in charges if _is_adjustment(each, BROUGHT_FORWARD, CARRIED_FORWARD)]
+    return exact_sum(each.total for each in carried)
+
+
 def _carried_amount(tx: Transaction, contract_id: str, currency: str) -> Decimal:
-    carried = carried_forward.c
-    kept = select(carried.amount).where(carried.contract_id == contract_id, carried.currency == currency)
-    return tx.connection.execute(kept).scalar() or ZERO
-
-
-def _delete_carried_amount(tx: Transaction, contract_id: str, currency: str) -> None:
-    carried = carried_forward.c
-    tx.connection.execute(
-        delete(carried_forward).where(carried.contract_id == contract_id, carried.currency == currency)
+    """Return what the contract's invoices have left to its next one."""
+    of = invoice.c
+    kept = select(of.carried).where(
+        of.contract_id == contract_id, of.currency == currency, of.carried != ZERO
     )
+    return exact_sum(tx.connection.scalars(kept))
 
 
 def raise_overage(tx: Transaction, invoice: InvoiceRecord, charge: Charge) -> None:

@@ -1,296 +1,184 @@
-"""The statement of a billing cycle, a charge for each line item; and usage that comes after it.
+"""What the cycles of a contract cost, and what of that is billed already.
 
-Late usage is usage of billing cycles that are billed already. Until the cycle's invoice is approved, the
-invoice is rewritten. Afterwards the contract's next invoice charges the difference between what the cycle
-amounts to now and what was billed for it. If no invoice follows, the month-end report lists the difference.
-The specification does not define late usage. The table `billed_line` stores what was billed for each line
-of a cycle, to calculate the difference.
+All that belongs to a cycle is rated, whenever it arrived; what invoices have for it is subtracted, and the
+difference is billed. The specification does not define late usage:
+
+| usage arrives | it is billed by |
+|---|---|
+| before its cycle is billed | the invoice of the cycle |
+| before that invoice is approved | the same invoice, which is rewritten |
+| later | the contract's next invoice, or one at the month's end if none follows |
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
-from typing import Any
+from typing import cast
 
-from sqlalchemy import ColumnElement, Row, and_, insert, select, update
+from sqlalchemy import func, select
 
+from billhook.fields.types import BillingStatus
+from billhook.resources import BillingCycle
 from billhook.sandbox.billing import customers, money
 from billhook.sandbox.billing.contracts import contracts
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
 from billhook.sandbox.billing.credits import credit_schedules
 from billhook.sandbox.billing.invoices import invoices
-from billhook.sandbox.billing.line_items import (
-    ContractCycle,
-    ContractLine,
-    contract_lines,
-    draw_credits,
-    mark_invoiced,
-)
+from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord
+from billhook.sandbox.billing.line_items import ContractCycle, contract_lines, draw_credits
 from billhook.sandbox.billing.metered_items import metered_items
-from billhook.sandbox.billing.rating import FIGURES, Charge
-from billhook.sandbox.billing.usage.daily_usage import UsageKey
+from billhook.sandbox.billing.rating import Charge
+from billhook.sandbox.billing.usage import daily_usage
+from billhook.sandbox.billing.usage.daily_usage import TimeSpan, UsageKey
 from billhook.sandbox.storage.columns import from_microseconds, in_texts
-from billhook.sandbox.storage.tables.billing import billed_line, contract, invoice
+from billhook.sandbox.storage.tables.billing import contract as contract_table
+from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.storage.transaction import Transaction
 
-_DAY = timedelta(days=1)
+Billed = Mapping[str, Charge]
+"""What invoices have for the lines of a cycle, by the lines' keys."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatementItem:
-    """A charge, and the contract line that it is for."""
-
-    charge: Charge
-    line: ContractLine | None = None
-    """None for the charge of credits that the contract granted."""
-
-    @property
-    def key(self) -> str:
-        return "" if self.line is None else self.line.key
-
-
-def statement(tx: Transaction, cycle: ContractCycle) -> list[StatementItem]:
-    """Return the charges for a contract's products in a cycle, and for credits it granted, to be billed once.
+def statement(tx: Transaction, cycle: ContractCycle) -> list[Charge]:
+    """Return the charges of a cycle that is not billed yet, and those for credits that the contract granted.
 
     Draws credits for usage that has not drawn them yet.
     """
-    smallest = _smallest_unit(tx, cycle)
+    smallest = _smallest_unit(tx, cycle.contract)
     # Credits have their own price: they are charged beside the lines, whether used or not.
-    granted = credit_schedules.take_credit_charges(tx, cycle.contract.id, cycle.end, smallest)
-    return [*_items(tx, cycle, contract_lines(tx, cycle), draws=True), *map(StatementItem, granted)]
+    granted = credit_schedules.credit_charges(tx, cycle.contract, cycle.end, smallest)
+    return [*_charges(tx, cycle, {}), *granted]
 
 
-def rerated(
-    tx: Transaction, cycle: ContractCycle, keys: Collection[str], *, draws: bool
-) -> list[StatementItem]:
-    """Return the charges of the lines with these keys at the usage of now.
-
-    Without `draws` no credits are drawn: for charges that will not be billed.
-    """
-    return _items(tx, cycle, [line for line in contract_lines(tx, cycle) if line.key in keys], draws=draws)
-
-
-def _items(
-    tx: Transaction, cycle: ContractCycle, of_lines: Collection[ContractLine], *, draws: bool
-) -> list[StatementItem]:
-    smallest = _smallest_unit(tx, cycle)
-    items = []
-    for line in of_lines:
-        drawn = (
-            replace(line, usages=[draw_credits(tx, cycle, usage) for usage in line.usages]) if draws else line
-        )
-        if draws:
-            # Marked after all credits are drawn: what is left belongs to this invoice.
-            for usage in drawn.usages:
-                mark_invoiced(tx, cycle, usage)
-        exceeded = any(metered.consumption().exceeded_amount > 0 for metered in metered_items(drawn))
-        charge = drawn.charge(smallest)
-        items.append(StatementItem(replace(charge, exceeded=exceeded and charge.units > 0), line))
-    return items
-
-
-def _smallest_unit(tx: Transaction, cycle: ContractCycle) -> Decimal:
-    """Return the unit that amounts of the cycle's invoices are multiples of."""
-    return money.smallest_unit(
-        money.billing_currency(cycle.contract, customers.find(tx, cycle.contract.customer_id))
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class BilledLine:
-    """A contract line in a cycle that was billed."""
-
-    key: str
-    contract_id: str
-    customer_id: str
-    cycle_start: datetime
-    cycle_end: datetime
-    invoice_id: str
-    position: int
-    """The position of its charge on the invoice."""
-    is_approved: bool
-    """True if that invoice is approved."""
-    charge: Charge
-    """All that was billed for the line so far."""
-
-
-def handle_usage_changed(tx: Transaction, changed: Iterable[UsageKey]) -> None:
-    """Handle changed rows of daily usage: rewrite invoices, or mark lines for the contract's next one.
-
-    Emits Overage for a product whose usage this takes beyond its commitment.
-    """
-    for cycle, billed in _by_cycle(tx, _lines_of_usage(tx, list(changed))):
-        _rewrite_invoices(tx, cycle, [each for each in billed if not each.is_approved])
-        for each in billed:
-            if each.is_approved:
-                _mark_late(tx, each)
-
-
-def late_charges(tx: Transaction, contract: ContractRecord) -> list[tuple[str, Charge]]:
-    """Return the charges for late usage of a contract's cycles, with the keys of their lines; once."""
+def late_charges(tx: Transaction, contract: ContractRecord, end: datetime) -> list[Charge]:
+    """Return the differences for usage before `end` that arrived after the contract's last invoice."""
+    newest = select(func.max(invoice.c.seq)).where(invoice.c.contract_id == contract.id)
+    number = tx.connection.execute(newest).scalar()
+    if number is None:
+        return []
+    since = daily_usage.first_change(tx, contract.customer_id, number, end)
+    if since is None:
+        return []
     found = []
-    for billed, charge in _differences(tx, _lines_with_late_usage(tx, contract_id=contract.id), draws=True):
-        span = f"late usage of {billed.cycle_start:%Y-%m-%d} to {billed.cycle_end:%Y-%m-%d}"
-        found.append((billed.key, replace(charge, product_name=f"{charge.product_name}, {span}")))
+    for cycle, billed in _billed(tx, contract.id, since).items():
+        span = f"late usage of {cycle[0]:%Y-%m-%d} to {cycle[1]:%Y-%m-%d}"
+        for _, difference in _differences(tx, ContractCycle(contract, *cycle), billed):
+            found.append(replace(difference, product_name=f"{difference.product_name}, {span}"))
     return found
 
 
-def write_off(tx: Transaction) -> list[tuple[BilledLine, Charge]]:
-    """Return the charges for late usage that no invoice will bill, with their lines; once.
+def contracts_with_late_usage(tx: Transaction) -> list[ContractRecord]:
+    """Return the contracts that get no further invoice and have usage that came after their last one."""
+    columns = contract_table.c
+    # A contract that is active gets another invoice, which bills it.
+    over = (columns.status != "Active") | columns.deleted_at.is_not(None)
+    newest = select(func.max(invoice.c.seq)).where(invoice.c.contract_id == columns.id)
+    # Correlated by hand: SQLAlchemy looks at the next outer query only.
+    number = newest.correlate(contract_table).scalar_subquery()
+    return contracts.CONTRACTS.all(tx, over, daily_usage.changed_after(columns.customer_id, number))
 
-    Draws no credits.
+
+def handle_usage_changed(tx: Transaction, changed: Collection[UsageKey]) -> None:
+    """Handle changed rows of daily usage: rewrite the invoices of their cycles that are not approved yet."""
+    if changed:
+        first = min(since for _, _, _, since in changed)
+        rewrite_drafts(tx, {customer_id for customer_id, *_ in changed}, from_microseconds(first))
+
+
+def rewrite_drafts(tx: Transaction, customer_ids: Collection[str], since: datetime) -> None:
+    """Rewrite the invoices that are not approved, of cycles that end after `since`.
+
+    It costs one query if all of these cycles are still to be billed. Emits Overage for a product whose usage
+    has gone beyond its commitment.
     """
-    return list(_differences(tx, _lines_with_late_usage(tx), draws=False))
+    for (contract_id, start, end), found in groupby(_drafts(tx, customer_ids, since), _cycle_of):
+        # A cycle can have several invoices (issuedSeparately), and one of them may be approved.
+        drafts = {each.id: (each, _keys(each)) for each in found}
+        keys = set().union(*(keys for _, keys in drafts.values()))
+        billed = _billed(tx, contract_id, start).get((start, end), {})
+        cycle = ContractCycle(contracts.CONTRACTS.get(tx, contract_id), start, end)
+        differences = list(_differences(tx, cycle, {key: billed[key] for key in keys}))
+        for draft, own in drafts.values():
+            mine = [(charge, difference) for charge, difference in differences if charge.line_key in own]
+            if mine:
+                rewritten = invoices.add_to_lines(tx, draft, [difference for _, difference in mine])
+                for charge, difference in mine:
+                    if difference.exceeded:
+                        invoices.raise_overage(tx, rewritten, charge)
 
 
-def _rewrite_invoices(tx: Transaction, cycle: ContractCycle, billed: Sequence[BilledLine]) -> None:
-    by_key = {each.key: each for each in billed}
-    changed: defaultdict[str, dict[int, Charge]] = defaultdict(dict)
-    exceeded: list[tuple[str, Charge]] = []
-    for item in rerated(tx, cycle, by_key, draws=True) if by_key else ():
-        before = by_key[item.key]
-        difference = item.charge.minus(before.charge)
-        if not difference.is_zero:
-            _update_charge(tx, before, item.charge)
-            changed[before.invoice_id][before.position] = item.charge
-            if difference.exceeded:
-                exceeded.append((before.invoice_id, item.charge))
-    # A cycle can have several invoices (issuedSeparately), each rewritten once.
-    for invoice_id, charges in changed.items():
-        invoice = invoices.replace_lines(tx, invoices.INVOICES.get(tx, invoice_id), charges)
-        for on_invoice, charge in exceeded:
-            if on_invoice == invoice_id:
-                invoices.raise_overage(tx, invoice, charge)
-
-
-def _differences(
-    tx: Transaction, late: Sequence[BilledLine], *, draws: bool
-) -> Iterator[tuple[BilledLine, Charge]]:
-    """Yield the lines with the charges beyond what was billed, and store them as billed."""
-    for cycle, billed in _by_cycle(tx, late):
-        by_key = {each.key: each for each in billed}
-        for item in rerated(tx, cycle, by_key, draws=draws):
-            before = by_key[item.key]
-            # Stored also for a difference of zero: it clears the mark of late usage.
-            _update_charge(tx, before, item.charge)
-            difference = item.charge.minus(before.charge)
-            if not difference.is_zero:
-                yield before, difference
-
-
-def _by_cycle(
-    tx: Transaction, billed: Iterable[BilledLine]
-) -> Iterator[tuple[ContractCycle, list[BilledLine]]]:
-    """Yield the billing cycles of these lines, each with its lines."""
-    for (contract_id, start, end), of_cycle in groupby(
-        billed, lambda each: (each.contract_id, each.cycle_start, each.cycle_end)
-    ):
-        yield ContractCycle(contracts.CONTRACTS.get(tx, contract_id), start, end), list(of_cycle)
-
-
-def store_billed_lines(
-    tx: Transaction, cycle: ContractCycle, invoice_id: str, items: Sequence[StatementItem]
-) -> None:
-    """Store what an invoice bills for the metered lines among `items`, which are the invoice's lines."""
-    for position, item in enumerate(items):
-        # Only usage can arrive late: fees and granted credits are final.
-        if item.line is not None and item.line.is_metered:
-            values = {
-                "key": item.line.key,
-                "cycle_start": cycle.start,
-                "cycle_end": cycle.end,
-                "counted_from": item.line.counted_from,
-                "customer_id": cycle.contract.customer_id,
-                "contract_id": cycle.contract.id,
-                "invoice_id": invoice_id,
-                "position": position,
-                "late": False,
-            }
-            tx.connection.execute(insert(billed_line).values(**values, **_figures(item.charge)))
-
-
-def _update_charge(tx: Transaction, billed: BilledLine, charge: Charge) -> None:
-    """Store that `charge` is billed for the line now."""
-    tx.connection.execute(
-        update(billed_line).where(_same_line(billed)).values(late=False, **_figures(charge))
-    )
-
-
-def _mark_late(tx: Transaction, billed: BilledLine) -> None:
-    """Store that the line has usage which is not billed."""
-    tx.connection.execute(update(billed_line).where(_same_line(billed)).values(late=True))
-
-
-def _lines_of_usage(tx: Transaction, changed: Collection[UsageKey]) -> list[BilledLine]:
-    """Return the billed lines that these rows of daily usage may concern, oldest first.
-
-    It costs one query, which finds nothing if all cycles of the rows are still to be billed.
-    """
-    used: defaultdict[str, set[datetime]] = defaultdict(set)
-    for customer_id, _, _, since in changed:
-        used[customer_id].add(from_microseconds(since))
-    if not used:
-        return []
-    found = _read_lines(
+def _drafts(tx: Transaction, customer_ids: Collection[str], since: datetime) -> list[InvoiceRecord]:
+    found = invoices.INVOICES.all(
         tx,
-        in_texts(billed_line.c.customer_id, used),
-        billed_line.c.cycle_end > min(min(each) for each in used.values()),
+        in_texts(invoice.c.customer_id, customer_ids),
+        invoice.c.billing_status == BillingStatus.NONE.value,
+        invoice.c.cycle_end > since,
     )
-    # A measurement counts for the cycle that begins on its day, although its row begins at midnight before.
-    return [
-        billed
-        for billed, counted_from in found
-        if any(counted_from - _DAY < since < billed.cycle_end for since in used[billed.customer_id])
-    ]
+    return sorted(found, key=_cycle_of)
 
 
-def _lines_with_late_usage(tx: Transaction, *, contract_id: str | None = None) -> list[BilledLine]:
-    """Return the lines with unbilled usage, oldest first: of one contract, or of all that are over."""
-    if contract_id is not None:
-        these = billed_line.c.contract_id == contract_id
-    else:
-        # Contracts that are active get another invoice, which bills it.
-        over = (contract.c.status != "Active") | contract.c.deleted_at.is_not(None)
-        these = billed_line.c.contract_id.in_(select(contract.c.id).where(over))
-    return [billed for billed, _ in _read_lines(tx, billed_line.c.late.is_(True), these)]
+def _cycle_of(billed: InvoiceRecord) -> tuple[str, datetime, datetime]:
+    cycle = cast("BillingCycle", billed.billing_cycle)
+    return str(billed.contract_id), cast("datetime", cycle.start_time), cast("datetime", cycle.end_time)
 
 
-def _read_lines(tx: Transaction, *where: ColumnElement[bool]) -> list[tuple[BilledLine, datetime]]:
-    """Return the matching lines, each with the moment from which on usage counts for it."""
-    rows = tx.connection.execute(
-        select(billed_line, invoice.c.approved_at)
-        .join(invoice, invoice.c.id == billed_line.c.invoice_id)
-        .where(*where)
-        .order_by(billed_line.c.contract_id, billed_line.c.cycle_start, billed_line.c.key)
-    )
-    return [(_billed_line(row), row.counted_from) for row in rows]
+def _keys(draft: InvoiceRecord) -> set[str]:
+    """Return the keys of the lines that an invoice bills for its own cycle."""
+    return {str(line.line_key) for line in draft.line_items or () if line.cycle == draft.billing_cycle}
 
 
-def _billed_line(row: Row[Any]) -> BilledLine:
-    # By the names of Charge: the columns have the same.
-    figures = {name: getattr(row, name) for name in FIGURES}
-    return BilledLine(
-        key=row.key,
-        contract_id=row.contract_id,
-        customer_id=row.customer_id,
-        cycle_start=row.cycle_start,
-        cycle_end=row.cycle_end,
-        invoice_id=row.invoice_id,
-        position=row.position,
-        is_approved=row.approved_at is not None,
-        charge=Charge(row.product_id, row.product_name, **figures, exceeded=row.exceeded),
-    )
+def _billed(tx: Transaction, contract_id: str, since: datetime) -> Mapping[TimeSpan, Billed]:
+    """Return what a contract's invoices have for each cycle that ends after `since`, the oldest first."""
+    cycles: dict[TimeSpan, dict[str, Charge]] = {}
+    where = invoice.c.contract_id == contract_id, invoice.c.cycle_end > since
+    for each in invoices.INVOICES.all(tx, *where):
+        for charge in map(invoices.charge_of, each.line_items or ()):
+            if charge.cycle is not None and charge.cycle[1] > since:
+                billed, key = cycles.setdefault(charge.cycle, {}), str(charge.line_key)
+                billed[key] = billed[key].plus(charge) if key in billed else charge
+    return dict(sorted(cycles.items()))
 
 
-def _figures(charge: Charge) -> dict[str, Any]:
-    names = ("product_id", "product_name", *FIGURES, "exceeded")
-    return {name: getattr(charge, name) for name in names}
+def _differences(tx: Transaction, cycle: ContractCycle, billed: Billed) -> Iterator[tuple[Charge, Charge]]:
+    """Yield what the lines cost, each with its difference to what is billed for it, where there is one."""
+    for charge in _charges(tx, cycle, billed) if billed else ():
+        difference = charge.minus(billed[str(charge.line_key)])
+        if not difference.is_zero:
+            yield charge, difference
 
 
-def _same_line(billed: BilledLine) -> ColumnElement[bool]:
-    return and_(billed_line.c.key == billed.key, billed_line.c.cycle_start == billed.cycle_start)
+def _charges(tx: Transaction, cycle: ContractCycle, billed: Billed) -> list[Charge]:
+    """Return what the lines of a cycle cost at the usage of now; of those that are billed, if any are.
+
+    Draws credits for usage that neither credits nor invoices have paid for.
+    """
+    smallest = _smallest_unit(tx, cycle.contract)
+    invoiced = {key: unpaid for charge in billed.values() for key, unpaid in charge.unpaid.items()}
+    found = []
+    for line in contract_lines(tx, cycle, invoiced=invoiced):
+        if billed and line.key not in billed:
+            continue
+        drawn = replace(line, usages=[draw_credits(tx, cycle, usage) for usage in line.usages])
+        exceeded = any(metered.consumption().exceeded_amount > 0 for metered in metered_items(drawn))
+        charge = drawn.charge(smallest)
+        charge = replace(charge, exceeded=exceeded and charge.units > 0)
+        # Only usage can arrive late: fees are final.
+        if line.is_metered:
+            # After all credits are drawn: what is left belongs to the invoice.
+            unpaid = {
+                usage.key: usage.priced.unpaid()
+                for usage in drawn.usages
+                if usage.sold.product.consumes_credit_product_ids
+            }
+            charge = replace(charge, line_key=line.key, cycle=(cycle.start, cycle.end), unpaid=unpaid)
+        found.append(charge)
+    return found
+
+
+def _smallest_unit(tx: Transaction, contract: ContractRecord) -> Decimal:
+    """Return the unit that amounts of the contract's invoices are multiples of."""
+    return money.smallest_unit(money.billing_currency(contract, customers.find(tx, contract.customer_id)))

@@ -13,9 +13,9 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import BigInteger, ColumnElement, delete, func, insert, select, type_coerce, update
 
-from billhook.resources import UsageEvent
+from billhook.fields import strict_json
 from billhook.sandbox.billing.money import ZERO, exact_sum
 from billhook.sandbox.billing.usage import meters
 from billhook.sandbox.billing.usage.meters import (
@@ -32,6 +32,7 @@ from billhook.sandbox.storage.columns import (
     select_by_keys,
     to_microseconds,
 )
+from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.storage.tables.usage import event, usage_cut, usage_day, usage_instance
 from billhook.sandbox.storage.transaction import Transaction
 
@@ -43,9 +44,13 @@ UsageKey = tuple[str, str, int, int]
 
 _EPOCH = date(1970, 1, 1)
 _KEY = ("customer_id", "meter_id", "day", "since")
-_FIGURES = ("events", "total", "highest", "last", "last_at")
+_FIGURES = ("events", "total", "highest", "last", "last_at", "after_invoice")
 _ASSIGNMENTS = ", ".join(f"{name} = excluded.{name}" for name in _FIGURES)
 _REPLACE = f"ON CONFLICT ({', '.join(_KEY)}) DO UPDATE SET {_ASSIGNMENTS}"
+_MEASURE = (
+    f"ON CONFLICT ({', '.join(_KEY)}) DO UPDATE "
+    "SET measured = excluded.measured, after_invoice = excluded.after_invoice"
+)
 _IGNORE = "ON CONFLICT DO NOTHING"
 
 
@@ -98,15 +103,20 @@ def consumed_units(
         for row in rows
         if row.day not in by_measurement and any(start <= row.since < end for start, end in exact)
     ]
-    return _figure(tx, customer_id, meter, measured, counted)
+    is_unique = meter.aggregation_method is AggregationMethod.UNIQUE
+    distinct = _instances(tx, customer_id, meter, [row.since for row in counted]) if is_unique else 0
+    return figure(meter.aggregation_method, measured, counted, distinct)
 
 
-def _figure(
-    tx: Transaction, customer_id: str, meter: Meter, measured: Sequence[Any], counted: Sequence[Any]
+def figure(
+    method: AggregationMethod, measured: Sequence[Any], counted: Sequence[Any], distinct: int
 ) -> Decimal:
-    """Return the meter's figure of measured days, and of rows of days without a measurement."""
+    """Return the figure of a meter of this method: of measured days, and of rows of other days.
+
+    `distinct` is the number of distinct values in those rows.
+    """
     figures = [row.measured for row in measured]
-    match meter.aggregation_method:
+    match method:
         case AggregationMethod.COUNT:
             return exact_sum([*figures, *(Decimal(row.events) for row in counted)])
         case AggregationMethod.SUM:
@@ -120,19 +130,18 @@ def _figure(
             # By time, not by order of arrival: events may arrive late.
             return max(lasts, default=(0, ZERO))[1]
         case AggregationMethod.UNIQUE:
-            return exact_sum([*figures, _instances(tx, customer_id, meter, [row.since for row in counted])])
+            return exact_sum([*figures, Decimal(distinct)])
 
 
-def _instances(tx: Transaction, customer_id: str, meter: Meter, since: list[int]) -> Decimal:
+def _instances(tx: Transaction, customer_id: str, meter: Meter, since: list[int]) -> int:
     """Return the number of distinct instances in these rows."""
     seen = usage_instance.c
     # Distinct over all rows: a value used on two days counts once.
-    count = tx.connection.execute(
+    return tx.connection.execute(
         select(func.count(seen.instance.distinct())).where(
             seen.customer_id == customer_id, seen.meter_id == meter.id, seen.since.in_(since)
         )
     ).scalar_one()
-    return Decimal(count)
 
 
 @dataclass(slots=True)
@@ -163,11 +172,34 @@ class UsageRollup:
         if contribution.instance is not None:
             tally.instances.add(value_identity(contribution.instance) or "")
 
+    def add_stored(self, tx: Transaction, owner_id: str, *where: ColumnElement[bool]) -> None:
+        """Add the contributions of stored events that match, as usage of this customer."""
+        rows = tx.connection.execute(
+            select(type_coerce(event.c.at, BigInteger), event.c.meter_ids, event.c.body)
+            .where(event.c.meter_ids != "", *where)
+            .order_by(event.c.seq)
+        ).all()
+        cuts = cuts_by_day(tx, [owner_id], [at // MICROSECONDS_PER_DAY for at, *_ in rows])
+        known: dict[str, CompiledMeter] = {}
+        for at, meter_ids, body in rows:
+            day = at // MICROSECONDS_PER_DAY
+            since = part_start(cuts.get((owner_id, day), ()), at)
+            # Parsed strictly, as at ingestion: a float would change the figures.
+            sent: Any = strict_json.loads(body.encode())
+            for meter_id in meter_ids.split():
+                if meter_id not in known:
+                    known[meter_id] = CompiledMeter(meters.METERS.get(tx, meter_id))
+                contribution = known[meter_id].contribution(sent.get("data") or {})
+                self.add((owner_id, meter_id, day, since), contribution, at)
+
     def write(self, tx: Transaction) -> set[UsageKey]:
         """Add the contributions to the stored rows, and return the keys of the changed rows."""
         stored = select_by_keys(tx.connection, usage_day, list(self._tallies))
         there = {(row.customer_id, row.meter_id, row.day, row.since): row for row in stored}
-        rows = [(*key, *_updated_figures(tally, there.get(key))) for key, tally in self._tallies.items()]
+        newest = newest_invoice(tx)
+        rows = [
+            (*key, *_updated_figures(tally, there.get(key)), newest) for key, tally in self._tallies.items()
+        ]
         insert_rows(tx.connection, usage_day, (*_KEY, *_FIGURES), rows, _REPLACE)
         # One row for each distinct value: a number alone could not be merged with another batch's.
         seen = [(*key, instance) for key, tally in self._tallies.items() for instance in tally.instances]
@@ -176,7 +208,7 @@ class UsageRollup:
 
 
 def _updated_figures(tally: _Tally, there: Any) -> tuple[int, str, str, str, int]:
-    """Return the new figures, in the order of _FIGURES, of a row that was `there`, or None."""
+    """Return the figures of a row that was `there`, or None; all of _FIGURES but the last."""
     events, total, highest = len(tally.values), exact_sum(tally.values), max(tally.values)
     last, last_at = str(tally.last), tally.last_at or 0
     if there is None:
@@ -189,11 +221,62 @@ def _updated_figures(tally: _Tally, there: Any) -> tuple[int, str, str, str, int
     return there.events + events, str(exact_sum([Decimal(there.total), total])), str(highest), last, last_at
 
 
+def newest_invoice(tx: Transaction) -> int:
+    """Return the serial number of the newest invoice; 0 without any."""
+    return tx.connection.execute(select(func.max(invoice.c.seq))).scalar() or 0
+
+
+def set_measured(tx: Transaction, row: UsageKey, value: Decimal) -> None:
+    """Store the measured figure of a day in the row with which the day begins."""
+    values = (*row, 0, "0", newest_invoice(tx), str(value))
+    names = (*_KEY, "events", "total", "after_invoice", "measured")
+    # Events of the day may have created the row, whose figures stay.
+    insert_rows(tx.connection, usage_day, names, [values], _MEASURE)
+
+
+def mark_changed(
+    tx: Transaction, customer_id: str, first: datetime, last: datetime | None = None
+) -> list[UsageKey]:
+    """Mark the rows from the day of `first` to that of `last` as changed, and return their keys.
+
+    For usage that belongs to another contract than before.
+    """
+    days = usage_day.c
+    which = [days.customer_id == customer_id, days.day >= day_number(first)]
+    if last is not None:
+        which.append(days.day <= day_number(last))
+    tx.connection.execute(update(usage_day).where(*which).values(after_invoice=newest_invoice(tx)))
+    key = (days.customer_id, days.meter_id, days.day, days.since)
+    return [(row[0], row[1], row[2], row[3]) for row in tx.connection.execute(select(*key).where(*which))]
+
+
+def first_change(tx: Transaction, customer_id: str, invoice_number: int, end: datetime) -> datetime | None:
+    """Return when the first usage was, before `end`, that changed after the invoice with this number."""
+    days = usage_day.c
+    first = select(func.min(days.since)).where(
+        days.customer_id == customer_id,
+        days.after_invoice >= invoice_number,
+        days.since < to_microseconds(end),
+    )
+    since = tx.connection.execute(first).scalar()
+    return None if since is None else from_microseconds(since)
+
+
+def changed_after(customer_id: ColumnElement[str], invoice_number: ColumnElement[int]) -> ColumnElement[bool]:
+    """Return the condition that a customer's usage changed after an invoice with this serial number."""
+    days = usage_day.c
+    return (
+        select(days.day).where(days.customer_id == customer_id, days.after_invoice >= invoice_number).exists()
+    )
+
+
 def cuts_by_day(
     tx: Transaction, customer_ids: Collection[str], days: Collection[int]
 ) -> Mapping[tuple[str, int], Sequence[int]]:
     """Return these customers' cuts from the first to the last of these days, by customer and day, rising."""
     found: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    if not days:
+        return found
     rows = tx.connection.execute(
         select(usage_cut.c.customer_id, usage_cut.c.at)
         .where(
@@ -207,18 +290,6 @@ def cuts_by_day(
     for row in rows:
         at = to_microseconds(row.at)
         found[row.customer_id, at // MICROSECONDS_PER_DAY].append(at)
-    return found
-
-
-def customer_cuts(tx: Transaction, customer_id: str) -> Mapping[int, Sequence[int]]:
-    """Return all cuts of a customer, by day, rising."""
-    found: defaultdict[int, list[int]] = defaultdict(list)
-    rows = tx.connection.execute(
-        select(usage_cut.c.at).where(usage_cut.c.customer_id == customer_id).order_by(usage_cut.c.at)
-    )
-    for row in rows:
-        at = to_microseconds(row.at)
-        found[at // MICROSECONDS_PER_DAY].append(at)
     return found
 
 
@@ -256,26 +327,12 @@ def _recount_day(tx: Transaction, customer_id: str, day: int) -> None:
     tx.connection.execute(
         delete(usage_instance).where(usage_instance.c.customer_id == customer_id, usage_instance.c.day == day)
     )
-    rows = tx.connection.execute(
-        select(event.c.at, event.c.meter_ids, event.c.body)
-        .where(
-            event.c.customer_id == customer_id,
-            event.c.at >= from_microseconds(day * MICROSECONDS_PER_DAY),
-            event.c.at < from_microseconds((day + 1) * MICROSECONDS_PER_DAY),
-            event.c.meter_ids != "",
-        )
-        .order_by(event.c.at, event.c.seq)
-    ).all()
-    of_day_cuts = cuts_by_day(tx, [customer_id], [day]).get((customer_id, day), ())
-    known: dict[str, CompiledMeter] = {}
-    rollups = UsageRollup()
-    for row in rows:
-        at = to_microseconds(row.at)
-        data = UsageEvent.from_json(row.body.encode()).data or {}
-        for meter_id in row.meter_ids.split():
-            if meter_id not in known:
-                known[meter_id] = CompiledMeter(meters.METERS.get(tx, meter_id))
-            contribution = known[meter_id].contribution(data)
-            if contribution is not None:
-                rollups.add((customer_id, meter_id, day, part_start(of_day_cuts, at)), contribution, at)
-    rollups.write(tx)
+    rollup = UsageRollup()
+    rollup.add_stored(
+        tx,
+        customer_id,
+        event.c.customer_id == customer_id,
+        event.c.at >= from_microseconds(day * MICROSECONDS_PER_DAY),
+        event.c.at < from_microseconds((day + 1) * MICROSECONDS_PER_DAY),
+    )
+    rollup.write(tx)

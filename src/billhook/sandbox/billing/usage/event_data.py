@@ -1,45 +1,25 @@
 """SQL expressions over an event's data, and groupings by them in aggregations.
 
-`meters` implements the same in Python. SQLite compares numbers as 64-bit integers and doubles; sums are
-exact. The specification does not show the values of groupBy.
+The specification does not show the values of groupBy.
 Source: spec, "Endpoints", POST /v2/events/aggregation.
 """
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    Double,
-    Text,
-    and_,
-    case,
-    cast,
-    false,
-    func,
-    literal,
-    literal_column,
-    not_,
-    null,
-    select,
-    type_coerce,
-)
+from sqlalchemy import BigInteger, ColumnElement, Text, case, cast, func, literal, literal_column, type_coerce
 
 from billhook.errors import RuleBroken
 from billhook.fields.strict_json import datetime_text
-from billhook.sandbox.billing.usage.meters import FilterOperator, MeterFilter, check_property
+from billhook.sandbox.billing.usage.meters import check_property
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage.columns import to_microseconds
 from billhook.sandbox.storage.tables.usage import event
 
-_LARGEST = 2**63 - 1
 _YEAR_1 = datetime(1, 1, 1, tzinfo=UTC)  # a Monday
 _HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)
 _DATA = "data."
@@ -52,101 +32,22 @@ class EventData:
         # Safe to interpolate: check_property() rejects keys with quotes or backslashes.
         path = literal(f'$.data."{key}"', Text)
         self._type = func.json_type(event.c.body, path, type_=Text)
-        self._value = func.json_extract(event.c.body, path)
+        self.value = func.json_extract(event.c.body, path)
+        """The value; a number as SQLite's integer or double."""
         self.json = event.c.body.op("->", return_type=Text())(path)
         """The value as it was sent, with all its digits."""
 
-    def exists(self) -> ColumnElement[bool]:
-        return func.coalesce(self._type, "null") != "null"
-
-    def number(self) -> ColumnElement[Any]:
-        """The value if it is a number, else null."""
-        return case((self._type.in_(["integer", "real"]), self._value), else_=null())
-
     def text(self) -> ColumnElement[Any]:
         """The value as text to group by; null without one."""
-        return case(
-            (self._type.in_(["true", "false"]), self._type),
-            (self._type != "null", cast(self._value, Text)),
-            else_=null(),
-        )
+        is_boolean = self._type.in_(["true", "false"])
+        return case((is_boolean, self._type), (self._type != "null", cast(self.value, Text)))
 
     def instance(self) -> ColumnElement[Any]:
-        """A value that is distinct for distinct scalars; null for anything else."""
-        return case(
-            # The prefix keeps the text "1" apart from the number 1, and "true" from true.
-            (self._type == "text", literal("=", Text) + cast(self._value, Text)),
-            (self._type.in_(["true", "false"]), self._type),
-            (self._type.in_(["integer", "real"]), self._value),
-            else_=null(),
-        )
-
-    def equals(self, wanted: Any) -> ColumnElement[bool]:
-        if isinstance(wanted, bool):
-            return self._type == ("true" if wanted else "false")
-        if isinstance(wanted, str):
-            return and_(self._type == "text", self._value == literal(wanted, Text))
-        return and_(self._type.in_(["integer", "real"]), self._value == self.bound(wanted))
-
-    def among(self, wanted: Sequence[Any]) -> ColumnElement[bool]:
-        """Return the condition that the value is one of `wanted`.
-
-        They are bound as one parameter: a condition for each would take seconds to compile.
-        """
-        # The same spelling as `instance`, so that both sides compare as one type.
-        values = func.json_each(_sqlite_json([_sqlite_instance(each) for each in wanted])).table_valued(
-            "value"
-        )
-        return self.instance().in_(select(values.c.value))
-
-    @staticmethod
-    def bound(number: int | Decimal) -> ColumnElement[Any]:
-        """Return a number as a bound parameter."""
-        plain = _sqlite_number(number)
-        return literal(plain, BigInteger if isinstance(plain, int) else Double)
-
-
-def filter_clause(one: MeterFilter, data: EventData) -> ColumnElement[bool]:
-    """Return the condition that a filter accepts the event."""
-    match one.operator:
-        case FilterOperator.EXISTS:
-            # Null as a value means true: `exists` alone asks for existence.
-            return data.exists() if one.value is not False else not_(data.exists())
-        case FilterOperator.GREATER_THAN:
-            # Null, where there is no number, would make the whole condition null.
-            return func.coalesce(data.number() > data.bound(one.value), false())
-        case FilterOperator.LESS_THAN:
-            return func.coalesce(data.number() < data.bound(one.value), false())
-        case FilterOperator.IN:
-            return func.coalesce(data.among(one.value), false())
-        case FilterOperator.NOT_EQUALS:
-            # True without a value, too: `_equals` is never null.
-            return not_(_equals(data, one.value))
-        case FilterOperator.EQUALS:
-            return _equals(data, one.value)
-
-
-def _sqlite_instance(wanted: Any) -> object:
-    """Return `EventData.instance` of this value."""
-    if isinstance(wanted, bool):
-        return "true" if wanted else "false"
-    return f"={wanted}" if isinstance(wanted, str) else _sqlite_number(wanted)
-
-
-def _sqlite_number(number: int | Decimal) -> int | float:
-    """Return the number as SQLite stores one of its size."""
-    # SQLite compares integers exactly only within 64 bits.
-    is_whole = number == int(number) and -_LARGEST <= number <= _LARGEST
-    return int(number) if is_whole else float(number)
-
-
-def _sqlite_json(values: Sequence[object]) -> str:
-    """Return JSON for SQLite, which has no name for infinity but reads too large a number as one."""
-    return json.dumps(values).replace("Infinity", "9e999")
-
-
-def _equals(data: EventData, wanted: Any) -> ColumnElement[bool]:
-    return func.coalesce(data.equals(wanted), false())
+        """A value that is distinct for distinct scalars."""
+        # The prefix keeps the text "1" apart from the number 1, and "true" from true.
+        text = literal("=", Text) + cast(self.value, Text)
+        is_boolean = self._type.in_(["true", "false"])
+        return case((self._type == "text", text), (is_boolean, self._type), else_=self.value)
 
 
 class Grouping(ABC):

@@ -17,7 +17,7 @@ from billhook.resources import AggregationRequest, DataPoint, EventQuery, MeterK
 from billhook.sandbox.billing import customers
 from billhook.sandbox.billing.money import ZERO, exact_sum
 from billhook.sandbox.billing.usage import meters
-from billhook.sandbox.billing.usage.event_data import EventData, Grouping, filter_clause, grouping
+from billhook.sandbox.billing.usage.event_data import EventData, Grouping, grouping
 from billhook.sandbox.billing.usage.meters import AggregationMethod, Meter
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import MAX_AGGREGATED_METERS, MAX_GROUPS
@@ -112,7 +112,10 @@ def _figures(
     where += [event.c.at >= period.start_time, event.c.at < period.end_time]
     columns: list[ColumnElement[Any]] = [groups.column().label("grouped")]
     if meter is not None:
-        where += [filter_clause(one, EventData(one.property)) for one in meter.filters]
+        # What the meter counted when the events arrived. Without filters it counts all of them, and the index
+        # alone is read.
+        if meter.filters or method is not AggregationMethod.COUNT:
+            where.append(func.instr(event.c.meter_ids, meter.id) > 0)
         columns += _value_columns(meter, method)
     # OFFSET 0 keeps SQLite from flattening the subquery, which would parse the JSON once for each use.
     rows = select(*columns).where(*where)
@@ -143,47 +146,44 @@ def _meter_for(tx: Transaction, wanted: MeterKey) -> Meter | None:
 
 def _value_columns(meter: Meter, method: AggregationMethod) -> list[ColumnElement[Any]]:
     under = EventData(meter.property or "")
-    value = under.number().label("value")
+    value = under.value.label("value")
     match method:
         case AggregationMethod.COUNT:
             return []
         case AggregationMethod.UNIQUE:
             return [under.instance().label("value")]
         case AggregationMethod.LAST:
-            return [value, under.json.label("digits"), event.c.at, event.c.seq]
+            return [under.json.label("digits"), event.c.at, event.c.seq]
         case AggregationMethod.MAX:
             return [value, under.json.label("digits")]
         case AggregationMethod.SUM:
             # Many of these fit into SQLite's integers when they are added; of other numbers the text is.
-            number = under.number()
-            is_small = and_(func.typeof(number) == "integer", func.abs(number) < 10**12)
+            is_small = and_(func.typeof(under.value) == "integer", func.abs(under.value) < 10**12)
             return [value, case((is_small, null()), else_=under.json).label("digits")]
 
 
 def _aggregated(method: AggregationMethod, rows: Subquery) -> Any:
     group = rows.c.grouped
-    if method is AggregationMethod.COUNT:
-        return select(group, func.count()).group_by(group)
-    value = rows.c.value
-    if method is AggregationMethod.UNIQUE:
-        return select(group, func.count(value.distinct())).group_by(group)
-    digits = rows.c.digits
     match method:
+        case AggregationMethod.COUNT:
+            return select(group, func.count()).group_by(group)
+        case AggregationMethod.UNIQUE:
+            return select(group, func.count(rows.c.value.distinct())).group_by(group)
         case AggregationMethod.MAX:
             # SQLite takes the other column of a maximum from the row that has it.
-            found = select(group, digits.label("digits"), func.max(value).label("value"))
-            largest = found.where(value.is_not(None)).group_by(group).subquery()
-            return select(largest.c.grouped, largest.c.digits)
+            found = select(group, rows.c.digits, func.max(rows.c.value)).group_by(group).subquery()
+            return select(found.c.grouped, found.c.digits)
         case AggregationMethod.SUM:
             # Only what SQLite cannot add exactly is added by the slower function.
+            value, digits = rows.c.value, rows.c.digits
             sums = (
                 func.sum(value).filter(digits.is_(None)),
                 func.exact_sum(digits).filter(digits.is_not(None)),
             )
-            return select(group, *sums).where(value.is_not(None)).group_by(group)
+            return select(group, *sums).group_by(group)
         case AggregationMethod.LAST:
             # Of two events at one moment the one that arrived later is the last.
             order = [rows.c.at.desc(), rows.c.seq.desc()]
             place = func.row_number().over(partition_by=group, order_by=order).label("place")
-            placed = select(group, digits, place).where(value.is_not(None)).subquery()
+            placed = select(group, rows.c.digits, place).subquery()
             return select(placed.c.grouped, placed.c.digits).where(placed.c.place == 1)

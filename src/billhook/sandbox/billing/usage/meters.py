@@ -1,7 +1,7 @@
 """Meters: which events they count, and what an event adds to them.
 
-The specification shows none of their fields. `event_data` implements the filters in SQL as well. Source:
-spec, "Endpoints", Meters; "Event (ingested)", on eventName; POST /events/dry-run.
+The specification shows none of their fields. Source: spec, "Endpoints", Meters; "Event (ingested)", on
+eventName; POST /events/dry-run.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class Contribution(NamedTuple):
     """The contribution of one event to a meter."""
 
     value: Decimal | None
-    """None if the meter's property has no value that it could add."""
+    """None if a filter rejects the event, or the meter's property has no value that it could add."""
     instance: Any = None
     """The value to count once, as it was sent, for a meter of the method unique."""
 
@@ -259,24 +259,24 @@ class CompiledMeter:
         self._property = meter.property or ""
         self._holds = [_compile_filter(one) for one in meter.filters]
 
-    def contribution(self, data: Mapping[str, Any]) -> Contribution | None:
-        """Return what an event with this `data` adds; None if a filter rejects it."""
+    def contribution(self, data: Mapping[str, Any]) -> Contribution:
+        """Return what an event with this `data` adds."""
         for holds in self._holds:
             if not holds(data):
-                return None
+                return NOTHING
         # Counts events without reading their data.
         if self.method is AggregationMethod.COUNT:
             return _COUNTED
         value = data.get(self._property)
         if self.method is AggregationMethod.UNIQUE:
-            return Contribution(ONE, value) if value_identity(value) is not None else _NOTHING
+            return Contribution(ONE, value) if value_identity(value) is not None else NOTHING
         if type(value) is int or type(value) is Decimal:
             return Contribution(Decimal(value))
-        return _NOTHING
+        return NOTHING
 
 
 _COUNTED = Contribution(ONE)
-_NOTHING = Contribution(None)
+NOTHING = Contribution(None)
 
 
 def value_identity(value: object) -> str | None:

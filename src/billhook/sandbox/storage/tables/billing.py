@@ -33,8 +33,7 @@ customer_integration = Table(
     Column("customer_id", Text, ForeignKey("customer.id"), nullable=False, index=True),
 )
 """Entities of other providers, each linked to one customer."""
-plan = document("plan", Column("external_id", Text, unique=True), Column("products", Text, nullable=False))
-"""Plans. `products` are the products that the plan sells, as JSON; the API's Plan does not show them."""
+plan = document("plan", Column("external_id", Text, unique=True))
 catalog_product = document("catalog_product", Column("external_id", Text, unique=True))
 custom_field = document(
     "custom_field",
@@ -85,6 +84,7 @@ invoice = document(
     Column("currency", Text, nullable=False),
     Column("amount", DecimalText, nullable=False),
     Column("amount_paid", DecimalText, nullable=False),
+    Column("carried", DecimalText, nullable=False),
     # The rate at the time of issue: a later change must not revalue an issued invoice.
     Column("usd_rate", DecimalText, nullable=False),
     Column("issued_at", UtcMicroseconds, nullable=False),
@@ -101,45 +101,8 @@ invoice = document(
     Index("invoice_cycle", "contract_id", "cycle_start"),
 )
 """Invoices. `kind` is cycle (of a contract, from `cycle_start` to `cycle_end`) or topup (of credits).
-`number` counts the invoices of a `year`. `usd_rate`: US dollars for one unit of `currency`."""
-billed_line = Table(
-    "billed_line",
-    metadata,
-    Column("key", Text, primary_key=True),
-    Column("cycle_start", UtcMicroseconds, primary_key=True),
-    Column("cycle_end", UtcMicroseconds, nullable=False),
-    Column("counted_from", UtcMicroseconds, nullable=False),
-    Column("customer_id", Text, nullable=False),
-    Column("contract_id", Text, nullable=False),
-    Column("invoice_id", Text, nullable=False),
-    Column("position", Integer, nullable=False),
-    # The figures of the charge: late usage is charged as the difference from them.
-    Column("product_id", Text, nullable=False),
-    Column("product_name", Text, nullable=False),
-    Column("units", DecimalText, nullable=False),
-    Column("subtotal", DecimalText, nullable=False),
-    Column("discount", DecimalText, nullable=False),
-    Column("overage", DecimalText, nullable=False),
-    Column("credits_used", DecimalText, nullable=False),
-    Column("total", DecimalText, nullable=False),
-    Column("exceeded", Boolean, nullable=False),
-    Column("late", Boolean, nullable=False),
-    # Each change of usage looks for billed cycles of its customer that end after it.
-    Index("billed_line_customer", "customer_id", "cycle_end"),
-    # Each invoice looks for late usage of its contract; most lines have none.
-    Index("billed_line_late", "late", "contract_id"),
-)
-"""The amounts billed so far for a contract's line in a cycle; its charge is the line `position` of the
-invoice. Usage counts for it from `counted_from`. `late` is true if usage arrived after the approval of the
-invoice and is not billed yet."""
-carried_forward = Table(
-    "carried_forward",
-    metadata,
-    Column("contract_id", Text, primary_key=True),
-    Column("currency", Text, primary_key=True),
-    Column("amount", DecimalText, nullable=False),
-)
-"""Negative totals of a contract's invoices, which reduce its next invoice."""
+`number` counts the invoices of a `year`. `usd_rate`: US dollars for one unit of `currency`. `carried` is what
+the invoice leaves to the contract's later ones, less what it has taken over from earlier ones."""
 report = record(
     "report",
     Column("body", Text, nullable=False),
@@ -170,8 +133,8 @@ credit_pool = record(
     Index("credit_pool_of", "customer_id", "credit_product_id", "kind", unique=True),
 )
 """One credit pool for each customer, credit product and kind. `filled_to` is the balance after the last
-grant: the 100 % that the used share refers to. `told_share` is the highest used share since that grant, in
-percent, that was compared with thresholds."""
+grant, less what has expired since: the 100 % that the used share refers to. `told_share` is the highest used
+share since that grant, in percent, that was compared with thresholds."""
 credit_lot = record(
     "credit_lot",
     Column("pool_id", Text, ForeignKey("credit_pool.id"), nullable=False, index=True),
@@ -193,51 +156,20 @@ ledger_entry = record(
     Column("invoice_id", Text),
     Column("contract_id", Text),
     Column("created_at", UtcMicroseconds, nullable=False),
+    Column("product_key", Text),
+    Column("cycle_start", UtcMicroseconds),
+    Column("grant_number", Integer),
+    Column("grant_due_at", UtcMicroseconds),
+    Column("paid_units", DecimalText),
+    Column("paid_money", DecimalText),
     # The order in which a customer's ledger is listed.
     Index("ledger_entry_of", "customer_id", "seq"),
+    Index("ledger_entry_usage", "product_key", "cycle_start"),
+    Index("ledger_entry_grant", "contract_id", "grant_due_at"),
 )
-"""Every change of a pool's balance; `amount` is negative if the balance falls."""
-credit_schedule = record(
-    "credit_schedule",
-    Column("contract_id", Text, nullable=False, index=True),
-    Column("customer_id", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("starts_at", UtcMicroseconds, nullable=False),
-)
-"""Recurring grants of contracts; `body` is the CreditGrant, as JSON."""
-credit_charge = Table(
-    "credit_charge",
-    metadata,
-    serial(),
-    Column("contract_id", Text, nullable=False, index=True),
-    Column("granted_at", UtcMicroseconds, nullable=False),
-    Column("credit_product_id", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("amount", DecimalText, nullable=False),
-    Column("price", DecimalText, nullable=False),
-    sqlite_autoincrement=True,
-)
-"""Prices of credits that contracts granted and have not billed yet: each is charged by the next invoice."""
-top_up = Table(
-    "top_up",
-    metadata,
-    Column("invoice_id", Text, primary_key=True),
-    Column("customer_id", Text, nullable=False),
-    Column("body", Text, nullable=False),
-)
-"""Credits to grant when their invoice is approved; the row is deleted then."""
-credit_cover = Table(
-    "cover",
-    metadata,
-    Column("subject", Text, primary_key=True),
-    Column("cycle_start", UtcMicroseconds, primary_key=True),
-    Column("units", DecimalText, nullable=False),
-    Column("money", DecimalText, nullable=False),
-    Column("invoiced_units", DecimalText, nullable=False),
-    Column("invoiced_money", DecimalText, nullable=False),
-)
-"""Usage of a contract's product in a cycle that credits paid for, and usage that was left to an invoice, for
-which later credits are not drawn. The figures never decrease."""
+"""Every change of a pool's balance; `amount` is negative if the balance falls. An entry for usage names the
+product and the cycle; `paid_units` and `paid_money` are what credits of each kind have paid for it in all. An
+entry for credits of a contract has their number among its creditGrants, and when they were due."""
 usage_peak = Table(
     "reached",
     metadata,

@@ -49,13 +49,17 @@ usage_day = Table(
     Column("last", DecimalText),
     Column("last_at", UtcMicroseconds),
     Column("measured", DecimalText),
-    # Rows are found by their primary key alone: without a rowid SQLite stores them in its order.
+    Column("after_invoice", BigInteger, nullable=False),
+    # Each invoice looks for usage that came after the one before it.
+    Index("usage_day_changed", "customer_id", "after_invoice"),
+    # Other rows are found by their primary key alone: without a rowid SQLite stores them in its order.
     sqlite_with_rowid=False,
 )
 """A customer's usage of a meter on a day, updated as events arrive. `day` counts days since 1970 in UTC.
 `since` is where the row begins, in microseconds: midnight, or a cut, where a billing cycle of the customer
 ends within the day. `measured` is the value of a measurement: it is in the row of midnight and replaces the
-figures of the whole day."""
+figures of the whole day. `after_invoice` is the serial number of the newest invoice when the row, or whose
+usage it is, last changed: invoices after it were issued with the change."""
 
 usage_cut = Table(
     "usage_cut",
