@@ -103,12 +103,17 @@ def _sqlite(folder: Path) -> Iterator[str]:
     yield f"sqlite:///{folder / 'inbox.db'}"
 
 
+def server_url() -> str:
+    """Return the address of the PostgreSQL server, as psycopg takes it."""
+    return os.environ["BILLHOOK_TEST_POSTGRES_URL"].replace("postgresql+psycopg://", "postgresql://")
+
+
 @contextlib.contextmanager
 def postgres(folder: Path) -> Iterator[str]:
     """An inbox in a schema of its own, gone afterwards."""
     import psycopg
 
-    server = os.environ["BILLHOOK_TEST_POSTGRES_URL"].replace("postgresql+psycopg://", "postgresql://")
+    server = server_url()
     name = f"bench_{os.getpid()}_{folder.name.lower()}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'CREATE SCHEMA "{name}"')

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import HandlerPool
-from billhook.engines.leases import EventCache, LeaseTable, lease_owner
+from billhook.engines.leases import ClaimedRun, LeaseTable, lease_owner
 from billhook.engines.reporting import delivery_fields
 from billhook.errors import BillhookError
 from billhook.inbox import (
@@ -75,7 +75,6 @@ class Cycle:
         self._unsettled: list[AttemptResult] = []
         self._unstorable: list[AttemptResult] = []
         self._unstorable_at = 0.0
-        self._events = EventCache()
         # Marks that are in the inbox already, so that not every claim writes them again.
         self._marked_not_alone: Set[Lease] = frozenset()
         self._wake = wake
@@ -84,9 +83,10 @@ class Cycle:
     def _collect(self) -> bool:
         """Collect finished attempts and expired leases; return whether the leases have to be renewed."""
         leases = self._leases
-        self._unsettled += self._handlers.finished()
-        leases.remove(run.lease for run in self._handlers.expired())
-        renewing = leases.renewal_due()
+        finished, expired = self._handlers.finished()
+        self._unsettled += finished
+        leases.remove(run.lease for run in expired)
+        renewing = leases.seconds_to_renewal() == 0.0
         if renewing:
             leases.shrink_window()
             # Keep as many queued runs as finished since the last renewal; release the rest.
@@ -99,10 +99,11 @@ class Cycle:
         Return what it claimed, and when the next runs are due.
         """
         planned = self._dispatcher.plan(poll.new_deliveries)
-        claimable = self._dispatcher.claimable(
-            each for each in planned if poll.only in (None, each.stored.delivery_id)
-        )
         plans = [planned_delivery.plan for planned_delivery in planned]
+        if poll.only is not None:
+            plans = [
+                plan if plan.delivery_id == poll.only else plan._replace(claimable=None) for plan in plans
+            ]
         attempts, leases = self._unsettled, self._leases
         results = [attempt.run_result for attempt in attempts]
         settling = {result.lease for result in results}
@@ -112,7 +113,7 @@ class Cycle:
             transaction.lock(results, plans)
             # Settled first: that releases the next runs by their order keys, and the claim below takes them.
             settled = transaction.settle(results, self._dispatcher.clock.now)
-            planned_here = transaction.plan(plans, poll.now, claimable)
+            planned_here = transaction.plan(plans, poll.now)
             if releasing:
                 transaction.release(releasing, poll.now)
             if checking_orphans:
@@ -129,8 +130,10 @@ class Cycle:
         # Committed. Nothing above changes what is in memory, so a transaction that failed can be repeated.
         self._unsettled = []
         leases.record_commit(settling, renewed, poll.leased_until, orphans_checked=checking_orphans)
-        self._events.add(planned, planned_here)
-        for run in self._events.claimed_runs(claims):
+        # By the very objects: once a file has been replaced, an id may name another delivery.
+        events = {id(each.stored): each.event for each in planned}
+        for claim in claims:
+            run = ClaimedRun(claim, claim.lease, claim.leased_until, events.get(id(claim.delivery)))
             leases.add(run)
             self._handlers.submit(run)
         ours = set(planned_here)

@@ -106,14 +106,6 @@ class Dispatcher:
                 limits = dict.fromkeys(names, these) | limits | {handler.name: these}
         return limits
 
-    def claimable(self, planned: Iterable[PlannedDelivery]) -> dict[int, StoredDelivery]:
-        """Return the deliveries, by id, whose runs may be claimed as they are made."""
-        return {
-            plan.delivery_id: stored
-            for plan, stored, _ in planned
-            if plan.is_plain and self.limits.keys().isdisjoint(plan.handlers)
-        }
-
     def count_handlers(self) -> int:
         """Return how many handlers there are now: plain receivers may come and go."""
         return self._handlers.count()
@@ -150,8 +142,10 @@ class Dispatcher:
             else:
                 if not every:
                     self._log_unhandled(stored.event_type)
-                names = tuple(handler.name for handler in handlers)
-                plan = RunPlan(stored.delivery_id, names, options=options)
+                names = tuple([handler.name for handler in handlers])
+                is_plain = names and not options and self.limits.keys().isdisjoint(names)
+                claimable = stored if is_plain else None
+                plan = RunPlan(stored.delivery_id, names, options=options, claimable=claimable)
                 planned.append(PlannedDelivery(plan, stored, event))
         return planned
 

@@ -75,17 +75,25 @@ class HandlerPool:
         """Queue a run for the next free thread."""
         self._queue.put(run)
 
-    def finished(self) -> list[AttemptResult]:
-        """Return the results of attempts that ended or timed out since the last call."""
-        self._abandon_late()
+    def finished(self) -> tuple[list[AttemptResult], list[ClaimedRun]]:
+        """Return the results of attempts that ended or timed out since the last call, and runs without any.
+
+        Of those the lease expired before they started, or their thread crashed.
+        """
+        now = time.monotonic()
+        with self._lock:
+            late = [
+                (thread, thread.run)
+                for thread in self._threads
+                if thread.timeout_at is not None and thread.timeout_at <= now and thread.run is not None
+            ]
+        for thread, run in late:
+            self._abandon(thread, run)
         # Places of abandoned and crashed threads; also another try after the system refused one.
         if len(self._threads) < self._size:
             self._start_threads()
-        return [self._finished.popleft() for _ in range(len(self._finished))]
-
-    def expired(self) -> list[ClaimedRun]:
-        """Return runs without a result: their lease expired before they started, or their thread crashed."""
-        return [self._expired.popleft() for _ in range(len(self._expired))]
+        attempts = [self._finished.popleft() for _ in range(len(self._finished))]
+        return attempts, [self._expired.popleft() for _ in range(len(self._expired))]
 
     def seconds_to_timeout(self) -> float | None:
         """Return the seconds until the next running attempt times out; None if none has a time-out."""
@@ -169,63 +177,55 @@ class HandlerPool:
             EVENT_LOOPS.close()
 
     def _execute(self, thread: _HandlerThread, run: ClaimedRun) -> None:
-        if self._dispatcher.clock.now() >= run.leased_until:
+        claim, dispatcher = run.claim, self._dispatcher
+        if dispatcher.clock.now() >= run.leased_until:
             thread.run = None
             # This machine slept past the lease: another worker may have called the handler by now.
             self._expired.append(run)
-        else:
-            result = self._attempt(thread, run)
-            with self._lock:
-                if thread.abandoned:
-                    return  # timed out meanwhile: that result is reported, and another thread has this place
-                thread.run = thread.timeout_at = None
-            self._finished.append(result)
-        self._notify()
-
-    def _attempt(self, thread: _HandlerThread, run: ClaimedRun) -> AttemptResult:
+            self._notify()
+            return
         try:
-            handler = self._dispatcher.find_handler(run.claim)
-            seconds = handler.timeout_seconds if handler else None
-            if handler is not None and seconds is not None:
-                with self._lock:
-                    thread.handler, thread.timeout_seconds = handler, seconds
-                    # An async handler is cancelled; it is abandoned if that does not end it.
-                    grace = CANCEL_SECONDS if handler.is_async else 0.0
-                    thread.timeout_at = time.monotonic() + seconds + grace
-                    earlier = thread.timeout_at < self._announced_deadline
-                if earlier:
-                    self._on_earlier_deadline()
-            return self._dispatcher.attempt(run.claim, run.event, handler)
+            handler = dispatcher.find_handler(claim)
+            if handler is not None and handler.timeout_seconds is not None:
+                self._set_timeout(thread, handler, handler.timeout_seconds)
+            result = dispatcher.attempt(claim, run.event, handler)
         except BaseException as error:
             # Not the handler's error, which attempt() returns, but ours: the run must not stay claimed.
             text = "internal error while calling handler %s"
-            logger.exception(text, run.claim.handler, extra=_claim_fields(run, cause=error))
-            return self._dispatcher.crashed(run.claim, error)
-
-    def _abandon_late(self) -> None:
-        now = time.monotonic()
+            logger.exception(text, claim.handler, extra=_claim_fields(run, cause=error))
+            result = dispatcher.crashed(claim, error)
         with self._lock:
-            late = [
-                (thread, thread.run)
-                for thread in self._threads
-                if thread.timeout_at is not None and thread.timeout_at <= now
-            ]
-        for thread, run in late:
-            if run is None:
-                continue
-            # Made outside the lock, in which the threads report their results; so it is checked again.
-            result = self._dispatcher.timed_out(run.claim, thread.handler, thread.timeout_seconds)
-            with self._lock:
-                if thread.run is not run:
-                    continue  # it returned just now
-                thread.abandoned = True
-                self._threads.remove(thread)
-                self._abandoned.append(thread)
-            text = "handler %s is past its time-out; its thread is abandoned"
-            # No error: that is a run which is dead, as it is after the last attempt.
-            extra = _claim_fields(run, cause="timeout", duration=thread.timeout_seconds)
-            logger.warning(text, run.claim.handler, extra=extra)
-            self._finished.append(result)
+            if thread.abandoned:
+                return  # timed out meanwhile: that result is reported, and another thread has this place
+            thread.run = thread.timeout_at = None
+        self._finished.append(result)
+        self._notify()
+
+    def _set_timeout(self, thread: _HandlerThread, handler: Handler, seconds: float) -> None:
+        # An async handler is cancelled; it is abandoned if that does not end it.
+        grace = CANCEL_SECONDS if handler.is_async else 0.0
+        with self._lock:
+            thread.handler, thread.timeout_seconds = handler, seconds
+            thread.timeout_at = time.monotonic() + seconds + grace
+            earlier = thread.timeout_at < self._announced_deadline
+        if earlier:
+            self._on_earlier_deadline()
+
+    def _abandon(self, thread: _HandlerThread, run: ClaimedRun) -> None:
+        """Report a thread's attempt as timed out, and give its place to another thread."""
+        # Made outside the lock, in which the threads report their results; so it is checked again.
+        result = self._dispatcher.timed_out(run.claim, thread.handler, thread.timeout_seconds)
+        with self._lock:
+            if thread.run is not run:
+                return  # it returned just now
+            thread.abandoned = True
+            self._threads.remove(thread)
+            self._abandoned.append(thread)
+        text = "handler %s is past its time-out; its thread is abandoned"
+        # No error: that is a run which is dead, as it is after the last attempt.
+        extra = _claim_fields(run, cause="timeout", duration=thread.timeout_seconds)
+        logger.warning(text, run.claim.handler, extra=extra)
+        self._finished.append(result)
 
 
 def _claim_fields(

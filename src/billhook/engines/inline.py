@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import HandlerPool
+from billhook.engines.leases import ClaimedRun
 from billhook.engines.serial import SerialWorker
 from billhook.inbox import Inbox
 from billhook.logs import fields
@@ -70,7 +71,7 @@ class _CallersThread(HandlerPool):
     def _start_threads(self) -> None:
         """Start none."""
 
-    def finished(self) -> list[AttemptResult]:
+    def finished(self) -> tuple[list[AttemptResult], list[ClaimedRun]]:
         for run in self.cancel_queued():
             self._finished.append(self._dispatcher.attempt(run.claim, run.event))
         return super().finished()

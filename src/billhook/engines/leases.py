@@ -6,18 +6,16 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from billhook.engines.dispatcher import PlannedDelivery
 from billhook.events import Event, UnknownEvent
 from billhook.inbox import Claim, Lease
 
 WINDOW_FACTOR = 64
 """Claims held per thread at most, while handlers return faster than the inbox commits."""
 WINDOW_LIMIT = 2_000
-EVENTS_LIMIT = 2_000
 
 
 def lease_owner() -> str:
@@ -27,40 +25,12 @@ def lease_owner() -> str:
 
 @dataclass(slots=True)
 class ClaimedRun:
-    """A claimed run on its way to a handler, with its event if that was parsed already."""
+    """A claimed run on its way to a handler, with its event if the same poll has parsed it."""
 
     claim: Claim
-    event: Event | UnknownEvent | None
-    leased_until: datetime
     lease: Lease
-
-
-class EventCache:
-    """Events of the deliveries that this worker planned, so that a claim need not parse them again."""
-
-    def __init__(self) -> None:
-        self._events: dict[tuple[int, str], Event | UnknownEvent] = {}
-
-    def add(self, planned: Sequence[PlannedDelivery], planned_here: Collection[int]) -> None:
-        """Keep the events of those that this worker was the one to plan: their ids are in `planned_here`."""
-        if len(self._events) > EVENTS_LIMIT:  # planned here and claimed by others, or never
-            self._events.clear()
-        ours = set(planned_here)
-        for planned_delivery in planned:
-            if (
-                planned_delivery.event is not None
-                and planned_delivery.plan.handlers
-                and planned_delivery.stored.delivery_id in ours
-            ):
-                self._events[planned_delivery.stored.identity] = planned_delivery.event
-
-    def claimed_runs(self, claims: Sequence[Claim]) -> Iterator[ClaimedRun]:
-        """Return the claims with their events, as far as known; several may be of one delivery."""
-        for claim in claims:
-            event = self._events.get(claim.delivery.identity)
-            yield ClaimedRun(claim, event, claim.leased_until, claim.lease)
-        for claim in claims:  # only now: a delivery with two claims has one event
-            self._events.pop(claim.delivery.identity, None)
+    leased_until: datetime
+    event: Event | UnknownEvent | None
 
 
 class LeaseTable:
@@ -122,47 +92,34 @@ class LeaseTable:
         """Record a committed transaction: remove what it released, and the leases it `settled`.
 
         Also those that were lost, which this worker does not hold any more. `renewed` is None if the leases
-        were not due for renewal.
+        were not due for renewal. The window is doubled if more than a quarter of it finished since the last
+        commit: handlers are quick.
         """
         self.to_release = []
         if orphans_checked:
-            self.orphans_released()
-        if renewed is None:
-            self.grow_window(len(settled))
-        else:
-            self.renewed(renewed, leased_until)
+            self._orphan_checks -= 1
+            self._orphan_check_at = time.monotonic() + self._third_seconds
+        if renewed is not None:
+            for lease in renewed:  # one that is not among them was lost to another worker
+                self.runs[lease].leased_until = leased_until
+            self._renew_at = time.monotonic() + self._third_seconds
+            self.finished_since_renewal = 0
+        # A quarter, because it also holds what finishes and what starts while the next commit is under way.
+        # At first in any case: with one queued run per thread, no thread waits for the next claim.
+        elif len(settled) * 4 > self.window or (settled and self.window == self._threads):
+            # Bounded: what one worker holds, no other can claim, and losing it costs its whole window.
+            limit = max(self._threads, min(self._threads * WINDOW_FACTOR, WINDOW_LIMIT))
+            self.window = min(self.window * 2, limit)
         self.remove(settled)
 
     # --- renewal --------------------------------------------------------------------------------------
-
-    def renewal_due(self) -> bool:
-        """Return whether a third of the lease time has passed since the last renewal."""
-        return bool(self.runs) and time.monotonic() >= self._renew_at
 
     def shrink_window(self) -> None:
         """Shrink the window to one claim per thread: a lease needed renewal, so handlers are slow."""
         self.window = self._threads
 
-    def renewed(self, leases: Iterable[Lease], leased_until: datetime) -> None:
-        """Record a committed renewal; a lease that is not among `leases` was lost to another worker."""
-        for lease in leases:
-            self.runs[lease].leased_until = leased_until
-        self._renew_at = time.monotonic() + self._third_seconds
-        self.finished_since_renewal = 0
-
-    def grow_window(self, settled: int) -> None:
-        """Double the window if more than a quarter of it finished since the last commit: handlers are quick.
-
-        A quarter, because it also holds what finishes and what starts while the next commit is under way.
-        At first in any case: with one queued run per thread, no thread waits for the next claim.
-        """
-        if settled * 4 > self.window or (settled and self.window == self._threads):
-            # Bounded: what one worker holds, no other can claim, and losing it costs its whole window.
-            limit = max(self._threads, min(self._threads * WINDOW_FACTOR, WINDOW_LIMIT))
-            self.window = min(self.window * 2, limit)
-
     def seconds_to_renewal(self) -> float | None:
-        """Return the seconds until the next renewal; None if nothing is held."""
+        """Return the seconds until the next renewal, 0.0 if it is due; None if nothing is held."""
         return max(0.0, self._renew_at - time.monotonic()) if self.runs else None
 
     # --- orphans: claims of ours that are in the inbox but not in this table ---------------------------
@@ -176,8 +133,3 @@ class LeaseTable:
     def orphan_check_due(self) -> bool:
         """Whether to look for orphaned claims now: at once after a failure, and once more later."""
         return self._orphan_checks > 0 and time.monotonic() >= self._orphan_check_at
-
-    def orphans_released(self) -> None:
-        """Record that orphaned claims were looked for and released."""
-        self._orphan_checks -= 1
-        self._orphan_check_at = time.monotonic() + self._third_seconds

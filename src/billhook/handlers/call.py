@@ -53,12 +53,19 @@ def call(
     """
     if failpoints.ARMED:  # tests kill the process here, and below
         failpoints.reach("before_call")
-    pid = os.getpid()
+    pid, failure = os.getpid(), None
     try:
         # Stay within the context until the end, because a coroutine runs in it too.
         with context():
             try:
-                failure = _call(handler, sender, event, delivery)
+                result = handler(sender, event=event, delivery=delivery)
+                if inspect.iscoroutine(result):
+                    EVENT_LOOPS.run(result, handler.timeout_seconds)
+                elif inspect.isgenerator(result) or inspect.isasyncgen(result):
+                    # A decorator can hide a generator from the check at registration. Counted as a success,
+                    # it would be a handler that never does anything, without any error.
+                    error = TypeError("the handler returned a generator, of which nothing has run")
+                    failure = HandlerFailure.from_exception(error)
             except BaseException:
                 if os.getpid() != pid:
                     _end_forked_child(code=1)
@@ -70,21 +77,6 @@ def call(
     if failpoints.ARMED:
         failpoints.reach("after_call")
     return failure
-
-
-def _call(
-    handler: Handler, sender: object, event: Event | UnknownEvent, delivery: Delivery
-) -> HandlerFailure | None:
-    result = handler(sender, event=event, delivery=delivery)
-    if inspect.iscoroutine(result):
-        EVENT_LOOPS.run(result, handler.timeout_seconds)
-    elif inspect.isgenerator(result) or inspect.isasyncgen(result):
-        # A decorator can hide a generator from the check at registration. Counted as a success, it would be a
-        # handler that never does anything, without any error.
-        return HandlerFailure.from_exception(
-            TypeError("the handler returned a generator, of which nothing has run")
-        )
-    return None
 
 
 def _end_forked_child(code: int) -> None:

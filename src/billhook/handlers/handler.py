@@ -114,15 +114,21 @@ class ConnectedHandlers:
     def __init__(self, sender: object) -> None:
         self._sender = sender
 
-    def by_name(self, event_type: str) -> dict[str, Handler]:
-        """Return the handlers of an event type (or of `unknown_event`). Raises DuplicateHandlerName."""
-        # Refuse equal names rather than number them: a stored run has only the name, and must not reach the
-        # wrong function.
+    def by_name(self, event_type: str, *, unique: bool = True) -> dict[str, Handler]:
+        """Return the handlers of an event type (or of `unknown_event`). Raises DuplicateHandlerName.
+
+        Without `unique` the first of each name: if two handlers share one, its runs fail when called.
+        """
+        model = EVENT_TYPES.get(event_type)
+        signal = event_signal(model.signal_name if model else UnknownEvent.signal_name)
         found: dict[str, Handler] = {}
-        for handler in self._receivers(event_type):
-            if handler.name in found:
+        for receiver in signal.receivers_for(self._sender):
+            handler = receiver if isinstance(receiver, Handler) else Handler(receiver, plain=True)
+            # Refuse equal names rather than number them: a stored run has only the name, and must not reach
+            # the wrong function.
+            if unique and handler.name in found:
                 raise DuplicateHandlerName(handler.name)
-            found[handler.name] = handler
+            found.setdefault(handler.name, handler)
         return found
 
     def count(self) -> int:
@@ -142,11 +148,8 @@ class ConnectedHandlers:
         return tuple(handler.name for handler in self.for_event_type(event_type))
 
     def for_event_type(self, event_type: str) -> list[Handler]:
-        """Return one handler for each name; if two handlers share a name, its runs fail when called."""
-        found: dict[str, Handler] = {}
-        for handler in self._receivers(event_type):
-            found.setdefault(handler.name, handler)
-        return list(found.values())
+        """Return one handler for each name."""
+        return list(self.by_name(event_type, unique=False).values())
 
     def find(self, event_type: str, name: str) -> Handler | None:
         """Return the handler that a stored run belongs to, by its name or one of its aliases.
@@ -158,14 +161,6 @@ class ConnectedHandlers:
         if name in found:
             return found[name]
         return next((handler for handler in found.values() if name in handler.aliases), None)
-
-    def _receivers(self, event_type: str) -> list[Handler]:
-        model = EVENT_TYPES.get(event_type)
-        signal = event_signal(model.signal_name if model else UnknownEvent.signal_name)
-        return [
-            receiver if isinstance(receiver, Handler) else Handler(receiver, plain=True)
-            for receiver in signal.receivers_for(self._sender)
-        ]
 
     def check_names(self) -> None:
         """Raise DuplicateHandlerName if two handlers of one event type have the same name."""

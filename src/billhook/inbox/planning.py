@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -46,19 +46,14 @@ class PlanningResult(NamedTuple):
     duplicates: list[DuplicateRun]
     released: list[int]
     """The deliveries of which a run became due because a run of these replaces it."""
-    claimable_plans: list[tuple[RunPlan, StoredDelivery]]
-    """Plans whose runs are not stored yet: the claim inserts them, running, in one write instead of two."""
+    left_to_claim: list[tuple[StoredDelivery, str]]
+    """Deliveries and handlers whose runs are not stored: the claim inserts them, in one write, not two."""
 
 
-def plan(
-    connection: Connection,
-    plans: Sequence[RunPlan],
-    now: datetime,
-    claimable: Mapping[int, StoredDelivery],
-) -> PlanningResult:
+def plan(connection: Connection, plans: Sequence[RunPlan], now: datetime) -> PlanningResult:
     """Insert the runs of received deliveries, oldest first; under billhook.inbox.locks.
 
-    Those of the deliveries that are `claimable`, by id, are left to the caller, unless a handler is paused.
+    Those of plans that are `claimable` are left to the caller, unless a handler is paused.
     """
     alike: defaultdict[tuple[DeliveryState, str | None], list[int]] = defaultdict(list)
     for planned in plans:
@@ -66,29 +61,24 @@ def plan(
         if planned.error is not None:
             state = DeliveryState.QUARANTINED
         alike[state, planned.error].append(planned.delivery_id)
-    planned_here: set[int] = set()
-    left_to_claim: set[int] = set()
+    keys: dict[int, str | None] = {}  # of those that no other worker has planned; None with a paused handler
     for (state, error), delivery_ids in alike.items():
         values = {"delivery_ids": delivery_ids, "new_state": state.value, "reason": error}
-        for delivery_id, key, paused in connection.execute(_PLAN, values).all():
-            planned_here.add(delivery_id)
-            stored = claimable.get(delivery_id)
-            # Another key: the file was replaced since the delivery was read.
-            if stored is not None and stored.key == key and not paused:
-                left_to_claim.add(delivery_id)
-    mine = [planned for planned in plans if planned.delivery_id in planned_here]
-    making = [planned for planned in mine if planned.delivery_id not in left_to_claim]
+        for delivery_id, key, paused in connection.execute(_PLAN, values):
+            keys[delivery_id] = None if paused else key
+    making: list[RunPlan] = []
+    left_to_claim: list[tuple[StoredDelivery, str]] = []
+    mine = [planned for planned in plans if planned.delivery_id in keys]
+    for planned in mine:
+        stored = planned.claimable
+        # Another key: the file was replaced since the delivery was read.
+        if stored is not None and stored.key == keys[stored.delivery_id]:
+            left_to_claim += [(stored, handler) for handler in planned.handlers]
+        else:
+            making.append(planned)
     duplicates, released = make_runs(connection, making, now) if making else ([], [])
-    return PlanningResult(
-        [planned.delivery_id for planned in mine],
-        duplicates,
-        sorted(set(released) - planned_here),
-        [
-            (planned, claimable[planned.delivery_id])
-            for planned in mine
-            if planned.delivery_id in left_to_claim
-        ],
-    )
+    planned_here = [planned.delivery_id for planned in mine]
+    return PlanningResult(planned_here, duplicates, sorted(set(released) - keys.keys()), left_to_claim)
 
 
 def make_runs(

@@ -82,11 +82,6 @@ class StoredDelivery(NamedTuple):
     slot: str = ""
     sent_as: str | None = None
 
-    @property
-    def identity(self) -> tuple[int, str]:
-        """Id and key: after the file was replaced, the id alone may name another delivery."""
-        return self.delivery_id, self.key
-
 
 @dataclass(frozen=True, slots=True)
 class ContentKey:
@@ -120,7 +115,8 @@ class RunOptions:
 class RunPlan(NamedTuple):
     """The plan for a received delivery: run these handlers, or quarantine it for `error`.
 
-    `options` are by the handler's name; most handlers have none.
+    `options` are by the handler's name; most handlers have none. `claimable` is the delivery if its runs may
+    be claimed as they are made: it has handlers, and none with limits or options.
     """
 
     delivery_id: int
@@ -128,11 +124,7 @@ class RunPlan(NamedTuple):
     error: str | None = None
     # By name, not by handler: the inbox stores strings, and knows no handlers.
     options: Mapping[str, RunOptions] = MappingProxyType({})
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it only has handlers to call, without options."""
-        return bool(self.handlers) and self.error is None and not self.options
+    claimable: StoredDelivery | None = None
 
 
 @dataclass(frozen=True, slots=True)

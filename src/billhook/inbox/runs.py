@@ -41,11 +41,12 @@ from billhook.inbox.sql import (
     execute_each,
     in_parameter,
     in_states,
-    insert_and_find,
+    insert_from_json,
+    insert_rows,
     json_rows,
     json_text,
 )
-from billhook.inbox.states import DeliveryState, RunState, check
+from billhook.inbox.states import DeliveryState, RunState
 
 RECENT = timedelta(seconds=1)
 """A result that is written later than this after its handler ended is stored with the time of writing.
@@ -105,7 +106,18 @@ _NEW: dict[str, Any] = {
 
 def insert_runs(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], int]:
     """Insert runs made by `new_run`; returns their ids by delivery and handler."""
-    return insert_and_find(connection, run, rows, ("delivery_id", "handler"))
+    if not rows:
+        return {}
+    if connection.dialect.name == "postgresql":
+        statement = insert_from_json(run.name, tuple(rows[0]), ("id", "delivery_id", "handler"))
+        inserted = connection.execute(statement, {"rows": json_text(rows)})
+        return {(delivery_id, name): run_id for run_id, delivery_id, name in inserted}
+    insert_rows(connection, run, rows)
+    # Consecutive: the transaction holds SQLite's write lock, and a table's next id is its highest plus one.
+    last = connection.exec_driver_sql("SELECT last_insert_rowid()").scalar_one()
+    return {
+        (row["delivery_id"], row["handler"]): run_id for run_id, row in enumerate(rows, last - len(rows) + 1)
+    }
 
 
 # --- settle -------------------------------------------------------------------------------------------
@@ -121,8 +133,6 @@ def settle(
     nothing: another worker holds the lease. `clock` is read once the locks are held; without it each result
     is stored with the time when its handler ended, however long ago that was.
     """
-    for result in results:
-        check(RunState.RUNNING, result.state)
     now = clock() if clock else None
     given: dict[tuple[int, int], RunResult] = {result.lease: result for result in results}
     settled: list[tuple[RunResult, str]] = []

@@ -166,26 +166,9 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
         return
     columns = tuple(rows[0])
     if connection.dialect.name == "postgresql":
-        connection.execute(_insert_from_json(table.name, columns), {"rows": json_text(map(dict, rows))})
+        connection.execute(insert_from_json(table.name, columns), {"rows": json_text(map(dict, rows))})
     else:
         execute_each(connection, _insert_one(table, columns), rows)
-
-
-def insert_and_find(
-    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], key: tuple[str, ...]
-) -> dict[tuple[Any, ...], int]:
-    """Insert rows as `insert_rows` does; returns their ids by their values of the `key` columns."""
-    if not rows:
-        return {}
-    if connection.dialect.name == "postgresql":
-        statement = _insert_from_json(table.name, tuple(rows[0]), ("id", *key))
-        inserted = connection.execute(statement, {"rows": json_text(map(dict, rows))})
-        return {tuple(values): row_id for row_id, *values in inserted}
-    insert_rows(connection, table, rows)
-    # Consecutive: the transaction holds SQLite's write lock, and a table's next id is its highest plus one.
-    last = connection.exec_driver_sql("SELECT last_insert_rowid()").scalar_one()
-    keys = (tuple([row[name] for name in key]) for row in rows)
-    return dict(zip(keys, range(last - len(rows) + 1, last + 1), strict=True))
 
 
 @cache
@@ -224,7 +207,8 @@ def _compile_for_driver(statement: Insert | Update) -> tuple[str, list[str], lis
 
 
 @cache
-def _insert_from_json(table: str, columns: tuple[str, ...], returning: tuple[str, ...] = ()) -> TextClause:
+def insert_from_json(table: str, columns: tuple[str, ...], returning: tuple[str, ...] = ()) -> TextClause:
+    """Return the statement that inserts the rows of the parameter `rows`, made by `json_text`."""
     names = ", ".join(columns)
     returned = f" RETURNING {', '.join(returning)}" if returning else ""
     return text(

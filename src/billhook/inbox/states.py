@@ -1,7 +1,7 @@
 """The states of deliveries and runs, and the allowed steps between them.
 
-`check` raises for an illegal step wherever the state before it is read from a row. Statements whose two
-states are constants are covered by the test of the tables.
+`check` raises for an illegal step where an operator's action, or retention, has read the state before it from
+a row. Statements whose two states are constants are covered by the test of the tables.
 
 delivery   received ──► planned ──► done            run   waiting ──► due ◄──► running ──► succeeded
               │  ▲        ▲ │                                 ▲        ▲          ├──────► discarded

@@ -33,7 +33,6 @@ from billhook.inbox.sql import in_values
 from billhook.inbox.states import RunState
 
 NO_LIMITS: Mapping[str, HandlerLimits] = MappingProxyType({})
-_NONE: Mapping[int, StoredDelivery] = MappingProxyType({})
 CLAIM_HANDLERS = 8
 """Of how many handlers runs are claimed at once, of the longest waiting first: each costs a look-up."""
 
@@ -59,7 +58,7 @@ class InboxTransaction:
         self._due_names: set[str] = set()
         self._settled_at: datetime | None = None
         self._locked = False
-        self._claimable_plans: list[tuple[RunPlan, StoredDelivery]] = []
+        self._left_to_claim: list[tuple[StoredDelivery, str]] = []
         self._planned_at: datetime | None = None
         self.steps: list[str] = []
         self.duplicates: list[DuplicateRun] = []
@@ -109,28 +108,23 @@ class InboxTransaction:
         self._settled_at = max(result.at for result in results)
         return {result.lease for result, _ in settled}
 
-    def plan(
-        self,
-        plans: Sequence[RunPlan],
-        now: datetime,
-        claimable: Mapping[int, StoredDelivery] = _NONE,
-    ) -> list[int]:
+    def plan(self, plans: Sequence[RunPlan], now: datetime) -> list[int]:
         """Insert the runs of received deliveries; returns the delivery ids that were still unplanned.
 
-        The runs of those that are `claimable` are inserted by the `claim` that follows, running as far as it
-        has room behind what was due before. Their handlers must have no limits, and their plans no options.
+        The runs of plans that are `claimable` are inserted by the `claim` that follows, running as far as it
+        has room behind what was due before.
         """
         if not plans:
             return []
         self.steps.append("plan")
         if not self._locked:
             self._take_locks((), plans)
-        planned = plan(self._connection, plans, now, claimable)
-        self._claimable_plans += planned.claimable_plans
-        left = {claimable_plan.delivery_id for claimable_plan, _ in planned.claimable_plans}
-        self._due_names.update(
-            name for each in plans if each.delivery_id not in left for name in each.handlers
-        )
+        planned = plan(self._connection, plans, now)
+        self._left_to_claim += planned.left_to_claim
+        left = {stored.delivery_id for stored, _ in planned.left_to_claim}
+        for each in plans:
+            if each.delivery_id not in left:
+                self._due_names.update(each.handlers)
         self._planned_at = now
         self.duplicates += planned.duplicates
         self.released += planned.released
@@ -181,7 +175,7 @@ class InboxTransaction:
         rows: list[Any] = []
         room = limit
         # A delivery that was planned just now has no runs yet.
-        if names and not (only is not None and self._claimable_plans):
+        if names and not (only is not None and self._left_to_claim):
             rooms = self._rooms(names, max(1, limit // len(names)), now, idle)
             rows = found = claims.find_due(self._connection, rooms, now, only, suspects=suspects)
             if self._limiter is not None:
@@ -197,7 +191,7 @@ class InboxTransaction:
         claimed = self._mark_running(starting, self._owner, now, leased_until) if starting else []
         if queued:
             claimed += self._mark_running(queued, self._owner + QUEUED, now, leased_until)
-        if self._claimable_plans:
+        if self._left_to_claim:
             room = room if len(claimed) == len(rows) else 0
             at_once = room if idle is None else max(0, min(room, idle - len(rows)))
             owners = [self._owner] * at_once + [self._owner + QUEUED] * (room - at_once)
@@ -223,10 +217,7 @@ class InboxTransaction:
     def _insert_planned(self, owners: Sequence[str], now: datetime, leased_until: datetime) -> list[Claim]:
         """Insert the runs that `plan` left: one claimed for each of these lease owners, the others due."""
         token = secrets.randbits(30)
-        runs = [
-            (stored, handler) for planned, stored in self._claimable_plans for handler in planned.handlers
-        ]
-        self._claimable_plans = []
+        runs, self._left_to_claim = self._left_to_claim, []
         rows = []
         for (stored, handler), owner in zip_longest(runs, owners[: len(runs)]):
             if owner is None:

@@ -8,8 +8,9 @@ from billhook import Handlers
 from billhook.engines.leases import LeaseTable
 from billhook.events import PingTest
 from billhook.extension import get_state
+from billhook.inbox import Lease
 from support.apps import inbox_at
-from support.inbox_view import incoming, rows
+from support.inbox_view import NOON, incoming, rows
 from support.processes import until
 
 THREADS = 2
@@ -53,8 +54,13 @@ def test_a_worker_with_slow_handlers_leaves_runs_to_other_workers(running):
 
 
 def test_a_window_that_grew_with_every_commit_would_be_noticed(running, monkeypatch):
-    grow = LeaseTable.grow_window
-    monkeypatch.setattr(LeaseTable, "grow_window", lambda self, settled: grow(self, settled=1_000_000))
+    record = LeaseTable.record_commit
+
+    def growing(table, settled, renewed, leased_until, **others):
+        table.window = min(table.window * 2, 2_000)
+        record(table, settled, renewed, leased_until, **others)
+
+    monkeypatch.setattr(LeaseTable, "record_commit", growing)
 
     assert runs_claimed_while_slow(running) > 2 * THREADS
 
@@ -63,7 +69,9 @@ def test_the_window_follows_the_runs_that_finish_between_two_commits():
     table = LeaseTable(threads=8, lease_seconds=60)
     sizes = []
     for settled in (0, 1, 4, 5, 8, 9, 64, 64, 100, 1_000):
-        table.grow_window(settled)
+        table.record_commit(
+            [Lease(number, 1) for number in range(settled)], None, NOON, orphans_checked=False
+        )
         sizes.append(table.window)
 
     assert sizes == [8, 16, 16, 32, 32, 64, 128, 256, 512, 512]

@@ -373,7 +373,7 @@ def claimable(stored_only, options):
     if not inbox_of(app)[0].received(1):
         deliver(app, PAID.encode(), "InvoicePaymentStatusChanged")
     dispatcher, stored = get_state(app).dispatcher, inbox_of(app)[0].received(10)
-    return list(dispatcher.claimable(dispatcher.plan(stored)))
+    return [each.stored.delivery_id for each in dispatcher.plan(stored) if each.plan.claimable]
 
 
 def test_only_runs_without_options_and_limits_are_claimed_as_they_are_planned(stored_only):

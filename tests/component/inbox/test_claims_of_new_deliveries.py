@@ -21,10 +21,9 @@ def receive(inbox, *keys):
 
 
 def plan_and_claim(inbox, stored, *handlers, limit=10, idle=None, claimable=True):
-    plans = [RunPlan(one.delivery_id, handlers) for one in stored]
+    plans = [RunPlan(one.delivery_id, handlers, claimable=one if claimable else None) for one in stored]
     with inbox.transaction(OWNER) as transaction:
-        given = {one.delivery_id: one for one in stored} if claimable else {}
-        assert transaction.plan(plans, NOON, given) == [one.delivery_id for one in stored]
+        assert transaction.plan(plans, NOON) == [one.delivery_id for one in stored]
         return transaction.claim(limit, NOON, LEASED_UNTIL, idle=idle)
 
 
@@ -183,8 +182,8 @@ def test_another_worker_that_planned_them_keeps_them(inbox, where):
         transaction.plan([RunPlan(stored.delivery_id, ("a",))], NOON)
 
     with inbox.transaction(OWNER) as transaction:
-        plans = [RunPlan(stored.delivery_id, ("a", "b"))]
-        assert transaction.plan(plans, NOON, {stored.delivery_id: stored}) == []
+        plans = [RunPlan(stored.delivery_id, ("a", "b"), claimable=stored)]
+        assert transaction.plan(plans, NOON) == []
 
     assert runs(where) == [("a", "due", 0, None)]
 
@@ -193,7 +192,7 @@ def test_another_worker_that_planned_them_keeps_them(inbox, where):
 def test_without_room_they_are_due_at_the_end_of_the_transaction(inbox, where, claiming):
     (stored,) = receive(inbox, "k")
     with inbox.transaction(OWNER) as transaction:
-        transaction.plan([RunPlan(stored.delivery_id, ("a",))], NOON, {stored.delivery_id: stored})
+        transaction.plan([RunPlan(stored.delivery_id, ("a",), claimable=stored)], NOON)
         if claiming:
             assert transaction.claim(0, NOON, LEASED_UNTIL) == []
 
@@ -203,12 +202,12 @@ def test_without_room_they_are_due_at_the_end_of_the_transaction(inbox, where, c
 def test_beside_plans_with_options_only_the_plain_ones_are_given(inbox, where):
     plain, ordered = receive(inbox, "k", "l")
     plans = [
-        RunPlan(plain.delivery_id, ("a",)),
+        RunPlan(plain.delivery_id, ("a",), claimable=plain),
         RunPlan(ordered.delivery_id, ("a",), options={"a": RunOptions(order_key="o")}),
     ]
     with inbox.transaction(OWNER) as transaction:
         transaction.lock([], plans)
-        transaction.plan(plans, NOON, {plain.delivery_id: plain})
+        transaction.plan(plans, NOON)
         claims = transaction.claim(10, NOON, LEASED_UNTIL)
 
     # The ordered one was due when the claim looked; the plain one is made behind it.

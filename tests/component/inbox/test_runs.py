@@ -6,7 +6,7 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from billhook.errors import IllegalTransition, InboxUnavailable
+from billhook.errors import InboxUnavailable
 from billhook.inbox import NOTHING_DUE, RunPlan, RunResult, RunState
 from billhook.inbox.leases import LOST
 from support.inbox_view import NOON, change, incoming, rows, value
@@ -530,19 +530,6 @@ def test_a_run_is_settled_once(inbox, where):
 
     assert again == set()
     assert runs(where, "state, last_error") == [("succeeded", None)]
-
-
-def test_an_illegal_transition_of_a_run_raises(inbox, where, monkeypatch):
-    from billhook.inbox import states
-
-    put(inbox, "a")
-    (claimed,) = claim(inbox)
-    monkeypatch.setitem(states.RUN_STEPS, RunState.RUNNING, frozenset({RunState.SUCCEEDED}))
-
-    with pytest.raises(IllegalTransition, match="a run in state 'running' cannot become 'dead'"):
-        settle(inbox, claimed, RunState.DEAD, error="x")
-
-    assert runs(where, "state") == [("running",)]
 
 
 # --- renew and release ----------------------------------------------------------------------------
