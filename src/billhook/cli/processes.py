@@ -137,7 +137,7 @@ def start_watchdog(
     heartbeat: HeartbeatSender,
     hang_seconds: float,
     is_stalled: Callable[[], bool],
-    stop: Callable[[], object] = lambda: None,
+    stop: Callable[[], object],
 ) -> None:
     """Start a thread that sends heartbeats, except while `is_stalled`; exit when no Python code can run.
 

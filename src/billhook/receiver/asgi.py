@@ -38,6 +38,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 OTHER_THREADS = 32
 """Threads for requests other than deliveries: pages, metrics, and views of the user."""
+_GIVEN_UP = "billhook.given_up"
+"""Key in the scope of a request that was answered although no thread could be started for it."""
 
 
 class AsgiApp:
@@ -218,12 +220,15 @@ class AsgiApp:
         except (MemoryError, RuntimeError) as error:
             if begun or not is_shortage(error):
                 raise
+            scope[_GIVEN_UP] = True  # the pool has kept it, for the next thread that starts
             self.refused_by_server(HTTPStatus.SERVICE_UNAVAILABLE)
             await _respond(OUT_OF_RESOURCES, scope, send)
 
     def _call_flask(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         # The server marks the end of a body without a length, and Werkzeug reads such a body only if told so.
         environ["wsgi.input_terminated"] = True
+        if _GIVEN_UP in environ["asgi.scope"]:
+            return ()
         return self.flask_app(environ, start_response)
 
 
