@@ -25,6 +25,9 @@ KEPT = {
     "a copy of the stream, put in its place": lambda: request.environ.update(
         {"wsgi.input": io.BytesIO(request.stream.read())}
     ),
+    "another stream that reads through to it": lambda: request.environ.update(
+        {"wsgi.input": io.BufferedReader(request.environ["wsgi.input"])}
+    ),
 }
 LOST = {
     "the form": (FORM, lambda: request.form.get("a")),
@@ -33,6 +36,14 @@ LOST = {
     "a part of the stream": ("application/json", lambda: request.stream.read(1)),
     "the values, then get_data": (FORM, lambda: [request.values.get("a"), request.get_data()]),
     "a part of the stream, then get_data": (FORM, lambda: [request.stream.read(1), request.get_data()]),
+    "nothing, but another stream is in its place": (
+        "application/json",
+        lambda: request.environ.update({"wsgi.input": io.BytesIO(b"")}),
+    ),
+    "the stream, of which a part is put back": (
+        "application/json",
+        lambda: request.environ.update({"wsgi.input": io.BytesIO(request.stream.read()[1:])}),
+    ),
     "get_data without its cache": ("application/json", lambda: request.get_data(cache=False)),
 }
 
@@ -40,7 +51,7 @@ LOST = {
 @contextmanager
 def served(app):
     server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield server.server_port
