@@ -185,39 +185,9 @@ def test_a_worker_that_dies_is_replaced_and_its_work_is_done(cli):
     assert server.wait(20) == 0
 
 
-@pytest.mark.long
-def test_serve_runs_several_worker_processes(cli):
-    server = cli.serve("shop_handlers.py", "--worker-processes", "2")
-    until(lambda: cli.log().count("worker started with") == 2, 20)
-    pids = descendants(server.pid)
-
-    server.send_signal(signal.SIGTERM)
-
-    assert server.wait(20) == 0
-    assert len(pids) == 4  # gunicorn, its worker, and two of ours
-    assert alive(pids) == set()
-    assert cli.log().count("billhook.worker: worker stopped") == 2
-
-
 def masters(server):
     """The gunicorns that `serve` has started."""
     return {pid for pid in children(server.pid) if b"gunicorn\0" in Path(f"/proc/{pid}/cmdline").read_bytes()}
-
-
-@pytest.mark.long
-def test_a_gunicorn_that_is_killed_is_started_again(cli):
-    server = cli.serve("shop_handlers.py")
-    (killed,) = masters(server)
-
-    os.kill(killed, signal.SIGKILL)
-
-    until(lambda: masters(server) - {killed}, 30)
-    until(lambda: cli.run("send", "PingTest", "--to", cli.url).returncode == 0, 60)
-    assert "billhook.serve: the web server exited with code 137; restarting in 0.5 s" in cli.log()
-    pids = descendants(server.pid)
-    server.send_signal(signal.SIGTERM)
-    assert server.wait(30) == 0
-    until(lambda: not alive(pids), 10)
 
 
 def ask_until(cli, stop):
@@ -296,22 +266,6 @@ def test_only_the_users_own_files_are_watched(tmp_path, monkeypatch):
     assert [*found, files.is_changed()] == [True, False, True, False, False, False, True]
     assert not any(path.is_relative_to(Path(billhook.__file__).parent) for path in files._read())
     assert not any("site-packages" in path.parts for path in files._read())
-
-
-@pytest.mark.long
-def test_a_failed_reload_keeps_the_running_processes(cli):
-    server = cli.serve("shop_handlers.py")
-    before = descendants(server.pid)
-    (cli.folder / "shop_handlers.py").write_text("this is no Python")
-
-    server.send_signal(signal.SIGHUP)
-    for number in (signal.SIGUSR1, signal.SIGUSR2):
-        server.send_signal(number)
-
-    until(lambda: "reload failed" in cli.log(), 60)
-    assert "SyntaxError" in cli.log()
-    assert alive(before) == before
-    assert server.poll() is None
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ class EveryMethod(set[str]):
 
 
 _COUNTED = "billhook.counted"
-"""Key in the environment of the stream that counts, whatever a hook puts in the place of `wsgi.input`."""
+"""Key in the environment of the stream that counts, also where a hook has replaced `wsgi.input`."""
 
 
 class CountedStream(io.RawIOBase):
