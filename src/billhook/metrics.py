@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from billhook.clock import SystemClock
@@ -24,8 +25,8 @@ from billhook.errors import (
 )
 from billhook.events import EVENT_TYPES
 from billhook.inbox import OTHER_TYPES
-from billhook.inbox.counts import DURATION_BOUNDS, Counted
-from billhook.inbox.overview import read_overview, read_totals
+from billhook.inbox.counts import DURATION_BOUNDS, NO_DURATION, Counted, Counts
+from billhook.inbox.overview import read_state, read_totals
 
 try:
     from prometheus_client import CollectorRegistry
@@ -41,16 +42,10 @@ if TYPE_CHECKING:
 
     from billhook.clock import Clock
     from billhook.inbox import Inbox
-    from billhook.inbox.figures import Overview, Total
+    from billhook.inbox.overview import InboxState
 
-_DELIVERIES = (
-    Counted.ACCEPTED,
-    Counted.DUPLICATE,
-    Counted.CONFLICT,
-    Counted.UNTYPED,
-    Counted.QUARANTINED,
-)
 _ATTEMPTS = (Counted.SUCCEEDED, Counted.FAILED, Counted.DEAD, Counted.DISCARDED)
+_STORED = (Counted.ACCEPTED, Counted.CONFLICT, Counted.UNTYPED)
 FEWEST_TOKEN_CHARACTERS = 16
 _SYSTEM_CLOCK = SystemClock()
 
@@ -75,7 +70,7 @@ class InboxCollector(Collector):
         """Read the inbox."""
         up = GaugeMetricFamily("billhook_inbox_up", "Whether the inbox can be read.")
         try:
-            overview, totals = read_overview(self._inbox(), self._clock.now()), read_totals(self._inbox())
+            state, totals = read_state(self._inbox(), self._clock.now()), read_totals(self._inbox())
         except (InboxUnavailable, SchemaMismatch):
             up.add_metric((), 0)
             yield up
@@ -84,143 +79,128 @@ class InboxCollector(Collector):
         yield up
         yield from _deliveries(totals)
         yield from _attempts(totals)
-        yield from _state(overview)
-        yield from _last_deliveries(overview)
-        yield from _workers(overview)
+        yield from _state(state)
+        yield from _last_deliveries(totals)
+        yield from _workers(state)
 
 
-def _deliveries(totals: Collection[Total]) -> Iterator[Metric]:
-    stored = CounterMetricFamily(
-        "billhook_deliveries",
-        "Deliveries by what became of them when they came; quarantined ones are among the accepted.",
-        labels=("source", "type", "result"),
+def _family(
+    metric: CounterMetricFamily | GaugeMetricFamily, samples: Mapping[tuple[str, ...], float]
+) -> Metric:
+    """Return the metric with these samples, by the values of its labels."""
+    for labels, number in sorted(samples.items()):
+        metric.add_metric(labels, number)
+    return metric
+
+
+def _deliveries(totals: Counts) -> Iterator[Metric]:
+    stored: Counter[tuple[str, ...]] = Counter()
+    sources = {key.source for key in totals if key.what not in _ATTEMPTS}
+    causes = _causes(RequestError, SignatureError, InboxUnavailable)
+    refused = Counter[tuple[str, ...]]({(source, cause): 0 for source in sources for cause in causes})
+    for key, total in totals.items():
+        if key.what == Counted.REFUSED:
+            refused[key.source, key.cause] += total.number
+        elif key.what not in _ATTEMPTS:
+            stored[key.source, _label(key.event_type), key.what] += total.number
+    yield _family(
+        CounterMetricFamily(
+            "billhook_deliveries",
+            "Deliveries by what became of them when they came; quarantined ones are among the accepted.",
+            labels=("source", "type", "result"),
+        ),
+        stored,
     )
-    refused = CounterMetricFamily(
-        "billhook_deliveries_refused", "Deliveries that were refused, by cause.", labels=("source", "cause")
-    )
-    numbers: Counter[tuple[str, str, str]] = Counter()
-    for source in {total.source for total in totals if total.what not in _ATTEMPTS}:
-        numbers.update({(source, cause, Counted.REFUSED): 0 for cause in _causes()})
-    for total in totals:
-        if total.what in _DELIVERIES:
-            numbers[total.source, _label(total.event_type), total.what] += total.number
-        elif total.what is Counted.REFUSED:
-            numbers[total.source, total.cause, total.what] += total.number
-    for (source, label, what), number in sorted(numbers.items()):
-        if what == Counted.REFUSED:
-            refused.add_metric((source, label), number)
-        else:
-            stored.add_metric((source, label, what), number)
-    yield stored
-    yield refused
+    name, text = "billhook_deliveries_refused", "Deliveries that were refused, by cause."
+    yield _family(CounterMetricFamily(name, text, labels=("source", "cause")), refused)
 
 
-def _causes() -> set[str]:
-    """Return the causes of refusals that are shown as 0 before they happen.
+def _causes(*errors: type[RequestError | SignatureError | InboxUnavailable]) -> set[str]:
+    """Return the causes of refusals by these errors, which are shown as 0 before they happen.
 
     An alert on an increase does not see the first refusals if they begin a new series, and after an outage
     they are all counted at once.
     """
-    causes: set[str] = set()
-    waiting: list[type[RequestError | SignatureError | InboxUnavailable]]
-    waiting = [RequestError, SignatureError, InboxUnavailable]
-    while waiting:
-        cause = waiting.pop()
-        causes.add(cause.cause)
-        waiting += cause.__subclasses__()
-    return causes
+    return {error.cause for error in errors}.union(*(_causes(*error.__subclasses__()) for error in errors))
 
 
-def _attempts(totals: Iterable[Total]) -> Iterator[Metric]:
-    attempts = CounterMetricFamily(
-        "billhook_attempts",
-        "Attempts of handlers by result; failed ones are tried again, dead ones are not.",
-        labels=("handler", "result"),
+def _attempts(totals: Counts) -> Iterator[Metric]:
+    handlers = sorted({key.handler for key in totals if key.handler})
+    numbers = Counter[tuple[str, ...]](
+        {(handler, what.value): 0 for handler in handlers for what in _ATTEMPTS}
     )
     durations = HistogramMetricFamily(
         "billhook_attempt_duration_seconds", "How long calls of a handler took.", labels=("handler",)
     )
-    numbers: Counter[tuple[str, str]] = Counter()
-    buckets: dict[str, list[int]] = {}
-    seconds: Counter[str] = Counter()
-    for total in totals:
-        if total.what in _ATTEMPTS:
-            numbers.update({(total.handler, what): 0 for what in _ATTEMPTS})
-            numbers[total.handler, total.what] += total.number
-            if total.bucket >= 0:
-                of_handler = buckets.setdefault(total.handler, [0] * (len(DURATION_BOUNDS) + 1))
-                of_handler[total.bucket] += total.number
-                seconds[total.handler] += total.seconds  # type: ignore[assignment]
-    for labels, number in sorted(numbers.items()):
-        attempts.add_metric(labels, number)
     bounds = [*(f"{bound:g}" for bound in DURATION_BOUNDS), "+Inf"]
-    for handler, of_handler in sorted(buckets.items()):
-        up_to = [sum(of_handler[: place + 1]) for place in range(len(of_handler))]
-        durations.add_metric((handler,), list(zip(bounds, up_to, strict=True)), seconds[handler])
-    yield attempts
+    for handler in handlers:
+        buckets, seconds = [0] * len(bounds), 0.0
+        for key, total in totals.items():
+            if key.handler == handler:
+                numbers[handler, key.what] += total.number
+                if key.bucket != NO_DURATION:
+                    buckets[key.bucket] += total.number
+                    seconds += total.seconds
+        if any(buckets):
+            durations.add_metric((handler,), list(zip(bounds, accumulate(buckets), strict=True)), seconds)
+    yield _family(
+        CounterMetricFamily(
+            "billhook_attempts",
+            "Attempts of handlers by result; failed ones are tried again, dead ones are not.",
+            labels=("handler", "result"),
+        ),
+        numbers,
+    )
     yield durations
 
 
-def _state(overview: Overview) -> Iterator[Metric]:
-    backlog = overview.backlog
-    stored = GaugeMetricFamily(
+def _state(state: InboxState) -> Iterator[Metric]:
+    backlog = state.backlog
+    yield _gauge(
         "billhook_deliveries_stored",
         "Deliveries that are unread, in progress, dead or quarantined now; counted up to 100,000.",
-        labels=("state",),
+        {(name,): getattr(backlog, name) for name in ("unread", "in_progress", "dead", "quarantined")},
+        "state",
     )
-    for state in ("unread", "in_progress", "dead", "quarantined"):
-        stored.add_metric((state,), getattr(backlog, state))
-    yield stored
-    oldest = GaugeMetricFamily(
+    yield _gauge(
         "billhook_oldest_unfinished_timestamp_seconds",
         "When the oldest unfinished delivery was received; absent if all are finished.",
+        {} if backlog.oldest_at is None else {(): backlog.oldest_at.timestamp()},
     )
-    if backlog.oldest_at is not None:
-        oldest.add_metric((), backlog.oldest_at.timestamp())
-    yield oldest
-    runs = GaugeMetricFamily(
+    yield _gauge(
         "billhook_runs",
         "Unfinished and dead runs of handlers with such runs; each counted up to 10,000.",
-        labels=("handler", "state"),
+        {(one.name, name): number for one in state.handler_backlogs for name, number in one.states.items()},
+        *("handler", "state"),
     )
-    for one in overview.handler_backlogs:
-        for state, number in one.states.items():
-            runs.add_metric((one.name, state), number)
-    yield runs
-    paused = GaugeMetricFamily(
-        "billhook_handler_paused_timestamp_seconds", "Since when a handler is paused.", labels=("handler",)
+    yield _gauge(
+        "billhook_handler_paused_timestamp_seconds",
+        "Since when a handler is paused.",
+        {(handler.name,): handler.since.timestamp() for handler in state.paused},
+        "handler",
     )
-    for handler in overview.paused:
-        paused.add_metric((handler.name,), handler.since.timestamp())
-    yield paused
 
 
-def _last_deliveries(overview: Overview) -> Iterator[Metric]:
-    last = GaugeMetricFamily(
-        "billhook_last_delivery_timestamp_seconds",
-        "When the last delivery of an event type was received.",
-        labels=("type",),
-    )
-    newest: dict[str, float] = {}
-    for event_type in overview.types:
-        if event_type.last_at is not None:
-            label = _label(event_type.event_type)
-            newest[label] = max(newest.get(label, 0.0), event_type.last_at.timestamp())
-    for label, moment in sorted(newest.items()):
-        last.add_metric((label,), moment)
-    yield last
+def _last_deliveries(totals: Counts) -> Iterator[Metric]:
+    newest: dict[tuple[str, ...], float] = {}
+    for key, total in totals.items():
+        if key.what in _STORED:
+            label = (_label(key.event_type),)
+            newest[label] = max(newest.get(label, 0.0), total.last_at.timestamp())
+    text = "When the last delivery of an event type was received."
+    yield _gauge("billhook_last_delivery_timestamp_seconds", text, newest, "type")
 
 
-def _workers(overview: Overview) -> Iterator[Metric]:
-    workers = GaugeMetricFamily(
-        "billhook_workers", "Processes that handle deliveries, seen in the last minute.", labels=("engine",)
-    )
+def _workers(state: InboxState) -> Iterator[Metric]:
     # An engine without a live worker is shown with 0 for a day.
-    engines = Counter({worker.engine: 0 for worker in overview.workers})
-    engines.update(worker.engine for worker in overview.workers if worker.alive)
-    for engine, number in sorted(engines.items()):
-        workers.add_metric((engine,), number)
-    yield workers
+    engines = Counter[tuple[str, ...]]({(worker.engine,): 0 for worker in state.workers})
+    engines.update((worker.engine,) for worker in state.workers if worker.alive)
+    text = "Processes that handle deliveries, seen in the last minute."
+    yield _gauge("billhook_workers", text, engines, "engine")
+
+
+def _gauge(name: str, text: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
+    return _family(GaugeMetricFamily(name, text, labels=labels), samples)
 
 
 def _label(event_type: str) -> str:

@@ -13,8 +13,8 @@ from billhook.settings import ENVIRON
 
 # Not `serve`, `capture`, `sandbox` and `demo`, which `flask billhook` does not have.
 COMMAND = re.compile(
-    r"(?:flask --app \S+ )?\bbillhook (?=(?:actions|api|check|db|deliveries|doctor|events|handlers|metrics|"
-    r"options|reconcile|send|status|subscribe|worker)\b)"
+    r"(?:flask --app \S+ )?\bbillhook (?=(?:actions|api|check|db|deliveries|doctor|events|failures|handlers|"
+    r"metrics|notify|options|reconcile|send|status|subscribe|worker)\b)"
 )
 
 

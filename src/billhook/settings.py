@@ -294,6 +294,15 @@ class Settings:
         "Standalone: a password file for the dashboard at /billhook, one USER:PASSWORD per line.",
         _text,
     )
+    notify_file: str | None = _option(
+        None,
+        "path",
+        "A file with the addresses that are notified of issues, one for each line (extra billhook[notify]).",
+        _text,
+    )
+    dashboard_url: str | None = _option(
+        None, "URL", "Where the dashboard is, for links in notifications.", _text
+    )
     metrics_token_file: str | None = _option(
         None,
         "path",

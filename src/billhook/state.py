@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from flask import Flask, request
 from billhook.clock import Clock
 from billhook.engines import Dispatcher, Engine, ExternalEngine, InlineEngine, ThreadEngine, Worker
 from billhook.engines.celery import CeleryEngine, find_celery
+from billhook.engines.dispatcher import handler_limits
+from billhook.engines.maintenance import MaintenanceOptions
 from billhook.errors import (
     ConfigError,
     ForeignFile,
@@ -26,7 +29,8 @@ from billhook.events import EVENT_TYPES
 from billhook.handlers import ConnectedHandlers, Handlers, RetrySchedule, connect
 from billhook.inbox import Inbox
 from billhook.logs import fields
-from billhook.program import in_program
+from billhook.notify import Notifier, read_addresses
+from billhook.program import in_program, program
 from billhook.receiver import DeliveryRules, WsgiReceiver
 from billhook.receiver.wsgi import find_probe
 from billhook.settings import ENVIRON, Settings
@@ -57,6 +61,7 @@ class BillhookState:
         self.handler_groups: list[Handlers] = []
         self.inbox = _open_inbox(app, settings)
         self.handlers = ConnectedHandlers(app)
+        self.inbox.limits = partial(handler_limits, self.handlers)
         self.dispatcher = Dispatcher(
             self.handlers,
             clock,
@@ -67,6 +72,7 @@ class BillhookState:
             client=self.client,
             find_newer=self.inbox.newer_waiting,
         )
+        self._maintenance = MaintenanceOptions(settings.retention_days, settings.key_days, self._notifier())
         self._parents_clients: list[BillingClient | None] = []
         self._client: BillingClient | None = None
         self._making_client = threading.Lock()
@@ -178,8 +184,7 @@ class BillhookState:
             self.dispatcher,
             threads=threads,
             lease_seconds=self.settings.lease_seconds,
-            retention_days=self.settings.retention_days,
-            key_days=self.settings.key_days,
+            maintenance=self._maintenance,
         )
 
     def handle_due(self) -> int:
@@ -197,29 +202,29 @@ class BillhookState:
             client.close()
 
     def _engine(self, name: str) -> Engine:
-        lease_seconds = self.settings.lease_seconds
-        days, key_days = self.settings.retention_days, self.settings.key_days
+        seconds, maintenance = self.settings.lease_seconds, self._maintenance
         if name == "thread":
-            return ThreadEngine(
-                self.inbox,
-                self.dispatcher,
-                lease_seconds=lease_seconds,
-                retention_days=days,
-                key_days=key_days,
-            )
+            return ThreadEngine(self.inbox, self.dispatcher, lease_seconds=seconds, maintenance=maintenance)
         if name == "inline":
-            return InlineEngine(self.inbox, self.dispatcher, lease_seconds=lease_seconds)
+            return InlineEngine(self.inbox, self.dispatcher, lease_seconds=seconds)
         if name == "celery":
             celery = find_celery(self.app.extensions, self.settings.celery_app)
             return CeleryEngine(
-                self.inbox,
-                self.dispatcher,
-                celery,
-                lease_seconds=lease_seconds,
-                retention_days=days,
-                key_days=key_days,
+                self.inbox, self.dispatcher, celery, lease_seconds=seconds, maintenance=maintenance
             )
         return ExternalEngine()
+
+    def _notifier(self) -> Notifier | None:
+        """Return what notifies people of issues. Raises ConfigError, and MissingExtra."""
+        if self.settings.notify_file is None:
+            return None
+        return Notifier(
+            self.inbox,
+            read_addresses(self.settings.notify_file),
+            lambda: self.dispatcher.clock.now(),
+            partial(program, self.app),
+            self.settings.dashboard_url,
+        )
 
 
 def _open_inbox(app: Flask, settings: Settings) -> Inbox:

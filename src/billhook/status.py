@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from billhook.clock import format_ago, format_duration
 from billhook.events import EVENT_TYPES
-from billhook.inbox import OTHER_TYPES, Counted
-from billhook.inbox.figures import COUNT_LIMIT, TypeFigures
+from billhook.inbox.counts import OTHER_TYPES, Counted, hour_of
 from billhook.inbox.handler_backlog import RUNS_LIMIT
-from billhook.inbox.overview import read_periods
+from billhook.inbox.overview import COUNT_LIMIT, TypeFigures, read_periods
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
-    from billhook.inbox.figures import Overview
     from billhook.inbox.handler_backlog import HandlerBacklog
+    from billhook.inbox.overview import Overview
 
 OLD = timedelta(minutes=10)
 """A delivery that is unfinished for longer needs attention."""
@@ -81,9 +80,9 @@ def _silent(overview: Overview, max_silence: Mapping[str, timedelta]) -> list[st
 
 def _refused_within(inbox: Inbox, now: datetime, hours: int) -> float:
     """Estimate the refusals of the last hours; of the earliest hour only the part within the range counts."""
-    hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    periods = read_periods(inbox, hour - hours * _HOUR, hour + _HOUR, _HOUR)
-    first, *others = [period.counted.get(Counted.REFUSED, 0) for period in periods]
+    hour = hour_of(now)
+    periods = read_periods(inbox, hour - hours * _HOUR, hour + _HOUR, _HOUR, (Counted.REFUSED,))
+    first, *others = [period.counted[Counted.REFUSED] for period in periods]
     return first * (1 - (now - hour) / _HOUR) + sum(others)
 
 
@@ -149,19 +148,16 @@ def types_of_models(overview: Overview) -> list[TypeFigures]:
     return known
 
 
-def number_text(number: int) -> str:
+def number_text(number: int, limit: int = COUNT_LIMIT) -> str:
     """Return a number of deliveries as shown: at the limit of counting with a plus sign."""
-    return f"{number:,}+" if number >= COUNT_LIMIT else f"{number:,}"
-
-
-def runs_text(number: int) -> str:
-    """Return a number of a handler's runs as shown: at the limit of counting with a plus sign."""
-    return f"{number:,}+" if number >= RUNS_LIMIT else f"{number:,}"
+    return f"{number:,}+" if number >= limit else f"{number:,}"
 
 
 def backlog_text(backlog: HandlerBacklog, now: datetime) -> str:
     """Return what waits for a handler in words: `8,000 limited, 2 running; oldest 3 h ago`."""
-    states = ", ".join(f"{runs_text(number)} {state}" for state, number in backlog.states.items() if number)
+    states = ", ".join(
+        f"{number_text(number, RUNS_LIMIT)} {state}" for state, number in backlog.states.items() if number
+    )
     oldest = f"oldest {format_ago(backlog.oldest_due_at, now)}" if backlog.oldest_due_at else ""
     through = f"through {format_ago(backlog.through_at, now)}" if backlog.through_at else ""
     return "; ".join(filter(None, (states, oldest, through)))

@@ -9,6 +9,8 @@ ids.
 from __future__ import annotations
 
 import os
+import secrets
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -24,6 +26,11 @@ _forking = threading.Lock()
 """Held during a fork and during a registration: one fork at a time, with the lists below complete."""
 _steps: list[tuple[Step, Step, Step]] = []
 _resets: list[WeakMethod[Step]] = []
+
+
+def unique_process_name() -> str:
+    """Return a name for what this process owns: host, process id, and a random part, for ids are reused."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
 def start_thread(

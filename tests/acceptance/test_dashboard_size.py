@@ -11,7 +11,7 @@ from billhook import Handlers
 from billhook.dashboard import Dashboard
 from billhook.events import EVENT_TYPES
 from billhook.extension import get_state
-from billhook.inbox.counts import Counted, CountKey, Counts, open_counts
+from billhook.inbox.counts import Counted, CountKey, Counts, Sum, hour_of, note
 from support.inbox_view import change
 from support.timeouts import scaled
 
@@ -58,21 +58,17 @@ def count(inbox, now: datetime) -> None:
             counts.add(Counted.ACCEPTED, at, source="default", event_type=event_type)
         for number in range(HANDLERS):
             for bucket in range(STEPS):
-                key = CountKey(floor_hour(at), "", "", f"shop.{number}", "succeeded", "", bucket)
-                counts.put(key, 1, 0.1, at)
+                key = CountKey(hour_of(at), "", "", f"shop.{number}", "succeeded", "", bucket)
+                counts.put(key, Sum(1, 0.1, at))
     with inbox.database.write() as connection:
         counts.write(connection)
-    while inbox.close_counts(now) or open_counts_of(inbox):
+    while inbox.close_counts(now) or is_open(inbox, now):
         pass
 
 
-def floor_hour(at: datetime) -> datetime:
-    return at.replace(minute=0, second=0, microsecond=0)
-
-
-def open_counts_of(inbox) -> Counts:
+def is_open(inbox, now: datetime) -> bool:
     with inbox.database.read() as connection:
-        return open_counts(connection, inbox.known_types)
+        return note(connection, now) is not None
 
 
 @pytest.mark.long

@@ -11,9 +11,12 @@ from prometheus_client import generate_latest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from billhook import Handlers
 from billhook.cli import main
 from billhook.clock import FrozenClock
 from billhook.errors import ConfigError
+from billhook.events import PingTest
+from billhook.extension import get_state
 from billhook.inbox import Counted, Inbox, RunPlan, RunResult, RunState, WorkerRecord
 from billhook.metrics import InboxCollector, _registry, metrics_blueprint, metrics_text
 from billhook.standalone import create_app
@@ -289,3 +292,26 @@ def test_a_scrape_has_the_runs_of_each_handler_by_state(inbox):
     states = ("waiting", "running", "paused", "limited", "retrying", "dead")
     runs = {state: found["billhook_runs", ("handler", "h"), ("state", state)] for state in states}
     assert runs == {"waiting": 2, "running": 0, "paused": 0, "limited": 0, "retrying": 0, "dead": 1}
+
+
+def test_an_app_knows_which_handlers_have_as_many_runs_as_they_may(app_with):
+    group = Handlers()
+
+    @group.on(PingTest, at_most=1)
+    def slow(event): ...
+
+    app = app_with(handlers=[group], BILLHOOK_ENGINE="worker")
+    inbox = get_state(app).inbox
+    (name,) = inbox.limits()
+    for number in range(3):
+        delivery_id = inbox.put(incoming(f"k{number}")).delivery_id
+        with inbox.transaction("w", inbox.limits()) as transaction:
+            transaction.plan([RunPlan(delivery_id, (name,))], NOON)
+            transaction.claim(3, NOON, NOON + timedelta(seconds=30))
+
+    found = scrape(inbox)
+
+    runs = {
+        state: found["billhook_runs", ("handler", name), ("state", state)] for state in ("running", "limited")
+    }
+    assert runs == {"running": 1, "limited": 2}

@@ -41,6 +41,8 @@ from billhook.cli.demo.expectations import samples  # noqa: E402
 from billhook.cli.output import CliError, UsageConfigError  # noqa: E402
 from billhook.effects import metadata as effect_tables  # noqa: E402
 from billhook.events import EVENT_TYPES, InvoiceApproved, PaymentFailed, sample  # noqa: E402
+from billhook.extension import get_state  # noqa: E402
+from billhook.inbox.issues import IssueKind, list_issues  # noqa: E402
 from billhook.inbox.schema import metadata as inbox_tables  # noqa: E402
 from billhook.logs import fields  # noqa: E402
 from billhook.metrics import InboxCollector  # noqa: E402
@@ -67,6 +69,8 @@ COMMANDS_WITH_JSON: dict[str, tuple[str, ...]] = {
     "doctor examine": (),
     "doctor signature": ("--request", "request.http", "--secret-file", "secret.txt"),
     "events": (),
+    "failures list": (),
+    "failures show": ("FAILURE",),
     "handlers list": (),
     "options": (),
     "reconcile": ("--since", "1d"),
@@ -139,12 +143,17 @@ def json_lines() -> Iterator[str]:
             BILLHOOK_API_URL=url, BILLHOOK_API_CLIENT_ID="sandbox", BILLHOOK_API_REFRESH_TOKEN=token
         )
         for path, arguments in COMMANDS_WITH_JSON.items():
-            result = app.test_cli_runner().invoke(args=["billhook", *path.split(), *arguments, "--json"])
+            given = [_failure(app) if each == "FAILURE" else each for each in arguments]
+            result = app.test_cli_runner().invoke(args=["billhook", *path.split(), *given, "--json"])
             yield from _keys_of(path, result.stdout)
     runner = CliRunner()
     with runner.isolation() as (out, *_):
         report(samples(SECRET, datetime.now(UTC))[:1], 1.0, as_json=True)
         yield from _keys_of("demo", out.getvalue().decode())
+
+
+def _failure(app: Flask) -> str:
+    return next(one.id for one in list_issues(get_state(app).inbox) if one.kind is IssueKind.FAILURE)
 
 
 def _keys_of(command: str, printed: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from flask import Flask
@@ -13,6 +14,7 @@ from billhook.events import InvoiceApproved, PaymentFailed
 from billhook.extension import get_state
 from billhook.inbox import DeliveryFilter
 from billhook.inbox.deliveries import page
+from billhook.inbox.issues import Issue, list_issues, update_issues
 from support.apps import deliver
 from support.signing import APPROVED
 
@@ -46,6 +48,11 @@ class Site:
         assert response.status_code == 200, response.text
         inline = re.sub(r"</?(?:span|bdi)[^>]*>", "", response.text)
         return html.unescape(re.sub(r"<[^>]+>", " ", inline))
+
+    def issues(self) -> list[Issue]:
+        """The issues, as a worker has found them by now."""
+        update_issues(self.inbox, datetime.now(UTC))
+        return list_issues(self.inbox)
 
     def token(self) -> str:
         """A token for forms."""

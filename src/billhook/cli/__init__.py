@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, MutableMapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -25,8 +26,10 @@ _COMMANDS = {
     "demo": "See it work on this machine.",
     "doctor": "Find out what is wrong, and what to do about it.",
     "events": "List the event types; with TYPE, its fields and a sample.",
+    "failures": "List what is wrong, by its bug; acknowledge, resolve and ignore issues.",
     "handlers": "List, pause and resume handlers.",
     "metrics": "Print the metrics of the inbox in Prometheus' text format.",
+    "notify": "Send a test message to the addresses that are notified of issues.",
     "options": "List every option with its default and its meaning.",
     "reconcile": "Report events that the service's API shows and no delivery tells of.",
     "sandbox": "Run the billing service here.",
@@ -74,7 +77,15 @@ class _CommandLine(BillhookGroup):
         return command
 
 
-@click.group(cls=_CommandLine, names=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+_MANUAL = f"The manual: {Path(__file__).with_name('README.md')}, and the README.md of each folder beside it."
+
+
+@click.group(
+    cls=_CommandLine,
+    names=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=f"\b\n{_MANUAL}",
+)
 @click.version_option(package_name="billhook", prog_name="billhook")
 def main() -> None:
     """Receive the signed webhooks of a usage-billing service: verify, store, answer and handle them.

@@ -26,7 +26,7 @@ from billhook.cli.params import DefaultGroup, as_json, handlers_argument
 from billhook.cli.signature import signature
 from billhook.doctor.checks import examine, run_checks
 from billhook.doctor.finding import Finding
-from billhook.doctor.setup import Setup, misconfigured
+from billhook.doctor.setup import Setup, finding_of
 from billhook.errors import BillhookError
 from billhook.extension import default_source
 
@@ -74,7 +74,7 @@ def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample_size: i
         try:
             found = examine(_setup(handlers, gunicorn_file, sample_size, closing), "doctor")
         except (BillhookError, CliError) as error:
-            found = [misconfigured(error)]
+            found = [finding_of(error)]
     findings = [each.in_program() for each in found]
     if as_json:
         well = all(each.level != "error" for each in findings)

@@ -19,11 +19,12 @@ from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
 from billhook.cli.params import TEXT, DefaultGroup, as_json, handlers_argument, require_all
 from billhook.cli.selection import recording
+from billhook.engines.dispatcher import handler_limits
 from billhook.errors import BillhookError
 from billhook.events import EVENT_TYPES
 from billhook.extension import get_state
 from billhook.handlers import ConnectedHandlers, Handler, connect
-from billhook.handlers.description import identity_text, limits_text, order_text
+from billhook.handlers.description import identity_text, limits_text, order_text, types_by_handler
 from billhook.inbox import Inbox, PausedHandler
 from billhook.inbox.deliveries import handler_names
 from billhook.inbox.handler_backlog import HandlerBacklog, read_handler_backlogs
@@ -69,7 +70,8 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
       flask --app myshop billhook handlers --json
     """
     connected = load_subscribers(handlers)
-    paused, backlogs = _read_inbox()
+    connected.check_names()
+    paused, backlogs = _read_inbox(connected)
     if as_json or connected.every():
         _print(connected, paused, backlogs, as_json)
     else:
@@ -166,12 +168,13 @@ def require_all_handled(connected: ConnectedHandlers) -> None:
         )
 
 
-def _read_inbox() -> tuple[dict[str, PausedHandler], dict[str, HandlerBacklog]]:
+def _read_inbox(connected: ConnectedHandlers) -> tuple[dict[str, PausedHandler], dict[str, HandlerBacklog]]:
     """Return by name which handlers are paused, and what waits; nothing without a fitting inbox."""
     try:
         with open_inbox() as inbox, inbox.database.read() as connection:
-            backlogs = {one.name: one for one in read_handler_backlogs(connection, datetime.now(UTC))}
-            return {handler.name: handler for handler in find_paused(connection)}, backlogs
+            found = read_handler_backlogs(connection, datetime.now(UTC), handler_limits(connected))
+            paused = {handler.name: handler for handler in find_paused(connection)}
+            return paused, {one.name: one for one in found}
     except BillhookError:
         return {}, {}
 
@@ -182,14 +185,7 @@ def _print(
     backlogs: Mapping[str, HandlerBacklog],
     as_json: bool,
 ) -> None:
-    by_name: dict[str, tuple[Handler, list[str]]] = {}
-    unhandled = []
-    for event_type in (*EVENT_TYPES, UNKNOWN):
-        connected_here = connected.by_name(event_type)
-        if not connected_here:
-            unhandled.append(event_type)
-        for name, handler in connected_here.items():
-            by_name.setdefault(name, (handler, []))[1].append(event_type)
+    by_name, unhandled = types_by_handler(connected, UNKNOWN)
     if as_json:
         described = [
             _handler_json(*entry, paused.get(name), backlogs.get(name)) for name, entry in by_name.items()

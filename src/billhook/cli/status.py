@@ -23,14 +23,13 @@ from billhook.cli.output import CliError, print_json, print_table, printable, sa
 from billhook.cli.params import Parsed, as_json
 from billhook.clock import format_ago, format_duration, parse_duration
 from billhook.inbox import Inbox
-from billhook.inbox.figures import Overview
-from billhook.inbox.overview import read_overview
+from billhook.inbox.handler_backlog import RUNS_LIMIT
+from billhook.inbox.overview import Overview, read_overview
 from billhook.program import in_program
 from billhook.status import (
     Thresholds,
     crossed_thresholds,
     number_text,
-    runs_text,
     summary,
     types_of_models,
 )
@@ -199,7 +198,7 @@ def _backlog_rows(overview: Overview) -> list[tuple[object, ...]]:
     return [
         (
             one.name,
-            *(runs_text(number) if number else "" for number in one.states.values()),
+            *(number_text(number, RUNS_LIMIT) if number else "" for number in one.states.values()),
             format_ago(one.oldest_due_at, overview.at),
             format_ago(one.through_at, overview.at),
         )
@@ -221,17 +220,16 @@ def _to_json(overview: Overview, text: str, lines: Sequence[str]) -> dict[str, A
         **asdict(backlog),
         "refused": dict(overview.refused),
         "last_at": overview.last_at,
-        "types": [{"type": one.event_type, **_without(asdict(one), "event_type")} for one in overview.types],
-        "handlers": [_without(asdict(one), "buckets", "seconds") for one in overview.handlers],
+        "types": [
+            {("type" if name == "event_type" else name): value for name, value in asdict(one).items()}
+            for one in overview.types
+        ],
+        "handlers": [asdict(one) for one in overview.handlers],
         "handler_backlogs": [asdict(one) for one in overview.handler_backlogs],
         "paused": [asdict(one) for one in overview.paused],
         "workers": [asdict(one) for one in overview.workers],
         "crossed": list(lines),
     }
-
-
-def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in names}
 
 
 @click.command()

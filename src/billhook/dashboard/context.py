@@ -19,7 +19,7 @@ from billhook.extension import get_state
 from billhook.handlers.quarantine import parse_error
 from billhook.inbox.deliveries import ListedDelivery, RunDetails
 from billhook.inbox.replay import ReplayResult, replay
-from billhook.pages import Pages
+from billhook.pages.pages import Pages
 from billhook.program import program
 
 if TYPE_CHECKING:
@@ -66,6 +66,11 @@ class DashboardContext:
         """The beginning of a command line that works on the same inbox."""
         return program(current_app)
 
+    @property
+    def visitor(self) -> str:
+        """The name of the visitor, as the app knows it."""
+        return str(g.billhook_visitor.name)
+
     def delivery(self, delivery_id: int) -> DeliveryDetails:
         """Return a delivery; the page of an unknown one is 404."""
         from billhook.inbox.deliveries import details
@@ -84,7 +89,7 @@ class DashboardContext:
         """
         from billhook.inbox.actions import recorded
 
-        with recorded(self.inbox, g.billhook_visitor.name, what, which, self.now) as recorder:
+        with recorded(self.inbox, self.visitor, what, which, self.now) as recorder:
             yield recorder.add
 
 
@@ -154,11 +159,10 @@ def describe(done: ReplayResult) -> str:
     if not done.deliveries:
         return "Nothing was replayed: no handler of these deliveries failed."
     parts = []
-    if done.runs or done.added:
-        number = done.runs + done.added
-        parts.append(f"{number:,} {'run is' if number == 1 else 'runs are'} due again")
-    if done.requeued:
-        parts.append(
-            f"{done.requeued:,} {'delivery is' if done.requeued == 1 else 'deliveries are'} read again"
-        )
+    for number, one, more in (
+        (done.runs + done.added, "run is due", "runs are due"),
+        (done.requeued, "delivery is read", "deliveries are read"),
+    ):
+        if number:
+            parts.append(f"{number:,} {one if number == 1 else more} again")
     return f"Replayed: {', '.join(parts)}."

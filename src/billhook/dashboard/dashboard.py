@@ -13,11 +13,11 @@ from flask import Flask, Response, abort, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
-from billhook.dashboard import deliveries, delivery, handlers, overview
+from billhook.dashboard import deliveries, delivery, handlers, issues, overview
 from billhook.dashboard.context import DashboardContext, last_error, run_state, tone
 from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.extension import exempt_from_csrf
-from billhook.pages import PageLink, Pages, Visitor
+from billhook.pages.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
 from billhook.program import in_program
 
@@ -31,15 +31,7 @@ a response instead, such as a redirect to a login, or raise an HTTPException.
 """
 
 _NAME = "billhook_dashboard"
-_LINKS = (
-    PageLink("overview", "Overview"),
-    PageLink("deliveries", "Deliveries"),
-    PageLink("failures", "Failures"),
-    PageLink("handlers", "Handlers"),
-    PageLink("actions", "Actions"),
-    PageLink("health", "Health"),
-)
-
+_LINKS = ("overview", "deliveries", "failures", "handlers", "actions", "health")
 _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/", "overview", overview.show_overview, "GET"),
     ("/deliveries", "deliveries", deliveries.show_list, "GET"),
@@ -50,8 +42,12 @@ _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/deliveries/<int:delivery_id>/replay", "replay", delivery.replay_one, "POST"),
     ("/deliveries/<int:delivery_id>/discard", "discard", delivery.discard_one, "POST"),
     ("/deliveries/<int:delivery_id>/erase", "erase", delivery.erase_one, "POST"),
-    ("/failures", "failures", handlers.show_failures, "GET"),
-    ("/failures/<group_id>/replay", "replay_group", handlers.replay_group, "POST"),
+    ("/failures", "failures", issues.show_failures, "GET"),
+    ("/failures/<issue_id>", "issue", issues.show_issue, "GET"),
+    ("/failures/<issue_id>/replay", "replay_issue", issues.replay_issue, "POST"),
+    ("/failures/<issue_id>/ack", "ack_issue", issues.acknowledge, "POST"),
+    ("/failures/<issue_id>/resolve", "resolve_issue", issues.resolve, "POST"),
+    ("/failures/<issue_id>/ignore", "ignore_issue", issues.ignore, "POST"),
     ("/handlers", "handlers", handlers.show_handlers, "GET"),
     ("/handlers/pause", "pause", handlers.pause, "POST"),
     ("/handlers/resume", "resume", handlers.resume, "POST"),
@@ -91,7 +87,7 @@ class Dashboard:
             _NAME,
             "billhook.dashboard",
             title="billhook",
-            links=_LINKS,
+            links=[PageLink(name, name.title()) for name in _LINKS],
             identify=partial(_identify, _checked(self._may_look), _checked(self._may_act)),
             key=lambda: current_app.secret_key or own_key,
             filters={"first_line": first_line},

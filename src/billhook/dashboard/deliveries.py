@@ -5,11 +5,12 @@ The fields of its form become a filter, a URL and a command.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from flask import Response, abort, request, url_for
 
@@ -27,13 +28,14 @@ FLAGS = ("conflicts", "twins")
 SEARCH_LIMIT = 100_000
 """How many of the newest deliveries a search for a text in bodies reads."""
 _LONGEST = 200
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+"""What no database takes: NUL and parts of characters."""
 PAGE = 50
 MOST_REPLAYED = 10_000
 """The most deliveries in one replay of the page, which bounds the duration of the request."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilterForm:
+class FilterForm(NamedTuple):
     """Hold the form's fields as written, and their filter. `mistakes` are sentences for the visitor."""
 
     fields: dict[str, Any]
@@ -50,22 +52,15 @@ class FilterForm:
         """Return the form with times instead of ages, so that it selects the same deliveries later on."""
         times = {"since": self.filter.since, "until": self.filter.until}
         fixed = {name: at.isoformat() for name, at in times.items() if at is not None}
-        return replace(self, fields={**self.fields, **fixed})
+        return self._replace(fields={**self.fields, **fixed})
 
-    def list_command(self, program: str) -> str:
-        """Return the command that lists the same deliveries."""
-        return self._command(program, "list")
+    def command(self, program: str, what: str) -> str | None:
+        """Return the command that lists or replays the same deliveries; None if there is none.
 
-    def replay_command(self, program: str) -> str | None:
-        """Return the command that replays the same deliveries; None if there is none.
-
-        The command replays with `--handler` what succeeded too, has no `--twins`, and asks for a filter.
+        `replay` does with `--handler` what succeeded too, has no `--twins`, and asks for a filter.
         """
-        if not self.fields or "handler" in self.fields or "twins" in self.fields:
+        if what == "replay" and (not self.fields or "handler" in self.fields or "twins" in self.fields):
             return None
-        return self._command(program, "replay")
-
-    def _command(self, program: str, what: str) -> str:
         words = [program, "deliveries", what]
         for name, value in self.fields.items():
             words.append(f"--{name}" if name in FLAGS else f"--{name} {_quote(value)}")
@@ -79,7 +74,7 @@ class FilterForm:
         searched = f"Searched the newest {number:,} deliveries"
         if received_at is not None:
             searched += f", back to {received_at:%Y-%m-%d %H:%M:%S} UTC"
-        return replace(self, filter=replace(self.filter, from_id=from_id), searched=searched + ".")
+        return self._replace(filter=replace(self.filter, from_id=from_id), searched=searched + ".")
 
 
 def _quote(text: str) -> str:
@@ -91,15 +86,8 @@ def _quote(text: str) -> str:
     if text.isprintable():
         return shlex.quote(text)
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return (
-        "$'"
-        + "".join(character if character.isprintable() else _escape(character) for character in escaped)
-        + "'"
-    )
-
-
-def _escape(character: str) -> str:
-    return f"\\u{ord(character):04x}" if ord(character) < 0x10000 else f"\\U{ord(character):08x}"
+    shown = "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in escaped)
+    return f"$'{shown}'"
 
 
 def parse_filter_form(values: Mapping[str, str], now: datetime) -> FilterForm:
@@ -110,15 +98,11 @@ def parse_filter_form(values: Mapping[str, str], now: datetime) -> FilterForm:
         value = values.get(name, "").strip()
         if not value:
             continue
-        if (
-            len(value) > _LONGEST
-            or "\0" in value
-            or any("\ud800" <= character <= "\udfff" for character in value)
-        ):
+        if len(value) > _LONGEST or _NO_TEXT.search(value):
             mistakes.append(f"{name}: no more than {_LONGEST} characters of text")
             continue
         fields[name] = "1" if name in FLAGS else value
-    times: dict[str, datetime] = {}
+    times: dict[str, Any] = {}
     for name in ("since", "until"):
         if name in fields:
             try:
@@ -129,19 +113,9 @@ def parse_filter_form(values: Mapping[str, str], now: datetime) -> FilterForm:
     if state is not None and state not in (*DeliveryStatus, DeliveryState.PLANNED):
         mistakes.append(f"state: there is none that is named {state!r}")
         state = None
-    selection = DeliveryFilter(
-        event_type=fields.get("type"),
-        state=state,
-        since=times.get("since"),
-        until=times.get("until"),
-        conflicts="conflicts" in fields,
-        twins="twins" in fields,
-        source=fields.get("source"),
-        handler=fields.get("handler"),
-        key=fields.get("key"),
-        error=fields.get("error"),
-        contains=fields.get("contains"),
-    )
+    chosen: dict[str, Any] = {name: name in fields for name in FLAGS}
+    chosen |= {name: fields.get(name) for name in ("source", "handler", "key", "error", "contains")}
+    selection = DeliveryFilter(event_type=fields.get("type"), state=state, **times, **chosen)
     return FilterForm(fields, selection, tuple(mistakes))
 
 
@@ -155,6 +129,7 @@ def show_list(context: DashboardContext) -> Response:
         form = form.within_search_limit(inbox)
         found = page(inbox, form.filter, PAGE + 1, previous_id)
     shown = with_runs(inbox, found[:PAGE])
+    loaded = {handler.name for handler in context.state.handlers.every()}
     return context.pages.render(
         "deliveries.html",
         form=form,
@@ -163,17 +138,12 @@ def show_list(context: DashboardContext) -> Response:
         next=url_for(".deliveries", **form.fields, before=shown[-1].summary.id)
         if len(found) > PAGE
         else None,
-        command=form.list_command(context.command) + (f" --after {previous_id}" if previous_id else ""),
+        command=f"{form.command(context.command, 'list')}{f' --after {previous_id}' if previous_id else ''}",
         types=sorted(EVENT_TYPES),
         states=list(DeliveryStatus),
-        handlers=_known_handlers(context),
+        handlers=sorted(loaded.union(handler_names(inbox))),
         now=context.now,
     )
-
-
-def _known_handlers(context: DashboardContext) -> list[str]:
-    loaded = {handler.name for handler in context.state.handlers.every()}
-    return sorted(loaded | set(handler_names(context.inbox)))
 
 
 def parse_id(text: str | None) -> int | None:
@@ -193,12 +163,14 @@ def preview_replay(context: DashboardContext) -> Response:
 
 def _preview(context: DashboardContext, ids: list[int], form: FilterForm, *, grown: bool = False) -> Response:
     form = form.with_absolute_times()  # an age would select other deliveries by the time of the confirmation
+    total, would = len(ids), None
+    command: str | None = f"{context.command} deliveries replay {' '.join(map(str, ids))}"
     if ids:
-        total, would = len(ids), ReplayResult()
+        would = ReplayResult()
         for batch in _batches(ids):
             would += replay(context.inbox, batch, context.now, dry_run=True)
     else:
-        total, would = count(context.inbox, form.filter), None
+        total, command = count(context.inbox, form.filter), form.command(context.command, "replay")
     return context.pages.render(
         "replay.html",
         ids=ids,
@@ -207,9 +179,7 @@ def _preview(context: DashboardContext, ids: list[int], form: FilterForm, *, gro
         would=would,
         most=MOST_REPLAYED,
         grown=grown,
-        command=f"{context.command} deliveries replay {' '.join(map(str, ids))}"
-        if ids
-        else form.replay_command(context.command),
+        command=command,
     )
 
 
@@ -245,7 +215,7 @@ def _chosen(context: DashboardContext) -> tuple[list[int], FilterForm]:
     form = form.within_search_limit(context.inbox)
     # Deliveries whose type an operator has to choose are replayed one by one, or with the command.
     decided = not form.filter.conflicts
-    return ids, replace(form, filter=replace(form.filter, decided=decided))
+    return ids, form._replace(filter=replace(form.filter, decided=decided))
 
 
 def _batches(ids: list[int]) -> list[list[int]]:
@@ -254,11 +224,7 @@ def _batches(ids: list[int]) -> list[list[int]]:
 
 def _conditions(form: FilterForm) -> str:
     """Return the filters for the record, without texts of a search: they may name a customer."""
+    bare = (*FLAGS, "contains", "error")
     return (
-        ", ".join(
-            name if name in (*FLAGS, "contains", "error") else f"{name} {value}"
-            for name, value in form.fields.items()
-            if name in (*FIELDS, *FLAGS)
-        )
-        or "all"
+        ", ".join(name if name in bare else f"{name} {value}" for name, value in form.fields.items()) or "all"
     )

@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from flask import Response, abort, current_app, request, url_for
 
@@ -26,7 +25,8 @@ from billhook.inbox.deliveries import RunDetails
 from billhook.inbox.discard import discard
 from billhook.inbox.erase import empty_log, erase
 from billhook.inbox.related import related_deliveries
-from billhook.pages import Lane, LaneChart, Mark, format_time, lane_chart
+from billhook.pages.charts import Lane, Mark, lane_chart
+from billhook.pages.text import format_time
 from billhook.receiver import webhook_routes
 from billhook.receiver.intake import CREDENTIAL
 
@@ -44,8 +44,7 @@ _HARMLESS = re.compile(r"[0-9]{1,16}|[0-9T:.+Z-]{10,35}")
 """A time of signing, in the formats of the schemes."""
 
 
-@dataclass(frozen=True, slots=True)
-class BodyField:
+class BodyField(NamedTuple):
     """One value of a body. `remark` says what of it the model does not list; empty if it lists all of it."""
 
     path: str
@@ -54,8 +53,7 @@ class BodyField:
     remark: str
 
 
-@dataclass(frozen=True, slots=True)
-class TypedBody:
+class TypedBody(NamedTuple):
     """The fields of a body. `meaning` says what such an event reports; `left_out` fields are not shown."""
 
     meaning: str
@@ -122,12 +120,8 @@ def _count_leaves(data: dict[str, Any]) -> int:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, str):
-        text = value
-    elif value is None or isinstance(value, bool | dict | list):
-        text = json.dumps(value)
-    else:
-        text = str(value)
+    # Numbers are decimals, which json.dumps does not know.
+    text = json.dumps(value) if value is None or isinstance(value, bool | dict | list) else str(value)
     return _cut(text, _VALUE_CHARACTERS)
 
 
@@ -137,7 +131,9 @@ def _cut(text: str, characters: int) -> str:
 
 def indented_json(text: str) -> str:
     """Return JSON with a line for each value and every token as sent; text that is not JSON is unchanged."""
-    if not _is_json(text):
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
         return text
     parts: list[str] = []
     depth, before = 0, ""
@@ -155,14 +151,6 @@ def indented_json(text: str) -> str:
     return "".join(parts)
 
 
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
 def show(context: DashboardContext, delivery_id: int) -> Response:
     """Return the page of one delivery."""
     found = context.delivery(delivery_id)
@@ -174,7 +162,7 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
         found=found,
         summary=found.summary,
         error=None if found.error is None else parse_error(found.error),
-        chart=_attempts(found),
+        chart=lane_chart(found.summary.received_at, [Lane(run.handler, _marks(run)) for run in found.runs]),
         typed=read_body(found.summary.event_type, found.body),
         raw=raw,
         cut=len(text) > RAW_CHARACTERS,
@@ -191,10 +179,9 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
 
 def send_body(context: DashboardContext, delivery_id: int) -> Response:
     """Return the exact bytes of a body as a file that no browser displays or runs."""
-    found = context.delivery(delivery_id)
-    response = Response(found.body, content_type="application/octet-stream")
-    response.headers["Content-Disposition"] = f'attachment; filename="delivery-{delivery_id}.bin"'
-    return response
+    headers = {"Content-Disposition": f'attachment; filename="delivery-{delivery_id}.bin"'}
+    body = context.delivery(delivery_id).body
+    return Response(body, headers=headers, content_type="application/octet-stream")
 
 
 def replay_one(context: DashboardContext, delivery_id: int) -> Response:
@@ -282,12 +269,6 @@ def masked_headers(found: DeliveryDetails, signed_by: Iterable[str]) -> list[tup
 
 
 # --- attempts -----------------------------------------------------------------------------------------
-
-
-def _attempts(found: DeliveryDetails) -> LaneChart:
-    return lane_chart(
-        found.summary.received_at, [Lane(run.handler, tuple(_marks(run))) for run in found.runs]
-    )
 
 
 def _marks(run: RunDetails) -> list[Mark]:

@@ -1,33 +1,24 @@
-"""The pages of handlers and of failures.
-
-The first page lists the handlers with their types and options, and which are paused; the second groups
-failing runs by handler and error.
-"""
+"""The page of handlers: each with its types and options, and whether it is paused."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from typing import NamedTuple
 
 from flask import Response, abort, request, url_for
 
 from billhook.clock import format_duration
-from billhook.dashboard.context import DashboardContext, describe, parse_rate, replay_batches
-from billhook.events import EVENT_TYPES, UnknownEvent
-from billhook.handlers import ConnectedHandlers
-from billhook.handlers.description import identity_text, limits_text, order_text
+from billhook.dashboard.context import DashboardContext
+from billhook.events import EVENT_TYPES
+from billhook.handlers.description import identity_text, limits_text, order_text, types_by_handler
 from billhook.handlers.handler import Handler
+from billhook.inbox import PausedHandler
 from billhook.inbox.deliveries import handler_names
-from billhook.inbox.error_groups import MOST_FAILING, failing_delivery_ids, failure_groups
-from billhook.inbox.figures import HandlerFigures
-from billhook.inbox.overview import read_overview
+from billhook.inbox.overview import HandlerFigures, read_overview
 
-UNKNOWN = "unknown types"
 _LONGEST = 500
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerRow:
+class HandlerRow(NamedTuple):
     """A handler in the list; `terms` are its options in words, `loaded` says whether this app has it.
 
     `figures` are of the last 24 hours; None if it was not called.
@@ -37,42 +28,25 @@ class HandlerRow:
     event_types: tuple[str, ...]
     terms: tuple[str, ...]
     loaded: bool
-    figures: HandlerFigures | None = None
-    paused_at: datetime | None = None
-    why: str | None = None
+    figures: HandlerFigures | None
+    paused: PausedHandler | None
 
 
 def show_handlers(context: DashboardContext) -> Response:
     """Return the page of all handlers, including stored names that this app has not loaded."""
-    connected = context.state.handlers
-    handled: dict[str, tuple[Handler, list[str]]] = {}
-    unhandled = []
-    for event_type in (*EVENT_TYPES, UnknownEvent.signal_name):
-        shown = UNKNOWN if event_type == UnknownEvent.signal_name else event_type
-        found = connected.for_event_type(event_type)
-        if not found:
-            unhandled.append(shown)
-        for one in found:
-            handled.setdefault(one.name, (one, []))[1].append(shown)
+    handled, unhandled = types_by_handler(context.state.handlers, "unknown types")
     paused = {one.name: one for one in context.inbox.paused_handlers()}
     known = {alias for one, _ in handled.values() for alias in (one.name, *one.aliases)}
-    others = sorted((set(handler_names(context.inbox)) | set(paused)) - known)
+    others = (set(handler_names(context.inbox)) | set(paused)) - known
     figures = {one.name: one for one in read_overview(context.inbox, context.now).handlers}
-    rows = [
-        (name, tuple(types), _terms(one), True, figures.get(name)) for name, (one, types) in handled.items()
-    ]
-    rows += [(name, (), (), False, figures.get(name)) for name in others]
+    rows = []
+    for name in sorted(handled.keys() | others):
+        loaded = name in handled
+        types = tuple(handled[name][1]) if loaded else ()
+        terms = _terms(handled[name][0]) if loaded else ()
+        rows.append(HandlerRow(name, types, terms, loaded, figures.get(name), paused.get(name)))
     return context.pages.render(
-        "handlers.html",
-        handlers=[
-            HandlerRow(*row, paused_at=paused[row[0]].since, why=paused[row[0]].why)
-            if row[0] in paused
-            else HandlerRow(*row)
-            for row in sorted(rows, key=lambda row: row[0])
-        ],
-        every=len(EVENT_TYPES) + 1,
-        unhandled=unhandled,
-        now=context.now,
+        "handlers.html", handlers=rows, every=len(EVENT_TYPES) + 1, unhandled=unhandled, now=context.now
     )
 
 
@@ -98,15 +72,11 @@ def resume(context: DashboardContext) -> Response:
 def _named(context: DashboardContext) -> str:
     """Return the handler that the form names; an unknown one is a bad request."""
     name = request.form.get("handler", "")
-    if name not in _known(context.state.handlers) | set(handler_names(context.inbox)) | {
-        one.name for one in context.inbox.paused_handlers()
-    }:
+    known = {alias for one in context.state.handlers.every() for alias in (one.name, *one.aliases)}
+    paused = (one.name for one in context.inbox.paused_handlers())
+    if name not in known.union(handler_names(context.inbox), paused):
         abort(400, "There is no handler of that name.")
     return name
-
-
-def _known(connected: ConnectedHandlers) -> set[str]:
-    return {name for one in connected.every() for name in (one.name, *one.aliases)}
 
 
 def _terms(handler: Handler) -> tuple[str, ...]:
@@ -127,28 +97,3 @@ def _terms(handler: Handler) -> tuple[str, ...]:
     if handler.aliases:
         terms.append("formerly " + ", ".join(handler.aliases))
     return tuple(terms)
-
-
-def show_failures(context: DashboardContext) -> Response:
-    """Return the page of all groups, the largest first."""
-    groups = failure_groups(context.inbox)
-    return context.pages.render(
-        "failures.html",
-        groups=groups,
-        total=sum(group.count for group in groups),
-        most=MOST_FAILING,
-        paused={one.name for one in context.inbox.paused_handlers()},
-        now=context.now,
-    )
-
-
-def replay_group(context: DashboardContext, group_id: str) -> Response:
-    """Replay the runs of a group at a rate, and return to the list."""
-    rate = parse_rate(request.form.get("rate", ""))
-    group = next((one for one in failure_groups(context.inbox) if one.id == group_id), None)
-    if group is None:
-        abort(404, "These runs do not fail any more, or with another error.")
-    batches = failing_delivery_ids(context.inbox, group.handler, group.line)
-    done = replay_batches(context, batches, f"handler {group.handler}", rate=rate, handler=group.handler)
-    tone = "good" if done.deliveries else "warn"
-    return context.pages.redirect(url_for(".failures"), describe(done), tone)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from flask import Response, current_app, request, url_for
 
 from billhook.dashboard.context import DashboardContext
 from billhook.dashboard.deliveries import parse_id
 from billhook.doctor.checks import examine
-from billhook.doctor.inbox import missing_worker
+from billhook.doctor.inbox import about_worker
 from billhook.doctor.setup import Setup
 from billhook.events import EVENT_TYPES
-from billhook.extension import ENVIRON
 from billhook.inbox.actions import list_actions
-from billhook.inbox.counts import OTHER_TYPES, Counted
-from billhook.inbox.figures import Overview, PeriodFigures
-from billhook.inbox.overview import read_overview, read_periods
-from billhook.pages import Bars, Series, Sparkline, bar_chart, sparkline
+from billhook.inbox.counts import OTHER_TYPES, Counted, hour_of
+from billhook.inbox.overview import Overview, PeriodFigures, read_overview, read_periods
+from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 from billhook.status import find_problems, healthy_summary, types_of_models
 
 DAY = timedelta(days=1)
@@ -34,8 +33,7 @@ SAMPLE = 300
 PAGE = 50
 
 
-@dataclass(frozen=True, slots=True)
-class TypeRow:
+class TypeRow(NamedTuple):
     """An event type in the list; `number` and `chart` cover the requested range."""
 
     name: str
@@ -51,16 +49,13 @@ def show_overview(context: DashboardContext) -> Response:
     now, inbox = context.now, context.inbox
     overview = read_overview(inbox, now)
     in_days = request.args.get("range") == "30d"
-    first_day, midnight = _floor(now, DAY) - (_LONG_DAYS - 1) * DAY, _floor(now, DAY) + DAY
+    hour = hour_of(now)
+    midnight = hour.replace(hour=0)
     # For a range in hours, days are read too, to find silent types; only counts of accepted deliveries are
     # needed.
     needed = tuple(Counted) if in_days else (Counted.ACCEPTED,)
-    days = read_periods(inbox, first_day, midnight, DAY, needed)
-    periods = (
-        days
-        if in_days
-        else read_periods(inbox, _floor(now, HOUR) - 23 * HOUR, _floor(now, HOUR) + HOUR, HOUR)
-    )
+    days = read_periods(inbox, midnight - (_LONG_DAYS - 1) * DAY, midnight + DAY, DAY, needed)
+    periods = days if in_days else read_periods(inbox, hour - 23 * HOUR, hour + HOUR, HOUR)
     labels = [f"{one.at:%m-%d}" if in_days else f"{one.at:%H:%M}" for one in periods]
     return context.pages.render(
         "overview.html",
@@ -69,17 +64,12 @@ def show_overview(context: DashboardContext) -> Response:
         troubles=list(_troubles(context, overview)),
         all_well=healthy_summary(overview),
         in_days=in_days,
-        received=_received_chart(periods, labels),
-        handled=_handled_chart(periods, labels),
+        received=_received_chart(labels, periods),
+        handled=_handled_chart(labels, periods),
         types=_type_rows(context, overview, periods, days),
         alive=sum(one.alive for one in overview.workers),
         now=now,
     )
-
-
-def _floor(moment: datetime, step: timedelta) -> datetime:
-    start = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    return start.replace(hour=0) if step == DAY else start
 
 
 # --- the sentence -------------------------------------------------------------------------------------
@@ -87,9 +77,7 @@ def _floor(moment: datetime, step: timedelta) -> datetime:
 
 def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[str, str]]:
     """Yield what needs attention, the worst first: a part of a sentence, and the URL of its page."""
-    state = context.state
-    own_app = ENVIRON not in state.app.extensions
-    missing = missing_worker(state.inbox, state.settings.engine, own_app=own_app, now=overview.at)
+    missing = next(about_worker(Setup.of_app(context.state.app)), None)
     addresses = {
         "worker": url_for(".health"),
         "dead": url_for(".failures"),
@@ -105,36 +93,31 @@ def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[s
 # --- charts -------------------------------------------------------------------------------------------
 
 
-def _received_chart(periods: Sequence[PeriodFigures], labels: Sequence[str]) -> Bars:
-    causes: dict[str, int] = {}
-    for period in periods:
-        for cause, number in period.refused.items():
-            causes[cause] = causes.get(cause, 0) + number
-    shown = sorted(causes, key=lambda cause: -causes[cause])[:_CAUSES]
-    others = len(causes) > len(shown)
-    series = [Series("accepted", "good"), Series("duplicate", "quiet"), Series("conflict", "warn")]
-    series += [Series(f"refused: {cause}", "bad") for cause in shown]
-    series += [Series("refused: other causes", "bad")] if others else []
+def _received_chart(labels: Sequence[str], periods: Sequence[PeriodFigures]) -> Bars:
+    causes = sum((period.refused for period in periods), Counter[str]())
+    shown = [cause for cause, _ in causes.most_common(_CAUSES)]
+    tones = {"accepted": "good", "duplicate": "quiet", "conflict": "warn"}
+    tones |= {f"refused: {cause}": "bad" for cause in shown}
+    if len(causes) > len(shown):
+        tones["refused: other causes"] = "bad"
     rows = []
-    for label, period in zip(labels, periods, strict=True):
-        values = [
-            period.counted.get(each, 0) for each in (Counted.ACCEPTED, Counted.DUPLICATE, Counted.CONFLICT)
-        ]
-        values += [period.refused.get(cause, 0) for cause in shown]
-        if others:
-            values.append(sum(number for cause, number in period.refused.items() if cause not in shown))
-        rows.append((label, values))
-    return bar_chart("Received", series, rows)
+    for period in periods:
+        numbers = Counter(period.counted)
+        for cause, number in period.refused.items():
+            numbers[f"refused: {cause if cause in shown else 'other causes'}"] += number
+        rows.append(numbers)
+    return _chart("Received", tones, labels, rows)
 
 
-def _handled_chart(periods: Sequence[PeriodFigures], labels: Sequence[str]) -> Bars:
-    series = [Series("succeeded", "good"), Series("failed, tried again", "warn"), Series("dead", "bad")]
-    kinds = (Counted.SUCCEEDED, Counted.FAILED, Counted.DEAD)
-    rows = [
-        (label, [period.counted.get(kind, 0) for kind in kinds])
-        for label, period in zip(labels, periods, strict=True)
-    ]
-    return bar_chart("Attempts of handlers", series, rows)
+def _handled_chart(labels: Sequence[str], periods: Sequence[PeriodFigures]) -> Bars:
+    tones = {"succeeded": "good", "failed, tried again": "warn", "dead": "bad"}
+    rows = [one.counted | Counter({"failed, tried again": one.counted[Counted.FAILED]}) for one in periods]
+    return _chart("Attempts of handlers", tones, labels, rows)
+
+
+def _chart(title: str, tones: Mapping[str, str], labels: Sequence[str], rows: Sequence[Counter[str]]) -> Bars:
+    values = [[numbers[name] for name in tones] for numbers in rows]
+    return bar_chart(title, [*map(Series._make, tones.items())], [*zip(labels, values, strict=True)])
 
 
 # --- types --------------------------------------------------------------------------------------------
@@ -151,22 +134,14 @@ def _type_rows(
     rows = []
     for name in (*EVENT_TYPES, OTHER_TYPES):
         last_at = seen.get(name)
-        values = [period.by_type.get(name, 0) for period in periods]
-        rows.append(
-            TypeRow(
-                name,
-                sum(values),
-                sparkline(name, values),
-                last_at,
-                context.state.handlers.names(name),
-                is_silent([day.by_type.get(name, 0) for day in days], last_at, overview.at),
-            )
-        )
-    return sorted(rows, key=_rank)
-
-
-def _rank(row: TypeRow) -> tuple[bool, bool, int, bool, str]:
-    return row.last_at is None, not row.silent, -row.number, row.name == OTHER_TYPES, row.name
+        values = [period.by_type[name] for period in periods]
+        silent = is_silent([day.by_type[name] for day in days], last_at, overview.at)
+        handlers = context.state.handlers.names(name)
+        rows.append(TypeRow(name, sum(values), sparkline(name, values), last_at, handlers, silent))
+    return sorted(
+        rows,
+        key=lambda row: (row.last_at is None, not row.silent, -row.number, row.name == OTHER_TYPES, row.name),
+    )
 
 
 def is_silent(by_day: Sequence[int], last_at: datetime | None, now: datetime) -> bool:
@@ -178,8 +153,7 @@ def is_silent(by_day: Sequence[int], last_at: datetime | None, now: datetime) ->
     if last_at is None or not any(by_day):
         return False
     first = next(day for day, number in enumerate(by_day) if number)
-    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    began_at = midnight - (len(by_day) - 1 - first) * DAY
+    began_at = hour_of(now).replace(hour=0) - (len(by_day) - 1 - first) * DAY
     seconds = max((last_at - began_at).total_seconds(), DAY.total_seconds())
     return sum(by_day) / seconds * (now - last_at).total_seconds() >= UNLIKELY
 

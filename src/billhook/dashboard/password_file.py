@@ -11,9 +11,9 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from ipaddress import IPv6Address
 from pathlib import Path
+from typing import NamedTuple
 
 from flask import Flask, request
 from werkzeug.datastructures import WWWAuthenticate
@@ -39,8 +39,7 @@ The same holds for all clients after MAX_WRONG_TRIES together, since an attacker
 _READ_ONLY = "read-only "
 
 
-@dataclass(frozen=True, slots=True)
-class DashboardUser:
+class DashboardUser(NamedTuple):
     """A user of the dashboard: `digest` is the SHA-256 of the password, which itself is not kept."""
 
     name: str

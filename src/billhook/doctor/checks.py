@@ -19,8 +19,8 @@ from billhook.doctor.finding import LEVELS, Finding
 from billhook.doctor.handlers import about_engine, about_handlers, about_time_outs, about_types
 from billhook.doctor.inbox import about_database, about_inbox, about_paused, about_refusals, about_worker
 from billhook.doctor.receiver import send_probe
-from billhook.doctor.setup import Setup, misconfigured, unusable_inbox
-from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
+from billhook.doctor.setup import Setup, finding_of
+from billhook.errors import BillhookError
 from billhook.receiver.blueprint import WebhookRoute, webhook_routes
 
 Runner = Literal["doctor", "page", "check"]
@@ -74,10 +74,8 @@ def run_checks(setup: Setup, runner: Runner, path: str | None = None) -> Iterato
             continue
         try:
             yield from ((check.name, finding) for finding in check.ask(setup))
-        except (InboxUnavailable, SchemaMismatch) as error:
-            yield check.name, unusable_inbox(error)
         except (BillhookError, click.ClickException) as error:
-            yield check.name, misconfigured(error)
+            yield check.name, finding_of(error)
 
 
 def examine(setup: Setup, runner: Runner) -> list[Finding]:

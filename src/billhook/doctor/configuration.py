@@ -188,9 +188,7 @@ def gunicorn_findings(settings: Mapping[str, Any], deadline_seconds: float) -> I
     timeout = settings.get("timeout", 30)
     if not timeout or timeout <= deadline_seconds:
         hangs = (
-            "a process that hangs is never replaced"
-            if not timeout
-            else "processes are killed while they work"
+            "processes are killed while they work" if timeout else "a process that hangs is never replaced"
         )
         yield Finding(
             "warning", "gunicorn-timeout", f"timeout is {timeout}", hangs,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from billhook.doctor.finding import Finding
@@ -27,18 +26,10 @@ _SLOWEST_SECONDS = 60
 _AHEAD_SECONDS = 5
 
 
-@dataclass(slots=True)
-class _Seen:
-    """The first example of something unlisted, and how many deliveries have it."""
-
-    first: Unlisted
-    delivery_id: int
-    count: int = 0
-
-
 def payload_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
     """Report fields, enumeration values and types that no model lists, each with an example."""
-    seen: dict[tuple[str, str, str], _Seen] = {}
+    examples: dict[tuple[str, str, str], tuple[Unlisted, int]] = {}
+    numbers: Counter[tuple[str, str, str]] = Counter()
     unknown_types: Counter[str] = Counter()
     for each in sample:
         if json.loads(each.headers).get("USER_AGENT") == TEST_USER_AGENT:
@@ -56,18 +47,18 @@ def payload_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
             (each.event_type, one.path, str(one.value) if one.kind == "value" else ""): one for one in found
         }
         for key, one in own.items():
-            if key in seen or len(seen) < _MOST_FINDINGS:
-                seen.setdefault(key, _Seen(one, each.id)).count += 1
-    for (event_type, _, _), known in seen.items():
-        yield _unlisted_finding(event_type, known)
+            if key in examples or len(examples) < _MOST_FINDINGS:
+                examples.setdefault(key, (one, each.id))
+                numbers[key] += 1
+    for key, (one, delivery_id) in examples.items():
+        where = f"in {numbers[key]} of the newest deliveries, such as {delivery_id}"
+        yield _unlisted_finding(key[0], one, where)
     for event_type, count in sorted(unknown_types.items()):
         yield _unknown_type(event_type, count)
 
 
-def _unlisted_finding(event_type: str, seen: _Seen) -> Finding:
-    one = seen.first
+def _unlisted_finding(event_type: str, one: Unlisted, where: str) -> Finding:
     example = first_line(json.dumps(one.value, ensure_ascii=False, default=str), _EXAMPLE_CHARACTERS)
-    where = f"in {seen.count} of the newest deliveries, such as {seen.delivery_id}"
     if one.kind == "value":
         return Finding(
             "note", "unknown-value", f"{event_type}: {one.path} is {example}, which is not listed, {where}",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from billhook.handlers import ConnectedHandlers
     from billhook.inbox import Inbox
-    from billhook.inbox.figures import Overview, WorkerFigures
+    from billhook.inbox.overview import Overview, WorkerFigures
     from billhook.settings import Settings
     from billhook.signing.source import Source
 
@@ -86,12 +86,14 @@ class Setup:
         """Why the inbox cannot be used now; None if it can."""
         try:
             if self.inbox.is_missing:
-                return missing_inbox(self.inbox.database.display_url)
+                return Finding(
+                    "warning", "inbox-missing", f"there is no inbox at {self.inbox.database.display_url} yet",
+                    "the first start makes it; if deliveries were stored before, they are elsewhere",
+                    "start the receiver, or correct BILLHOOK_INBOX_URL; in a Flask app: flask --app …",
+                )  # fmt: skip
             self.inbox.check_writable()
-        except (InboxUnavailable, SchemaMismatch) as error:
-            return unusable_inbox(error)
         except (BillhookError, click.ClickException) as error:
-            return misconfigured(error)
+            return finding_of(error)
         return None
 
     @cached_property
@@ -110,30 +112,18 @@ class Setup:
         return [] if self.unusable else [one for one in self.overview.workers if one.alive and one.handlers]
 
 
-def missing_inbox(place: str) -> Finding:
-    """Return the finding about an inbox that does not exist."""
-    return Finding(
-        "warning", "inbox-missing", f"there is no inbox at {place} yet",
-        "the first start makes it; if deliveries were stored before, they are elsewhere",
-        "start the receiver, or correct BILLHOOK_INBOX_URL; in a Flask app: flask --app …",
-    )  # fmt: skip
-
-
-def unusable_inbox(error: BillhookError) -> Finding:
-    """Return the finding about an inbox that cannot be read or written."""
+def finding_of(error: Exception) -> Finding:
+    """Return the finding about an inbox that cannot be read or written, or a part that cannot be loaded."""
     if isinstance(error, SchemaMismatch) and error.stores:
         return Finding(
             "warning", "inbox", str(error), "its receivers store deliveries, and its workers wait",
             "install the billhook that made the schema, and restart receivers and workers",
         )  # fmt: skip
-    return Finding(
-        "error", "inbox", str(error), "every delivery is answered 503 until it can be stored",
-        "make the database reachable; for its schema run `billhook db upgrade`",
-    )  # fmt: skip
-
-
-def misconfigured(error: Exception) -> Finding:
-    """Return the finding about a part that cannot be loaded."""
+    if isinstance(error, InboxUnavailable | SchemaMismatch):
+        return Finding(
+            "error", "inbox", str(error), "every delivery is answered 503 until it can be stored",
+            "make the database reachable; for its schema run `billhook db upgrade`",
+        )  # fmt: skip
     return Finding(
         "error", "configuration", str(error), "billhook does not start, or not as you mean it",
         "correct what it names; `billhook options` lists the options",

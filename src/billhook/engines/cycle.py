@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import HandlerPool
-from billhook.engines.leases import ClaimedRun, LeaseTable, lease_owner
+from billhook.engines.leases import ClaimedRun, LeaseTable
 from billhook.engines.reporting import delivery_fields
 from billhook.errors import BillhookError
 from billhook.inbox import (
@@ -29,6 +29,7 @@ from billhook.inbox import (
     RunPlan,
     StoredDelivery,
 )
+from billhook.threads import unique_process_name
 
 logger = logging.getLogger("billhook.engines")
 
@@ -70,7 +71,7 @@ class Cycle:
         self._inbox = inbox
         self._dispatcher = dispatcher
         self._lease_time = timedelta(seconds=lease_seconds)
-        self._owner = lease_owner()
+        self._owner = unique_process_name()
         self._leases = LeaseTable(threads, lease_seconds)
         self._unsettled: list[AttemptResult] = []
         self._unstorable: list[AttemptResult] = []

@@ -97,14 +97,7 @@ class Dispatcher:
 
         Of those with limits or aliases. Read once: they are registered before the first delivery is handled.
         """
-        limits: dict[str, HandlerLimits] = {}
-        for handler in self._handlers.every():
-            if handler.is_limited or handler.aliases:
-                names = (handler.name, *handler.aliases)
-                these = HandlerLimits(names, handler.at_most, handler.rate, handler.pause_after)
-                # A name before an alias, as when the handler of a run is looked up.
-                limits = dict.fromkeys(names, these) | limits | {handler.name: these}
-        return limits
+        return handler_limits(self._handlers)
 
     def count_handlers(self) -> int:
         """Return how many handlers there are now: plain receivers may come and go."""
@@ -270,6 +263,7 @@ class Dispatcher:
         duration_seconds: float | None = None,
     ) -> AttemptResult:
         now = self.clock.now()
+        group = failure.group if failure else None
         state, due_at = RunState.SUCCEEDED, None
         if failure is not None:
             # An excused attempt was ended by us, by a stop or a neighbour's crash: it costs no retry.
@@ -294,6 +288,8 @@ class Dispatcher:
             traceback=failure.traceback if failure else None,
             newest_only=handler is not None and handler.newest_only,
             duration_seconds=duration_seconds,
+            group=group.key if group else None,
+            place=group.place if group else None,
         )
         return AttemptResult(result, delivery, claim.handler, failure)
 
@@ -363,3 +359,15 @@ def _make_delivery(claim: Claim, client: Callable[[], BillingClient] | None = No
         handler=claim.handler,
         replays=claim.replays,
     )
+
+
+def handler_limits(handlers: ConnectedHandlers) -> dict[str, HandlerLimits]:
+    """Return what bounds the runs of handlers that have limits or aliases: see Dispatcher.limits."""
+    limits: dict[str, HandlerLimits] = {}
+    for handler in handlers.every():
+        if handler.is_limited or handler.aliases:
+            names = (handler.name, *handler.aliases)
+            these = HandlerLimits(names, handler.at_most, handler.rate, handler.pause_after)
+            # A name before an alias, as when the handler of a run is looked up.
+            limits = dict.fromkeys(names, these) | limits | {handler.name: these}
+    return limits

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import socket
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -16,11 +13,6 @@ from billhook.inbox import Claim, Lease
 WINDOW_FACTOR = 64
 """Claims held per thread at most, while handlers return faster than the inbox commits."""
 WINDOW_LIMIT = 2_000
-
-
-def lease_owner() -> str:
-    """Return a new owner's name: host, process id, and a random part, as process ids are used again."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
 @dataclass(slots=True)

@@ -6,12 +6,15 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from billhook.errors import BillhookError
 from billhook.inbox import Inbox, WorkerRecord
+from billhook.inbox.issues import update_issues
 from billhook.inbox.retention import Cutoffs
 from billhook.logs import fields
+from billhook.notify import Notifier
 from billhook.printable import first_line
 
 logger = logging.getLogger("billhook.engines")
@@ -24,10 +27,17 @@ RESTART_SECONDS = 86_400.0
 FAILED_SECONDS = 300.0
 CLOSE_SECONDS = 3.0
 """Between two steps that add what has happened to the counts: what is not added is read from its rows."""
+ISSUES_SECONDS = 5.0
+"""Between two looks at what is wrong: see billhook.inbox.issues."""
 BATCH_ROWS = 100
 PAUSE_FACTOR = 9
 """Sleep nine times as long as a batch took, so pruning uses at most 10 % of the database's time."""
 MIN_PAUSE_SECONDS = 0.05
+_NAMES = {
+    "_prune": "retention pass",
+    "_close_counts": "closing of counts",
+    "_update_issues": "update of issues",
+}
 
 
 class WorkerRegistration:
@@ -78,6 +88,18 @@ class WorkerRegistration:
                 logger.warning(text, first_line(str(error)), extra=fields(cause=error))
 
 
+@dataclass(frozen=True, slots=True)
+class MaintenanceOptions:
+    """How long an app's engine keeps deliveries and keys, and who is notified of issues."""
+
+    retention_days: float = 30.0
+    key_days: float | None = None
+    notifier: Notifier | None = None
+
+
+AS_SHIPPED = MaintenanceOptions()
+
+
 class Maintenance:
     """Call `run_if_due` whenever there is time; it does little at a time and never raises.
 
@@ -87,20 +109,19 @@ class Maintenance:
     def __init__(
         self,
         inbox: Inbox,
+        options: MaintenanceOptions,
         *,
-        retention_days: float,
-        key_days: float | None = None,
         registration: WorkerRegistration | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._inbox = inbox
-        self._retention_days = retention_days
-        self._key_days = key_days
+        self._options = options
         self._registration = registration
         self._monotonic = monotonic
         # At random, so that processes which started together do not prune together.
         self._next_at = monotonic() + FIRST_SECONDS * (1 + random.random())  # noqa: S311 - not for secrecy
         self._close_at = monotonic() + CLOSE_SECONDS
+        self._issues_at = monotonic() + ISSUES_SECONDS
         self._restart_at = 0.0
         self._after = 0
         self._pruned = 0
@@ -110,18 +131,22 @@ class Maintenance:
         started = self._monotonic()
         if started >= self._close_at:
             self._close_at = self._monotonic() + self._safely(self._close_counts, now, started)
+        elif started >= self._issues_at:
+            self._issues_at = self._monotonic() + self._safely(self._update_issues, now, started)
         elif started >= self._next_at:
             self._next_at = self._monotonic() + self._safely(self._prune, now, started)
-        pause = max(0.0, min(self._close_at, self._next_at) - self._monotonic())
+        pause = max(0.0, min(self._close_at, self._issues_at, self._next_at) - self._monotonic())
         return pause if self._registration is None else min(pause, self._registration.refresh(now))
 
     def close(self) -> None:
-        """Remove this worker's registration."""
+        """Remove this worker's registration, and end the notifier."""
+        if self._options.notifier is not None:
+            self._options.notifier.stop()
         if self._registration is not None:
             self._registration.remove()
 
     def _safely(self, step: Callable[[datetime, float], float], now: datetime, started: float) -> float:
-        what = "retention pass" if step == self._prune else "closing of counts"
+        what = _NAMES[step.__name__]
         try:
             return step(now, started)
         except BillhookError as error:
@@ -137,11 +162,17 @@ class Maintenance:
             return max(MIN_PAUSE_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
         return CLOSE_SECONDS
 
+    def _update_issues(self, now: datetime, started: float) -> float:
+        if self._options.notifier is not None:
+            self._options.notifier.ensure_started()
+        update_issues(self._inbox, now)
+        return max(ISSUES_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
+
     def _prune(self, now: datetime, started: float) -> float:
         """Prune one batch and return the pause after it. A pass skips what earlier ones of the day saw."""
         if started >= self._restart_at:
             self._after, self._restart_at = 0, started + RESTART_SECONDS
-        cutoffs = Cutoffs.of(now, self._retention_days, self._key_days)
+        cutoffs = Cutoffs.of(now, self._options.retention_days, self._options.key_days)
         # Few rows in one transaction: SQLite has one writer, and receivers wait for it.
         result = self._inbox.prune(cutoffs, self._after, BATCH_ROWS)
         self._after = result.after

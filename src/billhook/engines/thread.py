@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from billhook.engines.dispatcher import Dispatcher
+from billhook.engines.maintenance import AS_SHIPPED, MaintenanceOptions
 from billhook.engines.worker import MAX_ABANDONED_THREADS, Worker
 from billhook.errors import OutOfResources
 from billhook.inbox import Inbox
@@ -40,14 +41,12 @@ class ThreadEngine:
         dispatcher: Dispatcher,
         *,
         lease_seconds: float,
-        retention_days: float = 30.0,
-        key_days: float | None = None,
+        maintenance: MaintenanceOptions = AS_SHIPPED,
     ) -> None:
         self._inbox = inbox
         self._dispatcher = dispatcher
         self._lease_seconds = lease_seconds
-        self._retention_days = retention_days
-        self._key_days = key_days
+        self._maintenance = maintenance
         self._reset()
         reset_in_child(self._reset)
 
@@ -70,8 +69,7 @@ class ThreadEngine:
                 threads=THREADS,
                 lease_seconds=self._lease_seconds,
                 engine="thread",
-                retention_days=self._retention_days,
-                key_days=self._key_days,
+                maintenance=self._maintenance,
             )
             try:
                 self._thread = start_thread(_run, "billhook-engine", worker, GRACE_SECONDS)

@@ -15,7 +15,7 @@ from datetime import datetime
 from billhook.engines.cycle import PLAN_LIMIT, Cycle, Poll
 from billhook.engines.descriptors import DescriptorMonitor
 from billhook.engines.dispatcher import Dispatcher
-from billhook.engines.maintenance import Maintenance, WorkerRegistration
+from billhook.engines.maintenance import AS_SHIPPED, Maintenance, MaintenanceOptions, WorkerRegistration
 from billhook.engines.reporting import log_paused
 from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.engines.wakeup import PollBackoff, Wakeup
@@ -45,8 +45,7 @@ class Worker(Cycle):
         threads: int,
         lease_seconds: float,
         engine: str = "worker",
-        retention_days: float = 30.0,
-        key_days: float | None = None,
+        maintenance: MaintenanceOptions = AS_SHIPPED,
     ) -> None:
         self._wakeup = Wakeup(inbox)
         super().__init__(
@@ -55,9 +54,7 @@ class Worker(Cycle):
         # Not a threading.Event: a signal handler may call `stop` while this thread is inside its wait().
         self._stopping = False
         registration = WorkerRegistration(inbox, self._owner, engine, dispatcher.count_handlers)
-        self._maintenance = Maintenance(
-            inbox, retention_days=retention_days, key_days=key_days, registration=registration
-        )
+        self._maintenance = Maintenance(inbox, maintenance, registration=registration)
         self._failures = 0
         self._polled_at, self._next_poll_at = time.monotonic(), 0.0
         self._backoff = PollBackoff()

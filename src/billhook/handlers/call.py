@@ -10,9 +10,11 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from billhook import failpoints
+from billhook.errors import Discard, Retry
 from billhook.events import Event, UnknownEvent
 from billhook.handlers.delivery import Delivery
 from billhook.handlers.event_loop import EVENT_LOOPS
+from billhook.handlers.grouping import FailureGroup, group_of
 from billhook.handlers.handler import Handler
 
 ERROR_LIMIT = 2_000
@@ -21,11 +23,16 @@ TRACEBACK_LIMIT = 16_000
 
 @dataclass(frozen=True, slots=True)
 class HandlerFailure:
-    """A failed attempt: the exception, its text and its traceback, both cut to a size worth storing."""
+    """A failed attempt: the exception, its text and its traceback, both cut to a size worth storing.
+
+    `group` is what it has in common with other failures of the same bug; None for Retry and Discard,
+    which are decisions.
+    """
 
     exception: BaseException
     error: str
     traceback: str
+    group: FailureGroup | None = None
 
     @classmethod
     def from_exception(cls, exception: BaseException) -> HandlerFailure:
@@ -37,7 +44,9 @@ class HandlerFailure:
         except BaseException:  # noqa: BLE001 - a user's __str__ may raise anything
             text = trace = name
         # Keep the start of a text and the end of a traceback, where the raising line is.
-        return cls(exception, _storable(text[:ERROR_LIMIT]), _storable(trace[-TRACEBACK_LIMIT:]))
+        error, stored = _storable(text[:ERROR_LIMIT]), _storable(trace[-TRACEBACK_LIMIT:])
+        decided = isinstance(exception, Retry | Discard)
+        return cls(exception, error, stored, None if decided else group_of(exception, error))
 
 
 def call(

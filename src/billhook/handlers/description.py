@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from billhook.handlers.handler import Handler
+from billhook.events import EVENT_TYPES, UnknownEvent
+from billhook.handlers.handler import ConnectedHandlers, Handler
 
 _UNITS = {1.0: "s", 60.0: "min", 3_600.0: "h", 86_400.0: "d"}
 
@@ -30,3 +31,24 @@ def limits_text(handler: Handler) -> str:
     if handler.pause_after is not None:
         limits.append(f"pauses after {handler.pause_after} failures in a row")
     return "\n".join(limits)
+
+
+def types_by_handler(
+    connected: ConnectedHandlers, unknown: str
+) -> tuple[dict[str, tuple[Handler, list[str]]], list[str]]:
+    """Return each handler with its event types, by name, and the event types without a handler.
+
+    All types without a model are shown as the one `unknown`.
+    """
+    handled: dict[str, tuple[Handler, list[str]]] = {}
+    unhandled = []
+    for event_type, shown in {
+        **{name: name for name in EVENT_TYPES},
+        UnknownEvent.signal_name: unknown,
+    }.items():
+        found = connected.for_event_type(event_type)
+        if not found:
+            unhandled.append(shown)
+        for handler in found:
+            handled.setdefault(handler.name, (handler, []))[1].append(shown)
+    return handled, unhandled

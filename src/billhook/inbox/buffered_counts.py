@@ -9,11 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from datetime import datetime
-from typing import Unpack
 
 from billhook.errors import InboxUnavailable, OutOfResources, SchemaMismatch
-from billhook.inbox.counts import Counted, Counts, Labels
+from billhook.inbox.counts import CountKey, Counts, Sum
 from billhook.logs import LimitedLog, fields
 from billhook.threads import reset_in_child, start_thread
 
@@ -25,7 +23,7 @@ LIMIT = 10_000
 """Rows in memory at most, while the inbox cannot be written; what does not fit is not counted."""
 
 
-class BufferedCounts:
+class BufferedCounts(Counts):
     """Counts of one process; a thread writes them while there are any, and ends."""
 
     def __init__(self, write: Callable[[Counts], None], every_seconds: float = EVERY_SECONDS) -> None:
@@ -36,17 +34,17 @@ class BufferedCounts:
         reset_in_child(self._reset)
 
     def _reset(self) -> None:
+        self.clear()
         self._lock = threading.Lock()
         self._log = LimitedLog(logger, interval_seconds=60.0)
-        self._counts = Counts()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
 
-    def add(self, what: Counted, at: datetime, **labels: Unpack[Labels]) -> None:
-        """Count one thing, which is in the inbox some seconds later; never waits for the inbox."""
+    def put(self, key: CountKey, added: Sum) -> None:
+        """Add to one sum, which is in the inbox some seconds later; never waits for the inbox."""
         with self._lock:
-            if len(self._counts) < LIMIT:
-                self._counts.add(what, at, **labels)
+            if len(self) < LIMIT:
+                super().put(key, added)
             # It may have ended early, where there is no memory for what it needs.
             running = self._thread is not None and self._thread.is_alive()
             if not running and not self._closing.is_set():
@@ -67,21 +65,20 @@ class BufferedCounts:
         while True:
             closing = self._closing.wait(self._every_seconds)
             with self._lock:
-                counts, self._counts = self._counts, Counts()
-            written = self._written(counts)
+                counts = Counts(self)
+                self.clear()
+            try:
+                self._write(counts)
+                counts = Counts()
+            except (InboxUnavailable, SchemaMismatch):  # logged by what stores deliveries
+                pass
+            except Exception as error:
+                counts = Counts()
+                text = "counts of refusals and duplicates could not be written"
+                logger.exception(text, extra=fields(cause=error))
             with self._lock:
-                if not written:
-                    self._counts.merge(counts)
-                if closing or not self._counts:
+                for key, unwritten in counts.items():
+                    super().put(key, unwritten)
+                if closing or not self:
                     self._thread = None
                     return
-
-    def _written(self, counts: Counts) -> bool:
-        try:
-            self._write(counts)
-        except (InboxUnavailable, SchemaMismatch):  # logged by what stores deliveries
-            return False
-        except Exception as error:
-            text = "counts of refusals and duplicates could not be written"
-            logger.exception(text, extra=fields(cause=error))
-        return True

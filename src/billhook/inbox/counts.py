@@ -20,19 +20,20 @@ months one sum.
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import cache
-from typing import Any, NamedTuple, Required, TypedDict, Unpack
+from operator import lt
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Subquery,
     TextualSelect,
-    and_,
     bindparam,
     case,
     delete,
@@ -40,13 +41,14 @@ from sqlalchemy import (
     select,
     text,
     tuple_,
+    union_all,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
 from billhook.inbox.locks import try_to_lock_counts
 from billhook.inbox.schema import closed, delivery, failure, hourly_count, run
-from billhook.inbox.sql import UtcDateTime, in_states
+from billhook.inbox.sql import UtcDateTime, in_states, in_values
 from billhook.inbox.states import DeliveryState
 
 OTHER_TYPES = "*"
@@ -57,7 +59,7 @@ DURATION_BOUNDS = (
 )
 """The upper bounds of the steps of duration in seconds; the last step, beyond them, has none."""
 NO_DURATION = -1
-_PARTS_OF_SECOND = 2**20
+_SHARES = 2**20
 """Durations are summed in these parts, of a microsecond: such a sum is exact up to 272 years, in any order.
 Others would fall by a rounding error when rows are merged, and Prometheus takes a fall for a restart."""
 HOURS_KEPT_FOR = timedelta(days=3)
@@ -69,6 +71,7 @@ MARGIN = {"sqlite": timedelta(seconds=2), "postgresql": timedelta(seconds=6)}
 """How long ago the closed moment is at least. A result may be stored with a time that is RECENT
 (billhook.inbox.runs); the rest is for machines whose clocks differ from that of PostgreSQL."""
 _COMPACT_LIMIT = 2_000
+_COMPACT_HOURS = 24
 _CLOSE_LIMIT = 2_000
 
 
@@ -110,43 +113,38 @@ class Sum(NamedTuple):
     last_at: datetime
 
 
-class Labels(TypedDict, total=False):
-    """What tells one thing from another."""
-
-    source: Required[str]
-    event_type: str
-    cause: str
-    duration_seconds: float | None
-
-
 class Counts(dict[CountKey, Sum]):
     """Counts in memory."""
 
-    def add(self, what: Counted, at: datetime, **labels: Unpack[Labels]) -> None:
+    def add(
+        self,
+        what: Counted,
+        at: datetime,
+        *,
+        source: str,
+        event_type: str = "",
+        cause: str = "",
+        duration_seconds: float | None = None,
+    ) -> None:
         """Count one thing that happened `at` that moment, and how long it took."""
-        hour = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-        seconds = labels.get("duration_seconds")
-        bucket = NO_DURATION if seconds is None else bisect_left(DURATION_BOUNDS, seconds)
-        event_type, cause = labels.get("event_type", ""), labels.get("cause", "")
-        key = CountKey(hour, labels["source"], event_type, "", what.value, cause, bucket)
-        self.put(key, 1, round((seconds or 0.0) * _PARTS_OF_SECOND) / _PARTS_OF_SECOND, at)
+        seconds, bucket = 0.0, NO_DURATION
+        if duration_seconds is not None:
+            seconds = round(duration_seconds * _SHARES) / _SHARES
+            bucket = bisect_left(DURATION_BOUNDS, duration_seconds)
+        key = CountKey(hour_of(at), source, event_type, "", what.value, cause, bucket)
+        self.put(key, Sum(1, seconds, at))
 
-    def put(self, key: CountKey, number: int, seconds: float, last_at: datetime) -> None:
+    def put(self, key: CountKey, added: Sum) -> None:
         """Add to one sum."""
-        known = self.get(key, Sum(0, 0.0, last_at))
-        self[key] = Sum(known.number + number, known.seconds + seconds, max(known.last_at, last_at))
-
-    def merge(self, other: Counts) -> None:
-        """Add other counts to these."""
-        for key, added in other.items():
-            self.put(key, *added)
+        known = self.get(key, Sum(0, 0.0, added.last_at))
+        last_at = max(known.last_at, added.last_at)
+        self[key] = Sum(known.number + added.number, known.seconds + added.seconds, last_at)
 
     def write(self, connection: Connection) -> None:
         """Add them to the table; the last step of a transaction: it locks rows until the commit."""
         # In one order in all transactions: two that locked rows in different orders could deadlock.
         rows = [key._asdict() | added._asdict() for key, added in sorted(self.items())]
-        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-        new = dialect.insert(hourly_count)
+        new = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(hourly_count)
         row, more = hourly_count.c, new.excluded
         sums = {
             "number": row.number + more.number,
@@ -160,11 +158,19 @@ class Counts(dict[CountKey, Sum]):
 _KEY = tuple(hourly_count.primary_key.columns)
 
 
-# --- rows ---------------------------------------------------------------------------------------------
+def hour_of(moment: datetime) -> datetime:
+    """Return the beginning of its hour, in UTC."""
+    return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+# --- reading ------------------------------------------------------------------------------------------
 
 
 class ClosedMark(NamedTuple):
-    """Up to where rows are counted. Ids, where rows get them in the order of time, spare an index by time."""
+    """Up to where rows are counted, as its table has it.
+
+    Ids, where rows get them in the order of time, spare an index by time.
+    """
 
     finished_at: datetime
     """Of runs."""
@@ -177,9 +183,36 @@ class ClosedMark(NamedTuple):
 _END = ClosedMark(datetime(9999, 12, 31, tzinfo=UTC), *[2**62] * 3)
 
 
-def open_counts(connection: Connection, known_types: Collection[str] | None) -> Counts:
-    """Return the counts of the open part, to be added to those of the roll-up."""
-    return _count(connection, _mark(connection), _END, known_types)
+def read_counts(
+    connection: Connection,
+    known_types: Collection[str] | None,
+    *labels: str,
+    since: datetime = BEFORE,
+    only: Collection[Counted] = tuple(Counted),
+) -> Counts:
+    """Return what happened by these labels, of the roll-up and of the open part; other labels are empty."""
+    open_part = _rows(connection, _mark(connection), _END)
+    rows = union_all(select(hourly_count), open_part).subquery()
+    return _sums(connection, known_types, rows, labels, rows.c.hour >= since, in_values(rows.c.what, only))
+
+
+def _sums(
+    connection: Connection,
+    known_types: Collection[str] | None,
+    rows: Subquery,
+    labels: Collection[str] = CountKey._fields,
+    *conditions: ColumnElement[bool],
+) -> Counts:
+    groups = [rows.c[name] for name in labels]
+    sums = (func.sum(rows.c.number), func.sum(rows.c.seconds), func.max(rows.c.last_at))
+    query = select(*groups, *sums).where(*conditions).group_by(*groups)
+    counts = Counts()
+    for *values, number, seconds, last_at in connection.execute(query):
+        key = _NO_LABELS._replace(**dict(zip(labels, values, strict=True)))
+        if known_types is not None and key.event_type and key.event_type not in known_types:
+            key = key._replace(event_type=OTHER_TYPES)
+        counts.put(key, Sum(int(number), float(seconds), last_at))
+    return counts
 
 
 @contextmanager
@@ -190,16 +223,12 @@ def keeping(
 
     The transaction holds `lock_counts`, and locks that keep others from changing these rows.
     """
-    mark = _mark(connection)
-    before = _count(connection, mark, _END, known_types, delivery_ids)
+    rows = _rows(connection, _mark(connection), _END, delivery_ids).subquery()
+    kept = _sums(connection, known_types, rows)
     yield
-    after = _count(connection, mark, _END, known_types, delivery_ids) if before else before
-    removed = Counts()
-    for key, (number, seconds, last_at) in before.items():
-        left = after.get(key, Sum(0, 0.0, last_at))
-        if number > left.number:
-            removed.put(key, number - left.number, seconds - left.seconds, last_at)
-    removed.write(connection)
+    for key, left in _sums(connection, known_types, rows).items() if kept else ():
+        kept.put(key, Sum(-left.number, -left.seconds, left.last_at))
+    Counts({key: removed for key, removed in kept.items() if removed.number > 0}).write(connection)
     # SQLite gives the ids of the newest rows again, once those are deleted.
     for name, table in (("delivery_id", delivery), ("quarantined_id", delivery), ("failure_id", failure)):
         newest = select(func.coalesce(func.max(table.c.id), 0)).scalar_subquery()
@@ -212,82 +241,59 @@ def open_time(connection: Connection, now: datetime) -> datetime:
 
 
 def _mark(connection: Connection) -> ClosedMark:
-    return ClosedMark._make(
-        connection.execute(select(*[closed.c[name] for name in ClosedMark._fields])).one()
-    )
+    return ClosedMark._make(connection.execute(select(closed)).one())
 
 
-def _count(
-    connection: Connection,
-    after: ClosedMark,
-    until: ClosedMark,
-    known_types: Collection[str] | None,
-    delivery_ids: Collection[int] | None = None,
-) -> Counts:
-    """Count the rows between two marks, of some deliveries or of all."""
-    values: dict[str, Any] = after._asdict() | {
-        f"to_{name}": value for name, value in until._asdict().items()
-    }
+def _rows(
+    connection: Connection, after: ClosedMark, until: ClosedMark, delivery_ids: Collection[int] | None = None
+) -> TextualSelect:
+    """Select what happened between two marks, to some deliveries or to all, as the table has it."""
+    hour, among = _BY_DIALECT[connection.dialect.name]
+    query = re.sub(r"hour_of\((\w+)\)", hour, _ROWS)
+    query = query.format(these="IS NOT NULL" if delivery_ids is None else among)
+    values: dict[str, Any] = after._asdict() | {f"to_{name}": end for name, end in until._asdict().items()}
     if delivery_ids is not None:
         ids = [*delivery_ids]
         values["delivery_ids"] = ids if connection.dialect.name == "postgresql" else json.dumps(ids)
-    counts = Counts()
-    query = _rows(connection.dialect.name, of_these=delivery_ids is not None)
-    for *labels, number, seconds, last_at in connection.execute(query, values):
-        key = CountKey._make(labels)
-        known = known_types is None or not key.event_type or key.event_type in known_types
-        counts.put(key if known else key._replace(event_type=OTHER_TYPES), number, seconds, last_at)
-    return counts
+    times = [bindparam(name, values.pop(name), UtcDateTime) for name in ("finished_at", "to_finished_at")]
+    return text(query).bindparams(*times, **values).columns(*hourly_count.c)
 
 
-@cache
-def _rows(dialect: str, *, of_these: bool) -> TextualSelect:
-    """Return the query of the rows between two marks, by hour, labels and step of duration."""
-    steps = " ".join(f"WHEN seconds <= {bound} THEN {step}" for step, bound in enumerate(DURATION_BOUNDS))
-    hour, these = _BY_DIALECT[dialect]
-    query = _ROWS.format(
-        hour=hour,
-        bucket=f"CASE WHEN seconds IS NULL THEN {NO_DURATION} {steps} ELSE {len(DURATION_BOUNDS)} END",
-        parts=_PARTS_OF_SECOND,
-        # The type as it came, which an operator may have changed. A conflict was counted when it was stored.
-        sent=(
-            "received_at AS at, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,"
-            " CAST(NULL AS double precision) AS seconds FROM delivery"
-            " WHERE conflict_of IS NULL AND coalesce(sent_as, event_type) != ''"
-        ),
-        ids=f"AND id {these}" if of_these else "",
-        delivery_ids=f"AND delivery_id {these}" if of_these else "",
-    )
-    ends = [bindparam(name, type_=UtcDateTime) for name in ("finished_at", "to_finished_at")]
-    names = (*CountKey._fields, *Sum._fields)
-    return text(query).bindparams(*ends).columns(*(hourly_count.c[name] for name in names))
+def _durations(seconds: str) -> str:
+    """Return the expressions of the step of duration, of the number of attempts, and of all their seconds."""
+    steps = " ".join(f"WHEN {seconds} <= {bound} THEN {step}" for step, bound in enumerate(DURATION_BOUNDS))
+    step = f"CASE WHEN {seconds} IS NULL THEN {NO_DURATION} {steps} ELSE {len(DURATION_BOUNDS)} END"
+    return f"{step}, count(*), sum(round(coalesce({seconds}, 0) * {_SHARES}) / {_SHARES})"
 
 
 _BY_DIALECT = {
-    "postgresql": ("date_trunc('hour', at, 'UTC')", "= ANY (:delivery_ids)"),
-    "sqlite": (
-        "substr(at, 1, 13) || ':00:00.000000'",
-        "IN (SELECT value FROM json_each(:delivery_ids))",
-    ),
+    "postgresql": (r"date_trunc('hour', \1, 'UTC')", "= ANY (:delivery_ids)"),
+    "sqlite": (r"substr(\1, 1, 13) || ':00:00.000000'", "IN (SELECT value FROM json_each(:delivery_ids))"),
 }
-_ROWS = """
-    SELECT {hour}, source, event_type, handler, what, '', {bucket}, count(*),
-        sum(round(coalesce(seconds, 0) * {parts}) / {parts}), max(at)
-    FROM (
-        SELECT 'accepted' AS what, {sent} AND id > :delivery_id AND id <= :to_delivery_id {ids}
-        UNION ALL
-        SELECT 'quarantined', {sent} AND id > :quarantined_id AND id <= :to_quarantined_id {ids}
-            AND state IN ('dead', 'quarantined') AND state IN ('quarantined')
-        UNION ALL
-        SELECT 'failed', failed_at, '', '', handler, failure.duration_seconds
-        FROM failure JOIN run ON run.id = run_id
-        WHERE retried = 1 AND failure.id > :failure_id AND failure.id <= :to_failure_id {delivery_ids}
-        UNION ALL
-        SELECT state, finished_at, '', '', handler, duration_seconds FROM run
-        WHERE finished_at > :finished_at AND finished_at <= :to_finished_at {delivery_ids}
-    ) AS happened
-    GROUP BY 1, 2, 3, 4, 5, 7
-"""
+_NO_LABELS = CountKey(BEFORE, "", "", "", "", "", NO_DURATION)
+# The type as it came, which an operator may have changed. A conflict was counted when it was stored.
+_SENT = f"""'' AS cause, {NO_DURATION} AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM delivery WHERE conflict_of IS NULL AND coalesce(sent_as, event_type) != '' AND id {{these}}"""
+# Each part is grouped by itself, by few columns: together they would take twice the time.
+_ROWS = f"""
+    SELECT hour_of(received_at) AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
+        'accepted' AS what, {_SENT} AND id > :delivery_id AND id <= :to_delivery_id GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT hour_of(received_at), source, coalesce(sent_as, event_type), '', 'quarantined', {_SENT}
+        AND id > :quarantined_id AND id <= :to_quarantined_id
+        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT hour_of(failed_at), '', '', handler, 'failed', '', {_durations("failure.duration_seconds")},
+        max(failed_at)
+    FROM failure JOIN run ON run.id = run_id WHERE retried = 1 AND failure.id > :failure_id
+        AND failure.id <= :to_failure_id AND delivery_id {{these}} GROUP BY 1, 4, 7
+    UNION ALL
+    SELECT hour_of(finished_at), '', '', handler, state, '', {_durations("duration_seconds")},
+        max(finished_at)
+    FROM run WHERE finished_at > :finished_at AND finished_at <= :to_finished_at
+        AND delivery_id {{these}} GROUP BY 1, 4, 5, 7
+"""  # noqa: S608 - constants
 
 
 # --- closing ------------------------------------------------------------------------------------------
@@ -297,11 +303,9 @@ _ROWS = """
 
 
 class Note(NamedTuple):
-    """What may be closed once these transactions are over."""
+    """Up to where may be closed once these transactions are over."""
 
-    at: datetime
-    delivery_id: int
-    failure_id: int
+    end: ClosedMark
     transactions: frozenset[str]
 
 
@@ -314,59 +318,44 @@ _WRITERS = text(
 
 def note(connection: Connection, now: datetime) -> Note | None:
     """Note what may be closed later; None if no row is open. In a transaction that only reads."""
-    mark = _mark(connection)
-    delivery_id, failure_id = _newest(connection)
-    # Not by max(): the partial index is not used for that.
-    later = select(run.c.finished_at).where(run.c.finished_at > mark.finished_at)
-    last = later.order_by(run.c.finished_at.desc()).limit(1)
-    finished_at = connection.execute(last).scalar_one_or_none() or mark.finished_at
-    if not _is_before(mark, finished_at, delivery_id, failure_id):
+    mark, newest = _mark(connection), _newest(connection, now)
+    # By its order: without statistics PostgreSQL would look for one in the table, where mostly none is.
+    later = select(run.c.id).where(run.c.finished_at > mark.finished_at).order_by(run.c.finished_at).limit(1)
+    if not any(map(lt, mark[1:], newest[1:])) and connection.execute(later).first() is None:
         return None
     writers: frozenset[str] = frozenset()
     if connection.dialect.name == "postgresql":
         now = min(now, connection.execute(select(func.now())).scalar_one())
         writers = frozenset(connection.execute(_WRITERS).scalars())  # after what is noted was read
-    return Note(now, delivery_id, failure_id, writers)
+    return Note(newest._replace(finished_at=now - MARGIN[connection.dialect.name]), writers)
 
 
-def close(connection: Connection, noted: Note, known_types: Collection[str] | None) -> bool:
+def close(connection: Connection, noted: ClosedMark, known_types: Collection[str] | None) -> bool:
     """Add what was noted to the roll-up, some thousand rows of it; return whether there is more."""
     if not try_to_lock_counts(connection):
         return False
     mark = _mark(connection)
-    end = max(mark.finished_at, noted.at - MARGIN[connection.dialect.name])
-    later = select(run.c.finished_at).where(run.c.finished_at > mark.finished_at, run.c.finished_at < end)
-    step = later.order_by(run.c.finished_at).offset(_CLOSE_LIMIT).limit(1)
     # Rows may have been deleted since it was noted, and SQLite gives their ids again.
-    ends = [*map(min, (noted.delivery_id, noted.failure_id), _newest(connection))]
-    delivery_id, failure_id = (
-        max(before, min(number, before + _CLOSE_LIMIT))
-        for before, number in zip((mark.delivery_id, mark.failure_id), ends, strict=True)
-    )
-    unread = select(func.min(delivery.c.id)).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
-    first_unread = connection.execute(unread).scalar_one()
-    read_up_to = delivery_id if first_unread is None else min(delivery_id, first_unread - 1)
-    until = ClosedMark(
-        connection.execute(step).scalar_one_or_none() or end,
-        delivery_id,
-        max(mark.quarantined_id, read_up_to),
-        failure_id,
-    )
+    parts: Iterator[Any] = zip(mark, noted, _newest(connection, noted.finished_at), strict=True)
+    end = ClosedMark._make(max(before, min(then, now)) for before, then, now in parts)
+    at = run.c.finished_at
+    later = select(at).where(at > mark.finished_at, at < end.finished_at).order_by(at)
+    step = connection.execute(later.offset(_CLOSE_LIMIT).limit(1)).scalar_one_or_none()
+    ids = [min(before + _CLOSE_LIMIT, last) for before, last in zip(mark[1:], end[1:], strict=True)]
+    until = ClosedMark(step or end.finished_at, *ids)
     if until != mark:
-        _count(connection, mark, until, known_types).write(connection)
+        _sums(connection, known_types, _rows(connection, mark, until).subquery()).write(connection)
         connection.execute(update(closed).values(until._asdict()))
-    return _is_before(until, end, *ends)
+    return until != end
 
 
-def _newest(connection: Connection) -> tuple[int, int]:
-    newest = [select(func.max(table.c.id)).scalar_subquery() for table in (delivery, failure)]
-    delivery_id, failure_id = connection.execute(select(*newest)).one()
-    return delivery_id or 0, failure_id or 0
-
-
-def _is_before(mark: ClosedMark, finished_at: datetime, delivery_id: int, failure_id: int) -> bool:
-    """Return whether there may be rows behind the mark, up to these."""
-    return mark.finished_at < finished_at or mark.delivery_id < delivery_id or mark.failure_id < failure_id
+def _newest(connection: Connection, now: datetime) -> ClosedMark:
+    """Return the mark behind all rows that there are."""
+    unread = select(func.min(delivery.c.id) - 1).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
+    delivery_id, failure_id = (func.coalesce(func.max(table.c.id), 0) for table in (delivery, failure))
+    last = select(delivery_id).scalar_subquery()
+    ids = select(last, func.coalesce(unread.scalar_subquery(), last), select(failure_id).scalar_subquery())
+    return ClosedMark(now, *connection.execute(ids).one())
 
 
 # --- compaction ---------------------------------------------------------------------------------------
@@ -379,26 +368,20 @@ def compact(connection: Connection, now: datetime) -> int:
     """
     if not try_to_lock_counts(connection):
         return 0
-    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    old = and_(hourly_count.c.hour < midnight - KEPT_FOR, hourly_count.c.hour > BEFORE)
-    if merged := _merge(connection, old, BEFORE):
-        return merged
-    hours = select(hourly_count.c.hour).where(hourly_count.c.hour < midnight - HOURS_KEPT_FOR).distinct()
-    unmerged = [hour for hour in connection.execute(hours).scalars() if hour.hour]
-    day = min(unmerged, default=BEFORE).replace(hour=0)
-    of_day = and_(hourly_count.c.hour > day, hourly_count.c.hour < day + timedelta(days=1))
-    return _merge(connection, of_day, day) if unmerged else 0
-
-
-def _merge(connection: Connection, rows: ColumnElement[bool], period: datetime) -> int:
-    """Merge some of these rows into the rows of their period; return how many there were."""
+    column, midnight = hourly_count.c, hour_of(now).replace(hour=0)
+    past = select(column.hour).where(column.hour > BEFORE, column.hour < midnight - HOURS_KEPT_FOR).distinct()
+    periods = {
+        hour: BEFORE if hour < midnight - KEPT_FOR else hour.replace(hour=0)
+        for hour in connection.execute(past).scalars()
+    }
+    hours = [hour for hour, period in periods.items() if hour != period][:_COMPACT_HOURS]
     # Skipped, not waited for: what another transaction adds to.
-    chosen = select(*_KEY).where(rows).limit(_COMPACT_LIMIT).with_for_update(skip_locked=True)
-    taken = delete(hourly_count).where(tuple_(*_KEY).in_(chosen)).returning(*hourly_count.c)
+    chosen = select(*_KEY).where(column.hour.in_(hours)).limit(_COMPACT_LIMIT)
+    taken = delete(hourly_count).where(tuple_(*_KEY).in_(chosen.with_for_update(skip_locked=True)))
+    rows = connection.execute(taken.returning(*column)).all() if hours else []
     merged = Counts()
-    number = 0
-    for number, row in enumerate(connection.execute(taken).all(), 1):  # noqa: B007 - how many there were
-        key, sums = row[: len(_KEY)], row[len(_KEY) :]
-        merged.put(CountKey(*key)._replace(hour=period), *sums)
+    for row in rows:
+        key = CountKey._make(row[: len(_KEY)])
+        merged.put(key._replace(hour=periods[key.hour]), Sum._make(row[len(_KEY) :]))
     merged.write(connection)
-    return number
+    return len(rows)

@@ -21,6 +21,7 @@ from billhook.inbox.deliveries import BATCH, id_batches
 from billhook.inbox.discard import discard_in
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
+from billhook.inbox.issues import clear_texts
 from billhook.inbox.limits import forget_errors
 from billhook.inbox.locks import lock_counts, lock_deliveries, lock_order
 from billhook.inbox.retention import FINISHED
@@ -90,6 +91,7 @@ def _empty(connection: Connection, states: dict[int, DeliveryState]) -> None:
     # The reason why a handler is paused ends with the last error, which may quote the body.
     failed = select(failure.c.error).where(failure.c.run_id.in_(select(run.c.id).where(own)))
     forget_errors(connection, set(connection.execute(failed).scalars()))
+    clear_texts(connection, list(states))
     connection.execute(delete(failure).where(failure.c.run_id.in_(select(run.c.id).where(own))))
     # The order key and the identity are made of fields of the body.
     connection.execute(update(run).where(own).values(last_error=None, order_key=None, identity=None))

@@ -58,6 +58,8 @@ class Inbox:
         """
         self._deadline_seconds = deadline_seconds
         self.known_types = known_types
+        self.limits: Callable[[], Mapping[str, HandlerLimits]] = dict
+        """Return the limits of handlers that are loaded, by the names that their runs are stored under."""
         self._noted: counts.Note | None = None
         # SQLite waits for another program's lock, but not so long that the response misses its deadline.
         self.database = open_database(
@@ -243,7 +245,7 @@ class Inbox:
             if noted.transactions & latest.transactions:
                 return False
             with self.database.write() as connection:
-                more = counts.close(connection, noted, self.known_types)
+                more = counts.close(connection, noted.end, self.known_types)
                 failpoints.reach("in_close")
             failpoints.reach("after_close")
         self._noted = noted if more else latest

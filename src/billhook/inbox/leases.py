@@ -21,6 +21,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Text, and_, bindparam, cast, insert, select, update
 
+from billhook.inbox.fingerprint import fingerprint
 from billhook.inbox.pending import CLAIMABLE, SUSPECT
 from billhook.inbox.records import Lease
 from billhook.inbox.schema import failure, run
@@ -141,7 +142,14 @@ def expire_leases(connection: Connection, now: datetime, *, only: int | None, sp
         )
     if started:
         lost = [
-            {"run_id": row.id, "attempt": row.attempts, "failed_at": now, "error": LOST} for row in started
+            {
+                "run_id": row.id,
+                "attempt": row.attempts,
+                "failed_at": now,
+                "error": LOST,
+                "fingerprint": fingerprint(row.handler, LOST),
+            }
+            for row in started
         ]
         connection.execute(insert(failure), lost)
     return {row.handler for row in rows}

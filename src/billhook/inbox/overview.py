@@ -1,41 +1,130 @@
 """Read the state of the inbox: backlog, failures, the deliveries of each type, the results of handlers.
 
-All figures are from the inbox, never from the memory of one process. They take some milliseconds however
-many deliveries are stored: backlog and failures are counted by partial indexes up to a limit, all else is
-read from the counts by hour and the rows since the closed moment (see billhook.inbox.counts).
+`billhook status`, its JSON, metrics, the pages and `billhook doctor` are views of it. All figures are from
+the inbox, never from the memory of one process. They take some milliseconds however many deliveries are
+stored: backlog and failures are counted by partial indexes up to a limit, all else is read from the counts
+by hour and the rows since the closed moment (see billhook.inbox.counts).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select, text
+from sqlalchemy import Connection, select, text
 
 from billhook.inbox import migrate
-from billhook.inbox.counts import BEFORE, DURATION_BOUNDS, Counted, Counts, open_counts
-from billhook.inbox.figures import (
-    COUNT_LIMIT,
-    Backlog,
-    HandlerFigures,
-    Overview,
-    PeriodFigures,
-    Total,
-    TypeFigures,
-    WorkerFigures,
-    percentile,
-)
-from billhook.inbox.handler_backlog import read_handler_backlogs
+from billhook.inbox.counts import DURATION_BOUNDS, Counted, Counts, hour_of, read_counts
+from billhook.inbox.handler_backlog import HandlerBacklog, read_handler_backlogs
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import find_paused
-from billhook.inbox.schema import delivery, hourly_count, worker
-from billhook.inbox.sql import in_states, in_values
-from billhook.inbox.states import DeliveryState
+from billhook.inbox.records import PausedHandler, WorkerRecord
+from billhook.inbox.schema import worker
+from billhook.inbox.sql import UtcDateTime
 
+COUNT_LIMIT = 100_000
+"""How far deliveries are counted one by one: a number that is as large means "at least"."""
 WORKER_SILENT_AFTER = timedelta(seconds=60)
 """A worker that was not seen for so long is gone: it writes its row every 20 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """The unfinished and the failed deliveries, now. Numbers are exact below COUNT_LIMIT."""
+
+    unread: int
+    in_progress: int
+    oldest_at: datetime | None
+    """When the oldest unfinished delivery was received."""
+    dead: int
+    quarantined: int
+    conflicts: int
+    """Of the quarantined, those that contradict another delivery of their key."""
+
+    @property
+    def waiting(self) -> int:
+        """All that are not finished."""
+        return self.unread + self.in_progress
+
+
+@dataclass(frozen=True, slots=True)
+class TypeFigures:
+    """Deliveries of one event type in the time asked for; "*" is all types without a model."""
+
+    event_type: str
+    accepted: int = 0
+    duplicates: int = 0
+    conflicts: int = 0
+    quarantined: int = 0
+    last_at: datetime | None = None
+    """When the last one was received, however long ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFigures:
+    """One handler in the time asked for. `failed` are attempts that are tried again.
+
+    `p50_seconds` and `p95_seconds` are estimated from steps of duration; None without a call.
+    """
+
+    name: str
+    succeeded: int
+    failed: int
+    dead: int
+    discarded: int
+    p50_seconds: float | None
+    p95_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFigures(WorkerRecord):
+    """A process that claims runs; `alive` if it was seen within the last minute."""
+
+    seen_at: datetime
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InboxState:
+    """What is in an inbox now, and who serves it."""
+
+    revision: str | None
+    backlog: Backlog
+    handler_backlogs: Sequence[HandlerBacklog]
+    paused: Sequence[PausedHandler]
+    workers: Sequence[WorkerFigures]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview(InboxState):
+    """The state of an inbox at `at`; what is counted over time is counted from `since`."""
+
+    at: datetime
+    since: datetime
+    types: Sequence[TypeFigures]
+    handlers: Sequence[HandlerFigures]
+    refused: Mapping[str, int]
+    """Deliveries that were not accepted, by cause."""
+    refused_seconds: Mapping[str, float]
+    """Of those whose signed time was outside the tolerance, by how much on average."""
+    last_at: datetime | None
+    """When the last delivery was received."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodFigures:
+    """An hour or a day that begins `at`: what happened in it, `refused` by cause."""
+
+    at: datetime
+    counted: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    by_type: Counter[str] = field(default_factory=Counter)
+    """The accepted deliveries of each type."""
 
 
 def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
@@ -43,26 +132,38 @@ def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
 
     Older counts are kept by day: see `read_periods`.
     """
-    since = _hour(now) - timedelta(hours=hours)
+    since = hour_of(now) - timedelta(hours=hours)
+    labels = ("event_type", "handler", "what", "cause", "bucket")
     with inbox.database.read() as connection:
-        recent = open_counts(connection, inbox.known_types)
-        sums = _sums(connection, recent, "what", "cause", "event_type", "handler", "bucket", since=since)
-        seen = _last_seen(connection, recent)
-        refused, refused_seconds = _refusals(sums)
+        counts = read_counts(connection, inbox.known_types, *labels, since=since)
+        seen = _last_seen(connection)
+        refused, seconds = _refusals(counts)
         return Overview(
             at=now,
             since=since,
-            revision=migrate.found_revision(connection),
-            backlog=_backlog(connection),
-            types=_types(sums, seen),
-            handlers=_handlers(sums),
+            types=_types(counts, seen),
+            handlers=_handlers(counts),
             refused=refused,
-            refused_seconds=refused_seconds,
-            handler_backlogs=read_handler_backlogs(connection, now),
-            paused=find_paused(connection),
-            workers=_workers(connection, now),
+            refused_seconds=seconds,
             last_at=max(seen.values(), default=None),
+            **_state(connection, inbox, now),
         )
+
+
+def read_state(inbox: Inbox, now: datetime) -> InboxState:
+    """Return the part of an overview that is counted over no time."""
+    with inbox.database.read() as connection:
+        return InboxState(**_state(connection, inbox, now))
+
+
+def _state(connection: Connection, inbox: Inbox, now: datetime) -> dict[str, Any]:
+    return {
+        "revision": migrate.found_revision(connection),
+        "backlog": _backlog(connection),
+        "handler_backlogs": read_handler_backlogs(connection, now, inbox.limits()),
+        "paused": find_paused(connection),
+        "workers": _workers(connection, now),
+    }
 
 
 def read_periods(
@@ -70,66 +171,54 @@ def read_periods(
     since: datetime,
     until: datetime,
     step: timedelta,
-    only: Sequence[Counted] = tuple(Counted),
+    only: Collection[Counted] = tuple(Counted),
 ) -> list[PeriodFigures]:
     """Return what happened in each step of time, an hour or a day (UTC); also those in which nothing did.
 
     Hours are there for three days, days for 13 months. With `only` nothing else is read: attempts of handlers
     have the most rows.
     """
-    names = ("hour", "what", "cause", "event_type")
+    labels = ("hour", "event_type", "what", "cause")
     with inbox.database.read() as connection:
-        recent = open_counts(connection, inbox.known_types)
-        sums = _sums(connection, recent, *names, since=since, until=until, only=only)
+        counts = read_counts(connection, inbox.known_types, *labels, since=since, only=only)
     periods = [PeriodFigures(since + step * number) for number in range(-((since - until) // step))]
-    for (hour, what, cause, event_type), number, _ in sums:
-        period = periods[(hour - since) // step]
-        period.counted[Counted(what)] += number
-        if what == Counted.REFUSED:
-            period.refused[cause] += number
-        elif what == Counted.ACCEPTED:
-            period.by_type[event_type] += number
+    for key, sums in counts.items():
+        if key.hour < until:
+            period = periods[(key.hour - since) // step]
+            period.counted[key.what] += sums.number
+            if key.what == Counted.REFUSED:
+                period.refused[key.cause] += sums.number
+            elif key.what == Counted.ACCEPTED:
+                period.by_type[key.event_type] += sums.number
     return periods
 
 
-def read_totals(inbox: Inbox) -> list[Total]:
+def read_totals(inbox: Inbox) -> Counts:
     """Return what happened since the inbox was made: sums that never fall, for metrics."""
-    names = ("source", "event_type", "handler", "what", "cause", "bucket")
+    labels = ("source", "event_type", "handler", "what", "cause", "bucket")
     with inbox.database.read() as connection:
-        sums = _sums(connection, open_counts(connection, inbox.known_types), *names)
-    return [
-        Total(source, event_type, handler, Counted(what), cause, bucket, number, seconds)
-        for (source, event_type, handler, what, cause, bucket), number, seconds in sums
-    ]
+        return read_counts(connection, inbox.known_types, *labels)
 
 
 # --- backlog and workers ------------------------------------------------------------------------------
 
 
+# Named both, in the words of the partial indexes, or SQLite does not use those.
+_DELIVERIES = {
+    "unread": "state IN ('received')",
+    "in_progress": "state IN ('received', 'planned') AND state IN ('planned')",
+    "dead": "state IN ('dead', 'quarantined') AND state IN ('dead')",
+    "quarantined": "state IN ('dead', 'quarantined') AND state IN ('quarantined')",
+    "conflicts": "conflict_of IS NOT NULL AND state IN ('quarantined')",
+}
+_NUMBER = "(SELECT count(*) FROM (SELECT 1 FROM delivery WHERE {} LIMIT :at_most) AS counted) AS {}, "
+_OLDEST = "(SELECT received_at FROM delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1)"
+_NUMBERS = "".join(_NUMBER.format(which, name) for name, which in _DELIVERIES.items())
+_BACKLOG = text(f"SELECT {_NUMBERS} {_OLDEST} AS oldest_at").columns(oldest_at=UtcDateTime)
+
+
 def _backlog(connection: Connection) -> Backlog:
-    conflicts = (delivery.c.conflict_of.is_not(None), _is(DeliveryState.QUARANTINED))
-    failed = in_states(delivery.c.state, DeliveryState.DEAD, DeliveryState.QUARANTINED)
-    # Named both, in the words of the partial indexes, or those are not used.
-    unfinished = in_states(delivery.c.state, DeliveryState.RECEIVED, DeliveryState.PLANNED)
-    oldest = select(delivery.c.received_at).where(unfinished).order_by(delivery.c.id).limit(1)
-    return Backlog(
-        unread=_number(connection, select(delivery.c.id).where(_is(DeliveryState.RECEIVED))),
-        in_progress=_number(connection, select(delivery.c.id).where(unfinished, _is(DeliveryState.PLANNED))),
-        oldest_at=connection.execute(oldest).scalar_one_or_none(),
-        dead=_number(connection, select(delivery.c.id).where(failed, _is(DeliveryState.DEAD))),
-        quarantined=_number(connection, select(delivery.c.id).where(failed, _is(DeliveryState.QUARANTINED))),
-        conflicts=_number(connection, select(delivery.c.id).where(*conflicts)),
-    )
-
-
-def _is(state: DeliveryState) -> Any:
-    return in_states(delivery.c.state, state)
-
-
-def _number(connection: Connection, query: Select[Any]) -> int:
-    counted = select(func.count()).select_from(query.limit(COUNT_LIMIT).subquery())
-    number: int = connection.execute(counted).scalar_one()
-    return number
+    return Backlog(**connection.execute(_BACKLOG, {"at_most": COUNT_LIMIT}).mappings().one())
 
 
 def _workers(connection: Connection, now: datetime) -> list[WorkerFigures]:
@@ -140,34 +229,6 @@ def _workers(connection: Connection, now: datetime) -> list[WorkerFigures]:
 
 # --- counts -------------------------------------------------------------------------------------------
 
-NEVER = datetime.max.replace(tzinfo=UTC)
-Sums = list[tuple[tuple[Any, ...], int, float]]
-"""Labels, how often it happened, and the seconds that it took."""
-
-
-def _sums(
-    connection: Connection,
-    recent: Counts,
-    *names: str,
-    since: datetime = BEFORE,
-    until: datetime = NEVER,
-    only: Sequence[Counted] = tuple(Counted),
-) -> Sums:
-    """Return the sums by these labels, of the roll-up and of what is `recent`."""
-    labels, count = [hourly_count.c[name] for name in names], hourly_count.c
-    query = (
-        select(*labels, func.sum(count.number), func.sum(count.seconds))
-        .where(count.hour >= since, count.hour < until, in_values(count.what, [*only]))
-        .group_by(*labels)
-    )
-    sums = {tuple(key): (int(number), float(seconds)) for *key, number, seconds in connection.execute(query)}
-    for key, added in recent.items():
-        if since <= key.hour < until and key.what in only:
-            label = tuple(getattr(key, name) for name in names)
-            number, seconds = sums.get(label, (0, 0.0))
-            sums[label] = number + added.number, seconds + added.seconds
-    return [(label, *both) for label, both in sums.items()]
-
 
 _LAST_SEEN = text(
     # One step in the index for each type, however many deliveries there are of it.
@@ -177,29 +238,24 @@ _LAST_SEEN = text(
     " FROM types WHERE types.event_type IS NOT NULL AND steps < 500"
     ") SELECT event_type, (SELECT received_at FROM delivery"
     " WHERE delivery.event_type = types.event_type ORDER BY id DESC LIMIT 1) AS last_at"
-    " FROM types WHERE event_type IS NOT NULL"
-).columns(last_at=delivery.c.received_at.type)
+    " FROM types WHERE event_type IS NOT NULL UNION ALL"
+    " SELECT event_type, max(last_at) FROM billhook_count WHERE what = 'accepted' GROUP BY event_type"
+).columns(last_at=UtcDateTime)
 
 
-def _last_seen(connection: Connection, recent: Counts) -> dict[str, datetime]:
+def _last_seen(connection: Connection) -> dict[str, datetime]:
     """Return when the last delivery of each type was received, also where retention has deleted it."""
-    counted = (
-        select(hourly_count.c.event_type, func.max(hourly_count.c.last_at, type_=hourly_count.c.last_at.type))
-        .where(hourly_count.c.what == Counted.ACCEPTED.value)
-        .group_by(hourly_count.c.event_type)
-    )
     seen: dict[str, datetime] = {}
-    accepted = [(key.event_type, one.last_at) for key, one in recent.items() if key.what == Counted.ACCEPTED]
-    for event_type, last_at in (*connection.execute(_LAST_SEEN), *connection.execute(counted), *accepted):
+    for event_type, last_at in connection.execute(_LAST_SEEN):
         seen[event_type] = max(last_at, seen.get(event_type, last_at))
     return seen
 
 
-def _types(sums: Sums, seen: Mapping[str, datetime]) -> list[TypeFigures]:
+def _types(counts: Counts, seen: Mapping[str, datetime]) -> list[TypeFigures]:
     numbers: Counter[tuple[str, str]] = Counter()
-    for (what, _, event_type, handler, _), number, _ in sums:
-        if not handler and what != Counted.REFUSED:
-            numbers[event_type, what] += number
+    for key, sums in counts.items():
+        if not key.handler and key.what != Counted.REFUSED:
+            numbers[key.event_type, key.what] += sums.number
     return [
         TypeFigures(
             name,
@@ -213,17 +269,13 @@ def _types(sums: Sums, seen: Mapping[str, datetime]) -> list[TypeFigures]:
     ]
 
 
-def _handlers(sums: Sums) -> list[HandlerFigures]:
+def _handlers(counts: Counts) -> list[HandlerFigures]:
     numbers: Counter[tuple[str, str]] = Counter()
-    buckets: dict[str, list[int]] = {}
-    times: dict[str, float] = {}
-    for (what, _, _, handler, bucket), number, seconds in sums:
-        if handler:
-            numbers[handler, what] += number
-            times[handler] = times.get(handler, 0.0) + seconds
-            steps = buckets.setdefault(handler, [0] * (len(DURATION_BOUNDS) + 1))
-            if bucket >= 0:
-                steps[bucket] += number
+    buckets: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for key, sums in counts.items():
+        if key.handler:
+            numbers[key.handler, key.what] += sums.number
+            buckets[key.handler][key.bucket] += sums.number
     return [
         HandlerFigures(
             name,
@@ -233,27 +285,33 @@ def _handlers(sums: Sums) -> list[HandlerFigures]:
             discarded=numbers[name, Counted.DISCARDED],
             p50_seconds=percentile(steps, 0.5),
             p95_seconds=percentile(steps, 0.95),
-            buckets=tuple(steps),
-            seconds=times[name],
         )
         for name, steps in sorted(buckets.items())
     ]
 
 
-def _refusals(sums: Sums) -> tuple[dict[str, int], dict[str, float]]:
+def _refusals(counts: Counts) -> tuple[dict[str, int], dict[str, float]]:
     """Return by cause how many deliveries were refused, and the average seconds of those with any."""
-    refused: Counter[str] = Counter()
-    timed: Counter[str] = Counter()
-    times: dict[str, float] = {}
-    for (what, cause, *_, bucket), number, seconds in sums:
-        if what == Counted.REFUSED:
-            refused[cause] += number
-            if bucket >= 0:
-                timed[cause] += number
-                times[cause] = times.get(cause, 0.0) + seconds
-    averages = {cause: times[cause] / number for cause, number in sorted(timed.items())}
-    return dict(sorted(refused.items())), averages
+    refused: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    for key, sums in sorted(counts.items()):
+        if key.what == Counted.REFUSED:
+            refused[key.cause] = refused.get(key.cause, 0) + sums.number
+            seconds[key.cause] = seconds.get(key.cause, 0.0) + sums.seconds
+    # Where the signed time is the cause, each has seconds.
+    return refused, {cause: total / refused[cause] for cause, total in seconds.items() if total}
 
 
-def _hour(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+def percentile(buckets: Mapping[int, int], part: float) -> float | None:
+    """Estimate the duration in seconds that this part of the calls stayed below; None without a call.
+
+    `buckets` are the calls by step of duration. Within a step they are taken to be spread evenly; those
+    beyond the last bound count as that bound.
+    """
+    up_to = list(accumulate(buckets.get(step, 0) for step in range(len(DURATION_BOUNDS) + 1)))
+    wanted = up_to[-1] * part
+    if not wanted:
+        return None
+    step = bisect_left(up_to, wanted)
+    lower, upper = (0.0, *DURATION_BOUNDS)[step], (*DURATION_BOUNDS, DURATION_BOUNDS[-1])[step]
+    return lower + (upper - lower) * ((wanted - up_to[step]) / buckets[step] + 1)

@@ -211,7 +211,8 @@ class RunResult(NamedTuple):
     An `excused` attempt was interrupted by an orderly stop, and does not count against the run. An `uncalled`
     one was none: the handler was not called, and it is not in the number of attempts. With `newest_only` a
     run that is to be tried again is due at once if a newer one waits, to be discarded. `duration_seconds` is
-    how long the call took; None without a call.
+    how long the call took; None without a call. Failures of one bug have one `group`, and `place` is where
+    the user's code failed; None for what is no failure of a handler.
     """
 
     run_id: int
@@ -227,6 +228,8 @@ class RunResult(NamedTuple):
     newest_only: bool = False
     duration_seconds: float | None = None
     uncalled: bool = False
+    group: str | None = None
+    place: str | None = None
 
     @property
     def lease(self) -> Lease:
@@ -241,7 +244,8 @@ class RunResult(NamedTuple):
         if self.error is None:
             return ()
         text = self.error.encode("ascii", "backslashreplace").decode()[:SHORT_ERROR]
-        return tuple(self._replace(error=error, traceback=None) for error in (text, UNSTORABLE_ERROR))
+        plain = self._replace(traceback=None, place=None)
+        return tuple(plain._replace(error=error) for error in (text, UNSTORABLE_ERROR))
 
     @property
     def started_at(self) -> datetime | None:

@@ -34,6 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
+from billhook.inbox.fingerprint import fingerprint
 from billhook.inbox.records import NEWEST_ONLY, RunResult
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import (
@@ -144,7 +145,7 @@ def settle(
         # the newest counts, it may be superseded.
         if order_key is not None and (result.state is not RunState.DUE or result.newest_only):
             keys.append((handler, order_key))
-    failed = [result for result, _ in settled if result.state in (RunState.DUE, RunState.DEAD)]
+    failed = [each for each in settled if each[0].state in (RunState.DUE, RunState.DEAD)]
     if failed:
         _record_failures(connection, failed, now)
     finish_deliveries(
@@ -236,7 +237,9 @@ def _write_results(
     return [row for row in running if (row.id, row.token) in leases]
 
 
-def _record_failures(connection: Connection, failed: Sequence[RunResult], now: datetime | None) -> None:
+def _record_failures(
+    connection: Connection, failed: Sequence[tuple[RunResult, str]], now: datetime | None
+) -> None:
     rows = [
         {
             "run_id": result.run_id,
@@ -246,8 +249,10 @@ def _record_failures(connection: Connection, failed: Sequence[RunResult], now: d
             "traceback": result.traceback,
             "duration_seconds": result.duration_seconds,
             "retried": int(result.state is RunState.DUE and not result.excused),
+            "fingerprint": None if result.group is None else fingerprint(handler, result.group),
+            "place": result.place,
         }
-        for result in failed
+        for result, handler in failed
     ]
     connection.execute(insert(failure), rows)
 

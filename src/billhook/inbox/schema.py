@@ -21,9 +21,9 @@ from sqlalchemy import (
 
 from billhook.inbox.sql import UtcDateTime
 
-REVISION = "0011"
+REVISION = "0012"
 """The migration that this code was written for; with a newer one it stores deliveries at most."""
-FIRST_RELEASED = "0011"
+FIRST_RELEASED = "0012"
 """The first migration of a release: inboxes of earlier revisions hold nothing that has to be kept."""
 
 
@@ -110,6 +110,10 @@ failure = Table(
     # 1: the run is tried again for it, so that it is counted as failed. 0 if the run is dead, the worker was
     # lost, or the attempt is excused.
     Column("retried", Integer, nullable=False, server_default=text("0")),
+    # Which issue it belongs to, and where the user's code failed: see billhook.inbox.issues. NULL for an
+    # attempt that was interrupted.
+    Column("fingerprint", Text),
+    Column("place", Text),
 )
 # Only of handlers that are paused, limited, or paused after failures: see billhook.inbox.limits.
 handler = Table(
@@ -133,6 +137,36 @@ worker = Table(
     Column("started_at", UtcDateTime, nullable=False),
     # No index: it is written often, and there are few rows.
     Column("seen_at", UtcDateTime, nullable=False),
+)
+# What is wrong, and what operators said of it. How often it happened is not here: see billhook.inbox.issues.
+issue = Table(
+    "billhook_issue",
+    metadata,
+    Column("fingerprint", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    # The handler, or the event type.
+    Column("subject", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("place", Text),
+    Column("state", Text, nullable=False),
+    Column("opened_at", UtcDateTime, nullable=False),
+    Column("changed_at", UtcDateTime, nullable=False),
+    Column("who", Text),
+    Column("why", Text),
+    Column("ignored_until", UtcDateTime),
+    # 1: a notification was sent that it is open.
+    Column("notified", Integer, nullable=False, server_default=text("0")),
+)
+# Which process sends notifications, in one row: see billhook.inbox.notifications.
+notifier = Table(
+    "billhook_notifier",
+    metadata,
+    Column("owner", Text, nullable=False),
+    Column("leased_until", UtcDateTime, nullable=False),
+    # When messages were sent in the last hour, as JSON.
+    Column("sent_at", Text, nullable=False),
+    # 1: the last of them said that all is well, or there was none.
+    Column("well", Integer, nullable=False),
 )
 # What operators did. Texts of payloads are in none of its columns: see billhook.inbox.actions.
 action = Table(
@@ -184,7 +218,8 @@ _partial("delivery_unfinished_idx", "state IN ('received', 'planned')", delivery
 _partial("delivery_failed_idx", "state IN ('dead', 'quarantined')", delivery.c.state, delivery.c.id)
 _partial("delivery_conflict_idx", "conflict_of IS NOT NULL", delivery.c.id)
 _partial("run_claim_idx", "state IN ('due', 'running')", run.c.state, run.c.handler, run.c.due_at, run.c.id)
-_partial("run_dead_idx", "state IN ('dead')", run.c.handler)
+_partial("run_dead_idx", "state IN ('dead')", run.c.handler, run.c.finished_at)
+_partial("failure_fingerprint_idx", "fingerprint IS NOT NULL", failure.c.fingerprint, failure.c.id)
 _partial("run_alone_idx", "runs_alone = 1 AND state IN ('due')", run.c.due_at)
 _partial(
     "run_order_idx",

@@ -7,9 +7,10 @@ summary in words, and its numbers, for those who do not see it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from billhook.clock import format_duration
 from billhook.pages.text import format_number
@@ -23,8 +24,7 @@ _EDGE = 2.0
 """Percent that marks keep from the sides of a lane."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rectangle:
+class Rectangle(NamedTuple):
     """A part of a bar: x and width in percent, y and height in pixels; `tone` is its colour's name."""
 
     x: float
@@ -34,8 +34,7 @@ class Rectangle:
     tone: str
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(NamedTuple):
     """One kind of number in a chart: its name, and a tone: good, bad, warn, quiet or accent."""
 
     name: str
@@ -47,17 +46,25 @@ class Bars:
     """A chart of stacked bars, ready to be drawn: `rows` are the labels with the numbers of each series."""
 
     title: str
-    series: tuple[Series, ...]
-    rows: tuple[tuple[str, tuple[float, ...]], ...]
+    series: Sequence[Series]
+    rows: Sequence[tuple[str, Sequence[float]]]
     height: int
-    columns: tuple[tuple[str, tuple[Rectangle, ...]], ...]
+    columns: Sequence[tuple[str, Sequence[Rectangle]]]
     highest: float
-    summary: str
 
     @property
     def totals(self) -> list[tuple[Series, float]]:
         """Each series with its sum."""
         return [(one, sum(values[n] for _, values in self.rows)) for n, one in enumerate(self.series)]
+
+    @property
+    def summary(self) -> str:
+        """What it shows, in words."""
+        if not self.highest:
+            return f"{self.title}: none"
+        label = max(self.rows, key=lambda row: sum(row[1]))[0]
+        highest = f"the highest bar is {format_number(self.highest)}, at {label}"
+        return f"{self.title}: {_listed(self.totals)}; {highest}"
 
 
 def bar_chart(
@@ -68,32 +75,33 @@ def bar_chart(
     place = 100 / max(1, len(rows))
     columns = []
     for position, (label, values) in enumerate(rows):
-        x, bottom, parts = position * place + place * _GAP / 2, float(height), []
-        for one, number in zip(series, values, strict=True):
-            if number > 0:
-                tall = max(_SHORTEST, height * number / highest)
-                bottom = max(0.0, bottom - tall)
-                parts.append(Rectangle(_r(x), _r(bottom), _r(place * (1 - _GAP)), _r(tall), one.tone))
-        told = ", ".join(f"{one.name} {format_number(n)}" for one, n in zip(series, values, strict=True) if n)
-        columns.append((f"{label}: {told or 'none'}", tuple(parts)))
-    fixed = tuple((label, tuple(values)) for label, values in rows)
-    chart = Bars(title, tuple(series), fixed, height, tuple(columns), highest, "")
-    return Bars(title, chart.series, fixed, height, chart.columns, highest, _summary(chart))
+        parts = [(one, number) for one, number in zip(series, values, strict=True) if number]
+        drawn = _stack(parts, place * (position + _GAP / 2), place * (1 - _GAP), height, highest)
+        columns.append((f"{label}: {_listed(parts) or 'none'}", drawn))
+    return Bars(title, series, rows, height, columns, highest)
 
 
-def _summary(chart: Bars) -> str:
-    totals = ", ".join(f"{one.name} {format_number(number)}" for one, number in chart.totals)
-    if not chart.highest:
-        return f"{chart.title}: none"
-    label = max(chart.rows, key=lambda row: sum(row[1]))[0]
-    return f"{chart.title}: {totals}; the highest bar is {format_number(chart.highest)}, at {label}"
+def _listed(parts: Iterable[tuple[Series, float]]) -> str:
+    return ", ".join(f"{one.name} {format_number(number)}" for one, number in parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Sparkline:
+def _stack(
+    parts: Iterable[tuple[Series, float]], x: float, width: float, height: int, highest: float
+) -> list[Rectangle]:
+    """Draw numbers on one another, from the bottom."""
+    y, drawn = float(height), []
+    for one, number in parts:
+        if number > 0:
+            tall = max(_SHORTEST, height * number / highest)
+            y = max(0.0, y - tall)
+            drawn.append(Rectangle(_r(x), _r(y), _r(width), _r(tall), one.tone))
+    return drawn
+
+
+class Sparkline(NamedTuple):
     """A small chart without axes, beside a number; `summary` says what it shows."""
 
-    columns: tuple[Rectangle, ...]
+    columns: Sequence[Rectangle]
     height: int
     summary: str
 
@@ -101,19 +109,14 @@ class Sparkline:
 def sparkline(name: str, values: Sequence[float], tone: str = "accent", height: int = 20) -> Sparkline:
     """Return a small chart with a bar for each number, the oldest first."""
     highest, place = max(values, default=0), 100 / max(1, len(values))
-    columns = []
+    columns: list[Rectangle] = []
     for position, number in enumerate(values):
-        if number > 0:
-            tall = max(_SHORTEST, height * number / highest)
-            columns.append(
-                Rectangle(_r(position * place), _r(height - tall), _r(place * 0.8), _r(tall), tone)
-            )
+        columns += _stack([(Series(name, tone), number)], position * place, place * 0.8, height, highest)
     listed = ", ".join(map(format_number, values)) if any(values) else "none"
-    return Sparkline(tuple(columns), height, f"{name}: {listed}")
+    return Sparkline(columns, height, f"{name}: {listed}")
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """Something at a moment: `text` says what; `open` is drawn as a ring, for what is still to come."""
 
     at: datetime
@@ -122,21 +125,19 @@ class Mark:
     open: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(NamedTuple):
     """A row of marks over time."""
 
     name: str
-    marks: tuple[Mark, ...]
+    marks: Sequence[Mark]
 
 
-@dataclass(frozen=True, slots=True)
-class LaneChart:
+class LaneChart(NamedTuple):
     """Lanes over one axis of time, ready to be drawn; `ticks` are positions in percent with their texts."""
 
-    lanes: tuple[Lane, ...]
-    ticks: tuple[tuple[float, str], ...]
-    position: Callable[[datetime], float] = field(repr=False)
+    lanes: Sequence[Lane]
+    ticks: Sequence[tuple[float, str]]
+    position: Callable[[datetime], float]
 
 
 def lane_chart(start: datetime, lanes: Sequence[Lane]) -> LaneChart:
@@ -158,7 +159,7 @@ def lane_chart(start: datetime, lanes: Sequence[Lane]) -> LaneChart:
     for passed in _TICK_SECONDS:
         if passed <= span and place(passed) - ticks[-1][0] >= 12:  # or the texts would touch
             ticks.append((place(passed), format_duration(passed)))
-    return LaneChart(tuple(lanes), tuple(ticks), position)
+    return LaneChart(lanes, ticks, position)
 
 
 def _r(number: float) -> float:

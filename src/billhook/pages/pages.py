@@ -9,14 +9,13 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from flask import Blueprint, Request, Response, abort, current_app, g, redirect, request, url_for
 from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 from werkzeug.exceptions import HTTPException, NotFound
 
 from billhook import clock
@@ -76,74 +75,7 @@ def is_from_own_pages(request: Request) -> bool:
     return site == "same-origin" and origin in own
 
 
-class CsrfTokens:
-    """Makes and checks the tokens of forms: each is signed, and bound to a visitor and a browser.
-
-    `key` returns the secret that signs them. The browser is known by a random value in a cookie.
-    """
-
-    def __init__(self, key: Callable[[], str | bytes], purpose: str) -> None:
-        self._key = key
-        self._purpose = purpose
-
-    def make(self, visitor: str, nonce: str) -> str:
-        """Return a token for the forms of one page."""
-        return self._serializer().dumps([visitor, nonce])
-
-    def refusal(self, token: str, visitor: str, nonce: str) -> str | None:
-        """Return why a token is refused, as a sentence for the visitor; None if it is good."""
-        try:
-            found = self._serializer().loads(token, max_age=TOKEN_SECONDS)
-        except SignatureExpired:
-            return "The form was open for too long. Load its page again, and send it then."
-        except BadSignature:
-            return "The form has no token of this site. Load its page again, and send it then."
-        if not nonce or found != [visitor, nonce]:
-            return "The form was made for another visitor. Load its page again, and send it then."
-        return None
-
-    @staticmethod
-    def new_nonce() -> str:
-        """Return a random value for the cookie of a browser."""
-        return secrets.token_urlsafe(_NONCE_BYTES)
-
-    def _serializer(self) -> URLSafeTimedSerializer:
-        return URLSafeTimedSerializer(self._key(), salt=f"billhook.pages.csrf.{self._purpose}")
-
-
-class Notice(NamedTuple):
-    """What a form did, for the page after it; `tone` is good, warn or bad."""
-
-    text: str
-    tone: str
-
-
-class Notices:
-    """Writes notices into cookies, and reads them: signed, so that no other page can put words there."""
-
-    def __init__(self, key: Callable[[], str | bytes], purpose: str) -> None:
-        self._key = key
-        self._purpose = purpose
-
-    def write(self, text: str, tone: str) -> str:
-        """Return the value of a cookie."""
-        return self._serializer().dumps([text[:_LONGEST_NOTICE], tone])
-
-    def read(self, value: str | None) -> Notice | None:
-        """Return the notice in a cookie; None without one that was written here a moment ago."""
-        if value is None:
-            return None
-        try:
-            return Notice(*self._serializer().loads(value, max_age=NOTICE_SECONDS))
-        except BadSignature:
-            return None
-
-    def _serializer(self) -> URLSafeTimedSerializer:
-        return URLSafeTimedSerializer(self._key(), salt=f"billhook.pages.notice.{self._purpose}")
-
-
-@dataclass(frozen=True, slots=True)
-class Visitor:
+class Visitor(NamedTuple):
     """The person at the browser: a name for the log, and whether they may change anything.
 
     A visitor without a name, for a login, sees no navigation.
@@ -153,8 +85,7 @@ class Visitor:
     may_act: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PageLink:
+class PageLink(NamedTuple):
     """A link in the navigation of each page: the name of its view in the blueprint, and its text."""
 
     view: str
@@ -186,8 +117,7 @@ class Pages:
         self.title = title
         self.links = tuple(links)
         self._identify = identify
-        self._tokens = CsrfTokens(key, name)
-        self._notices = Notices(key, name)
+        self._key = key
         self._cookie = f"{name}_form"
         self._notice_cookie = f"{name}_notice"
         self._package = package
@@ -205,7 +135,7 @@ class Pages:
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page made from a template of the package, with these values."""
-        notice = self._notices.read(request.cookies.get(self._notice_cookie))
+        notice = self._notice()
         g.billhook_notice_shown = notice is not None
         html = self._templates.get_template(template).render(
             pages=self, visitor=g.get("billhook_visitor"), notice=notice, **values
@@ -215,14 +145,27 @@ class Pages:
     def redirect(self, location: str, notice: str, tone: str = "good") -> Response:
         """Return a redirect to a page of the same set, which shows the notice once: for after a form."""
         response = current_app.make_response(redirect(location, 303))
-        value = self._notices.write(notice, tone)
+        value = self._signer("notice").dumps({"text": notice[:_LONGEST_NOTICE], "tone": tone})
         response.set_cookie(self._notice_cookie, value, max_age=NOTICE_SECONDS, **self._cookie_options())
         return response
+
+    def _notice(self) -> Any:
+        """Return the text and the tone of the notice in a cookie that was written here a moment ago."""
+        try:
+            cookie = request.cookies.get(self._notice_cookie, "")
+            return self._signer("notice").loads(cookie, max_age=NOTICE_SECONDS)
+        except BadSignature:
+            return None
+
+    def _signer(self, purpose: str) -> URLSafeTimedSerializer:
+        return URLSafeTimedSerializer(self._key(), salt=f"billhook.pages.{purpose}.{self.blueprint.name}")
 
     @cached_property
     def _templates(self) -> Environment:
         environment = Environment(
-            loader=ChoiceLoader([PackageLoader(self._package), _PrefixedPages("billhook.pages")]),
+            loader=ChoiceLoader(
+                [PackageLoader(self._package), PrefixLoader({"pages": PackageLoader("billhook.pages")})]
+            ),
             autoescape=True,
             finalize=text.as_shown,
             undefined=StrictUndefined,
@@ -263,14 +206,25 @@ class Pages:
         if not is_from_own_pages(request):
             return "The form was not sent from a page of this site, as its Origin header tells."
         token, nonce = request.form.get("csrf_token", ""), request.cookies.get(self._cookie, "")
-        return self._tokens.refusal(token, visitor.name, nonce)
+        try:
+            found = self._signer("csrf").loads(token, max_age=TOKEN_SECONDS)
+        except SignatureExpired:
+            return "The form was open for too long. Load its page again, and send it then."
+        except BadSignature:
+            return "The form has no token of this site. Load its page again, and send it then."
+        if not nonce or found != [visitor.name, nonce]:
+            return "The form was made for another visitor. Load its page again, and send it then."
+        return None
 
     def _csrf_token(self) -> str:
-        """Return the token for the forms of the page that is being made, and have its cookie set."""
+        """Return the token for the forms of the page that is being made, and have its cookie set.
+
+        It is signed, and bound to the visitor and to the browser, known by a random value in the cookie.
+        """
         nonce = g.get("billhook_new_nonce") or request.cookies.get(self._cookie)
         if not nonce:
-            nonce = g.billhook_new_nonce = CsrfTokens.new_nonce()
-        return self._tokens.make(g.billhook_visitor.name, nonce)
+            nonce = g.billhook_new_nonce = secrets.token_urlsafe(_NONCE_BYTES)
+        return self._signer("csrf").dumps([g.billhook_visitor.name, nonce])
 
     def _add_headers(self, response: Response) -> Response:
         nonce = g.pop("billhook_new_nonce", None)
@@ -313,13 +267,6 @@ class Pages:
             if name not in ("Content-Type", "Content-Length"):
                 response.headers.add(name, value)
         return response
-
-
-class _PrefixedPages(PackageLoader):
-    """The templates of this package, by names that begin with `pages/`."""
-
-    def get_source(self, environment: Environment, template: str) -> Any:
-        return super().get_source(environment, template.removeprefix("pages/"))
 
 
 def _may_act() -> bool:

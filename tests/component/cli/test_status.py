@@ -11,13 +11,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from billhook import status as status_module
 from billhook.events import CustomerCreated, sample
 from billhook.extension import get_state
 from billhook.inbox import Counted, RunPlan
 from billhook.inbox.discard import discard
 from billhook.inbox.overview import read_overview
-from billhook.status import Thresholds, crossed_thresholds, summary
+from billhook.status import Thresholds, crossed_thresholds, number_text, summary
 from support.apps import deliver
 from support.inbox_view import NOON, change, incoming
 from support.processes import until
@@ -204,10 +203,8 @@ def test_the_summary_says_what_needs_attention_in_the_words_of_the_dashboard(inb
     )
 
 
-def test_numbers_beyond_the_limit_of_counting_are_shown_as_at_least(monkeypatch):
-    monkeypatch.setattr(status_module, "COUNT_LIMIT", 1000)
-
-    assert [status_module.number_text(number) for number in (999, 1000)] == ["999", "1,000+"]
+def test_numbers_beyond_the_limit_of_counting_are_shown_as_at_least():
+    assert [number_text(number, 1000) for number in (999, 1000)] == ["999", "1,000+"]
 
 
 # --- watching -----------------------------------------------------------------------------------------

@@ -22,7 +22,10 @@ ACTIONS = {
     "deliveries/1/replay": {},
     "deliveries/1/discard": {"reason": "done by hand"},
     "deliveries/1/erase": {"discard": "1"},
-    "failures/{group}/replay": {},
+    "failures/{issue}/replay": {},
+    "failures/{issue}/ack": {"why": "ticket 7"},
+    "failures/{issue}/resolve": {},
+    "failures/{issue}/ignore": {"duration": "2h"},
     "handlers/pause": {"handler": "shop.book"},
     "handlers/resume": {"handler": "shop.book"},
 }
@@ -48,9 +51,7 @@ def state_of(made) -> object:
 
 
 def path_of(made, action: str) -> str:
-    from billhook.inbox.error_groups import failure_groups
-
-    return action.format(group=failure_groups(made.inbox)[0].id)
+    return action.format(issue=made.issues()[0].id)
 
 
 # --- looking --------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ def test_the_list_of_actions_is_complete(site):
     }
 
     assert posts == {
-        "/billhook/" + path.replace("1", "<int:delivery_id>").replace("{group}", "<group_id>")
+        "/billhook/" + path.replace("1", "<int:delivery_id>").replace("{issue}", "<issue_id>")
         for path in ACTIONS
     }
 

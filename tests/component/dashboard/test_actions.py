@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from billhook.dashboard import handlers
+from billhook.dashboard import issues
 from billhook.inbox.actions import list_actions
 from billhook.inbox.deliveries import details
-from billhook.inbox.error_groups import failing_delivery_ids, failure_groups
+from billhook.inbox.issues import failing_delivery_ids
 from billhook.inbox.replay import replay
 from support.inbox_view import rows, value
 from support.signing import APPROVED
@@ -186,8 +186,8 @@ def test_a_run_that_succeeded_is_made_again_only_after_a_page_that_says_so(faili
     assert 'name="confirmed" value="1"' in page.text
 
 
-def test_a_group_replays_no_run_that_succeeds_meanwhile(failing, monkeypatch):
-    group = failure_groups(failing.inbox)[0].id
+def test_an_issue_replays_no_run_that_succeeds_meanwhile(failing, monkeypatch):
+    issue = failing.issues()[0].id
     failing.broken.clear()
 
     def found_before_a_worker_came(*arguments):
@@ -196,9 +196,9 @@ def test_a_group_replays_no_run_that_succeeds_meanwhile(failing, monkeypatch):
         failing.state.handle_due()
         yield from batches
 
-    monkeypatch.setattr(handlers, "failing_delivery_ids", found_before_a_worker_came)
+    monkeypatch.setattr(issues, "failing_delivery_ids", found_before_a_worker_came)
 
-    done = failing.act(f"failures/{group}/replay")
+    done = failing.act(f"failures/{issue}/replay")
 
     assert status(failing, 1) == "done"
     assert done == "Replayed: 2 runs are due again."
@@ -214,19 +214,40 @@ def test_a_quarantined_delivery_is_read_again(site):
     assert done == "Replayed: 1 delivery is read again."
 
 
-def test_a_group_of_failures_is_replayed_and_no_other(failing):
+def test_an_issue_is_replayed_and_no_other(failing):
     failing.broken[:] = [RuntimeError("something else")]
     other = failing.deliver(APPROVED.replace(b"inv_1", b"inv_9"))
     failing.broken.clear()
-    (group,) = [one for one in failure_groups(failing.inbox) if "KeyError" in one.line]
+    (issue,) = [one for one in failing.issues() if "KeyError" in one.title]
 
-    done = failing.act(f"failures/{group.id}/replay", rate="1000")
-    gone = failing.post(f"failures/{'0' * 20}/replay")
+    done = failing.act(f"failures/{issue.id}/replay", rate="1000")
+    gone = failing.post(f"failures/{'0' * 12}/replay")
 
     assert done == "Replayed: 3 runs are due again."
     assert status(failing, other) == "retrying"
     assert gone.status_code == 404
-    assert recorded(failing) == [("alice", "replay", "handler shop.book: 1-3", 3)]
+    assert recorded(failing) == [("alice", "replay", f"issue {issue.id}: 1-3", 3)]
+
+
+def test_an_issue_is_acknowledged_ignored_and_resolved(failing):
+    (issue,) = failing.issues()
+    path = f"failures/{issue.id}"
+
+    told = [
+        failing.act(f"{path}/ack", why=" ticket\n7 "),
+        failing.act(f"{path}/ignore", duration="2h"),
+        failing.act(f"{path}/resolve", why=""),
+    ]
+
+    assert told[0] == "The issue is acknowledged."
+    assert re.fullmatch(r"The issue is ignored until 20\d\d-\d\d-\d\d \d\d:\d\d UTC\.", told[1])
+    assert told[2] == "The issue is resolved."
+    assert [row[:3] for row in recorded(failing)] == [
+        ("alice", verb, f"issue {issue.id}") for verb in ("resolve", "ignore", "ack")
+    ]
+    assert (failing.issues()[0].who, failing.issues()[0].why) == ("alice", None)
+    assert failing.post(f"{path}/ignore", duration="soon").status_code == 400
+    assert failing.post(f"{path}/delete").status_code == 404
 
 
 # --- discard, erase -------------------------------------------------------------------------------

@@ -192,26 +192,52 @@ def test_an_unknown_delivery_is_not_found(site):
 # --- failures, handlers, health, actions ----------------------------------------------------------
 
 
-def test_failures_are_grouped_by_handler_and_first_line(site):
+def test_failures_are_issues_by_their_bug(site):
     made = site()
-    for error in (KeyError("a"), KeyError("a"), RuntimeError("b\nmore")):
+    for error in (KeyError("a"), KeyError("b"), RuntimeError("c\nmore")):
         made.broken[:] = [error]
         made.deliver()
+    made.issues()
 
     text = " ".join(made.text("failures").split())
 
-    assert "3 runs are failing, in 2 groups" in text
-    assert re.search(r"2 shop\.book KeyError: 'a' 20\d\d-.* (?:ago|just now) 2 1 ", text)
-    assert re.search(r"1 shop\.book RuntimeError: b 20", text)
+    assert "2 issues are not resolved" in text
+    assert re.search(r"open 2 KeyError: … .*in book shop\.book 20\d\d-.* (?:ago|just now) 2 1 ", text)
+    assert re.search(r"open 1 RuntimeError: c .*in book", text)
 
 
-def test_failures_say_how_many_of_a_group_are_dead(site):
-    made = site(BILLHOOK_RETRY_SCHEDULE_SECONDS="")
+def test_an_issue_is_shown_with_its_newest_traceback_and_its_hours(site):
+    made = site()
     made.broken[:] = [KeyError("a")]
     made.deliver()
-    made.deliver()
+    number = made.deliver()
+    (issue,) = made.issues()
 
-    assert "2 dead shop.book KeyError: 'a'" in " ".join(made.text("failures").split())
+    response = made.get(f"failures/{issue.id}")
+    text = " ".join(made.text(f"failures/{issue.id}").split())
+
+    assert f"Of delivery {number} ." in text
+    assert "failed attempts 2" in text
+    assert "raise type(broken[0])" in text
+    assert "Failed attempts by hour: failed 2" in response.text
+    assert made.get("failures/nothing").status_code == 404
+
+
+def test_a_resolved_issue_is_folded_and_hostile_texts_are_escaped(site):
+    made = site()
+    made.broken[:] = [RuntimeError("<script>alert()</script>")]
+    made.deliver()
+    (issue,) = made.issues()
+    made.act(f"failures/{issue.id}/resolve", why="<b>mended</b>")
+
+    page = made.get("failures").text
+
+    assert "Nothing is wrong." in page
+    assert "1 resolved" in page
+    assert "&lt;script&gt;" in page
+    assert "&lt;b&gt;mended" in page
+    assert "<script>alert" not in page
+    assert "<b>mended" not in page
 
 
 def test_handlers_are_shown_with_their_options_and_pause(site):

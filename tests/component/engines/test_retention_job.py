@@ -9,7 +9,14 @@ from datetime import timedelta
 import pytest
 
 from billhook.engines import maintenance
-from billhook.engines.maintenance import BATCH_ROWS, EVERY_SECONDS, FAILED_SECONDS, FIRST_SECONDS, Maintenance
+from billhook.engines.maintenance import (
+    BATCH_ROWS,
+    EVERY_SECONDS,
+    FAILED_SECONDS,
+    FIRST_SECONDS,
+    Maintenance,
+    MaintenanceOptions,
+)
 from support.inbox_view import NOON, change, incoming, rows
 
 LONG_AGO = NOON - timedelta(days=100)
@@ -23,8 +30,9 @@ def bare_url(tmp_path) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _without_closing(request, monkeypatch):
-    """Closing has steps of its own between these."""
+def _without_other_steps(request, monkeypatch):
+    """Closing, and the look at issues, have steps of their own between these."""
+    monkeypatch.setattr(maintenance, "ISSUES_SECONDS", math.inf)
     if "closed" not in request.node.name:
         monkeypatch.setattr(maintenance, "CLOSE_SECONDS", math.inf)
 
@@ -51,7 +59,7 @@ def left(where):
 
 def started(inbox, clock, days=30.0):
     """An maintenance whose first look is due."""
-    made = Maintenance(inbox, retention_days=days, monotonic=clock)
+    made = Maintenance(inbox, MaintenanceOptions(days), monotonic=clock)
     clock.now += 2 * FIRST_SECONDS
     return made
 
@@ -68,7 +76,7 @@ def passes(made, clock, now=NOON):
 def test_the_first_look_is_soon_and_not_at_the_same_time_in_every_process(inbox, where):
     clock = Time()
     old(inbox, where, 1)
-    made = [Maintenance(inbox, retention_days=30, monotonic=clock) for _ in range(20)]
+    made = [Maintenance(inbox, MaintenanceOptions(), monotonic=clock) for _ in range(20)]
 
     pauses = [one.run_if_due(NOON) for one in made]
 
@@ -91,9 +99,23 @@ def test_pruning_runs_in_small_batches_and_then_rests_for_an_hour(inbox, where):
     assert pauses[-1] == pytest.approx(EVERY_SECONDS)
 
 
+def test_issues_are_looked_for_every_few_seconds(inbox, where, monkeypatch):
+    monkeypatch.setattr(maintenance, "ISSUES_SECONDS", 5.0)
+    clock = Time()
+    made = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
+    old(inbox, where, 1)
+    change(where, "UPDATE delivery SET state = 'quarantined', error = 'no JSON'")
+    assert made.run_if_due(NOON) == 5.0
+
+    clock.now += 5.0
+    made.run_if_due(NOON)
+
+    assert rows(where, "SELECT kind, title FROM billhook_issue") == [("quarantine", "no JSON")]
+
+
 def test_counts_are_closed_every_few_seconds(inbox, where):
     clock = Time()
-    made = Maintenance(inbox, retention_days=30, monotonic=clock)
+    made = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
     old(inbox, where, 1)
     assert made.run_if_due(NOON) == maintenance.CLOSE_SECONDS
 
@@ -132,8 +154,8 @@ def test_keys_without_a_signed_time_are_kept_for_key_days(inbox, where):
     clock = Time()
     old(inbox, where, 3)
     change(where, "UPDATE delivery SET signed_at = NULL")
-    for_ever = Maintenance(inbox, retention_days=30, monotonic=clock)
-    for_40_days = Maintenance(inbox, retention_days=30, key_days=40, monotonic=clock)
+    for_ever = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
+    for_40_days = Maintenance(inbox, MaintenanceOptions(key_days=40), monotonic=clock)
     clock.now += 2 * FIRST_SECONDS
 
     passes(for_ever, clock)

@@ -6,39 +6,23 @@ import itertools
 import threading
 from bisect import bisect_left
 from collections import Counter
-from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 
 from billhook.errors import InboxUnavailable, SchemaMismatch
-from billhook.inbox import Counted, RunPlan, RunResult, RunState, buffered_counts, replay
+from billhook.inbox import Counted, RunPlan, RunState, buffered_counts, replay
 from billhook.inbox import counts as counts_of_inbox
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.counts import DURATION_BOUNDS, Counts
 from billhook.inbox.overview import read_totals
-from support.inbox_view import NOON, hung, incoming, open_inbox, postgres, rows, upgraded, value
+from support.figures import at, claim, close, result_of, totals
+from support.inbox_view import NOON, hung, incoming, open_inbox, rows, upgraded, value
 from support.postgres import only_sqlite
 from support.processes import until
 
 OWNER = "host:1"
-LEASE = timedelta(seconds=30)
-
-
-@pytest.fixture(autouse=True)
-def _one_test_at_a_time(request):
-    """On PostgreSQL: compaction has one lock for all inboxes of a database, that of another test too."""
-    if not any("postgres" in name for name in (request.node.name, *request.fixturenames)):
-        yield
-        return
-    with closing(postgres(request.getfixturevalue("postgres_server").url)) as connection:
-        connection.execute("SELECT pg_advisory_lock(hashtext('test_counts'))")
-        yield
-
-
-def at(seconds):
-    return NOON + timedelta(seconds=seconds)
 
 
 def plan(inbox, key="k", handlers=("h",), *, owner=OWNER, error=None, **facts):
@@ -48,34 +32,13 @@ def plan(inbox, key="k", handlers=("h",), *, owner=OWNER, error=None, **facts):
     return delivery_id
 
 
-def claim(inbox, limit=10, owner=OWNER):
-    with inbox.transaction(owner) as transaction:
-        return transaction.claim(limit, at(2), at(2) + LEASE)
-
-
 def result(one, state=RunState.SUCCEEDED, duration_seconds=None, **facts):
-    ids = (one.run_id, one.token, one.delivery.delivery_id, one.attempt)
-    return RunResult(*ids, state, at(3), duration_seconds=duration_seconds, **facts)
-
-
-def close(inbox, now=NOON + timedelta(hours=1)):
-    """Close what happened until some seconds before: the first call notes it."""
-    inbox.close_counts(now)
-    while inbox.close_counts(now):
-        pass
+    return result_of(one, state, 3, duration_seconds=duration_seconds, **facts)
 
 
 def settle(inbox, *results):
     with inbox.transaction(OWNER) as transaction:
         return transaction.settle(results)
-
-
-def totals(inbox):
-    """What happened since the inbox was made, as metrics have it."""
-    numbers = Counter()
-    for total in read_totals(inbox):
-        numbers[total.event_type, total.handler, total.what.value] += total.number
-    return dict(numbers)
 
 
 ACCEPTED = ("PingTest", "", "accepted")
@@ -88,7 +51,7 @@ def test_a_delivery_is_counted_from_its_receipt_in_the_hour_of_it(inbox, where):
     inbox.put(replace(incoming("k"), received_at=NOON + timedelta(minutes=59)))
 
     assert totals(inbox) == {ACCEPTED: 1}
-    close(inbox)
+    close(inbox, at(3600))
 
     found = rows(where, "SELECT hour, source, event_type, what, number, last_at FROM billhook_count")
     last = "2026-01-15 12:59:00.000000"
@@ -106,7 +69,7 @@ def test_a_delivery_that_is_read_long_after_its_receipt_is_counted_as_quarantine
     """It waits unread while what came with it is closed."""
     delivery_id = inbox.put(incoming("k")).delivery_id
     plan(inbox, "read in time", handlers=(), error="unreadable")
-    close(inbox)
+    close(inbox, at(3600))
     assert totals(inbox) == {ACCEPTED: 2, ("PingTest", "", "quarantined"): 1}
 
     with inbox.transaction(OWNER) as transaction:
@@ -115,7 +78,7 @@ def test_a_delivery_that_is_read_long_after_its_receipt_is_counted_as_quarantine
     expected = {ACCEPTED: 2, ("PingTest", "", "quarantined"): 2}
     assert totals(inbox) == expected
     inbox.put(incoming("another"))
-    close(inbox)
+    close(inbox, at(3600))
     assert totals(inbox) == expected | {ACCEPTED: 3}
 
 
@@ -123,7 +86,7 @@ def test_a_delivery_that_is_read_long_after_its_receipt_is_counted_as_quarantine
 def test_a_delivery_that_is_planned_again_after_a_replay_is_not_accepted_again(inbox, where, closed):
     delivery_id = plan(inbox, handlers=(), error="unreadable")
     if closed:
-        close(inbox)
+        close(inbox, at(3600))
     replay.replay(inbox, [delivery_id], at(2))
     assert value(where, "SELECT state FROM delivery") == "received"
 
@@ -156,7 +119,7 @@ def test_a_conflict_and_an_untyped_delivery_are_counted_when_they_are_stored(inb
         ("", "", "untyped"): 1,
     }
     assert totals(inbox) == expected
-    close(inbox)
+    close(inbox, at(3600))
     assert totals(inbox) == expected
 
 
@@ -188,7 +151,7 @@ def test_types_without_a_model_are_counted_together(where):
     inbox.put(incoming("known"))
 
     assert totals(inbox) == {ACCEPTED: 1, ("*", "", "accepted"): 3}
-    close(inbox)
+    close(inbox, at(3600))
     assert totals(inbox) == {ACCEPTED: 1, ("*", "", "accepted"): 3}
     assert value(where, "SELECT count(*) FROM billhook_count") == 2
 
@@ -199,7 +162,7 @@ def test_types_without_a_model_are_counted_together(where):
 def test_attempts_are_counted_by_handler_result_and_duration(inbox):
     for number in range(4):
         plan(inbox, f"k{number}")
-    one, two, three, four = claim(inbox)
+    one, two, three, four = claim(inbox, seconds=2)
 
     settle(
         inbox,
@@ -210,8 +173,8 @@ def test_attempts_are_counted_by_handler_result_and_duration(inbox):
     )
 
     def found():
-        of_handler = [one for one in read_totals(inbox) if one.handler == "h"]
-        return sorted((one.what.value, one.bucket, one.number, one.seconds) for one in of_handler)
+        of_handler = [(key, sums) for key, sums in read_totals(inbox).items() if key.handler == "h"]
+        return sorted((key.what, key.bucket, sums.number, sums.seconds) for key, sums in of_handler)
 
     five_ms = DURATION_BOUNDS.index(0.005)
     expected = [
@@ -221,7 +184,7 @@ def test_attempts_are_counted_by_handler_result_and_duration(inbox):
     ]
     before = found()
     assert before == expected
-    close(inbox)
+    close(inbox, at(3600))
     assert found() == before
 
 
@@ -229,17 +192,17 @@ def test_each_duration_is_in_the_step_that_its_bounds_say(inbox):
     durations = [0.0, *DURATION_BOUNDS, *(bound * 1.0001 for bound in DURATION_BOUNDS)]
     for number in range(len(durations)):
         plan(inbox, f"k{number}")
-    claims = claim(inbox, len(durations))
+    claims = claim(inbox, len(durations), 2)
 
     settle(inbox, *(result(one, duration_seconds=each) for one, each in zip(claims, durations, strict=True)))
 
-    found = {one.bucket: one.number for one in read_totals(inbox) if one.handler == "h"}
+    found = {key.bucket: sums.number for key, sums in read_totals(inbox).items() if key.handler == "h"}
     assert found == dict(Counter(bisect_left(DURATION_BOUNDS, each) for each in durations))
 
 
 def test_a_run_remembers_when_its_handler_was_called_and_for_how_long(inbox, where):
     plan(inbox)
-    (one,) = claim(inbox)
+    (one,) = claim(inbox, seconds=2)
     assert rows(where, "SELECT started_at, duration_seconds FROM run") == [
         ("2026-01-15 12:00:02.000000", None)
     ]
@@ -254,7 +217,7 @@ def test_a_run_remembers_when_its_handler_was_called_and_for_how_long(inbox, whe
 def test_results_of_one_transaction_keep_their_own_moments(inbox, where):
     plan(inbox, "a")
     plan(inbox, "b")
-    one, two = claim(inbox)
+    one, two = claim(inbox, seconds=2)
 
     settle(inbox, result(one), result(two)._replace(at=at(7)))
 
@@ -266,7 +229,7 @@ def test_a_result_that_is_written_late_has_the_time_of_writing_and_is_counted(in
     """The database was away: what happened until then has been closed meanwhile."""
     for key in "abc":
         plan(inbox, key)
-    one, two, three = claim(inbox)
+    one, two, three = claim(inbox, seconds=2)
     settle(inbox, result(three)._replace(at=at(600)))
     close(inbox, at(700))
     late = result(one, duration_seconds=0.5), result(two, RunState.DUE, due_at=at(900), error="e")
@@ -285,7 +248,7 @@ def test_a_result_that_is_written_late_has_the_time_of_writing_and_is_counted(in
 
 def test_a_result_that_is_written_soon_has_the_time_when_its_handler_ended(inbox, where):
     plan(inbox)
-    (one,) = claim(inbox)
+    (one,) = claim(inbox, seconds=2)
 
     with inbox.transaction(OWNER) as transaction:
         transaction.settle([result(one)], lambda: at(3.9))
@@ -295,7 +258,7 @@ def test_a_result_that_is_written_soon_has_the_time_when_its_handler_ended(inbox
 
 def test_a_failed_attempt_keeps_its_duration(inbox, where):
     plan(inbox)
-    (one,) = claim(inbox)
+    (one,) = claim(inbox, seconds=2)
 
     settle(inbox, result(one, RunState.DUE, 1.5, due_at=at(60), error="e"))
 
@@ -304,7 +267,7 @@ def test_a_failed_attempt_keeps_its_duration(inbox, where):
 
 def test_a_result_whose_lease_is_lost_is_not_counted(inbox):
     plan(inbox)
-    (one,) = claim(inbox)
+    (one,) = claim(inbox, seconds=2)
 
     settle(inbox, result(one)._replace(token=one.token - 1))
 
@@ -313,7 +276,7 @@ def test_a_result_whose_lease_is_lost_is_not_counted(inbox):
 
 def test_an_attempt_that_a_stop_interrupted_is_not_counted(inbox):
     plan(inbox)
-    (one,) = claim(inbox)
+    (one,) = claim(inbox, seconds=2)
 
     settled = settle(inbox, result(one, RunState.DUE, due_at=at(60), error="stopped", excused=True))
 
@@ -323,7 +286,7 @@ def test_an_attempt_that_a_stop_interrupted_is_not_counted(inbox):
 
 def test_an_attempt_that_is_lost_with_its_worker_is_not_counted(inbox, where):
     plan(inbox)
-    claim(inbox)
+    claim(inbox, seconds=2)
 
     with inbox.transaction(OWNER) as transaction:
         transaction.claim(1, at(100), at(130))
@@ -413,11 +376,11 @@ def test_the_sum_of_durations_is_the_same_after_rows_are_merged(inbox, where):
             facts = {"source": "s", "cause": f"c{name}", "duration_seconds": seconds}
             counts.add(Counted.REFUSED, NOON - timedelta(hours=number), **facts)
         inbox._write_counts(counts)
-    before = sorted(read_totals(inbox))
+    before = read_totals(inbox)
 
     assert compact(inbox, NOON + timedelta(days=30))
 
-    assert sorted(read_totals(inbox)) == before
+    assert read_totals(inbox) == before
 
 
 def test_compaction_waits_for_no_transaction_that_counts(postgres_url):

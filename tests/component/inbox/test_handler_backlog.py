@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import re
+from pathlib import Path
 
-from billhook.inbox import HandlerLimits, RunOptions, RunPlan, RunResult, RunState, handler_backlog
+import pytest
+from sqlalchemy import select
+
+from billhook.inbox import HandlerLimits, RunOptions, RunPlan, RunState, handler_backlog
 from billhook.inbox.handler_backlog import HandlerBacklog
 from billhook.inbox.overview import read_overview
-from support.inbox_view import NOON, incoming, rows
-from support.postgres import only_sqlite
-
-LEASE = timedelta(seconds=30)
-
-
-def at(seconds):
-    return NOON + timedelta(seconds=seconds)
+from billhook.inbox.schema import run
+from support.figures import at, claim, settle
+from support.inbox_view import NOON, change, incoming, rows
+from support.query_plans import query_plans
 
 
 def put(inbox, key, handler, seconds=0, order_key=None):
     delivery_id = inbox.put(incoming(key, at=at(seconds))).delivery_id
     options = {handler: RunOptions(order_key)} if order_key else {}
-    with inbox.transaction("w") as transaction:
+    with inbox.transaction("host:1") as transaction:
         transaction.plan([RunPlan(delivery_id, (handler,), options=options)], at(seconds))
-
-
-def claim(inbox, limit, seconds=0, limits=None):
-    with inbox.transaction("w", limits or {}) as transaction:
-        return transaction.claim(limit, at(seconds), at(seconds) + LEASE)
-
-
-def settle(inbox, claims, state=RunState.SUCCEEDED, seconds=0, due_at=None):
-    results = [
-        RunResult(
-            *(one.run_id, one.token, one.delivery.delivery_id, one.attempt, state, at(seconds)),
-            due_at=due_at,
-            error=None if state is RunState.SUCCEEDED else "e",
-        )
-        for one in claims
-    ]
-    with inbox.transaction("w") as transaction:
-        transaction.settle(results)
 
 
 def backlogs(inbox, seconds=0):
@@ -119,7 +101,7 @@ def test_large_numbers_are_counted_up_to_a_limit(inbox, monkeypatch):
 
 
 def test_the_rate_of_many_is_told_by_the_last_of_them(inbox, monkeypatch):
-    monkeypatch.setattr(handler_backlog, "RUNS_LIMIT", 4)
+    monkeypatch.setattr(handler_backlog, "RATE_RUNS", 4)
     for number in range(14):
         put(inbox, f"k{number}", "h")
     settle(inbox, claim(inbox, 6), seconds=10)
@@ -129,12 +111,73 @@ def test_the_rate_of_many_is_told_by_the_last_of_them(inbox, monkeypatch):
     assert backlogs(inbox, 100)["h"].through_at == at(102)
 
 
-@only_sqlite
-def test_counting_walks_through_no_table(inbox):
-    query = handler_backlog._NUMBERS.text.replace(":now", "1").replace(":at_most", "1")
-    with inbox.database.read() as connection:
-        plan = [row[-1] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}")]
+def test_what_waits_while_as_many_run_as_may_is_limited(inbox):
+    for number in range(5):
+        put(inbox, f"k{number}", "h")
+    limits = {"h": HandlerLimits(("h",), at_most=2)}
+    claim(inbox, 5, 0, limits)
 
-    assert "SCAN run" not in plan
-    assert any("run_claim_idx" in step for step in plan)
-    assert any("run_dead_idx" in step for step in plan)
+    (unknown,) = read_overview(inbox, at(1)).handler_backlogs
+    inbox.limits = lambda: limits
+    (known,) = read_overview(inbox, at(1)).handler_backlogs
+
+    assert (known.limited, known.running, known.waiting) == (3, 2, 0)
+    assert (unknown.limited, unknown.running, unknown.waiting) == (0, 2, 3)
+
+
+@pytest.mark.parametrize("paused", ["name", "former"])
+def test_the_runs_of_all_names_of_a_paused_handler_are_paused(inbox, paused):
+    put(inbox, "a", "former")
+    put(inbox, "b", "name")
+    put(inbox, "c", "other")
+    inbox.pause_handler(paused, None, NOON)
+    of_it = HandlerLimits(("name", "former"))
+    inbox.limits = lambda: {"name": of_it, "former": of_it}
+
+    found = read_overview(inbox, at(1)).handler_backlogs
+
+    assert [(one.name, one.paused, one.waiting) for one in found] == [
+        ("former", 1, 0),
+        ("name", 1, 0),
+        ("other", 0, 1),
+    ]
+
+
+def test_it_is_found_by_indexes_beside_many_finished_runs_without_statistics(inbox, where):
+    for number in range(6):
+        put(inbox, f"k{number}", f"h{number % 3}", order_key="one" if number % 2 else None)
+    fill(where, 20_000)
+
+    plans = query_plans(inbox, lambda: read_overview(inbox, at(1)))
+
+    # With a bitmap all rows of the index are read: for the least handler, those of all handlers.
+    all_rows = re.compile(r"Bitmap|Seq Scan on run\b|SCAN run\b(?! USING)")
+    of_runs = [plan for plan in plans if "run_claim_idx" in plan]
+    assert len(of_runs) == 1
+    assert "run_dead_idx" in of_runs[0]
+    assert "run_order_idx" in of_runs[0]
+    assert not all_rows.search(of_runs[0])
+    (control,) = query_plans(inbox, lambda: failed_with(inbox, "x"))
+    assert all_rows.search(control)
+
+
+def fill(where, number):
+    """Store deliveries with a run that has succeeded long ago."""
+    nothing = "CAST('' AS blob)" if isinstance(where, Path) else "''::bytea"
+    change(
+        where,
+        "INSERT INTO delivery (source, key, event_type, body, headers, state, received_at) "
+        f"WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {number}) "
+        f"SELECT 'many', CAST(n AS text), 'PingTest', {nothing}, '{{}}', 'done', "
+        "'2026-01-01 00:00:00.000000' FROM number",
+    )
+    change(
+        where,
+        "INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, finished_at) "
+        "SELECT id, 'h0', 'succeeded', 1, received_at, 1, received_at FROM delivery WHERE source = 'many'",
+    )
+
+
+def failed_with(inbox, error):
+    with inbox.database.read() as connection:
+        connection.execute(select(run.c.handler).where(run.c.last_error == error))

@@ -10,6 +10,7 @@ from billhook.engines.maintenance import (
     CLOSE_SECONDS,
     REGISTRATION_SECONDS,
     Maintenance,
+    MaintenanceOptions,
     WorkerRegistration,
 )
 from billhook.inbox import RunPlan, WorkerRecord
@@ -84,7 +85,7 @@ def test_a_row_is_written_at_start_and_every_twenty_seconds_and_deleted_at_the_e
     inbox, where, registration
 ):
     # The times of closing and pruning are of another clock, which stands still.
-    maintenance = Maintenance(inbox, retention_days=30, registration=registration, monotonic=lambda: 0.0)
+    maintenance = Maintenance(inbox, MaintenanceOptions(), registration=registration, monotonic=lambda: 0.0)
 
     assert maintenance.run_if_due(NOON) == CLOSE_SECONDS
     registration_time[0] += REGISTRATION_SECONDS - 1

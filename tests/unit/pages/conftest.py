@@ -10,7 +10,7 @@ import pytest
 from flask import Flask, abort, request
 from jinja2 import DictLoader
 
-from billhook.pages import PageLink, Pages, Visitor
+from billhook.pages.pages import PageLink, Pages, Visitor
 
 TEMPLATES = {
     "list.html": """{% extends "pages/layout.html" %}{% import "pages/macros.html" as ui %}

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from billhook.pages import Lane, Mark, Series, bar_chart, lane_chart, sparkline
+from billhook.pages.charts import Lane, Mark, Series, bar_chart, lane_chart, sparkline
 
 NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
 SERIES = [Series("accepted", "good"), Series("refused", "bad")]

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from billhook.pages import Visitor
+from billhook.pages.pages import Visitor
 
 FAILED = "This page failed"
 ORIGIN = {"Origin": "http://localhost"}

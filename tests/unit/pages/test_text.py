@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from billhook.clock import format_ago, format_duration
-from billhook.pages import (
+from billhook.pages.text import (
     format_bytes,
     format_time,
     highlight_json,

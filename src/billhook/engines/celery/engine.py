@@ -17,14 +17,13 @@ from billhook.engines.celery.isolation import Isolation
 from billhook.engines.celery.publisher import TASK, Broker, Publisher
 from billhook.engines.celery.sweeper import SWEEP_SECONDS, Sweeper
 from billhook.engines.dispatcher import Dispatcher
-from billhook.engines.leases import lease_owner
-from billhook.engines.maintenance import Maintenance, WorkerRegistration
+from billhook.engines.maintenance import AS_SHIPPED, Maintenance, MaintenanceOptions, WorkerRegistration
 from billhook.engines.reporting import log_paused
 from billhook.engines.serial import SerialWorker
 from billhook.errors import BillhookError, ConfigError, InboxUnavailable
 from billhook.inbox import Inbox
 from billhook.logs import fields
-from billhook.threads import reset_in_child
+from billhook.threads import reset_in_child, unique_process_name
 
 logger = logging.getLogger("billhook.engines")
 
@@ -42,16 +41,14 @@ class CeleryEngine:
         celery: Any,
         *,
         lease_seconds: float,
-        retention_days: float = 30.0,
-        key_days: float | None = None,
+        maintenance: MaintenanceOptions = AS_SHIPPED,
     ) -> None:
         """`celery` is the user's app; nothing in it is changed before `bind`. Raises ConfigError."""
         self.celery = celery
         self.display_url = inbox.database.display_url
         self._inbox = inbox
         self._dispatcher = dispatcher
-        self._retention_days = retention_days
-        self._key_days = key_days
+        self._maintenance = maintenance
         self.check()
         self._publisher = Publisher(lambda: Broker(celery))
         self._lease_seconds = lease_seconds
@@ -158,14 +155,9 @@ class CeleryEngine:
             return
         # In the main process only: its pool's children come and go, and one sweep per worker is enough.
         registration = WorkerRegistration(
-            self._inbox, lease_owner(), "celery", self._dispatcher.count_handlers
+            self._inbox, unique_process_name(), "celery", self._dispatcher.count_handlers
         )
-        maintenance = Maintenance(
-            self._inbox,
-            retention_days=self._retention_days,
-            key_days=self._key_days,
-            registration=registration,
-        )
+        maintenance = Maintenance(self._inbox, self._maintenance, registration=registration)
         sweeper = Sweeper(self._inbox, self._dispatcher)
 
         def sweep(queue_length: Callable[[], int], publish: Callable[[int], None]) -> float:

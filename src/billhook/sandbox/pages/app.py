@@ -12,7 +12,7 @@ from flask import Flask, Response, abort, redirect, request
 from werkzeug.exceptions import NotFound
 
 from billhook.errors import SandboxError
-from billhook.pages import PageLink, Pages
+from billhook.pages.pages import PageLink, Pages
 from billhook.sandbox.billing.invoices.invoice_records import PAGES_PATH
 from billhook.sandbox.http.requests import Authenticator
 from billhook.sandbox.pages import customer_views, event_views, invoice_views, session, webhook_views

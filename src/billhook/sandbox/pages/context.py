@@ -13,7 +13,7 @@ from werkzeug.exceptions import NotFound
 
 from billhook.errors import SandboxError
 from billhook.fields import strict_json
-from billhook.pages import Pages
+from billhook.pages.pages import Pages
 from billhook.resources import ErrorBody
 from billhook.sandbox.http.requests import Authenticator, parse_body, parse_query
 from billhook.sandbox.operations import Call, Operation, OperationGroup, Services

@@ -12,7 +12,7 @@ from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES, sample
 from billhook.fields import strict_json
 from billhook.fields.strict_json import datetime_text
-from billhook.pages import Bars, Lane, LaneChart, Mark, Series, bar_chart, lane_chart
+from billhook.pages.charts import Bars, Lane, LaneChart, Mark, Series, bar_chart, lane_chart
 from billhook.sandbox.billing import scheduled_jobs
 from billhook.sandbox.billing.chart_series import days_up_to
 from billhook.sandbox.pages.context import (

@@ -11,7 +11,7 @@ from flask import Flask, Request, Response, abort, redirect, request, session, u
 from flask.sessions import SecureCookieSessionInterface
 
 from billhook.errors import SandboxError
-from billhook.pages import Visitor
+from billhook.pages.pages import Visitor
 from billhook.sandbox import tokens
 from billhook.sandbox.errors import not_authenticated
 from billhook.sandbox.options import MAX_LOGIN_BYTES

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from billhook.fields import strict_json
 from billhook.fields.types import BillingStatus
-from billhook.pages import Bars, Series, Sparkline, bar_chart, sparkline
+from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 from billhook.sandbox.billing.chart_series import UsageSeries, invoices_by_month
 from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS
 from billhook.sandbox.billing.credits.credit_grants import CREDIT_PRODUCTS

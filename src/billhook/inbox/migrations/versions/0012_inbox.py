@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0011"
+revision = "0012"
 down_revision = None
 
 ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
@@ -25,8 +25,24 @@ def upgrade() -> None:
         sa.Column("traceback", sa.Text),
         sa.Column("duration_seconds", sa.Float),
         sa.Column("retried", sa.Integer, nullable=False, server_default=sa.text("0")),
+        sa.Column("fingerprint", sa.Text),
+        sa.Column("place", sa.Text),
     )
     op.create_index("failure_run_id_idx", "failure", ["run_id"])
+    _partial_index("failure_fingerprint_idx", "fingerprint IS NOT NULL", "fingerprint", "id")
+    op.create_table(
+        "billhook_issue",
+        sa.Column("fingerprint", sa.Text, primary_key=True),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("kind", "subject", "title")),
+        sa.Column("place", sa.Text),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("opened_at", TIME, nullable=False),
+        sa.Column("changed_at", TIME, nullable=False),
+        sa.Column("who", sa.Text),
+        sa.Column("why", sa.Text),
+        sa.Column("ignored_until", TIME),
+        sa.Column("notified", sa.Integer, nullable=False, server_default=sa.text("0")),
+    )
     op.create_table(
         "billhook_handler",
         sa.Column("id", ID, primary_key=True),
@@ -71,6 +87,14 @@ def upgrade() -> None:
         *(sa.Column(name, ID, nullable=False) for name in ("delivery_id", "quarantined_id", "failure_id")),
     )
     op.execute("INSERT INTO billhook_closed VALUES ('1970-01-01 00:00:00.000000', 0, 0, 0)")
+    op.create_table(
+        "billhook_notifier",
+        sa.Column("owner", sa.Text, nullable=False),
+        sa.Column("leased_until", TIME, nullable=False),
+        sa.Column("sent_at", sa.Text, nullable=False),
+        sa.Column("well", sa.Integer, nullable=False),
+    )
+    op.execute("INSERT INTO billhook_notifier VALUES ('', '1970-01-01 00:00:00.000000', '[]', 1)")
 
 
 def _make_delivery() -> None:
@@ -123,7 +147,7 @@ def _make_run() -> None:
         sa.UniqueConstraint("delivery_id", "handler", name="run_delivery_id_handler_key"),
     )
     _partial_index("run_claim_idx", "state IN ('due', 'running')", "state", "handler", "due_at", "id")
-    _partial_index("run_dead_idx", "state IN ('dead')", "handler")
+    _partial_index("run_dead_idx", "state IN ('dead')", "handler", "finished_at")
     _partial_index("run_alone_idx", "runs_alone = 1 AND state IN ('due')", "due_at")
     unfinished = "order_key IS NOT NULL AND state IN ('waiting', 'due', 'running')"
     _partial_index("run_order_idx", unfinished, "handler", "order_key", "state", "delivery_id")

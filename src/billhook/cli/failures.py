@@ -1,0 +1,228 @@
+"""`billhook failures`: what is wrong, as issues, and what operators do about them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from shlex import quote
+
+import click
+
+from billhook.cli.context import open_inbox, operator
+from billhook.cli.output import CliError, print_json, print_table, printable
+from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json
+from billhook.cli.selection import recording
+from billhook.clock import format_ago, parse_duration
+from billhook.handlers.tracebacks import users_frames
+from billhook.inbox import Inbox
+from billhook.inbox.issues import (
+    Issue,
+    IssueKind,
+    IssueState,
+    change_issue,
+    find_issue,
+    list_issues,
+    newest_traceback,
+    times_of,
+    update_issues,
+)
+from billhook.program import in_program
+
+_SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.IGNORED)
+_HOURS = 24
+_ids = click.argument("ids", type=TEXT, nargs=-1, required=True, metavar="ISSUE...")
+_why = click.option("--why", type=TEXT, metavar="TEXT", help="The reason, shown wherever the issue is.")
+
+
+@click.group(cls=DefaultGroup, default="list", subcommand_metavar="[OPTIONS] | COMMAND [ARGS]...")
+def failures() -> None:
+    """List what is wrong (the default): failures by their bug, dead runs, quarantine, workers that are gone.
+
+    Failures of one bug are one issue, whichever customers they were for. An issue opens when it happens
+    first, and again when it happens after it was resolved. It is resolved by itself when no run is dead or
+    retried because of it, and an hour has been quiet.
+
+    \b
+    Examples:
+      billhook failures
+      billhook failures show 3f1c0a9b2d4e
+      billhook failures ack 3f1c0a9b2d4e --why "the bank is down, ticket 4711"
+      billhook failures resolve 3f1c0a9b2d4e
+    """
+
+
+@failures.command("list", short_help="List the issues that are not resolved.")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice([state.value for state in IssueState]),
+    multiple=True,
+    help="Only issues in this state; may be repeated. The default is all but resolved.",
+)
+@as_json
+def list_(states: Sequence[str], as_json: bool) -> None:
+    """List issues, the open ones first, then the latest.
+
+    \b
+    Examples:
+      billhook failures list
+      billhook failures list --state resolved
+      billhook failures list --json | jq '.[] | select(.kind == "failure") | .title'
+    """
+    now = datetime.now(UTC)
+    with open_inbox() as inbox:
+        update_issues(inbox, now)
+        found = list_issues(inbox, [IssueState(state) for state in states] or _SHOWN)
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    if not found:
+        click.echo("nothing is wrong" if not states else f"no issue is {' or '.join(states)}")
+        return
+    columns = ("issue", "state", "count", "last", "of", "what")
+    rows = [
+        (one.id, one.state, f"{one.count:,}", format_ago(one.last_at, now), one.subject, _what(one))
+        for one in found
+    ]
+    print_table("", columns, rows, whole=columns[:4], cut="what")
+    click.echo(in_program(f"`billhook failures show {found[0].id}` shows one"), err=True)
+
+
+@failures.command(short_help="Show an issue with its newest traceback.")
+@click.argument("id_", type=TEXT, metavar="ISSUE")
+@as_json
+def show(id_: str, as_json: bool) -> None:
+    """Show an issue: since when, how often, which deliveries, the newest traceback, and what to do.
+
+    \b
+    Example:
+      billhook failures show 3f1c0a9b2d4e
+    """
+    now = datetime.now(UTC)
+    with open_inbox() as inbox:
+        update_issues(inbox, now)
+        one = _find(inbox, id_)
+        newest = newest_traceback(inbox, one.id)
+        times = times_of(inbox, one.id, now - timedelta(hours=_HOURS))
+    if as_json:
+        hours = Counter(at.replace(minute=0, second=0, microsecond=0) for at in times)
+        by_hour = [{"hour": hour, "count": hours[hour]} for hour in sorted(hours)]
+        print_json({**asdict(one), "by_hour": by_hour, "traceback": newest and newest[1]})
+        return
+    click.echo(f"{one.id}  {one.state.value.upper()}  {printable(_what(one))}")
+    for name, text in _facts(one, now, len(times)):
+        click.echo(f"{name:>12}  {printable(text)}")
+    if newest is not None:
+        click.echo(f"\nnewest, of delivery {newest[0]}:")
+        click.echo(printable(users_frames(newest[1]), keep="\n\t"))
+    click.echo()
+    for name, command in _hints(one):
+        click.echo(f"{name:>12}  {printable(command)}")
+
+
+@failures.command(short_help="Say that an issue is worked on.")
+@_ids
+@_why
+def ack(ids: tuple[str, ...], why: str | None) -> None:
+    """Acknowledge issues: they are worked on, and nothing is sent about them again.
+
+    \b
+    Example:
+      billhook failures ack 3f1c0a9b2d4e --why "the bank is down, ticket 4711"
+    """
+    _change(ids, "ack", IssueState.ACKNOWLEDGED, why)
+
+
+@failures.command(short_help="Say that an issue is mended.")
+@_ids
+@_why
+def resolve(ids: tuple[str, ...], why: str | None) -> None:
+    """Resolve issues: each is open again when it happens again.
+
+    Dead runs stay dead: replay them, as `billhook failures show` says.
+
+    \b
+    Example:
+      billhook failures resolve 3f1c0a9b2d4e --why "mended in release 2.4"
+    """
+    _change(ids, "resolve", IssueState.RESOLVED, why)
+
+
+@failures.command(short_help="Ignore an issue for a time.")
+@_ids
+@click.option(
+    "--for",
+    "duration",
+    type=Parsed("duration", parse_duration),
+    default="7d",
+    show_default=True,
+    help="For how long: 90s, 30m, 2h, 7d or 1w.",
+)
+@_why
+def ignore(ids: tuple[str, ...], duration: timedelta, why: str | None) -> None:
+    """Ignore issues for a time: each is open again when it happens after that.
+
+    \b
+    Example:
+      billhook failures ignore 3f1c0a9b2d4e --for 2d --why "a test customer"
+    """
+    _change(ids, "ignore", IssueState.IGNORED, why, duration)
+
+
+def _change(
+    ids: Sequence[str], what: str, state: IssueState, why: str | None, duration: timedelta | None = None
+) -> None:
+    now = datetime.now(UTC)
+    with open_inbox() as inbox:
+        found = [_find(inbox, id_) for id_ in ids]  # all are checked before the first is changed
+        for one in found:
+            with recording(inbox, what, f"issue {one.id}"):
+                until = None if duration is None else now + duration
+                change_issue(inbox, one.id, state, now, who=operator(), why=why, until=until)
+            end = "" if duration is None else f" until {now + duration:%Y-%m-%d %H:%M:%S} UTC"
+            click.echo(f"{one.id} is {state.value}{end}: {printable(_what(one))}")
+
+
+def _find(inbox: Inbox, id_: str) -> Issue:
+    one = find_issue(inbox, id_)
+    if one is None:
+        raise CliError(f"there is no issue {printable(id_)}: see `billhook failures list`")
+    return one
+
+
+def _what(one: Issue) -> str:
+    return one.title if one.place is None else f"{one.title} ({one.place})"
+
+
+def _facts(one: Issue, now: datetime, in_a_day: int) -> list[tuple[str, str]]:
+    """Return what is known of an issue, by name."""
+    label = "event type" if one.kind is IssueKind.QUARANTINE else "handler"
+    facts = [(label, one.subject)] if one.subject else []
+    facts.append(("opened", format_ago(one.opened_at, now)))
+    if one.first_at is not None and one.last_at is not None:
+        facts.append(("first, last", f"{format_ago(one.first_at, now)}, {format_ago(one.last_at, now)}"))
+    if one.kind is IssueKind.FAILURE:
+        facts.append(("attempts", f"{one.count:,} failed, {in_a_day:,} of them in {_HOURS} h"))
+    if one.deliveries:
+        facts.append(("deliveries", f"{one.deliveries:,}, the newest {', '.join(map(str, one.examples))}"))
+    if one.who:
+        facts.append((one.state.value, f"by {one.who}" + (f": {one.why}" if one.why else "")))
+    if one.ignored_until is not None:
+        facts.append(("until", f"{one.ignored_until:%Y-%m-%d %H:%M:%S} UTC"))
+    return facts
+
+
+def _hints(one: Issue) -> list[tuple[str, str]]:
+    """Return the commands that help with an issue, and what each is for."""
+    hints = []
+    if one.examples:
+        hints.append(("look at one", in_program(f"billhook deliveries show {one.examples[0]}")))
+    if one.kind in (IssueKind.FAILURE, IssueKind.DEAD):
+        hints.append(("replay", in_program("billhook deliveries replay --state dead --dry-run")))
+        hints.append(("stop", in_program(f"billhook handlers pause {quote(one.subject)}")))
+    if one.kind is IssueKind.WORKER:
+        hints.append(("find out why", in_program("billhook doctor")))
+    hints.append(("runbook", one.kind.runbook))
+    return [*hints, ("when mended", in_program(f"billhook failures resolve {one.id}"))]

@@ -1,0 +1,125 @@
+"""The pages of failures: the list of issues, and one issue with what an operator can do about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+
+from flask import Response, abort, request, url_for
+
+from billhook.clock import parse_duration
+from billhook.dashboard.context import DashboardContext, describe, parse_rate, replay_batches
+from billhook.handlers.tracebacks import users_frames
+from billhook.inbox.issues import (
+    Issue,
+    IssueKind,
+    IssueState,
+    change_issue,
+    failing_delivery_ids,
+    find_issue,
+    list_issues,
+    newest_traceback,
+    times_of,
+)
+from billhook.pages.charts import Series, bar_chart
+
+_HOURS = 24
+_LONGEST = 500
+_TONES = {
+    IssueState.OPEN: "bad",
+    IssueState.ACKNOWLEDGED: "warn",
+    IssueState.IGNORED: "quiet",
+    IssueState.RESOLVED: "good",
+}
+
+
+def show_failures(context: DashboardContext) -> Response:
+    """Return the page of all issues: open ones first, resolved ones folded."""
+    every = list_issues(context.inbox)
+    return context.pages.render(
+        "failures.html",
+        issues=[one for one in every if one.state is not IssueState.RESOLVED],
+        resolved=[one for one in every if one.state is IssueState.RESOLVED],
+        tones=_TONES,
+        paused={one.name for one in context.inbox.paused_handlers()},
+        command=f"{context.command} failures",
+        now=context.now,
+    )
+
+
+def show_issue(context: DashboardContext, issue_id: str) -> Response:
+    """Return the page of one issue, with the newest traceback open."""
+    one, now = _find(context, issue_id), context.now
+    newest = newest_traceback(context.inbox, one.id)
+    return context.pages.render(
+        "issue.html",
+        issue=one,
+        chart=_by_hour(context, one, now) if one.kind is IssueKind.FAILURE else None,
+        newest=newest,
+        tone=_TONES[one.state],
+        frames=users_frames,
+        replayable=one.kind is not IssueKind.WORKER and one.count > 0,
+        paused=one.subject in {each.name for each in context.inbox.paused_handlers()},
+        has_handler=one.kind in (IssueKind.FAILURE, IssueKind.DEAD),
+        command=f"{context.command} failures show {one.id}",
+        now=now,
+    )
+
+
+def acknowledge(context: DashboardContext, issue_id: str) -> Response:
+    """Acknowledge an issue, and return to its page."""
+    return _change(context, issue_id, "ack", IssueState.ACKNOWLEDGED)
+
+
+def resolve(context: DashboardContext, issue_id: str) -> Response:
+    """Resolve an issue, and return to its page."""
+    return _change(context, issue_id, "resolve", IssueState.RESOLVED)
+
+
+def ignore(context: DashboardContext, issue_id: str) -> Response:
+    """Ignore an issue for a time, and return to its page."""
+    try:
+        until = context.now + parse_duration(request.form.get("duration", "").strip() or "7d")
+    except (ValueError, OverflowError):
+        abort(400, "The time to ignore it is a duration such as 90s, 30m, 2h or 7d.")
+    return _change(context, issue_id, "ignore", IssueState.IGNORED, until)
+
+
+def _change(
+    context: DashboardContext, issue_id: str, verb: str, state: IssueState, until: datetime | None = None
+) -> Response:
+    one = _find(context, issue_id)
+    why = " ".join(request.form.get("why", "").split())[:_LONGEST].replace("\0", "") or None
+    with context.recorded(verb, f"issue {one.id}"):
+        who = context.visitor
+        change_issue(context.inbox, one.id, state, context.now, who=who, why=why, until=until)
+    shown = f"The issue is {state.value}" + (f" until {until:%Y-%m-%d %H:%M} UTC." if until else ".")
+    return context.pages.redirect(url_for(".issue", issue_id=one.id), shown)
+
+
+def replay_issue(context: DashboardContext, issue_id: str) -> Response:
+    """Replay the deliveries of an issue at a rate, and return to its page."""
+    one = _find(context, issue_id)
+    rate = parse_rate(request.form.get("rate", ""))
+    handler = None if one.kind is IssueKind.QUARANTINE else one.subject
+    batches = failing_delivery_ids(context.inbox, one)
+    done = replay_batches(context, batches, f"issue {one.id}", rate=rate, handler=handler)
+    tone = "good" if done.deliveries else "warn"
+    return context.pages.redirect(url_for(".issue", issue_id=one.id), describe(done), tone)
+
+
+def _find(context: DashboardContext, issue_id: str) -> Issue:
+    one = find_issue(context.inbox, issue_id)
+    if one is None:
+        abort(404, "There is no such issue, or it was resolved long ago.")
+    return one
+
+
+def _by_hour(context: DashboardContext, one: Issue, now: datetime) -> object:
+    """Return the chart of failed attempts in the last 24 hours."""
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    hours = [hour - timedelta(hours=back) for back in reversed(range(_HOURS))]
+    times = times_of(context.inbox, one.id, hours[0])
+    numbers = Counter(at.replace(minute=0, second=0, microsecond=0) for at in times)
+    rows = [(f"{start:%H:%M}", (numbers[start],)) for start in hours]
+    return bar_chart("Failed attempts by hour", (Series("failed", "bad"),), rows)

@@ -1,0 +1,71 @@
+"""What a release consists of: a wheel and an sdist that the index takes, that install and run the demo."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+
+def call(*command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The folder with both, made from what git has."""
+    folder = tmp_path_factory.mktemp("release")
+    call("git", "clone", "--quiet", str(ROOT), str(folder / "source"))
+    call(sys.executable, "-m", "venv", str(folder / "tools"))
+    tools = folder / "tools" / "bin" / "python"
+    call(tools, "-m", "pip", "install", "--quiet", "build", "twine")
+    call(tools, "-m", "build", "--outdir", str(folder / "dist"), cwd=folder / "source")
+    call(tools, "-m", "twine", "check", "--strict", *map(str, (folder / "dist").iterdir()))
+    return folder / "dist"
+
+
+def lowest(*extras):
+    """The lowest versions that the project allows, as pip's constraints."""
+    wanted = [*PROJECT["dependencies"]]
+    for extra in extras:
+        wanted += PROJECT["optional-dependencies"][extra]
+    others = [each for each in wanted if not each.startswith("billhook[")]
+    return [re.sub(r"\[[^]]*\]", "", each).replace(">=", "==") for each in others]
+
+
+@pytest.mark.parametrize(
+    ("kind", "extras", "at_lowest"),
+    [
+        ("whl", (), False),
+        ("tar.gz", ("postgres", "client", "fast", "metrics", "jwt", "sandbox"), False),
+        ("whl", (), True),
+    ],
+)
+def test_it_installs_and_runs_its_demo(built, tmp_path, kind, extras, at_lowest):
+    (package,) = built.glob(f"*.{kind}")
+    call(sys.executable, "-m", "venv", str(tmp_path / "venv"))
+    programs = tmp_path / "venv" / "bin"
+    wanted = f"billhook[{','.join(extras)}] @ {package.as_uri()}" if extras else str(package)
+    constraints = tmp_path / "lowest.txt"
+    constraints.write_text("\n".join(lowest(*extras)) if at_lowest else "")
+    call(programs / "pip", "install", "--quiet", "--constraint", str(constraints), wanted)
+    environ = {name: text for name, text in os.environ.items() if not name.startswith(("BILLHOOK", "PYTHON"))}
+    environ["PATH"] = f"{programs}:{environ['PATH']}"
+
+    version = call(programs / "billhook", "--version", env=environ, cwd=tmp_path)
+    demo = call(programs / "billhook", "demo", env=environ, cwd=tmp_path)
+
+    assert version == f"billhook, version {PROJECT['version']}\n"
+    assert "28 of 28" in demo
+    assert Path(re.search(r"manual: (\S+),", call(programs / "billhook", "--help", env=environ))[1]).is_file()

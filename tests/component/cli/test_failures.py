@@ -1,0 +1,104 @@
+"""`billhook failures`: issues in a table, one of them with what to do, and what operators say."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from billhook import Handlers
+from billhook.events import InvoiceApproved
+from billhook.extension import get_state
+from billhook.inbox.actions import list_actions
+from support.apps import deliver
+from support.signing import APPROVED
+
+
+def book(event):
+    raise KeyError(event.invoice_id)
+
+
+@pytest.fixture
+def failing(app_with, inbox_url, run):
+    """An app with two deliveries whose handler fails by one bug, and is not called again."""
+    handlers = Handlers()
+    handlers.on(InvoiceApproved, name="shop.book", retry=[])(book)
+    app = app_with(handlers=[handlers])
+    for number in (1, 2):
+        deliver(app, APPROVED.replace(b"inv_1", b"inv_%d" % number), "InvoiceApproved")
+    get_state(app).handle_due()
+    return app
+
+
+@pytest.fixture
+def cli(failing, run):
+    def call(*arguments, code=0):
+        result = run("failures", *arguments)
+        assert result.exit_code == code, result.output
+        return result
+
+    return call
+
+
+def ids(cli):
+    return {one["kind"]: one["id"] for one in json.loads(cli("list", "--json").stdout)}
+
+
+def test_nothing_is_wrong_in_an_empty_inbox(app_with, inbox_url, run):
+    app_with()
+
+    assert run("failures").stdout == "nothing is wrong\n"
+
+
+def test_issues_are_listed_once_for_each_bug(cli):
+    shown = cli()
+
+    what = r"KeyError: … \(.*test_failures\.py:\d+ in book\)"
+    assert re.search(rf"open +2 +(?:\d+ .* ago|just now) +shop\.book +{what}", shown.stdout)
+    assert re.search(r"open +2 +(?:\d+ .* ago|just now) +shop\.book +runs are dead", shown.stdout)
+    assert "billhook failures show" in shown.stderr
+
+
+def test_an_issue_is_shown_with_its_traceback_and_commands(cli):
+    id_ = ids(cli)["failure"]
+
+    text = cli("show", id_).stdout
+    found = json.loads(cli("show", id_, "--json").stdout)
+
+    assert text.startswith(f"{id_}  OPEN  KeyError: …")
+    assert "attempts  2 failed, 2 of them in 24 h" in text
+    assert "deliveries  2, the newest 2, 1" in text
+    assert "raise KeyError(event.invoice_id)" in text
+    assert "billhook/handlers/call.py" not in text
+    hints = ("deliveries show 2", "deliveries replay --state dead", "handlers pause shop.book")
+    for hint in (*hints, f"failures resolve {id_}"):
+        assert f"billhook {hint}" in text
+    assert found["count"] == sum(hour["count"] for hour in found["by_hour"]) == 2
+    assert "raise KeyError" in found["traceback"]
+
+
+def test_what_operators_say_is_kept_and_recorded(cli, failing):
+    id_ = ids(cli)["failure"]
+
+    assert cli("ack", id_, "--why", "ticket 7").stdout.startswith(f"{id_} is acknowledged: KeyError: …")
+    assert "acknowledged  by " in cli("show", id_).stdout
+    assert re.search(r"is ignored until 20\d\d-", cli("ignore", id_, "--for", "2h").stdout)
+    cli("resolve", id_)
+
+    assert "runs are dead" in cli().stdout
+    assert "KeyError" not in cli().stdout
+    assert "KeyError" in cli("list", "--state", "resolved").stdout
+    recorded = [(one.what, one.which) for one in list_actions(get_state(failing).inbox, 10)]
+    assert recorded == [(verb, f"issue {id_}") for verb in ("resolve", "ignore", "ack")]
+
+
+def test_an_unknown_issue_changes_nothing(cli, failing):
+    id_ = ids(cli)["failure"]
+
+    refused = cli("ack", id_, "0" * 12, code=1)
+
+    assert f"there is no issue {'0' * 12}: see" in refused.stderr
+    assert "failures list" in refused.stderr
+    assert list_actions(get_state(failing).inbox, 10) == []
+    assert cli("ignore", id_, "--for", "soon", code=2).stderr.count("is not a duration") == 1

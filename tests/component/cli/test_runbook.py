@@ -1,0 +1,141 @@
+"""deploy/RUNBOOK.md: a section for each alert and kind of issue, whose first command shows what happened."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from billhook import Handlers
+from billhook.events import InvoiceApproved
+from billhook.extension import get_state
+from billhook.inbox import WorkerRecord
+from billhook.inbox.issues import IssueKind
+from support.apps import deliver
+from support.signing import APPROVED, OTHER_SECRET, SECRET, signed
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+PAGE = (DEPLOY / "RUNBOOK.md").read_text(encoding="utf-8")
+SECTIONS = {
+    re.sub(r"[^a-z0-9 ]", "", title.lower()).replace(" ", "-"): text
+    for title, text in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+}
+
+
+def first_command(section):
+    found = re.search(r"```console\nbillhook (.+)\n```", SECTIONS[section])
+    assert found is not None
+    return found[1].split()
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_each_section_has_a_first_command_and_what_never_to_do(section):
+    assert first_command(section)
+    assert SECTIONS[section].count("**Never**") == 1
+
+
+def test_each_alert_and_each_kind_of_issue_has_its_section():
+    rules = (DEPLOY / "prometheus-alerts.yml").read_text()
+    links = re.findall(r"runbook: deploy/RUNBOOK\.md#(\S+)", rules)
+    alerts = re.findall(r"alert: (\w+)", rules)
+
+    assert len(links) == len(alerts)
+    assert set(links) == SECTIONS.keys()
+    assert {kind.runbook.partition("#")[2] for kind in IssueKind} <= SECTIONS.keys()
+    assert [alert for alert in alerts if f"`{alert}`" not in PAGE] == []
+
+
+# --- each is played once ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shop(app_with, inbox_url, run):
+    """An app whose handler fails at its only attempt."""
+    handlers = Handlers()
+
+    @handlers.on(InvoiceApproved, name="shop.book", retry=[])
+    def book(event):
+        raise LookupError("no plan")
+
+    return app_with(handlers=[handlers], BILLHOOK_ENGINE="worker")
+
+
+def shown(run, section, code=0):
+    """What the section's first command prints."""
+    result = run(*first_command(section), SECRETS=SECRET, ENGINE="worker")
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+def test_a_worker_that_is_gone(shop, run):
+    deliver(shop, APPROVED, "InvoiceApproved")
+    long_ago = datetime.now(UTC) - timedelta(minutes=10)
+    get_state(shop).inbox.record_worker(WorkerRecord("host:1:x", "worker", 1, long_ago), long_ago)
+
+    assert "No worker has been seen for 10 minutes" in shown(run, "no-worker-is-alive")
+
+
+def test_a_database_that_is_away(run, monkeypatch):
+    monkeypatch.setenv("BILLHOOK_INBOX_URL", "postgresql+psycopg://billhook@127.0.0.1:9/billhook")
+
+    text = shown(run, "the-inbox-cannot-be-read", code=1)
+
+    assert "127.0.0.1:9" in text
+    assert "refused" in text
+
+
+def test_deliveries_that_were_answered_503(shop, run, monkeypatch):
+    state = get_state(shop)
+    with monkeypatch.context() as patch:
+        patch.setattr(state.inbox, "put", lambda *_, **__: (_ for _ in ()).throw(unavailable()))
+        assert deliver(shop, APPROVED, "InvoiceApproved").status_code == 503
+    state.inbox.close()  # writes what was counted
+
+    assert re.search(r"refused.*storage 1|storage.* 1", shown(run, "deliveries-were-answered-503"))
+
+
+def unavailable():
+    from billhook.errors import InboxUnavailable
+
+    return InboxUnavailable("database or disk is full")
+
+
+def test_a_secret_that_is_wrong(shop, run):
+    headers = signed(APPROVED, "InvoiceApproved", secret=OTHER_SECRET)
+    assert shop.test_client().post("/webhooks/billing", data=APPROVED, headers=headers).status_code == 401
+    get_state(shop).inbox.close()
+
+    assert "1 signatures matched no secret" in shown(run, "signed-deliveries-are-refused")
+
+
+def test_a_handler_whose_runs_are_dead(shop, run):
+    deliver(shop, APPROVED, "InvoiceApproved")
+    get_state(shop).handle_due()
+
+    text = shown(run, "runs-are-dead")
+
+    assert "LookupError: no plan" in text
+    assert "runs are dead" in text
+
+
+def test_a_delivery_that_is_quarantined_and_one_that_waits(shop, run):
+    deliver(shop, b"no JSON", "InvoiceApproved")
+    get_state(shop).handle_due()
+    deliver(shop, APPROVED, "InvoiceApproved")
+
+    assert "the body is not JSON" in shown(run, "deliveries-are-quarantined")
+    assert "1 unread" in shown(run, "deliveries-wait") or "unread 1" in shown(run, "deliveries-wait")
+
+
+def test_a_handler_that_is_paused(shop, run):
+    get_state(shop).inbox.pause_handler("shop.book", "the ledger is closed", datetime.now(UTC))
+
+    assert "PAUSED: shop.book since" in shown(run, "a-handler-is-paused")
+
+
+def test_a_service_that_is_silent(shop, run):
+    deliver(shop, APPROVED, "InvoiceApproved")
+
+    assert re.search(r"InvoiceApproved .*(?:ago|just now)", shown(run, "the-service-is-silent"))

@@ -1,0 +1,331 @@
+"""Issues: opened once, reopened by what happens later, resolved when nothing is left."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+from sqlalchemy import event
+
+from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, issues
+from billhook.inbox.erase import erase
+from billhook.inbox.issues import (
+    IssueKind,
+    IssueState,
+    change_issue,
+    failing_delivery_ids,
+    find_issue,
+    list_issues,
+    newest_traceback,
+    times_of,
+    update_issues,
+)
+from billhook.inbox.replay import replay
+from support.inbox_view import NOON, incoming, rows, value
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+SECOND = timedelta(seconds=1)
+
+
+def fail(inbox, key, at=NOON, *, state=RunState.DEAD, group="bug", error="ValueError: cus_1 is gone"):
+    """A delivery whose handler fails; returns its id."""
+    delivery_id = inbox.put(incoming(key, at=at)).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(delivery_id, ("h",))], at)
+        (claim,) = transaction.claim(1, at, at + HOUR, only=delivery_id)
+    settle(inbox, claim, at, state=state, group=group, error=error)
+    return delivery_id
+
+
+def settle(inbox, claim, at, *, state=RunState.SUCCEEDED, group=None, error=None):
+    result = RunResult(
+        *(claim.run_id, claim.token, claim.delivery.delivery_id, claim.attempt, state, at),
+        due_at=at + MINUTE if state is RunState.DUE else None,
+        error=error,
+        traceback=error and f"Traceback\n{error}",
+        group=group,
+        place=group and "shop.py:7 in book",
+    )
+    with inbox.transaction("w") as transaction:
+        transaction.settle([result])
+
+
+def of_kind(inbox, kind):
+    return [one for one in list_issues(inbox) if one.kind is kind]
+
+
+def only(inbox, kind=IssueKind.FAILURE):
+    (one,) = of_kind(inbox, kind)
+    return one
+
+
+def test_an_idle_inbox_has_none_and_nothing_is_written(inbox, where):
+    assert update_issues(inbox, NOON) == 0
+
+    assert list_issues(inbox) == []
+    assert value(where, "SELECT count(*) FROM billhook_issue") == 0
+
+
+def test_failures_of_one_bug_are_one_issue_whatever_their_ids(inbox):
+    ids = [
+        fail(inbox, f"k{number}", NOON + number * SECOND, error=f"ValueError: cus_{number} is gone")
+        for number in range(12)
+    ]
+    fail(inbox, "other", group="another bug", error="KeyError: 'plan'")
+
+    assert update_issues(inbox, NOON + MINUTE) == 3  # the third: runs of the handler are dead
+    one, other = sorted(of_kind(inbox, IssueKind.FAILURE), key=lambda one: -one.count)
+
+    assert (one.subject, one.title, one.place) == ("h", "ValueError: … is gone", "shop.py:7 in book")
+    assert (one.state, one.count, one.deliveries) == (IssueState.OPEN, 12, 12)
+    assert (one.first_at, one.last_at) == (NOON, NOON + 11 * SECOND)
+    assert one.examples == tuple(ids[:-4:-1])
+    assert (other.title, other.count) == ("KeyError: …", 1)
+    assert newest_traceback(inbox, one.id) == (ids[-1], "Traceback\nValueError: cus_11 is gone")
+    assert len(times_of(inbox, one.id, NOON + 6 * SECOND)) == 6
+    assert find_issue(inbox, one.id) == one
+    assert find_issue(inbox, "0" * 12) is None
+
+
+def test_it_is_opened_once_however_often_it_happens(inbox, where):
+    fail(inbox, "a")
+    assert update_issues(inbox, NOON + MINUTE) > 0
+    fail(inbox, "b", NOON + 2 * MINUTE)
+
+    assert update_issues(inbox, NOON + 3 * MINUTE) == 0
+
+    assert only(inbox).opened_at == NOON + MINUTE
+    assert only(inbox).count == 2
+
+
+def test_a_resolved_issue_opens_again_with_the_next_failure_and_not_before(inbox):
+    fail(inbox, "a")
+    update_issues(inbox, NOON + MINUTE)
+    change_issue(inbox, only(inbox).id, IssueState.RESOLVED, NOON + 2 * MINUTE, who="ada", why="deployed")
+    assert update_issues(inbox, NOON + 3 * MINUTE) == 0
+    resolved = only(inbox)
+    assert (resolved.state, resolved.who, resolved.why) == (IssueState.RESOLVED, "ada", "deployed")
+
+    fail(inbox, "b", NOON + 4 * MINUTE)
+    update_issues(inbox, NOON + 5 * MINUTE)
+
+    again = only(inbox)
+    assert (again.state, again.who, again.why) == (IssueState.OPEN, None, None)
+    assert again.opened_at == NOON + 5 * MINUTE
+
+
+def test_an_acknowledged_issue_stays_so_and_an_ignored_one_until_its_time(inbox):
+    fail(inbox, "a")
+    fail(inbox, "b", group="another bug")
+    update_issues(inbox, NOON + MINUTE)
+    one, other = of_kind(inbox, IssueKind.FAILURE)
+    change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, NOON + MINUTE, who="ada")
+    change_issue(inbox, other.id, IssueState.IGNORED, NOON + MINUTE, who="ada", until=NOON + HOUR)
+
+    for key, group in (("c", "bug"), ("d", "another bug")):
+        fail(inbox, key, NOON + 10 * MINUTE, group=group)
+    update_issues(inbox, NOON + 11 * MINUTE)
+
+    states = {one.id: one.state for one in of_kind(inbox, IssueKind.FAILURE)}
+    assert set(states.values()) == {IssueState.ACKNOWLEDGED, IssueState.IGNORED}
+    for key, group in (("e", "bug"), ("f", "another bug")):
+        fail(inbox, key, NOON + 2 * HOUR, group=group)
+    update_issues(inbox, NOON + 2 * HOUR)
+    states = {one.id: one.state for one in of_kind(inbox, IssueKind.FAILURE)}
+    assert states == {one.id: IssueState.ACKNOWLEDGED, other.id: IssueState.OPEN}
+
+
+def test_one_is_resolved_by_itself_when_its_runs_succeed_and_an_hour_is_quiet(inbox):
+    delivery_id = fail(inbox, "a", state=RunState.DUE)
+    update_issues(inbox, NOON + MINUTE)
+    assert only(inbox).state is IssueState.OPEN
+    # Waits for its retry: not resolved, however long.
+    assert update_issues(inbox, NOON + 3 * HOUR) == 0
+    with inbox.transaction("w") as transaction:
+        (claim,) = transaction.claim(1, NOON + 2 * MINUTE, NOON + HOUR, only=delivery_id)
+    settle(inbox, claim, NOON + 2 * MINUTE)
+
+    assert update_issues(inbox, NOON + 30 * MINUTE) == 0
+    assert update_issues(inbox, NOON + 61 * MINUTE) == 1
+
+    assert only(inbox).state is IssueState.RESOLVED
+    assert only(inbox).who is None
+
+
+def test_dead_runs_are_an_issue_of_their_handler_until_none_is_left(inbox, where):
+    ids = [fail(inbox, "a"), fail(inbox, "b", NOON + SECOND, group="another bug")]
+    update_issues(inbox, NOON + MINUTE)
+    dead = only(inbox, IssueKind.DEAD)
+    assert (dead.subject, dead.title, dead.count, dead.deliveries) == ("h", "runs are dead", 2, 2)
+    assert (dead.first_at, dead.last_at) == (NOON, NOON + SECOND)
+    assert list(failing_delivery_ids(inbox, dead)) == [ids]
+
+    replay(inbox, ids, NOON + 2 * MINUTE)
+    update_issues(inbox, NOON + 3 * MINUTE)
+
+    assert only(inbox, IssueKind.DEAD).state is IssueState.RESOLVED
+
+
+def test_the_deliveries_of_a_failure_are_those_that_its_bug_keeps_from_being_done(inbox):
+    dead = fail(inbox, "dead")
+    retrying = fail(inbox, "retrying", state=RunState.DUE)
+    fail(inbox, "other", group="another bug")
+    update_issues(inbox, NOON + MINUTE)
+    one = max(of_kind(inbox, IssueKind.FAILURE), key=lambda one: one.count)
+
+    assert list(failing_delivery_ids(inbox, one)) == [[dead, retrying]]
+
+
+def quarantine(inbox, key, reason, at=NOON):
+    delivery_id = inbox.put(incoming(key, at=at)).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(delivery_id, error=json.dumps({"error": reason, "details": []}))], at)
+    return delivery_id
+
+
+def test_quarantine_is_an_issue_for_each_reason(inbox):
+    one, two = (quarantine(inbox, key, f"the body of {key} is not valid: amount") for key in ("m1", "m2"))
+    quarantine(inbox, "m3", "the body is not JSON")
+
+    update_issues(inbox, NOON + MINUTE)
+
+    first, second = sorted(of_kind(inbox, IssueKind.QUARANTINE), key=lambda one: -one.count)
+    assert (first.title, first.count, first.examples) == ("the body of … is not valid: amount", 2, (two, one))
+    assert (second.title, second.count) == ("the body is not JSON", 1)
+    assert list(failing_delivery_ids(inbox, first)) == [[one, two]]
+
+
+def test_workers_that_are_gone_are_an_issue_until_one_is_back(inbox):
+    record = WorkerRecord("host:1:x", "worker", 1, NOON)
+    inbox.record_worker(record, NOON)
+    assert update_issues(inbox, NOON + MINUTE) == 0
+
+    update_issues(inbox, NOON + 2 * MINUTE)
+    assert only(inbox, IssueKind.WORKER).title == "no worker is alive"
+
+    inbox.record_worker(record, NOON + 3 * MINUTE)
+    update_issues(inbox, NOON + 3 * MINUTE)
+    assert only(inbox, IssueKind.WORKER).state is IssueState.RESOLVED
+
+
+def test_a_lost_worker_and_an_interrupted_run(inbox, where):
+    """A loss is a failure of its handler; an orderly stop is none."""
+    delivery_id = inbox.put(incoming("k")).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(delivery_id, ("h",))], NOON)
+        transaction.claim(1, NOON, NOON + SECOND)
+    with inbox.transaction("v") as transaction:
+        (claim,) = transaction.claim(1, NOON + MINUTE, NOON + HOUR)
+    update_issues(inbox, NOON + MINUTE)
+    assert only(inbox).title.startswith("the worker died")
+
+    result = RunResult(
+        *(claim.run_id, claim.token, delivery_id, claim.attempt, RunState.DUE, NOON + MINUTE),
+        due_at=NOON + MINUTE,
+        error="the worker was stopped",
+        excused=True,
+    )
+    with inbox.transaction("v") as transaction:
+        transaction.settle([result])
+    assert [row[0] is None for row in rows(where, "SELECT fingerprint FROM failure ORDER BY id")] == [
+        False,
+        True,
+    ]
+
+
+def test_what_is_over_for_long_is_forgotten(inbox, where):
+    quarantine(inbox, "k", "the body is not JSON")
+    update_issues(inbox, NOON + MINUTE)
+    (delivery_id,) = (one.examples[0] for one in of_kind(inbox, IssueKind.QUARANTINE))
+    erase(inbox, [delivery_id], NOON + MINUTE, discard_unfinished=True)
+    update_issues(inbox, NOON + 2 * MINUTE)
+    assert only(inbox, IssueKind.QUARANTINE).state is IssueState.RESOLVED
+
+    update_issues(inbox, NOON + issues.KEPT_FOR + HOUR)
+
+    assert list_issues(inbox) == []
+
+
+def test_erasing_a_delivery_clears_the_texts_of_its_issues(inbox):
+    erased = [fail(inbox, "a", error="ValueError: Acme has no plan"), quarantine(inbox, "q", "for: Acme")]
+    fail(inbox, "other", group="another bug", error="KeyError: Beta")
+    update_issues(inbox, NOON + MINUTE)
+    for one in list_issues(inbox):
+        change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, NOON + MINUTE, who="ada", why="Acme called")
+    erase(inbox, erased, NOON + 2 * MINUTE)
+
+    shown = {one.title: one.why for one in list_issues(inbox)}
+    assert shown["ValueError"] is None
+    assert shown["for"] is None
+    assert shown["KeyError: Beta"] == "Acme called"  # the control: of a delivery that is not erased
+
+
+def test_a_quarantine_whose_reason_is_no_json_is_named_by_its_text(inbox):
+    delivery_id = inbox.put(incoming("k")).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(delivery_id, error="made by hand")], NOON)
+
+    update_issues(inbox, NOON + MINUTE)
+
+    assert only(inbox, IssueKind.QUARANTINE).title == "made by hand"
+
+
+def test_an_issue_whose_failures_were_pruned_is_resolved(inbox):
+    delivery_id = fail(inbox, "a", state=RunState.DISCARDED)
+    assert update_issues(inbox, NOON) == 0  # a discarded run has no failure
+    delivery_id = fail(inbox, "b")
+    update_issues(inbox, NOON + MINUTE)
+    erase(inbox, [delivery_id], NOON + 2 * MINUTE)
+
+    update_issues(inbox, NOON + 3 * MINUTE)
+
+    assert only(inbox).state is IssueState.RESOLVED
+    assert list(failing_delivery_ids(inbox, only(inbox))) == []
+
+
+def test_many_deliveries_of_an_issue_come_in_parts(inbox, monkeypatch):
+    monkeypatch.setattr(issues, "_BATCH", 2)
+    ids = [fail(inbox, key, NOON) for key in "abcde"]
+    inbox.record_worker(WorkerRecord("host:1:x", "worker", 1, NOON), NOON)
+    update_issues(inbox, NOON + HOUR)
+
+    assert list(failing_delivery_ids(inbox, only(inbox, IssueKind.DEAD))) == [ids[:2], ids[2:4], ids[4:]]
+    assert list(failing_delivery_ids(inbox, only(inbox, IssueKind.WORKER))) == []
+
+
+def test_two_processes_open_one_issue(inbox, where, monkeypatch):
+    fail(inbox, "a")
+    original = issues._occurrences
+
+    def late(connection, now):
+        found = original(connection, now)
+        if not opened:
+            opened.append(True)
+            update_issues(inbox, now)  # another process, in between
+        return found
+
+    opened: list[bool] = []
+    monkeypatch.setattr(issues, "_occurrences", late)
+    update_issues(inbox, NOON + MINUTE)
+
+    assert value(where, "SELECT count(*) FROM billhook_issue") == 2  # the failure, and the dead runs
+
+
+def test_a_look_costs_the_same_with_many_failures(inbox):
+    statements = []
+    for number in range(30):
+        fail(inbox, f"k{number}")
+    update_issues(inbox, NOON + MINUTE)
+    with inbox.database.read() as connection:
+        engine = connection.engine
+
+    def count(*_):
+        statements.append(1)
+
+    event.listen(engine, "before_cursor_execute", count)
+    try:
+        update_issues(inbox, NOON + MINUTE)
+    finally:
+        event.remove(engine, "before_cursor_execute", count)
+
+    assert len(statements) <= 8

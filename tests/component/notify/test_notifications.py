@@ -1,0 +1,393 @@
+"""Notifications: one message for each issue, to a real mail server and a real HTTP endpoint."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from aiosmtpd.controller import Controller
+from sqlalchemy import update
+
+from billhook.clock import FrozenClock
+from billhook.errors import ConfigError, MissingExtra
+from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord
+from billhook.inbox.issues import IssueKind, IssueState, change_issue, list_issues, update_issues
+from billhook.inbox.notifications import due_notifications
+from billhook.inbox.schema import notifier as notifier_table
+from billhook.notify import Notifier, notifier, read_addresses
+from billhook.notify.messages import MOST_PER_HOUR
+from support.examples import free_port
+from support.inbox_view import NOON, incoming
+
+TOKEN = "very-secret-token"
+MINUTE = timedelta(minutes=1)
+
+
+def fail(inbox, key, clock, *, group="bug", error="ValueError: Acme has no plan", state=RunState.DUE):
+    delivery_id = inbox.put(incoming(key, at=clock.now())).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(delivery_id, ("shop.book",))], clock.now())
+        (claim,) = transaction.claim(1, clock.now(), clock.now() + MINUTE, only=delivery_id)
+    result = RunResult(
+        *(claim.run_id, claim.token, delivery_id, claim.attempt, state, clock.now()),
+        due_at=clock.now() + MINUTE,
+        error=error,
+        traceback=error,
+        group=group,
+        place="shop.py:7 in book",
+    )
+    with inbox.transaction("w") as transaction:
+        transaction.settle([result])
+
+
+class Hook:
+    """An HTTP endpoint that keeps the messages it is sent."""
+
+    def __init__(self, server):
+        self.server = server
+        self.answers: list[int] = []
+        self.titles: list[str] = []
+        self.bodies: list[str] = []
+        server.expect_request(f"/hook/{TOKEN}").respond_with_handler(self.answer)
+
+    def answer(self, request):
+        from werkzeug import Response
+
+        status = self.answers.pop(0) if self.answers else 200
+        if status == 200:
+            message = json.loads(request.data)
+            self.titles.append(message["title"])
+            self.bodies.append(message["message"])
+        return Response(status=status)
+
+    @property
+    def url(self):
+        return f"json://{self.server.host}:{self.server.port}/hook/{TOKEN}"
+
+
+@pytest.fixture
+def hook(httpserver):
+    return Hook(httpserver)
+
+
+@pytest.fixture
+def clock():
+    return FrozenClock(NOON)
+
+
+@pytest.fixture
+def notify_file(tmp_path):
+    def write(*lines):
+        path = tmp_path / "notify.txt"
+        path.touch(0o600)
+        path.write_text("\n".join(["# who is told", "", *lines]) + "\n")
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def made(inbox, clock, hook, notify_file):
+    addresses = read_addresses(notify_file(hook.url))
+    return Notifier(inbox, addresses, clock.now, lambda: "billhook", "https://shop.example/billhook/")
+
+
+def logged(caplog):
+    """What is logged, but for the lines of the endpoint itself."""
+    return "\n".join(record.getMessage() for record in caplog.records if record.name != "werkzeug")
+
+
+def only_failures(inbox):
+    return [one for one in list_issues(inbox) if one.kind is IssueKind.FAILURE]
+
+
+def test_an_issue_is_told_once_however_often_it_happens(inbox, clock, made, hook):
+    assert made.send_due() == 0  # all was well from the start: nothing to say
+    fail(inbox, "a", clock)
+    fail(inbox, "b", clock, error="ValueError: Beta has no plan")
+    update_issues(inbox, clock.now())
+
+    assert made.send_due() == 1
+    fail(inbox, "c", clock)
+    update_issues(inbox, clock.now())
+    assert made.send_due() == 0
+
+    (one,) = only_failures(inbox)
+    assert hook.titles == ["[billhook] shop.book fails: ValueError"]
+    assert hook.bodies[0].splitlines() == [
+        "shop.book fails: ValueError",
+        "at shop.py:7 in book",
+        "2 times so far, 2 deliveries",
+        "",
+        f"billhook failures show {one.id}",
+        "deploy/RUNBOOK.md#runs-are-dead",
+        f"https://shop.example/billhook/failures/{one.id}",
+    ]
+    assert "Acme" not in "".join(hook.bodies + hook.titles)
+
+
+def test_it_is_told_again_when_it_opens_again_and_when_all_is_well(inbox, clock, made, hook):
+    fail(inbox, "a", clock)
+    update_issues(inbox, clock.now())
+    made.send_due()
+    (one,) = only_failures(inbox)
+    change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, clock.now(), who="ada")
+    assert made.send_due() == 0  # not well, as long as somebody works on it
+    change_issue(inbox, one.id, IssueState.RESOLVED, clock.now(), who="ada")
+
+    assert [made.send_due(), made.send_due()] == [1, 0]
+    clock.advance(seconds=60)
+    fail(inbox, "b", clock)
+    update_issues(inbox, clock.now())
+    assert [made.send_due(), made.send_due()] == [1, 0]
+
+    assert hook.titles == [
+        "[billhook] shop.book fails: ValueError",
+        "[billhook] all is well again",
+        "[billhook] shop.book fails: ValueError",
+    ]
+
+
+def test_an_issue_that_was_acknowledged_before_is_not_told(inbox, clock, made, hook):
+    fail(inbox, "a", clock)
+    update_issues(inbox, clock.now())
+    (one,) = only_failures(inbox)
+    change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, clock.now(), who="ada")
+
+    assert made.send_due() == 0
+    assert hook.titles == []
+
+
+def test_ten_messages_an_hour_the_last_a_summary(inbox, clock, made, hook):
+    for number in range(30):
+        fail(inbox, f"k{number}", clock, group=f"bug {number}", error=f"Error{number}: x")
+        clock.advance(seconds=1)
+    update_issues(inbox, clock.now())
+
+    made.send_due()
+
+    assert len(hook.titles) == MOST_PER_HOUR
+    assert hook.titles[-1] == "[billhook] 21 more issues are open"
+    assert "shop.book fails: …" in hook.bodies[-1]
+    assert "and 1 more" in hook.bodies[-1]
+    fail(inbox, "later", clock, group="another", error="Later: x")
+    update_issues(inbox, clock.now())
+    assert made.send_due() == 0
+    clock.advance(seconds=3_601)
+    assert made.send_due() == 1
+    assert hook.titles[-1] == "[billhook] shop.book fails: Later"
+
+
+def test_a_message_that_is_refused_is_tried_again_and_given_up_after_five_times(
+    inbox, clock, made, hook, monkeypatch, caplog
+):
+    monkeypatch.setattr(notifier, "RETRY_SECONDS", 0.0)
+    hook.answers = [503, 503]
+    fail(inbox, "a", clock)
+    update_issues(inbox, clock.now())
+
+    assert [made.send_due() for _ in range(4)] == [0, 0, 1, 0]
+    assert len(hook.titles) == 1
+
+    hook.answers = [503] * 9
+    fail(inbox, "b", clock, group="another bug")
+    update_issues(inbox, clock.now())
+    assert [made.send_due() for _ in range(6)] == [0, 0, 0, 0, 1, 0]
+    assert "could not notify address 3 (json), given up: " in caplog.text
+    assert TOKEN not in logged(caplog)
+
+
+def test_of_two_addresses_the_one_that_has_it_is_not_told_again(inbox, clock, hook, notify_file, monkeypatch):
+    monkeypatch.setattr(notifier, "RETRY_SECONDS", 0.0)
+    addresses = read_addresses(notify_file(hook.url, "json://127.0.0.1:9/nowhere"))
+    made = Notifier(inbox, addresses, clock.now, lambda: "billhook")
+    fail(inbox, "a", clock)
+    update_issues(inbox, clock.now())
+
+    assert [made.send_due() for _ in range(5)] == [0, 0, 0, 0, 1]
+    assert len(hook.titles) == 1
+
+
+def test_one_process_sends_and_another_goes_on_when_it_is_gone(inbox, clock, hook, made):
+    fail(inbox, "a", clock)
+    update_issues(inbox, clock.now())
+    assert due_notifications(inbox, "first", clock.now()) is not None
+    assert due_notifications(inbox, "second", clock.now()) is None
+    assert made.send_due() == 0
+
+    clock.advance(seconds=121)  # the first is gone
+
+    assert made.send_due() == 1
+
+
+def test_a_mail_arrives(inbox, clock, notify_file):
+    received = []
+
+    class Mailbox:
+        async def handle_DATA(self, server, session, envelope):  # noqa: N802
+            received.append((envelope.rcpt_tos, envelope.content.decode()))
+            return "250 OK"
+
+    port = free_port()
+    server = Controller(Mailbox(), hostname="127.0.0.1", port=port)
+    server.start()
+    try:
+        url = f"mailto://127.0.0.1:{port}/?from=billhook@example.com&to=ops@example.com&mode=insecure"
+        made = Notifier(inbox, read_addresses(notify_file(url)), clock.now, lambda: "billhook")
+        fail(inbox, "a", clock)
+        update_issues(inbox, clock.now())
+        assert made.send_due() == 1
+    finally:
+        server.stop()
+
+    ((to, text),) = received
+    assert to == ["ops@example.com"]
+    assert "shop.book fails: ValueError" in text
+
+
+def test_no_credential_is_in_a_log_at_any_level(inbox, clock, hook, made, caplog):
+    caplog.set_level(logging.DEBUG)
+    fail(inbox, "a", clock)
+    update_issues(inbox, clock.now())
+
+    made.send_due()
+
+    assert len(hook.titles) == 1
+    assert TOKEN not in logged(caplog)
+    assert TOKEN not in repr(made._addresses)
+    # The control: the user's own messages by apprise are logged as before.
+    import apprise
+
+    apprise.Apprise([hook.url]).notify(body="theirs")
+    assert TOKEN in logged(caplog)
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (["nonsense://secret-thing"], "line 3, is no address that apprise knows"),
+        (["secret-thing"], "line 3, is no address that apprise knows"),
+        ([], "has no address"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused_without_its_words(notify_file, lines, why):
+    with pytest.raises(ConfigError, match=why) as refused:
+        read_addresses(notify_file(*lines))
+
+    assert "secret-thing" not in str(refused.value)
+
+
+def test_a_file_that_others_may_write_or_that_is_not_there_is_refused(notify_file, tmp_path):
+    path = notify_file("json://example.com/hook")
+    Path(path).chmod(0o666)
+    with pytest.raises(ConfigError, match="others may write it"):
+        read_addresses(path)
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        read_addresses(str(tmp_path / "missing.txt"))
+
+
+def test_without_the_extra_the_option_is_refused_and_names_it(notify_file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apprise", None)
+
+    with pytest.raises(MissingExtra, match=r"billhook\[notify\]"):
+        read_addresses(notify_file("json://example.com/hook"))
+
+
+def test_the_command_says_for_each_address_whether_it_took_the_message(cli_run, hook, notify_file):
+    path = notify_file(hook.url, "json://user:pass-word-1@127.0.0.1:9/hook")
+
+    result = cli_run("notify", "test", NOTIFY_FILE=path)
+
+    assert result.exit_code == 1
+    first, second, *_ = result.stdout.splitlines()
+    assert first == "line 3, json: sent"
+    assert second.startswith("line 4, json: NOT sent: ")
+    assert "pass-word-1" not in result.output
+    assert hook.titles == ["[billhook] a test message"]
+    assert "BILLHOOK_NOTIFY_FILE is not set" in cli_run("notify", "test").output
+
+
+@pytest.fixture
+def cli_run(monkeypatch):
+    from click.testing import CliRunner
+
+    from billhook.cli import main
+
+    def call(*arguments, **options):
+        with monkeypatch.context() as patch:
+            for name, text in options.items():
+                patch.setenv(f"BILLHOOK_{name}", text)
+            return CliRunner().invoke(main, list(arguments))
+
+    return call
+
+
+def test_an_app_with_the_option_has_its_worker_notify(app_with, hook, notify_file, clock, monkeypatch):
+    """The whole way: option, worker, maintenance, thread."""
+    import threading
+
+    from billhook import Handlers
+    from billhook.engines import maintenance
+    from billhook.events import PingTest
+    from billhook.extension import get_state
+    from support.apps import deliver
+    from support.processes import until
+
+    monkeypatch.setattr(maintenance, "ISSUES_SECONDS", 0.1)
+    monkeypatch.setattr(notifier, "POLL_SECONDS", 0.1)
+    handlers = Handlers()
+
+    @handlers.on(PingTest, name="shop.ping", retry=[])
+    def ping(event):
+        raise LookupError("Acme")
+
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="worker", BILLHOOK_NOTIFY_FILE=notify_file(hook.url))
+    worker = get_state(app).worker(1)
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    try:
+        deliver(app, b"{}", "PingTest")
+        until(lambda: len(hook.titles) == 2, 30)
+    finally:
+        worker.stop()
+        thread.join(20)
+
+    assert sorted(hook.titles) == [
+        "[billhook] shop.ping fails: LookupError",
+        "[billhook] shop.ping: runs are dead",
+    ]
+
+
+def test_each_kind_of_issue_is_named(inbox, clock, hook, notify_file):
+    made = Notifier(inbox, read_addresses(notify_file(hook.url)), clock.now, lambda: "billhook")
+    fail(inbox, "a", clock, state=RunState.DEAD)
+    delivery_id = inbox.put(incoming("q", at=clock.now())).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(delivery_id, error='{"error": "no JSON", "details": []}')], clock.now())
+    inbox.record_worker(WorkerRecord("host:1:x", "worker", 1, clock.now()), clock.now())
+    clock.advance(seconds=120)
+    update_issues(inbox, clock.now())
+
+    made.send_due()
+
+    assert sorted(title.removeprefix("[billhook] ") for title in hook.titles) == [
+        "deliveries of PingTest are quarantined",
+        "no worker is alive",
+        "shop.book fails: ValueError",
+        "shop.book: runs are dead",
+    ]
+    assert not any("https://" in body for body in hook.bodies)  # without the option there is no link
+
+
+def test_nothing_is_written_while_nothing_is_due(inbox, clock, made):
+    with inbox.database.write() as connection:
+        connection.execute(update(notifier_table).values(owner="somebody"))
+
+    made.send_due()
+
+    with inbox.database.read() as connection:
+        assert connection.execute(notifier_table.select()).one().owner == "somebody"

@@ -1,0 +1,140 @@
+"""Which failures are one bug: the same line of the user's code, whichever customer it was for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from billhook.errors import Discard, Retry
+from billhook.handlers import HandlerFailure
+from billhook.printable import without_ids
+
+
+def failing(function, *arguments):
+    try:
+        function(*arguments)
+    except Exception as error:  # noqa: BLE001
+        return HandlerFailure.from_exception(error).group
+    raise AssertionError("nothing was raised")
+
+
+def charge(customer_id):
+    raise ValueError(f"customer {customer_id} has no plan")
+
+
+def charge_twice(customer_id):
+    if customer_id.endswith("1"):
+        raise ValueError("first")
+    raise ValueError("second")
+
+
+def read(text):
+    return json.loads(text)
+
+
+def outer(function, *arguments):
+    return function(*arguments)
+
+
+def test_a_bug_with_twelve_ids_is_one_group():
+    groups = {failing(charge, f"cus_{number}") for number in range(12)}
+
+    assert len(groups) == 1
+    (group,) = groups
+    assert group.place.endswith(f"test_grouping.py:{charge.__code__.co_firstlineno + 1} in charge")
+
+
+def test_other_lines_other_types_and_other_callers_are_other_groups():
+    keys = [
+        failing(charge, "cus_1").key,
+        failing(charge_twice, "cus_1").key,
+        failing(charge_twice, "cus_2").key,
+        failing(outer, charge, "cus_1").key,
+    ]
+
+    assert len(set(keys)) == len(keys)
+
+
+def test_for_an_error_of_a_library_the_frame_that_called_it_counts():
+    group = failing(read, "{")
+
+    assert "in read" in group.place
+    assert "raw_decode" not in group.key
+    assert failing(read, '{"a": }').key == group.key  # another message of the library, the same bug
+
+
+def test_a_library_beside_the_project_is_none_of_its_own_code(tmp_path):
+    keys = []
+    for folder in ("site-packages", "shop"):
+        path = tmp_path / folder / "helper.py"
+        path.parent.mkdir()
+        path.write_text("def check(value):\n    raise ValueError(value)\n")
+        namespace: dict = {}
+        exec(compile(path.read_text(), str(path), "exec"), namespace)
+        keys.append(failing(namespace["check"], "a").place)
+
+    assert "helper.py" not in keys[0]
+    assert "helper.py:2 in check" in keys[1]
+
+
+def test_a_failure_keeps_its_group_when_lines_move(tmp_path):
+    keys = []
+    for lines_above in (1, 40):
+        path = tmp_path / f"{lines_above}" / "shop.py"
+        path.parent.mkdir()
+        path.write_text("\n" * lines_above + "def book(event):\n    raise KeyError(event)\n")
+        namespace: dict = {}
+        exec(compile(path.read_text(), str(path), "exec"), namespace)
+        keys.append(failing(namespace["book"], "a").key)
+
+    assert keys[0] == keys[1]
+    assert "raise KeyError(event)" in keys[0]
+
+
+def test_without_a_frame_of_the_user_the_text_counts_without_ids():
+    one, same, other = (
+        HandlerFailure.from_exception(TimeoutError(text)).group
+        for text in ("no answer within 30 s", "no answer within 60 s", "no answer")
+    )
+
+    assert one == same
+    assert one.place is None
+    assert other.key != one.key
+
+
+def test_a_decision_of_the_handler_is_no_bug():
+    for decision in (Retry(after_seconds=5), Discard("not ours")):
+        assert HandlerFailure.from_exception(decision).group is None
+
+
+def test_an_exception_whose_text_cannot_be_made_has_a_group():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    group = HandlerFailure.from_exception(Mute()).group
+
+    assert "Mute" in group.key
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("customer cus_12 owes 430.00 USD", "customer … owes … USD"),
+        ("KeyError: 'Acme Ltd'", "KeyError: …"),
+        ('no account for "Zoë \\" Ltd"', "no account for …"),
+        ("mail to ada@example.com failed", "mail to … failed"),
+        ("f1b2c3d4-0000-4000-8000-000000000000: gone", "…: gone"),
+        ("can't reach the ledger: it's closed", "can't reach the ledger: it's closed"),
+        ("first line\nsecond line", "first line"),
+        ("", ""),
+    ],
+)
+def test_ids_numbers_addresses_and_quoted_texts_are_replaced(text, shown):
+    assert without_ids(text) == shown
+
+
+def test_a_long_text_costs_little_and_is_cut():
+    assert len(without_ids("a" * 100_000)) == 200
+    assert without_ids("'" * 3_000) == "…" * 200
