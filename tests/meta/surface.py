@@ -42,7 +42,8 @@ from billhook.cli.output import CliError, UsageConfigError  # noqa: E402
 from billhook.effects import metadata as effect_tables  # noqa: E402
 from billhook.events import EVENT_TYPES, InvoiceApproved, PaymentFailed, sample  # noqa: E402
 from billhook.extension import get_state  # noqa: E402
-from billhook.inbox.issues import IssueKind, list_issues  # noqa: E402
+from billhook.inbox.issues import list_issues  # noqa: E402
+from billhook.inbox.occurrences import IssueKind  # noqa: E402
 from billhook.inbox.schema import metadata as inbox_tables  # noqa: E402
 from billhook.logs import fields  # noqa: E402
 from billhook.metrics import InboxCollector  # noqa: E402

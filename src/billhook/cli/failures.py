@@ -19,7 +19,6 @@ from billhook.handlers.tracebacks import users_frames
 from billhook.inbox import Inbox
 from billhook.inbox.issues import (
     Issue,
-    IssueKind,
     IssueState,
     change_issue,
     find_issue,
@@ -28,6 +27,7 @@ from billhook.inbox.issues import (
     times_of,
     update_issues,
 )
+from billhook.inbox.occurrences import IssueKind
 from billhook.program import in_program
 
 _SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.IGNORED)
@@ -198,7 +198,8 @@ def _what(one: Issue) -> str:
 
 def _facts(one: Issue, now: datetime, in_a_day: int) -> list[tuple[str, str]]:
     """Return what is known of an issue, by name."""
-    label = "event type" if one.kind is IssueKind.QUARANTINE else "handler"
+    is_type = one.kind in (IssueKind.QUARANTINE, IssueKind.SILENCE)
+    label = "event type" if is_type else "handler"
     facts = [(label, one.subject)] if one.subject else []
     facts.append(("opened", format_ago(one.opened_at, now)))
     if one.first_at is not None and one.last_at is not None:
@@ -222,7 +223,9 @@ def _hints(one: Issue) -> list[tuple[str, str]]:
     if one.kind in (IssueKind.FAILURE, IssueKind.DEAD):
         hints.append(("replay", in_program("billhook deliveries replay --state dead --dry-run")))
         hints.append(("stop", in_program(f"billhook handlers pause {quote(one.subject)}")))
-    if one.kind is IssueKind.WORKER:
+    if one.kind is IssueKind.SILENCE:
+        hints.append(("look", in_program("billhook status")))
+    if one.kind in (IssueKind.WORKER, IssueKind.REFUSED):
         hints.append(("find out why", in_program("billhook doctor")))
     hints.append(("runbook", one.kind.runbook))
     return [*hints, ("when mended", in_program(f"billhook failures resolve {one.id}"))]

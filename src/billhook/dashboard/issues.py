@@ -12,7 +12,6 @@ from billhook.dashboard.context import DashboardContext, describe, parse_rate, r
 from billhook.handlers.tracebacks import users_frames
 from billhook.inbox.issues import (
     Issue,
-    IssueKind,
     IssueState,
     change_issue,
     failing_delivery_ids,
@@ -21,6 +20,7 @@ from billhook.inbox.issues import (
     newest_traceback,
     times_of,
 )
+from billhook.inbox.occurrences import IssueKind
 from billhook.pages.charts import Series, bar_chart
 
 _HOURS = 24

@@ -17,14 +17,13 @@ from billhook.doctor.setup import Setup
 from billhook.events import EVENT_TYPES
 from billhook.inbox.actions import list_actions
 from billhook.inbox.counts import OTHER_TYPES, Counted, hour_of
+from billhook.inbox.occurrences import is_silent
 from billhook.inbox.overview import Overview, PeriodFigures, read_overview, read_periods
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 from billhook.status import find_problems, healthy_summary, types_of_models
 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
-UNLIKELY = 5.0
-"""A type is silent when this many deliveries were expected since its last one: one time in 150, by chance."""
 _LONG_DAYS = 30
 _CAUSES = 5
 """The most causes of refusals that are shown separately, the most frequent first."""
@@ -142,20 +141,6 @@ def _type_rows(
         rows,
         key=lambda row: (row.last_at is None, not row.silent, -row.number, row.name == OTHER_TYPES, row.name),
     )
-
-
-def is_silent(by_day: Sequence[int], last_at: datetime | None, now: datetime) -> bool:
-    """Return whether a type has stopped arriving: at its own rate, several were expected since its last one.
-
-    `by_day` are the numbers of the last days, ending today. The rate is that of the days from the first
-    delivery to the last.
-    """
-    if last_at is None or not any(by_day):
-        return False
-    first = next(day for day, number in enumerate(by_day) if number)
-    began_at = hour_of(now).replace(hour=0) - (len(by_day) - 1 - first) * DAY
-    seconds = max((last_at - began_at).total_seconds(), DAY.total_seconds())
-    return sum(by_day) / seconds * (now - last_at).total_seconds() >= UNLIKELY
 
 
 def show_health(context: DashboardContext) -> Response:

@@ -32,6 +32,8 @@ ISSUES_SECONDS = 5.0
 BATCH_ROWS = 100
 PAUSE_FACTOR = 9
 """Sleep nine times as long as a batch took, so pruning uses at most 10 % of the database's time."""
+FIGURES_SECONDS = 60.0
+"""Between two looks for silence and refusals, which are read from the figures."""
 MIN_PAUSE_SECONDS = 0.05
 _NAMES = {
     "_prune": "retention pass",
@@ -122,6 +124,7 @@ class Maintenance:
         self._next_at = monotonic() + FIRST_SECONDS * (1 + random.random())  # noqa: S311 - not for secrecy
         self._close_at = monotonic() + CLOSE_SECONDS
         self._issues_at = monotonic() + ISSUES_SECONDS
+        self._figures_at = 0.0
         self._restart_at = 0.0
         self._after = 0
         self._pruned = 0
@@ -165,7 +168,10 @@ class Maintenance:
     def _update_issues(self, now: datetime, started: float) -> float:
         if self._options.notifier is not None:
             self._options.notifier.ensure_started()
-        update_issues(self._inbox, now)
+        with_figures = started >= self._figures_at
+        if with_figures:
+            self._figures_at = started + FIGURES_SECONDS
+        update_issues(self._inbox, now, with_figures=with_figures)
         return max(ISSUES_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
 
     def _prune(self, now: datetime, started: float) -> float:

@@ -1,8 +1,8 @@
 """Issues: what is wrong, each of them once and not once for each delivery.
 
-A failure of one bug is an issue, and so are the dead runs of a handler, deliveries quarantined for one
-reason, and workers that are gone. A row of `billhook_issue` has the state of an issue only; how often it
-happened is read from what is stored. `update_issues` compares the two:
+A failure of one bug is an issue, and so is all else that billhook.inbox.occurrences finds. A row of
+`billhook_issue` has the state of an issue only; how often it happened is read from what is stored.
+`update_issues` compares the two:
 
     it happens, and has no row                                     open
     it happens again after it was resolved                         open again
@@ -14,68 +14,47 @@ happened is read from what is stored. `update_issues` compares the two:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     Column,
     Connection,
-    Text,
     and_,
     bindparam,
-    column,
     delete,
     exists,
     func,
     insert,
     or_,
     select,
-    text,
     update,
 )
 
-from billhook.inbox.fingerprint import fingerprint
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.schema import delivery, failure, issue, run, worker
-from billhook.inbox.sql import UtcDateTime, in_states, in_values
-from billhook.inbox.states import DeliveryState, RunState
-from billhook.printable import without_ids
+from billhook.inbox.occurrences import (
+    MOST,
+    QUARANTINED,
+    IssueKind,
+    Occurrence,
+    occurrences,
+    occurrences_in_figures,
+    quarantine_id,
+)
+from billhook.inbox.schema import delivery, failure, issue, run
+from billhook.inbox.sql import in_states, in_values
+from billhook.inbox.states import RunState
 
 QUIET = timedelta(hours=1)
 """How long nothing must have happened before an issue counts as resolved by itself."""
 KEPT_FOR = timedelta(days=30)
 """How long the row of a resolved issue is kept that happens no more."""
-WORKER_GONE_AFTER = timedelta(seconds=90)
-_MOST = 1_000
-"""Issues at most, and the newest quarantined deliveries, that are looked at."""
+_OF_FIGURES = (IssueKind.SILENCE, IssueKind.REFUSED)
 _EXAMPLES = 3
 _BATCH = 500
-
-
-class IssueKind(StrEnum):
-    """What an issue is about."""
-
-    FAILURE = "failure"  # attempts of a handler fail by one bug
-    DEAD = "dead"  # runs of a handler are dead
-    QUARANTINE = "quarantine"  # deliveries cannot be read, for one reason
-    WORKER = "worker"  # no worker has been seen for some time
-
-    @property
-    def runbook(self) -> str:
-        """The section of the runbook that says what to do."""
-        return f"deploy/RUNBOOK.md#{_SECTIONS[self]}"
-
-
-_SECTIONS = {
-    IssueKind.FAILURE: "runs-are-dead",
-    IssueKind.DEAD: "runs-are-dead",
-    IssueKind.QUARANTINE: "deliveries-are-quarantined",
-    IssueKind.WORKER: "no-worker-is-alive",
-}
 
 
 class IssueState(StrEnum):
@@ -113,105 +92,18 @@ class Issue:
     examples: tuple[int, ...] = ()
 
 
-class _Occurrence(NamedTuple):
-    """Something that is wrong now, and when it happened last."""
+def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> int:
+    """Open, reopen and resolve issues by what is stored; returns how many changed. Mostly it only reads.
 
-    fingerprint: str
-    kind: IssueKind
-    subject: str
-    title: str
-    place: str | None
-    last_at: datetime
-
-
-# --- what is wrong now --------------------------------------------------------------------------------
-
-# One look-up in the partial index for each group, however many failures each has.
-_FAILING = text("""
-    WITH RECURSIVE own (fingerprint) AS (
-        SELECT (SELECT fingerprint FROM failure WHERE fingerprint IS NOT NULL ORDER BY fingerprint LIMIT 1)
-        UNION ALL SELECT (
-            SELECT fingerprint FROM failure
-            WHERE fingerprint IS NOT NULL AND failure.fingerprint > own.fingerprint
-            ORDER BY fingerprint LIMIT 1
-        ) FROM own WHERE own.fingerprint IS NOT NULL
-    )
-    SELECT failure.fingerprint, run.handler, failure.error, failure.place, failure.failed_at
-    FROM own
-    JOIN failure ON failure.id = (
-        SELECT id FROM failure AS its WHERE its.fingerprint = own.fingerprint ORDER BY id DESC LIMIT 1
-    )
-    JOIN run ON run.id = failure.run_id
-    LIMIT :most
-""").columns(
-    column("fingerprint", Text), column("handler", Text), column("error", Text), column("place", Text),
-    column("failed_at", UtcDateTime),
-)  # fmt: skip
-_DEAD = text("""
-    WITH RECURSIVE own (handler) AS (
-        SELECT (SELECT handler FROM run WHERE state IN ('dead') ORDER BY handler LIMIT 1)
-        UNION ALL SELECT (
-            SELECT handler FROM run WHERE state IN ('dead') AND run.handler > own.handler
-            ORDER BY handler LIMIT 1
-        ) FROM own WHERE own.handler IS NOT NULL
-    )
-    SELECT handler, (
-        SELECT finished_at FROM run WHERE state IN ('dead') AND run.handler = own.handler
-        AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1
-    ) FROM own WHERE handler IS NOT NULL
-    LIMIT :most
-""").columns(column("handler", Text), column("finished_at", UtcDateTime))
-_IS_QUARANTINED = and_(
-    in_states(delivery.c.state, DeliveryState.DEAD, DeliveryState.QUARANTINED),  # by these words, its index
-    delivery.c.state == DeliveryState.QUARANTINED.value,
-)
-_QUARANTINED = (
-    select(delivery.c.id, delivery.c.event_type, delivery.c.error, delivery.c.received_at)
-    .where(_IS_QUARANTINED)
-    .order_by(delivery.c.id.desc())
-    .limit(bindparam("most"))
-)
-
-
-def _occurrences(connection: Connection, now: datetime) -> dict[str, _Occurrence]:
-    """Return all that is wrong, by fingerprint."""
-    most = {"most": _MOST}
-    found = [
-        _Occurrence(row[0], IssueKind.FAILURE, row.handler, without_ids(row.error), row.place, row.failed_at)
-        for row in connection.execute(_FAILING, most)
-    ]
-    for handler, finished_at in connection.execute(_DEAD, most):
-        its_id = fingerprint(handler, IssueKind.DEAD)
-        found.append(_Occurrence(its_id, IssueKind.DEAD, handler, "runs are dead", None, finished_at or now))
-    for row in reversed(connection.execute(_QUARANTINED, most).all()):  # the newest of a reason last
-        reason = without_ids(_reason(row.error))
-        its_id = _quarantine_id(row)
-        found.append(_Occurrence(its_id, IssueKind.QUARANTINE, row.event_type, reason, None, row.received_at))
-    seen_at = connection.execute(select(func.max(worker.c.seen_at))).scalar_one()
-    if seen_at is not None and seen_at < now - WORKER_GONE_AFTER:
-        its_id = fingerprint("", IssueKind.WORKER)
-        found.append(_Occurrence(its_id, IssueKind.WORKER, "", "no worker is alive", None, seen_at))
-    return {each.fingerprint: each for each in found}
-
-
-def _reason(error: str | None) -> str:
-    try:
-        return str(json.loads(error or "")["error"])
-    except (ValueError, KeyError, TypeError):
-        return error or "quarantined"
-
-
-def _quarantine_id(row: Any) -> str:
-    return fingerprint(row.event_type, f"{IssueKind.QUARANTINE}\n{without_ids(_reason(row.error))}")
-
-
-def update_issues(inbox: Inbox, now: datetime) -> int:
-    """Open, reopen and resolve issues by what is stored; returns how many changed. Mostly it only reads."""
+    Without figures, silence and refusals stay as they are.
+    """
+    found = occurrences_in_figures(inbox, now) if with_figures else {}
     with inbox.database.read() as connection:
-        occurrences = _occurrences(connection, now)
+        found |= occurrences(connection, now)
         rows = {row.fingerprint: row for row in connection.execute(select(issue))}
-        opened = [each for each in occurrences.values() if _opens(each, rows.get(each.fingerprint))]
-        over = [row for row in rows.values() if _is_over(connection, row, occurrences, now)]
+        opened = [each for each in found.values() if _opens(each, rows.get(each.fingerprint))]
+        examined = [row for row in rows.values() if with_figures or row.kind not in _OF_FIGURES]
+        over = [row for row in examined if _is_over(connection, row, found, now)]
     if not (opened or over):
         return 0
     with inbox.database.write() as connection:
@@ -232,7 +124,7 @@ def update_issues(inbox: Inbox, now: datetime) -> int:
     return len(opened) + len(over)
 
 
-def _opens(occurrence: _Occurrence, row: Any) -> bool:
+def _opens(occurrence: Occurrence, row: Any) -> bool:
     """Return whether an issue is opened for something that happens, or is open again."""
     if row is None:
         return True
@@ -241,7 +133,7 @@ def _opens(occurrence: _Occurrence, row: Any) -> bool:
     return bool(row.state == IssueState.IGNORED and occurrence.last_at > row.ignored_until)
 
 
-def _open(connection: Connection, occurrence: _Occurrence, now: datetime) -> None:
+def _open(connection: Connection, occurrence: Occurrence, now: datetime) -> None:
     state = {"state": IssueState.OPEN.value, "opened_at": now, "changed_at": now, "notified": 0}
     no_one = {"who": None, "why": None, "ignored_until": None}
     own = issue.c.fingerprint == occurrence.fingerprint
@@ -257,13 +149,13 @@ def _open(connection: Connection, occurrence: _Occurrence, now: datetime) -> Non
     connection.execute(insert(issue).from_select(list(row), missing))
 
 
-def _is_over(connection: Connection, row: Any, occurrences: dict[str, _Occurrence], now: datetime) -> bool:
+def _is_over(connection: Connection, row: Any, found: dict[str, Occurrence], now: datetime) -> bool:
     """Return whether nothing of an issue is left: it is resolved then, and forgotten some day."""
     if row.state == IssueState.RESOLVED:
-        return row.fingerprint not in occurrences and bool(row.changed_at < now - KEPT_FOR)
+        return row.fingerprint not in found and bool(row.changed_at < now - KEPT_FOR)
     if row.state == IssueState.IGNORED:
         return False
-    occurrence = occurrences.get(row.fingerprint)
+    occurrence = found.get(row.fingerprint)
     if row.kind != IssueKind.FAILURE:
         return occurrence is None
     if occurrence is None:
@@ -292,7 +184,7 @@ def list_issues(inbox: Inbox, states: Sequence[IssueState] = ()) -> list[Issue]:
         query = select(issue)
         if states:
             query = query.where(in_values(issue.c.state, [state.value for state in states]))
-        found = [_issue(row) for row in connection.execute(query.limit(_MOST))]
+        found = [_issue(row) for row in connection.execute(query.limit(MOST))]
         counted = [_counted(connection, each) for each in found]
     order = list(IssueState)
     return sorted(counted, key=lambda each: (order.index(each.state), -_latest(each), each.id))
@@ -326,8 +218,8 @@ def clear_texts(connection: Connection, delivery_ids: Sequence[int]) -> None:
     """Remove from the issues of deliveries that are erased all that may name a customer."""
     failed = select(failure.c.fingerprint).join(run, run.c.id == failure.c.run_id)
     ids = set(connection.execute(failed.where(in_values(run.c.delivery_id, delivery_ids))).scalars())
-    quarantined = _QUARANTINED.where(in_values(delivery.c.id, delivery_ids))
-    ids |= {_quarantine_id(row) for row in connection.execute(quarantined, {"most": len(delivery_ids)})}
+    quarantined = QUARANTINED.where(in_values(delivery.c.id, delivery_ids))
+    ids |= {quarantine_id(row) for row in connection.execute(quarantined, {"most": len(delivery_ids)})}
     own = in_values(issue.c.fingerprint, sorted(filter(None, ids)))
     for row in connection.execute(select(issue.c.fingerprint, issue.c.title).where(own)).all():
         texts = {"title": row.title.partition(":")[0], "why": None}
@@ -369,9 +261,9 @@ def failing_delivery_ids(inbox: Inbox, one: Issue) -> Iterator[list[int]]:
 
 def _delivery_ids(connection: Connection, one: Issue, after: int) -> list[int]:
     if one.kind is IssueKind.QUARANTINE:
-        query = _QUARANTINED.with_only_columns(*_QUARANTINED.selected_columns)
-        rows = connection.execute(query, {"most": _MOST}).all()
-        return sorted(row.id for row in rows if _quarantine_id(row) == one.id and row.id > after)[:_BATCH]
+        query = QUARANTINED.with_only_columns(*QUARANTINED.selected_columns)
+        rows = connection.execute(query, {"most": MOST}).all()
+        return sorted(row.id for row in rows if quarantine_id(row) == one.id and row.id > after)[:_BATCH]
     if one.kind is IssueKind.DEAD:
         found = select(run.c.delivery_id).where(
             in_states(run.c.state, RunState.DEAD), run.c.handler == one.subject
@@ -395,11 +287,11 @@ def _issue(row: Any) -> Issue:
 
 def _counted(connection: Connection, one: Issue) -> Issue:
     """Return an issue with its numbers."""
-    if one.kind is IssueKind.WORKER:
+    if one.kind in (IssueKind.WORKER, *_OF_FIGURES):
         return replace(one, first_at=one.opened_at, last_at=one.opened_at, count=1)
     if one.kind is IssueKind.QUARANTINE:
         rows = [
-            row for row in connection.execute(_QUARANTINED, {"most": _MOST}) if _quarantine_id(row) == one.id
+            row for row in connection.execute(QUARANTINED, {"most": MOST}) if quarantine_id(row) == one.id
         ]
         times, found = [row.received_at for row in rows], [row.id for row in rows]
         first_at, last_at = min(times, default=None), max(times, default=None)

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import and_, or_, select, update
 
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.issues import Issue, IssueState, list_issues
+from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.schema import issue, notifier
 from billhook.inbox.sql import in_values
 
@@ -35,12 +36,15 @@ def due_notifications(inbox: Inbox, owner: str, now: datetime) -> Due | None:
     """Return what is to be sent, if this process is the one to do it. Mostly it only reads."""
     with inbox.database.read() as connection:
         row = connection.execute(select(notifier)).one()
-        is_open = in_values(issue.c.state, [IssueState.OPEN.value])
+        # Of refusals no message is sent: a stranger could cause them.
+        sendable = issue.c.kind != IssueKind.REFUSED.value
+        is_open = and_(sendable, issue.c.state == IssueState.OPEN.value)
         opened = set(
             connection.execute(select(issue.c.fingerprint).where(is_open, issue.c.notified == 0)).scalars()
         )
         unwell = in_values(issue.c.state, [IssueState.OPEN.value, IssueState.ACKNOWLEDGED.value])
-        all_well = not (row.well or connection.execute(select(issue.c.fingerprint).where(unwell)).first())
+        unwell_now = connection.execute(select(issue.c.fingerprint).where(sendable, unwell)).first()
+        all_well = not (row.well or unwell_now)
     if not (opened or all_well):
         return None
     with inbox.database.write() as connection:

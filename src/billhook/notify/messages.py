@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from billhook.inbox.issues import Issue, IssueKind
+from billhook.inbox.issues import Issue
 from billhook.inbox.notifications import Due
+from billhook.inbox.occurrences import IssueKind
 from billhook.printable import printable
 
 MOST_PER_HOUR = 10

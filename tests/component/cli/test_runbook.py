@@ -12,7 +12,7 @@ from billhook import Handlers
 from billhook.events import InvoiceApproved
 from billhook.extension import get_state
 from billhook.inbox import WorkerRecord
-from billhook.inbox.issues import IssueKind
+from billhook.inbox.occurrences import IssueKind
 from support.apps import deliver
 from support.signing import APPROVED, OTHER_SECRET, SECRET, signed
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from billhook.clock import FrozenClock
-from billhook.dashboard.overview import is_silent
 from billhook.inbox import WorkerRecord
+from billhook.inbox.occurrences import is_silent
 from support.apps import deliver
 from support.signing import OTHER_SECRET
 

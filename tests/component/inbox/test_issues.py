@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import event
 
 from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, issues
+from billhook.inbox.counts import Counted
 from billhook.inbox.erase import erase
 from billhook.inbox.issues import (
-    IssueKind,
     IssueState,
     change_issue,
     failing_delivery_ids,
@@ -20,10 +21,12 @@ from billhook.inbox.issues import (
     times_of,
     update_issues,
 )
+from billhook.inbox.notifications import due_notifications
+from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.replay import replay
 from support.inbox_view import NOON, incoming, rows, value
 
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 SECOND = timedelta(seconds=1)
 
 
@@ -295,7 +298,7 @@ def test_many_deliveries_of_an_issue_come_in_parts(inbox, monkeypatch):
 
 def test_two_processes_open_one_issue(inbox, where, monkeypatch):
     fail(inbox, "a")
-    original = issues._occurrences
+    original = issues.occurrences
 
     def late(connection, now):
         found = original(connection, now)
@@ -305,7 +308,7 @@ def test_two_processes_open_one_issue(inbox, where, monkeypatch):
         return found
 
     opened: list[bool] = []
-    monkeypatch.setattr(issues, "_occurrences", late)
+    monkeypatch.setattr(issues, "occurrences", late)
     update_issues(inbox, NOON + MINUTE)
 
     assert value(where, "SELECT count(*) FROM billhook_issue") == 2  # the failure, and the dead runs
@@ -324,8 +327,46 @@ def test_a_look_costs_the_same_with_many_failures(inbox):
 
     event.listen(engine, "before_cursor_execute", count)
     try:
-        update_issues(inbox, NOON + MINUTE)
+        update_issues(inbox, NOON + MINUTE, with_figures=False)
     finally:
         event.remove(engine, "before_cursor_execute", count)
 
-    assert len(statements) <= 8
+    assert len(statements) <= 8  # two of them begin and verify
+
+
+# --- silence and refusals, which are in the figures -----------------------------------------------------
+
+
+def test_a_type_that_has_stopped_coming_is_an_issue_until_it_comes_again(inbox):
+    for day in range(10):
+        for number in range(3):
+            inbox.put(incoming(f"{day}-{number}", at=NOON + day * DAY))
+    last_at = NOON + 9 * DAY
+    update_issues(inbox, last_at + HOUR)
+    assert of_kind(inbox, IssueKind.SILENCE) == []
+
+    update_issues(inbox, last_at + 3 * DAY, with_figures=False)
+    assert of_kind(inbox, IssueKind.SILENCE) == []  # not looked for: it costs more than the others
+    update_issues(inbox, last_at + 3 * DAY)
+    silent = only(inbox, IssueKind.SILENCE)
+    assert (silent.subject, silent.title) == ("PingTest", "PingTest has stopped coming")
+    assert update_issues(inbox, last_at + 3 * DAY, with_figures=False) == 0
+
+    inbox.put(incoming("again", at=last_at + 3 * DAY + HOUR))
+    update_issues(inbox, last_at + 3 * DAY + 2 * HOUR)
+    assert only(inbox, IssueKind.SILENCE).state is IssueState.RESOLVED
+
+
+@pytest.mark.parametrize(("signed", "kinds"), [(50, []), (51, [IssueKind.REFUSED])])
+def test_refusals_are_an_issue_above_a_limit_and_those_of_strangers_never(inbox, signed, kinds):
+    for cause, number in (("mismatch", signed - 1), ("stale", 1), ("missing", 1_000), ("malformed", 1_000)):
+        for _ in range(number):
+            inbox.count(Counted.REFUSED, NOON, source="default", cause=cause)
+    inbox._counts.close()  # writes what was counted
+
+    update_issues(inbox, NOON + MINUTE)
+
+    assert [one.kind for one in list_issues(inbox)] == kinds
+    assert due_notifications(inbox, "me", NOON + MINUTE) is None  # a stranger could cause them
+    update_issues(inbox, NOON + 3 * HOUR)
+    assert [one.state for one in list_issues(inbox)] == [IssueState.RESOLVED] * len(kinds)

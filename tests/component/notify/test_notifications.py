@@ -15,8 +15,9 @@ from sqlalchemy import update
 from billhook.clock import FrozenClock
 from billhook.errors import ConfigError, MissingExtra
 from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord
-from billhook.inbox.issues import IssueKind, IssueState, change_issue, list_issues, update_issues
+from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
 from billhook.inbox.notifications import due_notifications
+from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.schema import notifier as notifier_table
 from billhook.notify import Notifier, notifier, read_addresses
 from billhook.notify.messages import MOST_PER_HOUR

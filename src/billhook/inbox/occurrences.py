@@ -1,0 +1,192 @@
+"""What is wrong now, as far as it is stored: failures by their bug, dead runs, quarantine, workers, silence.
+
+Each kind is read by an index, however many deliveries there are; silence and refusals are read from the
+figures, which costs some milliseconds more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Text, and_, bindparam, column, func, select, text
+
+from billhook.inbox.counts import Counted
+from billhook.inbox.fingerprint import fingerprint
+from billhook.inbox.inbox import Inbox
+from billhook.inbox.overview import read_overview, read_periods
+from billhook.inbox.schema import delivery, worker
+from billhook.inbox.sql import UtcDateTime, in_states
+from billhook.inbox.states import DeliveryState
+from billhook.printable import without_ids
+
+MOST = 1_000
+"""Issues at most, and the newest quarantined deliveries, that are looked at."""
+WORKER_GONE_AFTER = timedelta(seconds=90)
+REFUSED_LIMIT = 50
+"""In this hour and the one before it; with fewer, refusals are no issue."""
+SILENT_AFTER = 5.0
+"""A type is silent when this many deliveries were expected since its last one: one time in 150, by chance."""
+_DAYS = 30
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+
+
+class IssueKind(StrEnum):
+    """What an issue is about."""
+
+    FAILURE = "failure"  # attempts of a handler fail by one bug
+    DEAD = "dead"  # runs of a handler are dead
+    QUARANTINE = "quarantine"  # deliveries cannot be read, for one reason
+    WORKER = "worker"  # no worker has been seen for some time
+    SILENCE = "silence"  # deliveries of a type have stopped
+    REFUSED = "refused"  # signed deliveries are refused; never notified, for a stranger could cause it
+
+    @property
+    def runbook(self) -> str:
+        """The section of the runbook that says what to do."""
+        return f"deploy/RUNBOOK.md#{_SECTIONS[self]}"
+
+
+_SECTIONS = {
+    IssueKind.FAILURE: "runs-are-dead",
+    IssueKind.DEAD: "runs-are-dead",
+    IssueKind.QUARANTINE: "deliveries-are-quarantined",
+    IssueKind.WORKER: "no-worker-is-alive",
+    IssueKind.SILENCE: "the-service-is-silent",
+    IssueKind.REFUSED: "signed-deliveries-are-refused",
+}
+
+
+class Occurrence(NamedTuple):
+    """Something that is wrong now, and when it happened last."""
+
+    fingerprint: str
+    kind: IssueKind
+    subject: str
+    title: str
+    place: str | None
+    last_at: datetime
+
+
+# One look-up in the partial index for each group, however many failures each has.
+_FAILING = text("""
+    WITH RECURSIVE own (fingerprint) AS (
+        SELECT (SELECT fingerprint FROM failure WHERE fingerprint IS NOT NULL ORDER BY fingerprint LIMIT 1)
+        UNION ALL SELECT (
+            SELECT fingerprint FROM failure
+            WHERE fingerprint IS NOT NULL AND failure.fingerprint > own.fingerprint
+            ORDER BY fingerprint LIMIT 1
+        ) FROM own WHERE own.fingerprint IS NOT NULL
+    )
+    SELECT failure.fingerprint, run.handler, failure.error, failure.place, failure.failed_at
+    FROM own
+    JOIN failure ON failure.id = (
+        SELECT id FROM failure AS its WHERE its.fingerprint = own.fingerprint ORDER BY id DESC LIMIT 1
+    )
+    JOIN run ON run.id = failure.run_id
+    LIMIT :most
+""").columns(
+    column("fingerprint", Text), column("handler", Text), column("error", Text), column("place", Text),
+    column("failed_at", UtcDateTime),
+)  # fmt: skip
+_DEAD = text("""
+    WITH RECURSIVE own (handler) AS (
+        SELECT (SELECT handler FROM run WHERE state IN ('dead') ORDER BY handler LIMIT 1)
+        UNION ALL SELECT (
+            SELECT handler FROM run WHERE state IN ('dead') AND run.handler > own.handler
+            ORDER BY handler LIMIT 1
+        ) FROM own WHERE own.handler IS NOT NULL
+    )
+    SELECT handler, (
+        SELECT finished_at FROM run WHERE state IN ('dead') AND run.handler = own.handler
+        AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1
+    ) FROM own WHERE handler IS NOT NULL
+    LIMIT :most
+""").columns(column("handler", Text), column("finished_at", UtcDateTime))
+_ISQUARANTINED = and_(
+    in_states(delivery.c.state, DeliveryState.DEAD, DeliveryState.QUARANTINED),  # by these words, its index
+    delivery.c.state == DeliveryState.QUARANTINED.value,
+)
+QUARANTINED = (
+    select(delivery.c.id, delivery.c.event_type, delivery.c.error, delivery.c.received_at)
+    .where(_ISQUARANTINED)
+    .order_by(delivery.c.id.desc())
+    .limit(bindparam("most"))
+)
+
+
+def occurrences(connection: Connection, now: datetime) -> dict[str, Occurrence]:
+    """Return all that is wrong, by fingerprint."""
+    most = {"most": MOST}
+    found = [
+        Occurrence(row[0], IssueKind.FAILURE, row.handler, without_ids(row.error), row.place, row.failed_at)
+        for row in connection.execute(_FAILING, most)
+    ]
+    for handler, finished_at in connection.execute(_DEAD, most):
+        its_id = fingerprint(handler, IssueKind.DEAD)
+        found.append(Occurrence(its_id, IssueKind.DEAD, handler, "runs are dead", None, finished_at or now))
+    for row in reversed(connection.execute(QUARANTINED, most).all()):  # the newest of a reason last
+        reason = without_ids(_reason(row.error))
+        its_id = quarantine_id(row)
+        found.append(Occurrence(its_id, IssueKind.QUARANTINE, row.event_type, reason, None, row.received_at))
+    seen_at = connection.execute(select(func.max(worker.c.seen_at))).scalar_one()
+    if seen_at is not None and seen_at < now - WORKER_GONE_AFTER:
+        its_id = fingerprint("", IssueKind.WORKER)
+        found.append(Occurrence(its_id, IssueKind.WORKER, "", "no worker is alive", None, seen_at))
+    return {each.fingerprint: each for each in found}
+
+
+def _reason(error: str | None) -> str:
+    try:
+        return str(json.loads(error or "")["error"])
+    except (ValueError, KeyError, TypeError):
+        return error or "quarantined"
+
+
+def quarantine_id(row: Any) -> str:
+    """Return the fingerprint of a quarantined delivery's reason."""
+    return fingerprint(row.event_type, f"{IssueKind.QUARANTINE}\n{without_ids(_reason(row.error))}")
+
+
+def occurrences_in_figures(inbox: Inbox, now: datetime) -> dict[str, Occurrence]:
+    """Return the types of which no delivery comes any more, and refusals if there are too many."""
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    midnight = hour.replace(hour=0)
+    days = read_periods(inbox, midnight - (_DAYS - 1) * DAY, midnight + DAY, DAY, (Counted.ACCEPTED,))
+    found = []
+    for each in read_overview(inbox, now).types:
+        by_day = [day.by_type[each.event_type] for day in days]
+        if each.last_at is not None and is_silent(by_day, each.last_at, now):
+            its_id = fingerprint(each.event_type, IssueKind.SILENCE)
+            title = f"{each.event_type} has stopped coming"
+            found.append(Occurrence(its_id, IssueKind.SILENCE, each.event_type, title, None, each.last_at))
+    hours = read_periods(inbox, hour - HOUR, hour + HOUR, HOUR, (Counted.REFUSED,))
+    refused = [sum(one.refused[cause] for cause in _OF_SIGNED) for one in hours]
+    if sum(refused) > REFUSED_LIMIT:
+        its_id = fingerprint("", IssueKind.REFUSED)
+        last_at = hour if refused[-1] else hour - HOUR
+        title = "signed deliveries are refused"
+        found.append(Occurrence(its_id, IssueKind.REFUSED, "", title, None, last_at))
+    return {each.fingerprint: each for each in found}
+
+
+_OF_SIGNED = ("mismatch", "stale", "future")
+"""The causes of refusals that are not any stranger's: a missing or malformed signature is."""
+
+
+def is_silent(by_day: Sequence[int], last_at: datetime | None, now: datetime) -> bool:
+    """Return whether a type has stopped arriving: at its own rate, several were expected since its last one.
+
+    `by_day` are the numbers of the last days, ending today. The rate is that of the days from the first
+    delivery to the last.
+    """
+    if last_at is None or not any(by_day):
+        return False
+    first = next(day for day, number in enumerate(by_day) if number)
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    began_at = midnight - (len(by_day) - 1 - first) * DAY
+    seconds = max((last_at - began_at).total_seconds(), DAY.total_seconds())
+    return sum(by_day) / seconds * (now - last_at).total_seconds() >= SILENT_AFTER
