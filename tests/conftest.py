@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from flask import Flask
 from hypothesis import HealthCheck, settings
@@ -29,11 +30,12 @@ from support.postgres import (
     SharedServer,
     fresh_database,
     fresh_schema,
+    libpq,
     own_servers,
     required,
 )
 from support.server import Server, gunicorn
-from support.templates import new_inbox
+from support.templates import drop_spares, keep_spare, new_inbox
 
 # A property test that fails because the machine is slow says nothing.
 _PROFILE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -156,6 +158,9 @@ def postgres_server() -> Iterator[SharedServer]:
     """The PostgreSQL server of the session; whoever asks for its `url` first starts it."""
     shared = SharedServer()
     yield shared
+    if shared.is_used:
+        with psycopg.connect(**libpq(shared.url), autocommit=True) as connection:
+            drop_spares(connection)
     shared.stop()
 
 
@@ -179,7 +184,7 @@ def frail_url(frail_server) -> Iterator[str]:
 @pytest.fixture
 def postgres_url(postgres_server) -> Iterator[str]:
     """The URL of an empty schema on PostgreSQL."""
-    with fresh_schema(postgres_server.url) as url:
+    with fresh_schema(postgres_server.url, keep_spare) as url:
         yield url
         close_inboxes()
         hang_up(url)

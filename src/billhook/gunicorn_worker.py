@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -24,6 +26,10 @@ from billhook.engines import thread
 from billhook.engines.descriptors import DescriptorMonitor
 from billhook.errors import ConfigError
 from billhook.gunicorn_compat import check_gunicorn
+from billhook.logs import LimitedLog
+from billhook.memory import MemoryMonitor
+
+logger = logging.getLogger("billhook.receiver")
 
 _OTHER_DESCRIPTORS = 512
 """Descriptors for other things than connections: the inbox, the log, files of handlers."""
@@ -42,8 +48,6 @@ _SWEEP_SECONDS = 0.5
 _SWEEP_AT_MOST = 25
 """The most connections that one sweep ends: many that were opened together must not be ended together."""
 _NEXT_SWEEP_SECONDS = 0.01
-_MEMORY_ERRORS = 10
-"""The process ends after this many connections in a row that failed because memory was missing."""
 _GARBAGE_THRESHOLDS = (200_000, 10, 10)
 _LAST_REQUESTS_SECONDS = 1.0
 """How long an ending process waits for requests that are arriving on open connections."""
@@ -64,7 +68,8 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         )
         self._listening = False
         self._descriptors = DescriptorMonitor()
-        self.memory_errors = 0
+        self._memory = MemoryMonitor()
+        self._loop_errors = LimitedLog(logger)
         super().init_process()
 
     def _allow_descriptors(self) -> int:
@@ -148,15 +153,20 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
             self._descriptors.record(error)
         else:
             self._descriptors.record(None)
-        if self.alive and (self._descriptors.exhausted or self.memory_errors >= _MEMORY_ERRORS):
-            what = "file descriptors" if self._descriptors.exhausted else "memory"
+        memory_exhausted = self._memory.is_exhausted()
+        if self.alive and (self._descriptors.exhausted or memory_exhausted):
+            what = "memory" if memory_exhausted else "file descriptors"
             self.log.error("This process has no %s left: another one takes its place.", what)
             self.alive = False
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if isinstance(context.get("exception"), MemoryError):
-            self.memory_errors += 1
-        loop.default_exception_handler(context)
+        if not isinstance(context.get("exception"), MemoryError):
+            loop.default_exception_handler(context)
+            return
+        with suppress(MemoryError):  # anyone can connect: not a traceback for each connection
+            self._loop_errors.log(
+                "memory", logging.ERROR, "connection closed: there is no memory left for it"
+            )
 
     async def _shutdown(self) -> None:
         """Close the connections without a request: gunicorn would wait for its graceful_timeout."""
@@ -387,7 +397,6 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         if status == HTTPStatus.OK and request.method == "POST":
             # A delivery is answered so only if its signature is good; other paths of an app are its own.
             self._known = True
-            self.worker.memory_errors = 0
         super()._send_response_start(status, headers, request, close=close)
 
     def _send_error_response(self, status: int, message: str, extra_headers: Any = ()) -> None:

@@ -16,7 +16,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from blinker import ANY
-from flask import Flask
+from flask import Flask, Response
+from werkzeug.exceptions import InternalServerError
 
 from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, UnknownEvent
@@ -73,6 +74,8 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
 
         add_dashboard(app, settings.dashboard)
     app.register_blueprint(hooks.health_blueprint())
+    for failure in (MemoryError, InternalServerError):
+        app.register_error_handler(failure, _unavailable)
     if os.isatty(2):  # a person at a terminal waits for a confirmation
         delivery_accepted.connect(_log_accepted, sender=app)
     if settings.metrics_token_file is not None:
@@ -83,6 +86,11 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
 def create_asgi_app(environ: Mapping[str, str] | None = None) -> AsgiApp:
     """Return the same receiver as an ASGI 3 application, for an event loop. Raises ConfigError."""
     return get_state(create_app(environ)).asgi_app()
+
+
+def _unavailable(_: Exception) -> Response:
+    """Answer with 503 where a health check fails for want of memory, in whichever place."""
+    return Response('{"status": "unavailable"}', 503, content_type="application/json")
 
 
 def _log_accepted(_: Flask, *, delivery_id: int, event_type: str, source: str, key: str) -> None:

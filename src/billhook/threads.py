@@ -47,6 +47,11 @@ def start_thread(
     return thread
 
 
+def is_shortage(error: BaseException) -> bool:
+    """Return whether memory is missing, or a thread that a pool of threads could not start."""
+    return isinstance(error, MemoryError) or "can't start new thread" in str(error)
+
+
 def threads_are_greenlets() -> bool:
     """Return whether gevent has replaced the threads of this process, as gunicorn's gevent worker does."""
     monkey = sys.modules.get("gevent.monkey")

@@ -216,3 +216,15 @@ def test_a_process_that_lacks_memory_or_descriptors_is_not_ready(standalone, mon
     monkeypatch.setattr(app.extensions["billhook"].inbox._probe, "_write", fail)
 
     assert app.test_client().get("/readyz").status_code == 503
+
+
+@pytest.mark.parametrize("error", [MemoryError, RuntimeError])
+def test_a_health_check_that_fails_before_its_view_is_503(standalone, monkeypatch, error):
+    app = standalone()
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(app, "preprocess_request", fail)
+
+    assert app.test_client().get("/readyz").status_code == 503

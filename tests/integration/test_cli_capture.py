@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -174,7 +175,7 @@ def test_what_is_no_request_is_recorded_too_and_nothing_stops_it(recording):
     ]
 
     for raw in sent:
-        recording.send(raw)
+        recording.send(raw, after_each=half_close)
     with socket.create_connection(("127.0.0.1", recording.port)):
         pass  # closed without a byte
 
@@ -182,6 +183,19 @@ def test_what_is_no_request_is_recorded_too_and_nothing_stops_it(recording):
     assert recording.log.read_text().count("what is no HTTP request") == 2
     assert recording.send(request()).startswith(b"HTTP/1.1 200 OK\r\n")
     assert recording.recorded() == [request()]
+
+
+def half_close(connection):
+    connection.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.slow
+def test_a_request_that_does_not_end_is_recorded_after_ten_seconds(recording):
+    began = time.monotonic()
+    recording.send(b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nfew")
+
+    assert 9 < time.monotonic() - began < scaled(15)
+    assert recording.recorded() == [b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nfew"]
 
 
 def test_a_port_that_is_taken_is_a_usage_error(tmp_path):

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -382,10 +382,10 @@ def test_an_uncertain_commit_is_followed_by_two_orphan_checks():
     assert not leases.orphan_check_due
     leases.mark_uncertain()
     assert leases.orphan_check_due
-    leases.orphans_released()
+    leases.record_commit((), None, datetime.now(UTC), orphans_checked=True)
     assert not leases.orphan_check_due
     until(lambda: leases.orphan_check_due)
-    leases.orphans_released()
+    leases.record_commit((), None, datetime.now(UTC), orphans_checked=True)
     time.sleep(0.2)
     assert not leases.orphan_check_due
 

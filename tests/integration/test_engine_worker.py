@@ -294,6 +294,27 @@ def test_a_worker_survives_any_number_of_failures(running):
     assert worker._failures > 5_000
 
 
+def test_a_poll_for_which_there_is_no_memory_is_repeated_with_fewer_deliveries(running, monkeypatch):
+    handlers = Handlers()
+    handlers.on(PingTest, name="h")(lambda event: None)
+    app = running(handlers, start_now=False)
+    for number in range(30):
+        deliver(app, message_id=f"msg_{number}")
+    inbox = get_state(app).inbox
+    poll = inbox.poll
+
+    def poll_few(*arguments):
+        found = poll(*arguments)
+        if len(found[0]) > 25:
+            raise MemoryError
+        return found
+
+    monkeypatch.setattr(inbox, "poll", poll_few)
+    running.start(app)
+
+    until(finished(app, 30), 20)
+
+
 def test_old_deliveries_are_pruned_while_the_worker_runs(running, clock):
     app = running(Handlers(), clock=clock, start_now=False)
     deliver(app)

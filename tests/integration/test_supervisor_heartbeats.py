@@ -238,8 +238,8 @@ def test_a_handler_that_closes_all_descriptors_silences_no_heartbeat():
     assert messages == []
 
 
-def watch(monkeypatch, hang_seconds, is_stalled=lambda: False, *, heartbeat=None):
-    """A watchdog whose thread has looked once."""
+def watch(monkeypatch, hang_seconds, is_stalled=lambda: False, *, heartbeat=None, looks=1, stop=None):
+    """A watchdog whose thread has looked once, or as often as told."""
 
     class End(Exception):
         pass
@@ -248,13 +248,16 @@ def watch(monkeypatch, hang_seconds, is_stalled=lambda: False, *, heartbeat=None
         with pytest.raises(End):
             target()
 
+    left = iter(range(looks - 1))
+
     def end(seconds):
-        raise End
+        if next(left, None) is None:
+            raise End
 
     monkeypatch.setattr("billhook.cli.processes.start_thread", once)
     monkeypatch.setattr("billhook.cli.processes.time", SimpleNamespace(sleep=end, monotonic=time.monotonic))
     monkeypatch.setattr(HOLDING, "changed", None)
-    start_watchdog(heartbeat or HeartbeatSender({}), hang_seconds, is_stalled)
+    start_watchdog(heartbeat or HeartbeatSender({}), hang_seconds, is_stalled, stop)
 
 
 @pytest.mark.parametrize(("stalled", "beats"), [(False, [1]), (True, [])])
@@ -271,6 +274,16 @@ def test_a_watchdog_for_which_no_thread_is_left_goes_on_and_reports_unless_its_l
     watch(monkeypatch, 1.0, lambda: stalled, heartbeat=heartbeat)
 
     assert told == beats
+
+
+def test_a_watchdog_stops_a_worker_that_has_no_memory_left_once(monkeypatch, caplog):
+    stopped, fits = [], iter([True, *[False] * 9])
+    monkeypatch.setattr("billhook.memory._fits", lambda: next(fits))
+
+    watch(monkeypatch, math.inf, looks=10, stop=lambda: stopped.append(1))
+
+    assert stopped == [1]
+    assert caplog.messages == ["worker stopping: there is no memory left"]
 
 
 @pytest.mark.parametrize(("hang_seconds", "usual"), [(30.0, 30.0), (1.0, 5.0), (math.inf, None)])

@@ -130,10 +130,6 @@ def test_of_several_processes_the_parent_tells(group, systemd):
     assert not any(message.startswith("READY") for message in messages[1:])
 
 
-def age(path):
-    return time.time() - path.stat().st_mtime
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_the_health_file_is_young_while_the_worker_works_and_gone_after(group, processes):
@@ -146,21 +142,6 @@ def test_the_health_file_is_young_while_the_worker_works_and_gone_after(group, p
 
     assert worker.wait(scaled(30)) == 0
     assert not file.exists()
-
-
-@pytest.mark.long
-def test_the_health_file_of_a_worker_that_hangs_in_c_grows_old(group):
-    file = group.folder / "alive"
-    worker = group.start("worker", "hangs_once.py", "--health-file", "alive")
-    until(lambda: "worker started with" in group.log(), 30)
-    hang(group)
-
-    until(lambda: age(file) > 4, 20)  # a living one touches it each second
-    worker.kill()
-    worker.wait()
-    group.start("worker", "hangs_once.py", "--health-file", "alive")
-    until(lambda: age(file) < 2, 30)
-    until(lambda: group.states() == {"poison": "done"}, 30)
 
 
 def test_the_documented_probe_distinguishes_a_fresh_heartbeat_file_from_an_old_or_missing_one(tmp_path):

@@ -17,6 +17,7 @@ from flask import Flask
 
 from billhook import Billhook, Delivery, Handlers, signals
 from billhook.events import (
+    ContractCreated,
     CustomerCreated,
     PaymentFailed,
     PingTest,
@@ -96,6 +97,12 @@ def _add_those_that_return(group: Handlers, note: Note) -> None:
     def slow(event: CustomerCreated, delivery: Delivery) -> None:
         note("slow", delivery)
         time.sleep(2)
+
+    @group.on(ContractCreated, name="fails-once")
+    def fails_once(event: ContractCreated, delivery: Delivery) -> None:
+        note("fails-once", delivery)
+        if delivery.attempt == 1:
+            raise ValueError("not today")
 
 
 def _add_those_that_do_not(group: Handlers, note: Note) -> None:

@@ -14,7 +14,7 @@ import shutil
 import signal
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, LiteralString, NoReturn
 
@@ -159,6 +159,10 @@ class SharedServer:
         self._own = own_servers.start()
         return self._own.url
 
+    @property
+    def is_used(self) -> bool:
+        return "url" in vars(self)
+
     def stop(self) -> None:
         if self._own is not None:
             self._own.stop()
@@ -168,8 +172,10 @@ class SharedServer:
 
 
 @contextlib.contextmanager
-def fresh_schema(server_url: str) -> Iterator[str]:
-    """The URL of an empty schema; dropped afterwards, with whatever is in it."""
+def fresh_schema(
+    server_url: str, keep: Callable[[psycopg.Connection[Any], str], bool] = lambda connection, name: False
+) -> Iterator[str]:
+    """The URL of an empty schema; dropped afterwards, with whatever is in it, unless `keep` keeps it."""
     name = f"billhook_test_{os.getpid()}_{secrets.token_hex(4)}"
     with psycopg.connect(**libpq(server_url), autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
@@ -179,7 +185,8 @@ def fresh_schema(server_url: str) -> Iterator[str]:
         with psycopg.connect(**libpq(server_url), autocommit=True) as connection:
             connection.execute("SET client_min_messages = warning")
             connection.execute("SET lock_timeout = '5s'")  # whoever left a transaction open is told so
-            connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+            if not keep(connection, name):
+                connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(name)))
 
 
 @contextlib.contextmanager

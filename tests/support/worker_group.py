@@ -16,9 +16,9 @@ from support.processes import children, until
 from support.signing import SECRET
 
 WORST = """
-import asyncio, ctypes, os, signal, time
+import asyncio, os, signal, time
 from billhook import Handlers
-from billhook.events import InvoiceApproved, MonthEndReport, PaymentFailed, PingTest
+from billhook.events import InvoiceApproved, PaymentFailed, PingTest
 
 handlers = Handlers()
 
@@ -49,11 +49,6 @@ def late(event, delivery):
 def hangs(event, delivery):
     note("begun", delivery)
     time.sleep(10_000)
-
-@handlers.on(MonthEndReport, name="greedy", timeout_seconds=0.3, retry=[])
-def greedy(event, delivery):
-    note("begun", delivery)
-    ctypes.PyDLL(None).sleep(10_000)  # with the GIL, so that no other thread runs
 """
 
 

@@ -175,7 +175,10 @@ class BillhookGroup(click.Group):
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         # Before anything is printed: help, tables and errors have characters that some encodings lack.
-        for stream in (sys.stdout, sys.stderr):
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if stream is None:  # closed, as some schedulers start their commands
+                setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - for the whole process
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         return super().make_context(*args, **kwargs)

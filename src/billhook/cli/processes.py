@@ -29,8 +29,10 @@ from typing import IO, Any
 
 from billhook.errors import ConfigError
 from billhook.logs import LimitedLog
+from billhook.memory import MemoryMonitor
 from billhook.threads import start_thread
 
+logger = logging.getLogger("billhook.worker")
 Process = subprocess.Popen[bytes]
 
 _PR_SET_PDEATHSIG = 1
@@ -84,7 +86,7 @@ class HeartbeatSender:
         self._file = file
         self.is_external = bool(address) or file is not None
         """Whether systemd or a probe, which have this process restarted, are told."""
-        self._log = LimitedLog(logging.getLogger("billhook.worker"), interval_seconds=60.0)
+        self._log = LimitedLog(logger, interval_seconds=60.0)
         self._told_ready = False
         self._next_at = 0.0
         self._memory = None if descriptor is None else _map_time(descriptor)
@@ -131,8 +133,15 @@ class HeartbeatSender:
             sender.sendto(message.encode(), self._address)
 
 
-def start_watchdog(heartbeat: HeartbeatSender, hang_seconds: float, is_stalled: Callable[[], bool]) -> None:
+def start_watchdog(
+    heartbeat: HeartbeatSender,
+    hang_seconds: float,
+    is_stalled: Callable[[], bool],
+    stop: Callable[[], object],
+) -> None:
     """Start a thread that sends heartbeats, except while `is_stalled`; exit when no Python code can run.
+
+    It calls `stop`, for a successor to take over, when there is no memory left again and again.
 
     A handler can hang while it holds the interpreter lock, for example in a regular expression: then no
     thread can time it out or renew a lease. After `hang_seconds` of that, or 5 s if that is longer, the
@@ -153,8 +162,13 @@ def start_watchdog(heartbeat: HeartbeatSender, hang_seconds: float, is_stalled: 
                 faulthandler.cancel_dump_traceback_later()
 
     def watch() -> None:
+        memory, stopped = MemoryMonitor(), False
         while True:
             renew()
+            if not stopped and memory.is_exhausted():
+                stopped = True
+                logger.error("worker stopping: there is no memory left")
+                stop()
             if not is_stalled():
                 heartbeat.beat()
             time.sleep(heartbeat.interval_seconds)
@@ -174,7 +188,8 @@ def spawn(command: Sequence[str], environ: Mapping[str, str], **options: Any) ->
     """
     return subprocess.Popen(  # noqa: S603 - this interpreter and the package's modules
         command,
-        env=dict(environ),
+        # glibc reserves 64 MB of addresses for each thread that allocates, which a limit (ulimit -v) counts.
+        env={"MALLOC_ARENA_MAX": "2", **environ},
         stdin=subprocess.DEVNULL,  # reading the terminal would stop a background group: SIGTTIN
         process_group=0,  # of its own: Ctrl-C signals a whole group, but children are stopped in order
         preexec_fn=_tie_to_parent(),  # two system calls that take no lock

@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -39,6 +38,7 @@ from billhook.extension import get_state
 from billhook.inbox.deliveries import is_busy
 from billhook.logs import set_up_logging
 from billhook.state import BillhookState
+from billhook.threads import start_thread
 
 logger = logging.getLogger("billhook.worker")
 _POLL_SECONDS = 0.2
@@ -180,9 +180,9 @@ def _work(
         # A parent ends a process whose handler keeps the interpreter; systemd and a platform have limits of
         # their own for that. A process whose loop stands still has a thread that could report otherwise.
         hang_seconds = state.settings.lease_seconds if watched else math.inf
-        start_watchdog(heartbeat, hang_seconds, lambda: worker.is_stalled)
+        start_watchdog(heartbeat, hang_seconds, lambda: worker.is_stalled, worker.stop)
     if drain:
-        threading.Thread(target=_end_when_idle, args=(state, shutdown.request), daemon=True).start()
+        start_thread(_end_when_idle, "billhook-drain", state, shutdown.request)
     logger.info("worker started with %d threads", threads)
     # Only a process that is restarted may give up on its abandoned threads: unwatched, nothing replaces it.
     worker.run(grace_seconds=grace, max_abandoned_threads=MAX_ABANDONED_THREADS if watched else math.inf)
@@ -216,7 +216,7 @@ class GracefulShutdown:
     """Handles SIGTERM and SIGINT from its creation on. Create it in the main thread."""
 
     def __init__(self, stop: Callable[[], None], grace_seconds: float, *, exit_on_second: bool) -> None:
-        """Call `stop` on the first signal. `exit_on_second`: exit at once on the second.
+        """Call `stop` on the first signal; `exit_on_second`: exit on the second. Raises OutOfResources.
 
         A supervised process ignores the second signal: systemd and terminals signal parent and child alike,
         and the parent kills when it wants an immediate end.
@@ -228,7 +228,7 @@ class GracefulShutdown:
         self._done = False
         # The only queue that is safe in a signal handler, which can interrupt any code.
         self._deadlines: SimpleQueue[float] = SimpleQueue()
-        threading.Thread(target=self._enforce_deadlines, name="billhook-shutdown", daemon=True).start()
+        start_thread(self._enforce_deadlines, "billhook-shutdown")
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 

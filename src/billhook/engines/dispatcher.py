@@ -122,6 +122,8 @@ class Dispatcher:
                     for handler in handlers
                     if handler.has_run_options
                 }
+            except MemoryError:  # says nothing about this delivery
+                raise
             except Exception as error:
                 details = error.details if isinstance(error, PayloadError) else []
                 if not isinstance(error, PayloadError):  # a user's event model; other deliveries go on

@@ -187,8 +187,13 @@ class Worker(Cycle):
         if poll.capacity:
             self._backoff.record_claim(claimed, next_times.due_at, poll.now)
         # After a claim that returned runs, or a full batch, there may be more: poll again at once.
-        more = claimed > 0 or len(poll.new_deliveries) == PLAN_LIMIT
+        more = claimed > 0 or len(poll.new_deliveries) == self._plan_limit
         return 0.0 if more and leases.capacity else self._seconds_to_sleep(next_times, poll.now)
+
+    @property
+    def _plan_limit(self) -> int:
+        """How many deliveries a poll reads: fewer after each failure, as memory may lack."""
+        return max(1, PLAN_LIMIT >> min(self._failures, 8))
 
     def _plan_poll(self, renewing: bool) -> tuple[Poll, bool]:
         """Read the inbox and decide what this poll writes, and whether any run is due that it may claim."""
@@ -197,7 +202,7 @@ class Worker(Cycle):
         started = self._started() if suspects.active else frozenset()
         ordinary_blocked = suspects.active and suspects.blocks_ordinary(started)
         # Nothing is read that could not be planned and claimed now: other workers may have room for it.
-        reading = PLAN_LIMIT if capacity and not ordinary_blocked else 0
+        reading = self._plan_limit if capacity and not ordinary_blocked else 0
         new_deliveries, next_times = self._inbox.poll(reading, self._dispatcher.limits)
         now = self._dispatcher.clock.now()
         ordinary_due = bool(new_deliveries) or self._backoff.is_worth_claiming(

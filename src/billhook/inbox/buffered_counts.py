@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from billhook.errors import InboxUnavailable, OutOfResources, SchemaMismatch
 from billhook.inbox.counts import CountKey, Counts, Sum
-from billhook.logs import fields
+from billhook.logs import LimitedLog, fields
 from billhook.threads import reset_in_child, start_thread
 
 logger = logging.getLogger("billhook.inbox")
@@ -36,6 +36,7 @@ class BufferedCounts(Counts):
     def _reset(self) -> None:
         self.clear()
         self._lock = threading.Lock()
+        self._log = LimitedLog(logger, interval_seconds=60.0)
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
 
@@ -44,12 +45,14 @@ class BufferedCounts(Counts):
         with self._lock:
             if len(self) < LIMIT:
                 super().put(key, added)
-            if self._thread is None and not self._closing.is_set():
+            # It may have ended early, where there is no memory for what it needs.
+            running = self._thread is not None and self._thread.is_alive()
+            if not running and not self._closing.is_set():
                 try:
                     self._thread = start_thread(self._run, "billhook-counts")
                 except OutOfResources as error:  # the next one tries again
-                    text = "counts not written yet, kept in memory: %s"
-                    logger.warning(text, error, extra=fields(cause=error))
+                    text = f"counts not written yet, kept in memory: {error}"
+                    self._log.log("thread", logging.WARNING, text, cause=error)
 
     def close(self) -> None:
         """Write what there is, within a second, and start no thread any more."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -26,9 +27,10 @@ from billhook.receiver.intake import (
     declared_length,
 )
 from billhook.receiver.observers import RefusalObservers
-from billhook.receiver.responses import METHOD_NOT_ALLOWED, WebhookResponse
+from billhook.receiver.responses import METHOD_NOT_ALLOWED, OUT_OF_RESOURCES, WebhookResponse
 from billhook.signals import delivery_rejected
 from billhook.signing.source import Source
+from billhook.threads import is_shortage
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -36,6 +38,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 OTHER_THREADS = 32
 """Threads for requests other than deliveries: pages, metrics, and views of the user."""
+_GIVEN_UP = "billhook.given_up"
+"""Key in the scope of a request that was answered although no thread could be started for it."""
 
 
 class AsgiApp:
@@ -90,15 +94,13 @@ class AsgiApp:
         if scope["method"] == "POST":
             try:
                 response = await self._accept(source, scope, receive)
-            except MemoryError:  # handled here, because the frames that held the body are released
+            except (MemoryError, RuntimeError) as error:  # here: the frames that held the body are released
+                if not is_shortage(error):
+                    raise
                 response = self._intake.out_of_memory(source)
         else:
             response = METHOD_NOT_ALLOWED
-        with suppress(OSError):  # the client has gone; what is stored stays stored
-            await send(_head(response))
-            # A server drops the body of a response to HEAD, but may log a line about each.
-            body = b"" if scope["method"] == "HEAD" else response.body
-            await send({"type": "http.response.body", "body": body})
+        await _respond(response, scope, send)
         if response.status in (405, 413):  # refused before the body was read
             await self._drain(receive)
 
@@ -192,7 +194,7 @@ class AsgiApp:
 
     async def _serve_other(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
-            await self._other_paths(scope, _refuse_incomplete_body(receive), send)
+            await self._call_other_paths(scope, receive, send)
             return
         while True:
             message = await receive()
@@ -204,10 +206,38 @@ class AsgiApp:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
+    async def _call_other_paths(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer by the Flask app, in a thread; with 503 where there is no thread or no memory for it."""
+        begun = False
+
+        async def send_and_note(message: MutableMapping[str, Any]) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._other_paths(scope, _refuse_incomplete_body(receive), send_and_note)
+        except (MemoryError, RuntimeError) as error:
+            if begun or not is_shortage(error):
+                raise
+            scope[_GIVEN_UP] = True  # the pool has kept it, for the next thread that starts
+            self.refused_by_server(HTTPStatus.SERVICE_UNAVAILABLE)
+            await _respond(OUT_OF_RESOURCES, scope, send)
+
     def _call_flask(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         # The server marks the end of a body without a length, and Werkzeug reads such a body only if told so.
         environ["wsgi.input_terminated"] = True
+        if _GIVEN_UP in environ["asgi.scope"]:
+            return ()
         return self.flask_app(environ, start_response)
+
+
+async def _respond(response: WebhookResponse, scope: Scope, send: Send) -> None:
+    with suppress(OSError):  # the client has gone; what is stored stays stored
+        await send(_head(response))
+        # A server drops the body of a response to HEAD, but may log a line about each.
+        body = b"" if scope["method"] == "HEAD" else response.body
+        await send({"type": "http.response.body", "body": body})
 
 
 def _without_authority(target: str) -> str:

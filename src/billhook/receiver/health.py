@@ -21,7 +21,7 @@ def make_health_blueprint(check_writable: Callable[[], None]) -> Blueprint:
     def readyz() -> Response:
         try:
             check_writable()
-        except (InboxUnavailable, SchemaMismatch, MemoryError, OSError) as error:
+        except (InboxUnavailable, SchemaMismatch, MemoryError, OSError, RuntimeError) as error:  # no thread
             if isinstance(error, SchemaMismatch) and error.stores:
                 waits = '{"status": "ready", "handling": "waits for an upgrade of this process"}'
                 return Response(waits, content_type="application/json")

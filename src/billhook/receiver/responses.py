@@ -37,6 +37,8 @@ METHOD_NOT_ALLOWED = _error(
     405, "invalid_request_error", "method_not_allowed", "Deliveries are sent with POST."
 )._replace(headers=(("Allow", "POST"),))
 """For any method but POST."""
+OUT_OF_RESOURCES = WebhookResponse(503, b'{"status": "unavailable"}', (("Retry-After", "5"),))
+"""For a page or a health check for which there is no thread or no memory."""
 _INCOMPLETE = _error(400, "invalid_request_error", "incomplete_body", "The body ended before all of it came.")
 _REQUESTS = {
     "body_incomplete": _INCOMPLETE,

@@ -63,6 +63,10 @@ class EveryMethod(set[str]):
         return True
 
 
+_COUNTED = "billhook.counted"
+"""Key in the environment of the stream that counts, also where a hook has replaced `wsgi.input`."""
+
+
 class CountedStream(io.RawIOBase):
     """The stream of a request's body, which counts what hooks of the app read from it."""
 
@@ -83,7 +87,7 @@ def count_body_bytes(endpoint: str | None, values: dict[str, Any] | None) -> Non
     """Count what is read from the body of the current request. Flask calls this before the app's hooks."""
     counted = CountedStream()
     counted.server_stream = request.environ["wsgi.input"]
-    request.environ["wsgi.input"] = counted
+    request.environ["wsgi.input"] = request.environ[_COUNTED] = counted
 
 
 def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:
@@ -98,14 +102,18 @@ def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:
     def answer() -> Response:
         environ, cached_body, consumed = request.environ, request.__dict__.get("_cached_data"), False
         # A hook that has read the body may have replaced the stream, so that the body can be read again.
-        counted = environ["wsgi.input"]
-        if isinstance(counted, CountedStream):
+        counted = environ.get(_COUNTED)
+        replaced = counted is not environ["wsgi.input"]
+        if counted is not None and not replaced:
             environ["wsgi.input"] = counted.server_stream
             consumed = counted.bytes_read != len(cached_body or b"")
         if request.method != "POST":
             response = _response(METHOD_NOT_ALLOWED)
         else:
-            response = _response(receiver.accept(environ, source, cached_body, consumed=consumed))
+            original = counted if replaced and cached_body is None else None
+            response = _response(
+                receiver.accept(environ, source, cached_body, consumed=consumed, original=original)
+            )
         if consumed or response.status_code in (405, 413):  # refused before the body was read
             response.call_on_close(partial(receiver.drain, environ))
         if PROBE in request.environ and (probe := find_probe(request.environ)) is not None:
@@ -136,11 +144,12 @@ class WsgiReceiver:
         cached_body: bytes | None = None,
         *,
         consumed: bool = False,
+        original: CountedStream | None = None,
     ) -> WebhookResponse:
         """Accept one POST.
 
         `cached_body` is the copy of the body that a hook of the app has read. With `consumed`, hooks have
-        read more than this copy.
+        read more than this copy. `original` is the stream that a hook has put another one in place of.
         """
         deadline = time.monotonic() + self.intake.deadline_seconds
         connection = None
@@ -151,7 +160,7 @@ class WsgiReceiver:
                 raise BodyConsumed
             # Read before any check: unread body bytes would be parsed as the connection's next request.
             with nullcontext() if connection is None else self._body_deadline.reading(connection):
-                body = read_body(environ, self.intake.max_body_bytes, cached_body)
+                body = read_body(environ, self.intake.max_body_bytes, cached_body, original)
             delivery = self.intake.verify(source, RequestHeaders.from_environ(environ), body)
             if PROBE in environ and find_probe(environ) is not None:
                 return PROBE_RESPONSE
@@ -184,11 +193,17 @@ class WsgiReceiver:
 # --- body ---------------------------------------------------------------------------------------------
 
 
-def read_body(environ: Mapping[str, Any], limit_bytes: int, cached: bytes | None = None) -> bytes:
-    """Read the exact bytes of the body. Raises BodyTooLarge or BodyIncomplete, nothing else.
+def read_body(
+    environ: Mapping[str, Any],
+    limit_bytes: int,
+    cached: bytes | None = None,
+    original: CountedStream | None = None,
+) -> bytes:
+    """Read the exact bytes of the body. Raises BodyTooLarge, BodyIncomplete or BodyConsumed, nothing else.
 
     What a hook has read is taken from its copy, `cached`: Werkzeug's own server never ends a stream that was
-    read to its end, so reading it again would hang.
+    read to its end, so reading it again would hang. A stream that a hook has put in place of the `original`
+    must have as many bytes as were read of that.
     """
     expected = declared_length(environ.get("CONTENT_LENGTH") or "", limit_bytes)
     if expected is None and not environ.get("wsgi.input_terminated"):
@@ -196,10 +211,15 @@ def read_body(environ: Mapping[str, Any], limit_bytes: int, cached: bytes | None
     stream = environ["wsgi.input"] if cached is None else io.BytesIO(cached)
     # Chunked: the server marks the end, and one byte more than the limit shows that the body is too large.
     body = _read_exactly(stream, limit_bytes + 1 if expected is None else expected)
-    if expected is not None and len(body) < expected:
-        raise BodyIncomplete(f"{len(body)} of {expected} bytes came")
     if len(body) > limit_bytes:
         raise BodyTooLarge(f"over {limit_bytes} bytes")
+    if original is not None:
+        # A body with a length must not be read beyond it: Werkzeug's own server would wait for more.
+        is_short = bool(original.server_stream.read(1)) if expected is None else len(body) < expected
+        if is_short or original.bytes_read != len(body):
+            raise BodyConsumed
+    if expected is not None and len(body) < expected:
+        raise BodyIncomplete(f"{len(body)} of {expected} bytes came")
     return body
 
 

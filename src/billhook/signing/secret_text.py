@@ -14,6 +14,13 @@ _ESCAPED_END = re.compile(r"(?:\\r)?\\n\Z")
 _QUOTES = frozenset(("''", '""', "``", "\u201c\u201d", "\u2018\u2019", "\u201e\u201c", "\u00ab\u00bb"))
 _HIDDEN = ("Cc", "Cf", "Cn", "Co", "Zl", "Zp", "Zs")
 """Unicode categories of invisible characters: controls, formats, and spaces other than the one in ASCII."""
+_IGNORABLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Invisible marks and letters, and the empty Braille pattern.
+
+Source: Unicode, "Default_Ignorable_Code_Point".
+"""
 
 
 def plain_secret(secret: str) -> tuple[str, str]:
@@ -27,7 +34,7 @@ def plain_secret(secret: str) -> tuple[str, str]:
         before = plain
         plain = _VERSION.sub("", plain)
         for character in plain:
-            if character not in lines and character != " " and unicodedata.category(character) in _HIDDEN:
+            if character not in lines and _is_invisible(character):
                 found.append(_description(character))
                 plain = plain.replace(character, "")
         if plain != plain.strip() and not lines:
@@ -40,6 +47,11 @@ def plain_secret(secret: str) -> tuple[str, str]:
             found.append("a backslash and an n at its end")
             plain = _ESCAPED_END.sub("", plain)
     return plain, " and ".join(dict.fromkeys(found))
+
+
+def _is_invisible(character: str) -> bool:
+    hidden = character != " " and unicodedata.category(character) in _HIDDEN
+    return hidden or _IGNORABLE.match(character) is not None
 
 
 def _description(character: str) -> str:

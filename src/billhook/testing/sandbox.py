@@ -158,7 +158,7 @@ def running_sandbox(
     )
     sandbox = Sandbox(chosen)
     server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)  # how long its end may take
     thread.start()
     try:
         with (

@@ -387,6 +387,15 @@ def test_what_an_encoding_lacks_is_printed_as_an_escape(encoding):
     assert ("…" in ran.stdout.decode(encoding)) == (encoding == "cp1252")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_where_an_output_is_closed_nothing_is_written_and_nothing_fails(tmp_path, closed):
+    command = f'"{sys.executable}" -m billhook options {closed}'
+
+    ran = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (ran.returncode, ran.stderr, bool(ran.stdout)) == (0, "", closed == "2>&-")
+
+
 def test_a_line_feed_in_a_cell_is_no_further_row(capsys):
     print_table("", ("id", "error"), [(1, "first\n2  dead  forged")])
 

@@ -95,6 +95,29 @@ def test_a_message_executes_one_run_and_publishes_the_delivery_for_the_others(sh
     assert (one.published, one.states()) == ([delivery_id] * 2, ["planned"])
 
 
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_message_is_tried_twice_where_the_inbox_is_unavailable(shop, monkeypatch, caplog, failures):
+    calls, handlers = [], Handlers()
+    handlers.on(PingTest, name="note")(noted(calls, "note"))
+    made = shop(handlers)
+    delivery_id = made.deliver()
+    left = iter(range(failures))
+    poll = made.inbox.poll
+
+    def fail_at_first(*arguments):
+        if next(left, None) is not None:
+            raise InboxUnavailable("the server reads only")
+        return poll(*arguments)
+
+    monkeypatch.setattr(made.inbox, "poll", fail_at_first)
+    monkeypatch.setattr(celery_module, "SWEEP_SECONDS", 0.01)
+    celery_module._execute(made.executor, delivery_id)
+
+    assert calls == [("note", 1)] * (failures == 1)
+    told = f"delivery {delivery_id} stays in the inbox: the server reads only"
+    assert (told in caplog.messages) is (failures == 2)
+
+
 def test_a_hung_handler_leaves_its_siblings_to_other_messages(shop):
     handlers, calls, gate = Handlers(), [], threading.Event()
     handlers.on(PingTest, name="hung")(lambda event: gate.wait(20))

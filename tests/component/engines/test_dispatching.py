@@ -13,7 +13,8 @@ from billhook.events import InvoiceApproved, PingTest
 from billhook.events.base import Event, _registered
 from billhook.extension import get_state
 from support.apps import deliver, inbox_at
-from support.inbox_view import change, rows
+from support.engines import plan
+from support.inbox_view import change, incoming, rows
 from support.signing import APPROVED
 
 
@@ -246,6 +247,20 @@ def test_an_event_model_that_breaks_is_a_quarantine_and_stops_nothing_else(shop)
 
     assert states(app) == ["quarantined", "done"]
     assert len(calls) == 1
+
+
+def test_memory_that_is_missing_for_a_model_is_no_fault_of_the_delivery(shop, monkeypatch):
+    def fail(stored):
+        raise MemoryError
+
+    app = shop(Handlers())
+    get_state(app).inbox.put(incoming("k"))
+    with monkeypatch.context() as patch:
+        patch.setattr("billhook.engines.dispatcher._parse", fail)
+        with pytest.raises(MemoryError):
+            plan(app, get_state(app).dispatcher.clock.now())
+
+    assert states(app) == ["received"]
 
 
 def test_a_delivery_that_became_unreadable_after_planning_is_a_failed_attempt(shop, clock):

@@ -113,6 +113,26 @@ def test_the_sweeper_republishes_one_delivery_ever_more_seldom(watch):
     assert rings == [0, 30, 90, 210, 450, 930, 1890, 3810, 7410]  # at last every hour
 
 
+def test_after_a_failure_of_the_inbox_all_that_is_pending_is_published_at_once(watch, monkeypatch):
+    """Workers have used up the messages meanwhile: their claims failed too."""
+    delivery_id = watch.put("k")
+    watch.pass_by(1)
+    looks = [watch.sweep(), watch.sweep()]
+
+    def fail(*_, **__):
+        raise InboxUnavailable("away")
+
+    for what in ("pending", "check_writable"):  # a standby can be read, so that it is asked for more
+        watch.pass_by(30)
+        with monkeypatch.context() as patch:
+            patch.setattr(watch.inbox, what, fail)
+            with pytest.raises(InboxUnavailable):
+                watch.sweep()
+        looks += [watch.sweep(), watch.sweep()]
+
+    assert looks == [[delivery_id], []] * 3
+
+
 def test_the_sweeper_publishes_a_due_retry_despite_a_long_queue(watch):
     delivery_id = watch.put("k")
     watch.plan(delivery_id, "h")

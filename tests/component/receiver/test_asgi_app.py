@@ -403,6 +403,45 @@ def test_without_memory_the_response_is_503(flask_app, application, monkeypatch)
     assert asyncio.run(ask(application, headers=signed()))[0] == 503
 
 
+def test_where_no_thread_can_be_started_pages_and_observed_deliveries_are_503(
+    flask_app, application, monkeypatch
+):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    called = []
+    flask_app.before_request(lambda: called.append(request.get_data()))
+
+    async def asked():
+        get_state(flask_app).inbox.start()
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            page = await ask(application, path="/other", body=b"given up")
+            with signals.delivery_accepted.connected_to(lambda *_, **__: None, sender=flask_app):
+                delivery = await ask(application, headers=signed(message_id="k"))
+        return page, delivery, await ask(application, path="/other", body=b"later")
+
+    page, delivery, later = asyncio.run(asked())
+
+    assert (page[0], page[2]) == (503, b'{"status": "unavailable"}')
+    assert (delivery[0], b"retry-after" in delivery[1]) == (503, True)
+    assert later[0] == 200
+    assert called == [b"later"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("another"), MemoryError("late")])
+def test_another_failure_of_a_page_is_raised_and_so_is_one_after_its_beginning(application, error):
+    async def other_paths(scope, receive, send):
+        if isinstance(error, MemoryError):
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise error
+
+    application._other_paths = other_paths
+
+    with pytest.raises(type(error), match=str(error)):
+        asyncio.run(ask(application, path="/other"))
+
+
 def test_the_lifespan_starts_the_engine_and_stops_it(app_with):
     app = app_with(BILLHOOK_ENGINE="thread")
     state = get_state(app)

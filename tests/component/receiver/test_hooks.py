@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.client
 import io
 import threading
+from collections.abc import Callable
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import pytest
 from flask import request
@@ -17,6 +19,14 @@ from support.signing import PATH, signed
 from support.timeouts import scaled
 
 FORM = "application/x-www-form-urlencoded"
+
+
+class Through(NamedTuple):
+    """A stream that a hook measures or hashes while it is read."""
+
+    read: Callable[[int], bytes]
+
+
 KEPT = {
     "get_data": lambda: request.get_data(),
     "get_json": lambda: request.get_json(silent=True),
@@ -24,6 +34,9 @@ KEPT = {
     "the stream, unread": lambda: request.stream,
     "a copy of the stream, put in its place": lambda: request.environ.update(
         {"wsgi.input": io.BytesIO(request.stream.read())}
+    ),
+    "another stream that reads through to it": lambda: request.environ.update(
+        {"wsgi.input": Through(request.environ["wsgi.input"].read)}
     ),
 }
 LOST = {
@@ -33,6 +46,14 @@ LOST = {
     "a part of the stream": ("application/json", lambda: request.stream.read(1)),
     "the values, then get_data": (FORM, lambda: [request.values.get("a"), request.get_data()]),
     "a part of the stream, then get_data": (FORM, lambda: [request.stream.read(1), request.get_data()]),
+    "nothing, but another stream is in its place": (
+        "application/json",
+        lambda: request.environ.update({"wsgi.input": io.BytesIO(b"")}),
+    ),
+    "the stream, of which a part is put back": (
+        "application/json",
+        lambda: request.environ.update({"wsgi.input": io.BytesIO(request.stream.read()[1:])}),
+    ),
     "get_data without its cache": ("application/json", lambda: request.get_data(cache=False)),
 }
 
@@ -40,7 +61,7 @@ LOST = {
 @contextmanager
 def served(app):
     server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield server.server_port

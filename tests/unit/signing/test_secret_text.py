@@ -21,6 +21,8 @@ SURROUNDED = {
     "an invisible character (U+200B, zero width space)": "{}\u200b",
     "an invisible character (U+00A0, no-break space)": "{}\u00a0",
     "an invisible character (U+0000, a control character)": "{}\0",
+    "an invisible character (U+FE0F, variation selector-16)": "{}\ufe0f",
+    "an invisible character (U+3164, hangul filler)": "\u3164{}",
     "white space around it": " {}\r\n",
     "quotes around it": '"{}"',
     "quotes around it and white space around it": "'{} '",

@@ -7,6 +7,7 @@ and a sweep finds the deliveries whose message was lost. Celery is imported when
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,12 +15,12 @@ from typing import Any
 from billhook.engines.celery.app import check_settings
 from billhook.engines.celery.isolation import Isolation
 from billhook.engines.celery.publisher import TASK, Broker, Publisher
-from billhook.engines.celery.sweeper import Sweeper
+from billhook.engines.celery.sweeper import SWEEP_SECONDS, Sweeper
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.maintenance import AS_SHIPPED, Maintenance, MaintenanceOptions, WorkerRegistration
 from billhook.engines.reporting import log_paused
 from billhook.engines.serial import SerialWorker
-from billhook.errors import BillhookError, ConfigError
+from billhook.errors import BillhookError, ConfigError, InboxUnavailable
 from billhook.inbox import Inbox
 from billhook.logs import fields
 from billhook.threads import reset_in_child, unique_process_name
@@ -210,7 +211,13 @@ def _add_task(celery: Any) -> None:
 def _execute(engine: CeleryEngine, delivery_id: int) -> None:
     """Handle a delivery. It never raises: each message is acknowledged."""
     try:
-        engine.execute(delivery_id)
+        try:
+            engine.execute(delivery_id)
+        except InboxUnavailable:
+            # A lost connection, or a failure that no sweep may see. What lasts longer, the sweep notices, and
+            # it publishes all that is pending again when it is over.
+            time.sleep(SWEEP_SECONDS)
+            engine.execute(delivery_id)
     # Not raised: Celery would log it as a failed task and, with acks_late, drop the message all the same.
     except BillhookError as error:
         extra = fields(delivery_id=delivery_id, cause=error)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from billhook.engines.dispatcher import Dispatcher
+from billhook.errors import InboxUnavailable
 from billhook.inbox import Inbox
 
 LIMIT = 500
@@ -39,8 +40,16 @@ class Sweeper:
         """Publish what should be in progress by now, the longest waiting first.
 
         Return the seconds until the next sweep. `queue_length` is called only when it makes a difference.
-        What it and `publish` raise ends the sweep. Raises InboxUnavailable.
+        What it and `publish` raise ends the sweep. Raises InboxUnavailable: workers have used up messages in
+        vain then, so that the next sweep publishes all that is pending.
         """
+        try:
+            return self._sweep(queue_length, publish)
+        except InboxUnavailable:
+            self._published.clear()
+            raise
+
+    def _sweep(self, queue_length: Callable[[], int], publish: Callable[[int], None]) -> float:
         now, monotonic = self._dispatcher.clock.now(), time.monotonic()
         limits = self._dispatcher.limits
         found, times = self._inbox.pending(limits, received_before=now - UNREAD_AFTER, now=now, limit=LIMIT)
@@ -61,6 +70,8 @@ class Sweeper:
                 queue_is_empty = not queue_length() if queue_is_empty is None else queue_is_empty
                 if not queue_is_empty:
                     continue
+            if not count:  # a server that only reads, as a standby in a failover
+                self._inbox.check_writable()
             publish(each.delivery_id)
             count += 1
             # Doubled: in a long queue the first message still waits, and each further one only lengthens it.

@@ -50,6 +50,10 @@ _FIRST_QUERY = "SELECT current_setting('synchronous_commit'), current_setting('s
 )
 
 
+READ_ONLY = ("25006", "0A000")
+"""What a standby answers to statements that write and to BEGIN READ WRITE, in words of any language."""
+
+
 class DeadlineConnection(psycopg.Connection[Any]):
     """A connection that closes after `timeout_seconds` without an answer.
 
@@ -170,16 +174,10 @@ def replace_lost(connection: psycopg.Connection[Any], *_: object) -> None:
         raise DisconnectionError("the server ended it")
 
 
-def is_read_only(error: BaseException | None) -> bool:
-    """Return whether a server refuses to write: it is a standby, or was made one."""
-    return isinstance(error, psycopg.Error) and (
-        error.sqlstate == "25006" or "during recovery" in str(error) or "hot standby" in str(error)
-    )
-
-
 def drop_read_only(context: ExceptionContext) -> None:
     """Count the error of a server that only reads as a lost connection, so that SQLAlchemy makes new ones."""
-    if is_read_only(context.original_exception):
+    error = context.original_exception
+    if isinstance(error, psycopg.Error) and error.sqlstate in READ_ONLY:
         context.is_disconnect = True
 
 
