@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from billhook.sandbox.billing.contracts.pricing import CommitmentTerms, PriceTerms, Tier
@@ -75,12 +75,16 @@ class Unit:
 
 
 def units_beyond(product: Product, committed: CommitmentTerms, left: Fraction) -> tuple[list[Unit], Fraction]:
-    """Each unit beyond a commitment of which so much is left; and what is left of that afterwards."""
-    units = []
+    """Each unit beyond a commitment of which so much is left; and what is left of that afterwards.
+
+    Behind a unit that it does not wholly include, it includes none, not even one at a price of 0.
+    """
+    units: list[Unit] = []
     for number in range(1, product.used + 1):
         price = Fraction(product.price_of(number))
         need = price if committed.in_money else Fraction(1)
-        share = Fraction(0) if need <= left else 1 - left / need
+        is_included = need <= left and not any(unit.share for unit in units)
+        share = Fraction(0) if is_included else 1 - (left / need if need else 0)
         left -= min(need, left)
         units.append(Unit(share, Fraction(0) if committed.blocks else price * share))
     return units, left
@@ -125,6 +129,7 @@ def test_a_cycle_costs_what_its_units_cost(
 
 
 @given(st.lists(products(), min_size=1, max_size=3), COMMITMENTS, st.integers(0, 30), st.integers(0, 60))
+@example([Product(2, 0, (1,), (2, 0))], CommitmentTerms(money=Decimal(1), in_money=True), 1, 0)
 def test_products_use_up_a_commitment_one_after_the_other(
     sold: list[Product], committed: CommitmentTerms, unit_credits: int, money_credits: int
 ) -> None:
