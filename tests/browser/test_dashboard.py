@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from billhook.extension import get_state
+from billhook.inbox.issues import update_issues
 from billhook.standalone import create_app
 from support.browser import WatchedPage
 from support.server import Server, gunicorn
@@ -80,6 +81,7 @@ def served(tmp_path_factory) -> Iterator[Server]:
         ):
             client.post("/webhooks/billing", data=sent, headers={**headers, **signed(sent, event_type)})
         state.handle_due()
+        update_issues(state.inbox, state.dispatcher.clock.now())
         state.inbox.pause_handler("shop.mail", HOSTILE, state.dispatcher.clock.now())
         state.close()
         yield server
@@ -142,15 +144,23 @@ def test_every_action_is_reached_by_keyboard_without_scripts(open_page):
     page = watched.page
     page.goto("/billhook/")
 
-    # Failures: replay a group at a rate, and pause its handler.
+    # Failures: look at an issue, replay its deliveries at a rate, acknowledge it.
     watched.tab_to("nav a:has-text('Failures')")
     page.keyboard.press("Enter")
-    watched.tab_to("tr:has-text('no ledger') summary:has-text('Replay')")
+    watched.tab_to("tr a:has-text('KeyError')")
     page.keyboard.press("Enter")
-    watched.tab_to("tr:has-text('no ledger') input[name=rate]")
+    watched.tab_to("summary:has-text('Replay')")
+    page.keyboard.press("Enter")
+    watched.tab_to("input[name=rate]")
     page.keyboard.type("1000")
     page.keyboard.press("Enter")
-    page.get_by_role("status").get_by_text("Replayed: 4 runs are due again.").wait_for()
+    page.get_by_role("status").get_by_text("Replayed: 5 runs are due again.").wait_for()
+    watched.tab_to("summary:has-text('Acknowledge')")
+    page.keyboard.press("Enter")
+    watched.tab_to("input[name=why]")
+    page.keyboard.type("ticket 7")
+    page.keyboard.press("Enter")
+    page.get_by_role("status").get_by_text("The issue is acknowledged.").wait_for()
 
     # Handlers: pause for a reason, resume.
     watched.tab_to("nav a:has-text('Handlers')")

@@ -56,6 +56,8 @@ class Worker(Cycle):
         registration = WorkerRegistration(inbox, self._owner, engine, dispatcher.count_handlers)
         self._maintenance = Maintenance(inbox, maintenance, registration=registration)
         self._failures = 0
+        self._plan_limit = PLAN_LIMIT
+        """How many deliveries a poll reads: fewer after each failure, as memory may lack."""
         self._polled_at, self._next_poll_at = time.monotonic(), 0.0
         self._backoff = PollBackoff()
         self._suspects = SuspectPolicy(lease_seconds, threads)
@@ -126,6 +128,7 @@ class Worker(Cycle):
                 pause = min(pause, self._maintenance.run_if_due(self._dispatcher.clock.now()))
         except Exception as error:
             self._failures += 1
+            self._plan_limit = max(1, self._plan_limit // 2)
             self._descriptors.record(error)
             self._failed()
             # The exponent is bounded: after a night without storage it would overflow a float.
@@ -138,7 +141,7 @@ class Worker(Cycle):
                 self._settle_one_by_one()
             self._back_off(pause)
             return 0.0
-        self._failures = 0
+        self._failures, self._plan_limit = 0, PLAN_LIMIT
         return pause
 
     def _sleep(self, seconds: float) -> None:
@@ -189,11 +192,6 @@ class Worker(Cycle):
         # After a claim that returned runs, or a full batch, there may be more: poll again at once.
         more = claimed > 0 or len(poll.new_deliveries) == self._plan_limit
         return 0.0 if more and leases.capacity else self._seconds_to_sleep(next_times, poll.now)
-
-    @property
-    def _plan_limit(self) -> int:
-        """How many deliveries a poll reads: fewer after each failure, as memory may lack."""
-        return max(1, PLAN_LIMIT >> min(self._failures, 8))
 
     def _plan_poll(self, renewing: bool) -> tuple[Poll, bool]:
         """Read the inbox and decide what this poll writes, and whether any run is due that it may claim."""

@@ -28,6 +28,8 @@ TABLES = [
     "billhook_closed",
     "billhook_count",
     "billhook_handler",
+    "billhook_issue",
+    "billhook_notifier",
     "billhook_version",
     "billhook_worker",
     "delivery",
