@@ -6,9 +6,8 @@ import shlex
 import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -84,15 +83,11 @@ def sandbox(
     """
     if context.invoked_subcommand is not None:
         return
-    # Before anything is made: a signal that comes while the sandbox starts stops it when it has started.
-    stopped = threading.Event()
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
     from billhook.sandbox import Sandbox, SandboxOptions
     from billhook.sandbox.storage.database import parsed_url
 
     settings = signing_settings()
-    with tempfile.TemporaryDirectory(prefix="billhook-sandbox-") as folder:
+    with _ending_signals_held(), tempfile.TemporaryDirectory(prefix="billhook-sandbox-") as folder:
         url = f"sqlite:///{folder}/sandbox.db" if database in _TEMPORARY else database
         parsed_url(url)  # a mistake in the URL is reported before one in the secrets
         options = SandboxOptions(
@@ -118,7 +113,8 @@ def sandbox(
                     else:
                         _print_credentials(address, login, credentials, settings)
                     sys.stdout.flush()
-                stopped.wait()
+                signal.sigwait(_ENDING)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)  # a second one ends it at once
 
 
 @sandbox.command()
@@ -146,6 +142,22 @@ def call(method: str, path: str, body: str | None) -> None:
     with open_sandbox_client(_CALL_TIMEOUT_SECONDS) as client:
         answer = client.request(method, path, value)
     print_wire(strict_json.dumps(answer))
+
+
+_ENDING = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM}
+
+
+@contextmanager
+def _ending_signals_held() -> Iterator[None]:
+    """Keep the signals that end the sandbox until it waits for them, in this thread and those that it starts.
+
+    Else one that another thread receives may find this thread asleep, and not wake it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _prepare(sandbox: Sandbox, seed: str | None) -> dict[str, str | None]:
