@@ -24,15 +24,13 @@ from sqlalchemy import (
     Column,
     Connection,
     and_,
-    bindparam,
     delete,
-    exists,
     func,
-    insert,
     or_,
     select,
     update,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.occurrences import (
@@ -144,9 +142,8 @@ def _open(connection: Connection, occurrence: Occurrence, now: datetime) -> None
         return
     known = ("fingerprint", "kind", "subject")
     row = {**values, **{name: getattr(occurrence, name) for name in known}}
-    new = select(*[bindparam(f"new_{name}", value, issue.c[name].type) for name, value in row.items()])
-    missing = new.where(~exists().where(own))
-    connection.execute(insert(issue).from_select(list(row), missing))
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    connection.execute(insert(issue).values(row).on_conflict_do_nothing())
 
 
 def _is_over(connection: Connection, row: Any, found: dict[str, Occurrence], now: datetime) -> bool:
@@ -261,8 +258,7 @@ def failing_delivery_ids(inbox: Inbox, one: Issue) -> Iterator[list[int]]:
 
 def _delivery_ids(connection: Connection, one: Issue, after: int) -> list[int]:
     if one.kind is IssueKind.QUARANTINE:
-        query = QUARANTINED.with_only_columns(*QUARANTINED.selected_columns)
-        rows = connection.execute(query, {"most": MOST}).all()
+        rows = connection.execute(QUARANTINED, {"most": MOST})
         return sorted(row.id for row in rows if quarantine_id(row) == one.id and row.id > after)[:_BATCH]
     if one.kind is IssueKind.DEAD:
         found = select(run.c.delivery_id).where(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -314,6 +316,22 @@ def test_two_processes_open_one_issue(inbox, where, monkeypatch):
     update_issues(inbox, NOON + MINUTE)
 
     assert value(where, "SELECT count(*) FROM billhook_issue") == 2  # the failure, and the dead runs
+
+
+def test_a_process_that_meets_another_ones_commit_opens_none_and_does_not_fail(inbox, where):
+    fail(inbox, "a")
+    with ThreadPoolExecutor(1) as pool:
+        with inbox.database.read() as connection:
+            found = issues.occurrences(connection, NOON)
+        with inbox.database.write() as connection:
+            for each in found.values():
+                issues._open(connection, each, NOON)
+            other = pool.submit(update_issues, inbox, NOON + MINUTE, with_figures=False)
+            time.sleep(0.3)  # it has read, and waits for this transaction
+        other.result(20)
+
+    assert value(where, "SELECT count(*) FROM billhook_issue") == 2
+    assert only(inbox).opened_at == NOON
 
 
 def test_a_look_costs_the_same_with_many_failures(inbox):
