@@ -57,7 +57,9 @@ def _message(one: Issue, program: str, dashboard_url: str | None) -> Message:
     if one.place is not None:
         lines.append(f"at {printable(one.place)}")
     if one.deliveries:
-        lines.append(f"{one.count:,} times so far, {one.deliveries:,} deliveries")
+        times = "once" if one.count == 1 else f"{one.count:,} times"
+        what = "delivery" if one.deliveries == 1 else "deliveries"
+        lines.append(f"{times} so far, {one.deliveries:,} {what}")
     lines += ["", f"{program} failures show {one.id}", one.kind.runbook]
     if dashboard_url is not None:
         lines.append(f"{dashboard_url.rstrip('/')}/failures/{one.id}")

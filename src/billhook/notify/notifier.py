@@ -61,6 +61,7 @@ class Notifier:
     def ensure_started(self) -> None:
         """Start the thread in this process, unless it runs."""
         if self._thread is None or not self._thread.is_alive():
+            self._stopping.clear()
             try:
                 self._thread = start_thread(self._work, "billhook-notifier")
             except OutOfResources as error:

@@ -23,6 +23,7 @@ from billhook.notify import Notifier, notifier, read_addresses
 from billhook.notify.messages import MOST_PER_HOUR
 from support.examples import free_port
 from support.inbox_view import NOON, incoming
+from support.processes import until
 
 TOKEN = "very-secret-token"
 MINUTE = timedelta(minutes=1)
@@ -336,7 +337,6 @@ def test_an_app_with_the_option_has_its_worker_notify(app_with, hook, notify_fil
     from billhook.events import PingTest
     from billhook.extension import get_state
     from support.apps import deliver
-    from support.processes import until
 
     monkeypatch.setattr(maintenance, "ISSUES_SECONDS", 0.1)
     monkeypatch.setattr(notifier, "POLL_SECONDS", 0.1)
@@ -382,6 +382,21 @@ def test_each_kind_of_issue_is_named(inbox, clock, hook, notify_file):
         "shop.book: runs are dead",
     ]
     assert not any("https://" in body for body in hook.bodies)  # without the option there is no link
+
+
+def test_a_notifier_that_was_stopped_starts_again(inbox, clock, made, hook, monkeypatch):
+    monkeypatch.setattr(notifier, "POLL_SECONDS", 0.05)
+    made.ensure_started()
+    made.stop()
+    until(lambda: not made._thread.is_alive(), 20)
+    fail(inbox, "a", clock)
+    update_issues(inbox, clock.now())
+
+    made.ensure_started()
+
+    until(lambda: hook.titles, 20)
+    made.stop()
+    assert "once so far, 1 delivery" in hook.bodies[0]
 
 
 def test_nothing_is_written_while_nothing_is_due(inbox, clock, made):
