@@ -35,11 +35,6 @@ PAUSE_FACTOR = 9
 FIGURES_SECONDS = 60.0
 """Between two looks for silence and refusals, which are read from the figures."""
 MIN_PAUSE_SECONDS = 0.05
-_NAMES = {
-    "_prune": "retention pass",
-    "_close_counts": "closing of counts",
-    "_update_issues": "update of issues",
-}
 
 
 class WorkerRegistration:
@@ -133,11 +128,15 @@ class Maintenance:
         """Do the next small step if it is due; return the seconds until one is due again."""
         started = self._monotonic()
         if started >= self._close_at:
-            self._close_at = self._monotonic() + self._safely(self._close_counts, now, started)
+            self._close_at = self._monotonic() + self._safely(
+                "closing of counts", self._close_counts, now, started
+            )
         elif started >= self._issues_at:
-            self._issues_at = self._monotonic() + self._safely(self._update_issues, now, started)
+            self._issues_at = self._monotonic() + self._safely(
+                "update of issues", self._update_issues, now, started
+            )
         elif started >= self._next_at:
-            self._next_at = self._monotonic() + self._safely(self._prune, now, started)
+            self._next_at = self._monotonic() + self._safely("retention pass", self._prune, now, started)
         pause = max(0.0, min(self._close_at, self._issues_at, self._next_at) - self._monotonic())
         return pause if self._registration is None else min(pause, self._registration.refresh(now))
 
@@ -148,8 +147,9 @@ class Maintenance:
         if self._registration is not None:
             self._registration.remove()
 
-    def _safely(self, step: Callable[[datetime, float], float], now: datetime, started: float) -> float:
-        what = _NAMES[step.__name__]
+    def _safely(
+        self, what: str, step: Callable[[datetime, float], float], now: datetime, started: float
+    ) -> float:
         try:
             return step(now, started)
         except BillhookError as error:
