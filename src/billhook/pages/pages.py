@@ -49,6 +49,7 @@ _ASSETS = Path(__file__).with_name("assets")
 _ASSET_TYPES = {"style.css": "text/css", "icon.svg": "image/svg+xml"}
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _FILTERS = {
+    "age": text.age_element,
     "ago": clock.format_ago,
     "bytes": text.format_bytes,
     "duration": clock.format_duration,
