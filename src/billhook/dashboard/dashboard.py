@@ -92,8 +92,14 @@ class Dashboard:
             links=[PageLink(name, name.title()) for name in _LINKS],
             identify=partial(_identify, _checked(self._may_look), _checked(self._may_act)),
             key=lambda: current_app.secret_key or own_key,
+            live=True,
             filters={"first_line": first_line},
-            functions={"backlog_text": backlog_text, "last_error": last_error, "run_state": run_state, "tone": tone},
+            functions={
+                "backlog_text": backlog_text,
+                "last_error": last_error,
+                "run_state": run_state,
+                "tone": tone,
+            },
         )
         context = DashboardContext(pages)
         for rule, name, view, method in _VIEWS:

@@ -83,7 +83,12 @@ def _rows(context: DashboardContext) -> tuple[list[HandlerRow], list[str]]:
         every = len(types) == len(EVENT_TYPES) + 1
         rows.append(
             HandlerRow(
-                name, handler, ["all"] if every else types, figures.get(name), backlogs.get(name), paused.get(name)
+                name,
+                handler,
+                ["all"] if every else types,
+                figures.get(name),
+                backlogs.get(name),
+                paused.get(name),
             )
         )
     return rows, unhandled

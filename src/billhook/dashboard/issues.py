@@ -41,7 +41,6 @@ def show_failures(context: DashboardContext) -> Response:
         issues=[one for one in every if one.state is not IssueState.RESOLVED],
         resolved=[one for one in every if one.state is IssueState.RESOLVED],
         tones=ISSUE_TONES,
-        paused={one.name for one in context.inbox.paused_handlers()},
         command=f"{context.command} failures",
         now=context.now,
     )

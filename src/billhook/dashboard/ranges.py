@@ -33,7 +33,9 @@ class Range(NamedTuple):
         whole |= {"minute": 0} if self.step >= HOUR else {}
         whole |= {"hour": 0} if self.step >= DAY else {}
         until = now.replace(**whole) + self.step  # type: ignore[arg-type]
-        periods = read_periods(context.inbox, until - self.number * self.step, until, self.step, handlers=handlers)
+        periods = read_periods(
+            context.inbox, until - self.number * self.step, until, self.step, handlers=handlers
+        )
         empty = next((at for at, one in enumerate(periods) if one.counted), self.number)
         return periods[min(empty, self.number - self.number // 4) :]
 

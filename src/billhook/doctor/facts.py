@@ -25,11 +25,12 @@ def secret_files(setup: Setup) -> str:
 def sources(setup: Setup) -> str:
     """Return the schemes of the sources, with how many secrets they have."""
     return "; ".join(
-        f"{one.name}: {one.scheme.name}, {_counted(len(one.secrets), 'secret')}" for one in setup.load_sources()
+        f"{one.name}: {one.scheme.name}, {_counted(len(one.secrets), 'secret')}"
+        for one in setup.load_sources()
     )
 
 
-def database(setup: Setup) -> str:
+def schema_and_size(setup: Setup) -> str:
     """Return the revision of the schema, and the size of the inbox."""
     facts = inbox_facts(setup.inbox)
     schema = f"schema {setup.overview.revision}"

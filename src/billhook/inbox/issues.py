@@ -175,9 +175,7 @@ def _unfinished_runs(its_fingerprint: str) -> Any:
 # --- for operators ------------------------------------------------------------------------------------
 
 
-def list_issues(
-    inbox: Inbox, states: Sequence[IssueState] = (), subject: str | None = None
-) -> list[Issue]:
+def list_issues(inbox: Inbox, states: Sequence[IssueState] = (), subject: str | None = None) -> list[Issue]:
     """Return issues in these states (default: all), of all subjects or of one: open ones first, then the latest."""
     with inbox.database.read() as connection:
         query = select(issue)

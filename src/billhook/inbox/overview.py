@@ -182,7 +182,9 @@ def read_periods(
     duplicates. With `only` nothing else is read: attempts of handlers have the most rows. With `handlers` only
     their attempts count, with their durations.
     """
-    labels = ("hour", "event_type", "what", "cause") if handlers is None else ("hour", "handler", "what", "bucket")
+    labels = (
+        ("hour", "event_type", "what", "cause") if handlers is None else ("hour", "handler", "what", "bucket")
+    )
     options = {"since": since, "only": only, "by_minute": step < timedelta(hours=1)}
     with inbox.database.read() as connection:
         counts = read_counts(connection, inbox.known_types, *labels, **options)

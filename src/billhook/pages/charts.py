@@ -58,7 +58,9 @@ class Bars:
     def totals(self) -> list[tuple[Series, float]]:
         """Each series with its sum; of bars before one another, with its highest value."""
         reduce = max if self.overlaid else sum
-        return [(one, reduce([values[n] for _, values in self.rows] or [0])) for n, one in enumerate(self.series)]
+        return [
+            (one, reduce([values[n] for _, values in self.rows] or [0])) for n, one in enumerate(self.series)
+        ]
 
     @property
     def summary(self) -> str:
