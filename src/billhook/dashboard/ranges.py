@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
 from flask import request
@@ -19,7 +19,7 @@ MINUTE = timedelta(minutes=1)
 
 
 class Range(NamedTuple):
-    """A range of time: `number` steps, the last of which is under way; `label` is the format of their times."""
+    """A range of time: `number` steps, the last one under way; `label` is the format of their times."""
 
     text: str
     step: timedelta

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 from billhook.clock import format_ago, format_duration
 from billhook.doctor.configuration import secret_files as named_files

@@ -176,7 +176,7 @@ def _unfinished_runs(its_fingerprint: str) -> Any:
 
 
 def list_issues(inbox: Inbox, states: Sequence[IssueState] = (), subject: str | None = None) -> list[Issue]:
-    """Return issues in these states (default: all), of all subjects or of one: open ones first, then the latest."""
+    """Return issues in these states (default: all), of one subject or of all: open ones first."""
     with inbox.database.read() as connection:
         query = select(issue)
         if states:

@@ -178,16 +178,18 @@ def read_periods(
 ) -> list[PeriodFigures]:
     """Return what happened in each step of time, a minute, an hour or a day (UTC); also where nothing did.
 
-    Hours are there for three days, days for 13 months; minutes only of what has rows, so without refusals and
-    duplicates. With `only` nothing else is read: attempts of handlers have the most rows. With `handlers` only
-    their attempts count, with their durations.
+    Hours are there for three days, days for 13 months; minutes only of what has rows, so without refusals
+    and duplicates. With `only` nothing else is read: attempts of handlers have the most rows. With `handlers`
+    only their attempts count, with their durations.
     """
     labels = (
         ("hour", "event_type", "what", "cause") if handlers is None else ("hour", "handler", "what", "bucket")
     )
-    options = {"since": since, "only": only, "by_minute": step < timedelta(hours=1)}
+    by_minute = step < timedelta(hours=1)
     with inbox.database.read() as connection:
-        counts = read_counts(connection, inbox.known_types, *labels, **options)
+        counts = read_counts(
+            connection, inbox.known_types, *labels, since=since, only=only, by_minute=by_minute
+        )
     periods = [PeriodFigures(since + step * number) for number in range(-((since - until) // step))]
     for key, sums in counts.items():
         if key.hour < until and (handlers is None or key.handler in handlers):

@@ -82,7 +82,7 @@ def time_element(moment: datetime | None) -> Markup:
 
 
 def age_element(moment: datetime, now: datetime) -> Markup:
-    """Return how long ago a time is as a <time> element, and after it the time of day, or the day and time."""
+    """Return how long ago a time is as a <time> element, and after it the time, with the day if not today."""
     at = moment.astimezone(UTC)
     exact = "%H:%M:%S" if at.date() == now.astimezone(UTC).date() else "%m-%d %H:%M"
     parts = (at.isoformat(timespec="milliseconds"), format_time(at), format_ago(at, now), format(at, exact))
