@@ -51,7 +51,14 @@ def test_each_state_is_counted_by_handler(inbox):
     assert found == {
         "g": HandlerBacklog("g", waiting=2, oldest_due_at=at(20)),
         "h": HandlerBacklog(
-            "h", waiting=3, running=1, retrying=1, dead=1, oldest_due_at=at(10), through_at=at(25 + 5 * 300)
+            "h",
+            waiting=3,
+            running=1,
+            retrying=1,
+            dead=1,
+            oldest_due_at=at(10),
+            per_second=1 / 300,
+            through_at=at(25 + 5 * 300),
         ),
     }
     assert found["h"].unfinished == 5
