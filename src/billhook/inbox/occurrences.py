@@ -115,11 +115,17 @@ def occurrences(connection: Connection, now: datetime) -> dict[str, Occurrence]:
         reason = without_ids(_reason(row.error))
         its_id = quarantine_id(row)
         found.append(Occurrence(its_id, IssueKind.QUARANTINE, row.event_type, reason, None, row.received_at))
-    seen_at = connection.execute(select(func.max(worker.c.seen_at))).scalar_one()
-    if seen_at is not None and seen_at < now - WORKER_GONE_AFTER:
+    seen_at = workers_gone_since(connection, now)
+    if seen_at is not None:
         its_id = fingerprint("", IssueKind.WORKER)
         found.append(Occurrence(its_id, IssueKind.WORKER, "", "no worker is alive", None, seen_at))
     return {each.fingerprint: each for each in found}
+
+
+def workers_gone_since(connection: Connection, now: datetime) -> datetime | None:
+    """Return when the last worker was seen, if none is alive; None also if each was stopped in order."""
+    seen_at: datetime | None = connection.execute(select(func.max(worker.c.seen_at))).scalar_one()
+    return seen_at if seen_at is not None and seen_at < now - WORKER_GONE_AFTER else None
 
 
 def _reason(error: str | None) -> str:
