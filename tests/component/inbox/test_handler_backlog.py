@@ -83,7 +83,7 @@ def test_a_handler_that_is_paused_has_no_time_when_all_is_handled(inbox):
     settle(inbox, claim(inbox, 1), seconds=1)
     inbox.pause_handler("h", None, at(2))
 
-    assert backlogs(inbox, 3) == {"h": HandlerBacklog("h", paused=2, oldest_due_at=NOON)}
+    assert backlogs(inbox, 3) == {"h": HandlerBacklog("h", paused=2, oldest_due_at=NOON, per_second=1 / 300)}
 
 
 def test_what_waits_for_a_rate_is_limited(inbox, where):
