@@ -320,6 +320,9 @@ def test_a_handler_that_is_not_loaded_is_known_by_its_runs(site):
     made.inbox.pause_handler("shop.old", None, datetime.now(UTC))
 
     assert "shop.old not loaded here" in " ".join(made.text("handlers").split())
+    assert "its options are not known here" in made.text("handler?name=shop.old")
+    assert made.act("handlers/resume", handler="shop.old") == "shop.old is resumed."
+    assert "shop.old" not in made.text("handlers")
 
 
 def test_health_shows_what_doctor_finds(site):
