@@ -40,7 +40,9 @@ def test_the_list_shows_state_handlers_and_error(site):
     text = " ".join(made.text("deliveries").split())
 
     assert "InvoiceApproved done" in text
-    assert re.search(r"InvoiceApproved retrying book retrying, (?:next in \d+ s|due now) mail succeeded", text)
+    assert re.search(
+        r"InvoiceApproved retrying book retrying, (?:next in \d+ s|due now) mail succeeded", text
+    )
     assert "KeyError: 'no ledger\\nsecond line'" in text
 
 
