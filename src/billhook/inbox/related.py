@@ -1,4 +1,4 @@
-"""Find the deliveries related to one: of the same order key, of the same key, content duplicates; and its neighbours."""
+"""Find the deliveries related to one: by order key, key or content; and its neighbours in a list."""
 
 from __future__ import annotations
 
