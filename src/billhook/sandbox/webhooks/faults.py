@@ -15,7 +15,6 @@ from sqlalchemy import Row, case, delete, func, insert, select, update
 
 from billhook.sandbox.storage.tables.webhooks import applied_fault, delivery, fault
 from billhook.sandbox.storage.transaction import Transaction
-from billhook.sandbox.webhooks.outbox import DueDelivery
 from billhook.sandbox.webhooks.outcomes import SPOILING, TIMED, FaultKind
 
 
@@ -35,13 +34,13 @@ def clear(tx: Transaction, kind: FaultKind | None = None) -> None:
     tx.connection.execute(delete(fault).where(fault.c.id.in_(removed)))
 
 
-def decide(tx: Transaction, found: Sequence[DueDelivery]) -> list[tuple[DueDelivery, FaultKind | None]]:
+def decide(tx: Transaction, found: Sequence[Row[Any]]) -> list[tuple[Row[Any], FaultKind | None]]:
     """Return the deliveries to send now, each with its fault or None; others are delayed or held."""
     faults = tx.connection.execute(select(fault).order_by(fault.c.seq)).all()
     struck = _struck(tx, [due.id for due in found])
     # Counted here as well: one call decides for several deliveries.
     left = {one.id: one.times - one.struck for one in faults if one.times is not None}
-    now: list[tuple[DueDelivery, FaultKind | None]] = []
+    now: list[tuple[Row[Any], FaultKind | None]] = []
     for due in found:
         for one in faults:
             if (due.id, one.id) not in struck and left.get(one.id, 1) > 0 and _fits(tx, one, due):
@@ -60,7 +59,7 @@ def _struck(tx: Transaction, ids: Collection[str]) -> set[tuple[str, str]]:
     return {(row.delivery_id, row.fault_id) for row in rows}
 
 
-def _fits(tx: Transaction, one: Row[Any], due: DueDelivery) -> bool:
+def _fits(tx: Transaction, one: Row[Any], due: Row[Any]) -> bool:
     if one.event_type not in (None, due.event_type) or one.subscription_id not in (None, due.subscription_id):
         return False
     if one.kind in SPOILING and due.attempts >= len(tx.options.retry_seconds):
@@ -72,7 +71,7 @@ def _fits(tx: Transaction, one: Row[Any], due: DueDelivery) -> bool:
     return bool(generator.random() < one.probability)
 
 
-def _struck_by(tx: Transaction, one: Row[Any], due: DueDelivery) -> FaultKind:
+def _struck_by(tx: Transaction, one: Row[Any], due: Row[Any]) -> FaultKind:
     kind = FaultKind(one.kind)
     tx.connection.execute(insert(applied_fault).values(delivery_id=due.id, fault_id=one.id))
     tx.connection.execute(update(fault).where(fault.c.id == one.id).values(struck=fault.c.struck + 1))
