@@ -7,10 +7,10 @@ Cloud usage submission result.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, StrictStr
 from sqlalchemy import select
@@ -27,7 +27,7 @@ from billhook.sandbox.billing import customers, metered_items
 from billhook.sandbox.billing.invoices import statements
 from billhook.sandbox.billing.usage import daily_usage, meters
 from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, UsageKey, UsageRollup, day_number
-from billhook.sandbox.billing.usage.event_batch import RawEvent, ValidEvent, validate_event
+from billhook.sandbox.billing.usage.event_batch import RawEventBatch, ValidEvent, validate_event
 from billhook.sandbox.billing.usage.meters import CompiledMeter, Contribution
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import check_key
@@ -46,30 +46,30 @@ class IngestResult:
     """A validated batch; both parts are in the order in which they were sent."""
 
     accepted: list[ValidEvent] = field(default_factory=list)
-    rejected: list[tuple[str, str]] = field(default_factory=list)
-    """The JSON of each rejected event, and the reason."""
+    rejected: list[tuple[object, str]] = field(default_factory=list)
+    """Each rejected event as it was sent, and the reason."""
 
 
-def validate_batch(tx: Transaction, batch: Sequence[RawEvent]) -> IngestResult:
+def validate_batch(tx: Transaction, batch: RawEventBatch) -> IngestResult:
     """Separate valid events from rejected ones. Of two events with one ref, the first is valid."""
-    checked = [validate_event(raw) for raw in batch]
+    checked = [validate_event(sent) for sent in batch.events]
     # One query for the whole batch.
     stored = _stored_refs(tx, (valid.ref for valid in checked if isinstance(valid, ValidEvent)))
     result, refs = IngestResult(), set[str]()
-    for raw, valid in zip(batch, checked, strict=True):
+    for sent, valid in zip(batch.events, checked, strict=True):
         if isinstance(valid, str):
-            result.rejected.append((raw.text, valid))
+            result.rejected.append((sent, valid))
         elif valid.ref in stored:
-            result.rejected.append((raw.text, "an event with this ref exists already"))
+            result.rejected.append((sent, "an event with this ref exists already"))
         elif valid.ref in refs:
-            result.rejected.append((raw.text, "an event before it in this batch has this ref already"))
+            result.rejected.append((sent, "an event before it in this batch has this ref already"))
         else:
             refs.add(valid.ref)
             result.accepted.append(valid)
     return result
 
 
-def ingest(tx: Transaction, batch: Sequence[RawEvent]) -> IngestResult:
+def ingest(tx: Transaction, batch: RawEventBatch) -> IngestResult:
     """Store the valid events of a batch and apply the change of usage. Creates anonymous customers.
 
     Events of an Inactive customer are stored, but counted by no meter.
@@ -134,14 +134,16 @@ def set_measurement(tx: Transaction, request: NewMeasurement) -> Measurement:
         raise invalid_request("value is below 0: a day's usage is 0 or more", "value")
     day = _checked_day(request.usage_date)
     data = request_document(request)
-    key: dict[str, Any] = {"customer_id": request.customer_id, "meter_id": meter.id, "day": day}
     # The first row of the day, also where cuts split the day: a measurement is of the whole day.
     row = (request.customer_id, meter.id, day, day * MICROSECONDS_PER_DAY)
-    columns = (measurement.c.customer_id, measurement.c.meter_id, measurement.c.day)
+    of = measurement.c
     there = MEASUREMENTS.first(
-        tx, *(column == value for column, value in zip(columns, key.values(), strict=True))
+        tx, of.customer_id == request.customer_id, of.measured_meter_id == meter.id, of.day == day
     )
-    stored = MEASUREMENTS.add(tx, data, **key) if there is None else MEASUREMENTS.change(tx, there, data)
+    if there is None:
+        stored = MEASUREMENTS.add(tx, data, measured_meter_id=meter.id, day=day)
+    else:
+        stored = MEASUREMENTS.change(tx, there, data)
     daily_usage.set_measured(tx, row, request.value)
     apply_usage_changes(tx, {row})
     return stored
@@ -182,4 +184,4 @@ def store_cloud_usage(tx: Transaction, request: CloudUsageSubmission) -> None:
             if SUBMISSIONS.first(tx, billing.cloud_usage.c.idempotency_key == key):
                 continue
         data = request_document(result)
-        SUBMISSIONS.add(tx, {**data, "productCode": request.product_code}, idempotency_key=key)
+        SUBMISSIONS.add(tx, {**data, "productCode": request.product_code})
