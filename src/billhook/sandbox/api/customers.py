@@ -169,8 +169,7 @@ def create_product(call: Call[NewCatalogProduct]) -> CatalogProductResponse:
     request = call.request
     _check_product_name(request)
     _check_external_id(call.tx, request.external_id)
-    data = request_document(request)
-    product = CATALOG_PRODUCTS.add(call.tx, data, external_id=request.external_id)
+    product = CATALOG_PRODUCTS.add(call.tx, request_document(request))
     return CatalogProductResponse(catalog_product=product)
 
 
@@ -196,14 +195,11 @@ def update_product(call: Call[CatalogProductUpdate]) -> CatalogProductResponse:
     """Change the fields that are given; a null clears its field."""
     product = CATALOG_PRODUCTS.get(call.tx, call.path["catalogProductId"])
     request = call.request
-    changes = request_document(request)
     _check_product_name(request)
-    columns = {}
     # An unchanged externalId is not checked: the product itself would have it already.
-    if "external_id" in request.model_fields_set and request.external_id != product.external_id:
+    if request.external_id != product.external_id:
         _check_external_id(call.tx, request.external_id)
-        columns["external_id"] = request.external_id
-    product = CATALOG_PRODUCTS.change(call.tx, product, changes, **columns)
+    product = CATALOG_PRODUCTS.change(call.tx, product, request_document(request))
     return CatalogProductResponse(catalog_product=product)
 
 

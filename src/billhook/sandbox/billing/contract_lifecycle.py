@@ -121,16 +121,8 @@ def create(tx: Transaction, request: NewContract) -> ContractRecord:
         "isTrial": request.is_trial is True,
         "customFieldValues": [to_document(value) for value in values] or None,
     }
-    created = CONTRACTS.add(
-        tx,
-        {**data, **fields},
-        customer_id=customer.id,
-        external_id=request.external_id,
-        status=fields["status"],
-        start_at=request.start_date,
-        end_at=fields["endDate"],
-        in_force_at=_in_force_from(tx, request) if fields["status"] == ContractStatus.ACTIVE else None,
-    )
+    in_force_at = _in_force_from(tx, request) if fields["status"] == ContractStatus.ACTIVE else None
+    created = CONTRACTS.add(tx, {**data, **fields}, in_force_at=in_force_at)
     raise_event(
         tx,
         ContractCreated(
@@ -156,10 +148,8 @@ def activate(tx: Transaction, contract: ContractRecord) -> ContractRecord:
     """Activate a contract that is InReview."""
     if contract.status != ContractStatus.IN_REVIEW:
         raise invalid_request("only a contract that is InReview can be activated", code="not_in_review")
-    active = ContractStatus.ACTIVE.value
-    contract = CONTRACTS.change(
-        tx, contract, {"status": active}, status=active, in_force_at=_in_force_from(tx, contract)
-    )
+    active = {"status": ContractStatus.ACTIVE.value}
+    contract = CONTRACTS.change(tx, contract, active, in_force_at=_in_force_from(tx, contract))
     # Scheduled for the review; activation schedules the end again, perhaps with a renewal.
     scheduled_jobs.cancel(tx, contract.id, "contract_end")
     _schedule_contract(tx, contract)
@@ -177,7 +167,7 @@ def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
     credit_schedules.stop_schedules(tx, contract)
     credit_pools.take_back(tx, contract.id)
     cycle_start = cycles.cycle_at(contract, tx.now)[0]
-    deleted = CONTRACTS.change(tx, contract, {"deletedAt": tx.now}, deleted_at=tx.now)
+    deleted = CONTRACTS.change(tx, contract, {"deletedAt": tx.now})
     # The usage of that cycle is free for the customer's other contracts, which may have billed its days.
     changed = daily_usage.mark_changed(tx, contract.customer_id, cycle_start)
     metered_items.handle_usage_changed(tx, changed)
@@ -199,7 +189,7 @@ def handle_contract_end(tx: Transaction, contract_id: str) -> None:
     if contract.status == ContractStatus.ACTIVE and cycles.renews(contract):
         _renew(tx, contract)
         return
-    contract = CONTRACTS.change(tx, contract, {"status": "Expired"}, status="Expired")
+    contract = CONTRACTS.change(tx, contract, {"status": "Expired"})
     credit_schedules.stop_schedules(tx, contract)
     raise_event(tx, ContractExpired(**_event_details(tx, contract)))
 
@@ -255,7 +245,7 @@ def _renew(tx: Transaction, contract: ContractRecord) -> None:
     ends_at = cycles.next_end_date(contract, tx.now)
     # The new end may lie within a day whose usage is already stored in one row.
     daily_usage.add_cuts(tx, contract.customer_id, [ends_at])
-    _schedule_end(tx, CONTRACTS.change(tx, contract, {"endDate": ends_at}, end_at=ends_at))
+    _schedule_end(tx, CONTRACTS.change(tx, contract, {"endDate": ends_at}))
 
 
 def _event_details(tx: Transaction, contract: Contract) -> dict[str, Any]:

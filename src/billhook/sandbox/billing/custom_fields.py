@@ -141,7 +141,7 @@ def _create_definition(
     origin = ("integration_source", "integration_entity_type", "field_path")
     data = {str(CustomField.model_fields[each].alias): getattr(field_input, each) for each in origin}
     data |= {"entity": entity, "customFieldName": name, "valueType": kind}
-    return DEFINITIONS.add(tx, data, entity=entity, name=name)
+    return DEFINITIONS.add(tx, data)
 
 
 def _value(definition: CustomField, text: str) -> CustomFieldValue:

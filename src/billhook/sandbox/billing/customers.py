@@ -73,7 +73,7 @@ def is_inactive(stored: Customer) -> bool:
 
 def inactive_customers(tx: Transaction, customer_ids: Collection[str]) -> set[str]:
     """Return those of these customer ids that are Inactive."""
-    found = select(customer.c.id).where(in_texts(customer.c.id, customer_ids), customer.c.inactive.is_(True))
+    found = select(customer.c.id).where(in_texts(customer.c.id, customer_ids), customer.c.status == INACTIVE)
     return set(tx.connection.scalars(found))
 
 
@@ -98,14 +98,7 @@ def create(tx: Transaction, request: CustomerUpdate) -> Customer:
     if request.currency is not None:
         money.check_currency(tx, request.currency, "currency")
     _check_owner(tx, request, "")
-    changes = {"status": "Active", **_changes(tx, request, [])}
-    created = CUSTOMERS.add(
-        tx,
-        changes,
-        external_id=request.external_id,
-        anonymous=False,
-        inactive=changes["status"] == INACTIVE,
-    )
+    created = CUSTOMERS.add(tx, {"status": "Active", **_changes(tx, request, [])}, anonymous=False)
     _store_names(tx, created)
     raise_event(tx, CustomerCreated.model_validate(event_details(tx, created).model_dump(exclude_unset=True)))
     scheduled_jobs.schedule(tx, tx.now + MISSING_CONTRACT_AFTER, "customer_without_contract", created.id)
@@ -118,7 +111,7 @@ def make_anonymous(tx: Transaction, name: str) -> str:
     Source: spec, "Events", rule 5.
     """
     data = {"name": name, "aliases": [name], "status": "Active"}
-    created = CUSTOMERS.add(tx, data, external_id=None, anonymous=True)
+    created = CUSTOMERS.add(tx, data, anonymous=True)
     _store_names(tx, created)
     raise_event(tx, AnonymousCustomer(id=created.id, name=name, external_id=None, aliases=[name]))
     return created.id
@@ -139,12 +132,7 @@ def update(tx: Transaction, stored: Customer, request: CustomerUpdate) -> Custom
     _check_owner(tx, request, stored.id)
     changes = _changes(tx, request, stored.custom_field_values or [])
     # Any update by its id shows that the user knows this customer.
-    columns: dict[str, Any] = {"anonymous": False}
-    if "status" in changes:
-        columns["inactive"] = changes["status"] == INACTIVE
-    if "external_id" in request.model_fields_set:
-        columns["external_id"] = request.external_id
-    changed = CUSTOMERS.change(tx, stored, changes, **columns)
+    changed = CUSTOMERS.change(tx, stored, changes, anonymous=False)
     _store_names(tx, changed)
     return changed
 

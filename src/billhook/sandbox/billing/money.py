@@ -115,11 +115,6 @@ def set_rates(tx: Transaction, new_rates: Mapping[str, Decimal]) -> dict[str, De
     return changed
 
 
-def exchange_rate(tx: Transaction, currency: str) -> Decimal:
-    """Return the US dollars for one unit of `currency` now. Rejects a currency without a rate."""
-    return check_currency(tx, currency, "currency")
-
-
 def check_currency(tx: Transaction, currency: str, param: str) -> Decimal:
     """Return the currency's rate; reject a currency without one.
 

@@ -119,15 +119,15 @@ def create_custom_field(call: Call[NewCustomField]) -> CustomFieldResponse:
     data = request_document(request)
     # Defaults are stored, too: the read model of a definition has none.
     data = {**data, "entity": request.entity, "valueType": request.value_type}
-    made = custom_fields.DEFINITIONS.add(call.tx, data, entity=request.entity, name=request.custom_field_name)
-    return CustomFieldResponse(custom_field=made)
+    return CustomFieldResponse(custom_field=custom_fields.DEFINITIONS.add(call.tx, data))
 
 
 def _check_custom_field(tx: Transaction, request: NewCustomField) -> None:
     check_key(request.custom_field_name, "customFieldName")
     _check_choice(request.entity, custom_fields.ENTITIES, "entity")
     _check_choice(request.value_type, custom_fields.VALUE_TYPES, "valueType")
-    same = custom_field.c.entity == request.entity, custom_field.c.name == request.custom_field_name
+    of = custom_field.c
+    same = of.entity == request.entity, of.custom_field_name == request.custom_field_name
     if custom_fields.DEFINITIONS.first(tx, *same):
         raise invalid_request(
             "this entity has a custom field of this name", "customFieldName", code="already_exists"
@@ -212,8 +212,7 @@ def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
     data["billingData"] = {**billing, "billingInterval": billing.get("billingInterval") or "Monthly"}
     data["status"] = request.status or "Active"
     data["products"] = data.get("products") or []
-    made = contracts.PLANS.add(call.tx, data, external_id=request.external_id)
-    return FullPlanResponse(plan=_full_plan(made))
+    return FullPlanResponse(plan=_full_plan(contracts.PLANS.add(call.tx, data)))
 
 
 @PLANS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=FullPlanPage)

@@ -126,7 +126,10 @@ R = TypeVar("R", bound=StoredResource)
 
 
 class Repository(Generic[R]):
-    """Resources of one kind, in the document table `table`; their ids begin with `prefix`."""
+    """Resources of one kind, in the document table `table`; their ids begin with `prefix`.
+
+    A column named as a field of the model has the value of that field.
+    """
 
     def __init__(self, table: Table, model: type[R], prefix: str) -> None:
         self.table = table
@@ -136,7 +139,7 @@ class Repository(Generic[R]):
     def add(
         self, tx: Transaction, data: Mapping[str, Any], *, resource_id: str | None = None, **columns: Any
     ) -> R:
-        """Store a new resource with the wire's fields `data`; `columns` are values of the table's columns."""
+        """Store a new resource with the wire's fields `data`; `columns` are values of the other columns."""
         body = {
             **{name: value for name, value in data.items() if value is not None},
             "id": resource_id or new_id(self._prefix),
@@ -145,11 +148,7 @@ class Repository(Generic[R]):
         }
         # Through JSON, so that the result equals the resource that is read back later.
         stored = self._model.from_wire(strict_json.loads(strict_json.dumps(body)))
-        tx.connection.execute(
-            insert(self.table).values(
-                id=stored.id, body=stored.to_json().decode(), created_at=tx.now, updated_at=tx.now, **columns
-            )
-        )
+        tx.connection.execute(insert(self.table).values(**self._columns(stored), **columns))
         return stored
 
     def find(self, tx: Transaction, resource_id: str) -> R | None:
@@ -187,12 +186,13 @@ class Repository(Generic[R]):
         body = {**body, **changes, **kept}
         body = {name: value for name, value in body.items() if value is not None}
         changed = self._model.from_wire(strict_json.loads(strict_json.dumps(body)))
-        tx.connection.execute(
-            update(self.table)
-            .where(self.table.c.id == stored.id)
-            .values(body=changed.to_json().decode(), updated_at=tx.now, **columns)
-        )
+        which = self.table.c.id == stored.id
+        tx.connection.execute(update(self.table).where(which).values(**self._columns(changed), **columns))
         return changed
+
+    def _columns(self, stored: R) -> dict[str, Any]:
+        names = self.table.c.keys() & self._model.model_fields.keys()
+        return {"body": stored.to_json().decode(), **{name: getattr(stored, name) for name in names}}
 
     def page(
         self,

@@ -98,8 +98,8 @@ def in_force(tx: Transaction, customer_ids: Collection[str], at: datetime) -> li
         contract.c.customer_id.in_(customer_ids),
         contract.c.status == "Active",
         contract.c.deleted_at.is_(None),
-        contract.c.start_at <= at,
-        contract.c.end_at.is_(None) | (contract.c.end_at > at),
+        contract.c.start_date <= at,
+        contract.c.end_date.is_(None) | (contract.c.end_date > at),
     )
 
 
@@ -115,7 +115,7 @@ def sellers(tx: Transaction, contract: ContractRecord) -> list[Seller]:
         select(columns.body)
         # Null while a contract is in review: it changes nothing of what others sell.
         .where(columns.customer_id == contract.customer_id, columns.in_force_at.is_not(None))
-        .order_by(columns.in_force_at, columns.start_at, columns.seq)
+        .order_by(columns.in_force_at, columns.start_date, columns.seq)
     )
     found = [CONTRACTS.read(row) for row in rows]
     return [

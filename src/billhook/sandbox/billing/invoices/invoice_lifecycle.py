@@ -58,9 +58,7 @@ def approve(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
     )
     # Counted from the approval: until then the invoice may still change.
     due_at = tx.now + timedelta(days=days)
-    invoice = invoices.INVOICES.change(
-        tx, invoice, {"approvedAt": tx.now, "dueDate": due_at}, approved_at=tx.now, due_at=due_at
-    )
+    invoice = invoices.INVOICES.change(tx, invoice, {"approvedAt": tx.now, "dueDate": due_at})
     # Approved on request before its time.
     scheduled_jobs.cancel(tx, invoice.id, "invoice_approval")
     scheduled_jobs.schedule(tx, due_at, "invoice_due", invoice.id)
@@ -138,12 +136,7 @@ def change_status(
     Emits InvoicePaymentStatusChanged if the status changes.
     """
     before = str(stored.billing_status)
-    fields = {**(changes or {}), "billingStatus": status.value}
-    columns = {"billing_status": status.value}
-    if "amountPaid" in fields:
-        # A column besides the document: customers' amounts are summed in SQL.
-        columns["amount_paid"] = fields["amountPaid"]
-    stored = invoices.INVOICES.change(tx, stored, fields, **columns)
+    stored = invoices.INVOICES.change(tx, stored, {**(changes or {}), "billingStatus": status.value})
     if status != before:
         raise_event(
             tx,

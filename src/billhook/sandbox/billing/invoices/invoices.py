@@ -59,8 +59,7 @@ def issue_cycle_invoice(
         "isTrial": contract.is_trial is True,
         "paymentDays": contract.payment_days,
     }
-    columns = {"kind": "cycle", "contract_id": contract.id, "cycle_start": start, "cycle_end": end}
-    return _issue(tx, customer, data, charges, columns)
+    return _issue(tx, customer, data, charges, {"cycle_start": start, "cycle_end": end})
 
 
 def issue_top_up_invoice(tx: Transaction, customer_id: str, grant: CreditGrant) -> str:
@@ -85,7 +84,7 @@ def issue_top_up_invoice(tx: Transaction, customer_id: str, grant: CreditGrant) 
         total=price,
     )
     data = {"name": name, "currency": currency, "isTrial": False, "creditGrant": to_document(grant)}
-    return _issue(tx, customer, data, [charge], {"kind": "topup"}).id
+    return _issue(tx, customer, data, [charge], {}).id
 
 
 def add_to_lines(tx: Transaction, stored: InvoiceRecord, differences: Sequence[Charge]) -> InvoiceRecord:
@@ -108,7 +107,7 @@ def add_to_lines(tx: Transaction, stored: InvoiceRecord, differences: Sequence[C
         "revenueBreakdown": to_document(breakdown),
         "amount": breakdown.total,
     }
-    return INVOICES.change(tx, stored, changes, amount=breakdown.total, carried=_carried_by(charges))
+    return INVOICES.change(tx, stored, changes, carried=_carried_by(charges))
 
 
 def _issue(
@@ -138,15 +137,9 @@ def _issue(
         tx,
         {**data, **known},
         resource_id=invoice_id,
-        customer_id=customer.id,
-        billing_status=BillingStatus.NONE.value,
-        currency=data["currency"],
-        amount=breakdown.total,
-        amount_paid=ZERO,
         carried=_carried_by(charges),
         # Kept with the invoice: a later change of the rate does not revalue it.
-        usd_rate=money.exchange_rate(tx, data["currency"]),
-        issued_at=tx.now,
+        usd_rate=money.check_currency(tx, data["currency"], "currency"),
         year=tx.now.year,
         number=number,
         **columns,

@@ -171,13 +171,7 @@ def create(tx: Transaction, request: NewMeter) -> Meter:
     if request.catalog_product_id is not None:
         _check_product(tx, request.catalog_product_id)
     data = request_document(request)
-    return METERS.add(
-        tx,
-        {**data, "key": key, "filters": data.get("filters") or []},
-        event_name=request.event_name,
-        key=key,
-        catalog_product_id=request.catalog_product_id,
-    )
+    return METERS.add(tx, {**data, "key": key, "filters": data.get("filters") or []})
 
 
 def find_by_product(tx: Transaction, catalog_product_id: str) -> Meter | None:

@@ -85,8 +85,8 @@ usage_instance = Table(
 measurement = document(
     "measurement",
     Column("customer_id", Text, nullable=False),
-    Column("meter_id", Text, nullable=False),
+    Column("measured_meter_id", Text, nullable=False),
     Column("day", BigInteger, nullable=False),
-    UniqueConstraint("customer_id", "meter_id", "day"),
+    UniqueConstraint("customer_id", "measured_meter_id", "day"),
 )
-"""The latest measurement of each day; `meter_id` is a meter's id, also if the request had a product's."""
+"""The latest measurement of each day, with the meter also where its `meter_id` is a product's."""
