@@ -49,7 +49,7 @@ def handle_cycle_end(tx: Transaction, contract_id: str) -> None:
         next_end = cycles.cycle_at(contract, tx.now)[1]
         daily_usage.add_cuts(tx, contract.customer_id, [next_end])
         scheduled_jobs.schedule(tx, next_end, "cycle_end", contract.id)
-        metered_items.handle_cycle_started(tx, contract)
+        metered_items.update_contract(tx, contract)
 
 
 def bill_past_cycles(tx: Transaction, contract: ContractRecord) -> None:
@@ -177,7 +177,7 @@ def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
 
 def handle_contract_start(tx: Transaction, contract_id: str) -> None:
     """Handle the job `contract_start`: apply usage of the first day that arrived before the start."""
-    metered_items.handle_cycle_started(tx, contracts.find(tx, contract_id))
+    metered_items.update_contract(tx, contracts.find(tx, contract_id))
 
 
 def handle_contract_end(tx: Transaction, contract_id: str) -> None:
@@ -227,7 +227,7 @@ def _schedule_contract(tx: Transaction, contract: ContractRecord) -> None:
     statements.rewrite_drafts(tx, [contract.customer_id], cycles.midnight(contract.start_date))
     if runs:
         if contract.start_date <= tx.now:
-            metered_items.handle_cycle_started(tx, contract)
+            metered_items.update_contract(tx, contract)
         else:
             scheduled_jobs.schedule(tx, contract.start_date, "contract_start", contract.id)
 

@@ -24,18 +24,18 @@ from billhook.resources import (
     Resource,
 )
 from billhook.sandbox.billing import anonymous_customers, contract_lifecycle, custom_fields, customers
-from billhook.sandbox.billing.contracts import contracts, pricing
-from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS, PlanRecord
+from billhook.sandbox.billing.contracts import contracts
+from billhook.sandbox.billing.contracts.contracts import PlanRecord
 from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.billing.ingestion import SUBMISSIONS, CloudUsageRecord
-from billhook.sandbox.billing.new_contracts import check_plan_billing, plan_period, products_period
+from billhook.sandbox.billing.new_contracts import check_plan_billing, check_products, plan_period
 from billhook.sandbox.billing.usage import meters
 from billhook.sandbox.billing.usage.meters import Meter, NewMeter
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup
-from billhook.sandbox.options import MAX_PRODUCTS, check_key
+from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.repository import page_limit, request_document
-from billhook.sandbox.storage.tables.billing import custom_field, customer, plan
+from billhook.sandbox.storage.tables.billing import custom_field, customer
 from billhook.sandbox.storage.transaction import Transaction
 
 CUSTOMERS_GROUP = OperationGroup("_sandbox/customers", prefix="/_sandbox/customers")
@@ -229,10 +229,7 @@ def _full_plan(stored: PlanRecord) -> FullPlan:
 def _check_plan(tx: Transaction, request: NewPlan) -> None:
     if not request.name.strip():
         raise invalid_request("name is empty: give one", "name")
-    if request.external_id is not None:
-        check_key(request.external_id, "externalId")
-        if contracts.PLANS.first(tx, plan.c.external_id == request.external_id):
-            raise invalid_request("another plan has this externalId", "externalId", code="already_exists")
+    contracts.PLANS.check_external_id(tx, request.external_id)
     interval = request.billing_data and request.billing_data.billing_interval
     if interval not in (None, *contracts.BILLING_INTERVALS):
         raise invalid_request(
@@ -241,17 +238,9 @@ def _check_plan(tx: Transaction, request: NewPlan) -> None:
         )
     if request.billing_data is not None:
         check_plan_billing(request.billing_data, "billingData")
-    if len(request.products or []) > MAX_PRODUCTS:
-        raise invalid_request(f"a plan sells at most {MAX_PRODUCTS} products", "products")
     # As for a contract: products that cannot be billed would fail each contract of this plan.
-    for n, product in enumerate(request.products or []):
-        pricing.check_product(product, f"products.{n}")
-        wanted = product.catalog_product_id
-        if wanted is not None and CATALOG_PRODUCTS.find(tx, wanted) is None:
-            raise invalid_request("there is no such catalog product", f"products.{n}.catalogProductId")
     sold = [(f"products.{n}", product) for n, product in enumerate(request.products or [])]
-    # Only for its errors: a plan's products must share one billing cycle.
-    products_period(sold, plan_period(request.billing_data))
+    check_products(tx, "a plan", sold, plan_period(request.billing_data))
 
 
 class MeterResponse(Resource, register=False):

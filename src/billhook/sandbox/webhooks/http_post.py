@@ -9,10 +9,11 @@ import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
+from urllib.parse import SplitResult
 
 import httpx2
 
-from billhook.sandbox.webhooks.addresses import CallbackTarget, Lookup, parse_callback_url, resolve
+from billhook.sandbox.webhooks.addresses import Lookup, parse_callback_url, resolve
 from billhook.sandbox.webhooks.outcomes import FailureReason, PostResult
 
 MAX_ANSWER_BYTES = 1024
@@ -39,12 +40,15 @@ async def post(
     """
     try:
         target = parse_callback_url(url, allow_private=allow_private)
-        tls = _tls() if target.scheme == "https" else _UNUSED
+    except ValueError:
+        return PostResult(problem=FailureReason.UNFIT_URL)
+    host, tls = str(target.hostname), _tls() if target.scheme == "https" else _UNUSED
+    try:
         async with httpx2.AsyncHTTPTransport(verify=tls, trust_env=False) as transport:
             # One limit for all reads and writes together: that of a socket starts anew with each, so a
             # receiver that sends a byte now and then would never time out.
             async with asyncio.timeout(timeout_seconds) as limit:
-                addresses = await resolve(target, allow_private=allow_private, lookup=lookup)
+                addresses = await resolve(host, allow_private=allow_private, lookup=lookup)
                 left = (limit.when() or 0) - asyncio.get_running_loop().time()
                 response = await _send(transport, target, addresses, headers, body, left)
             problem: FailureReason | None = None
@@ -53,8 +57,6 @@ async def post(
             elif not 200 <= response.status_code < 300:
                 problem = FailureReason.BAD_STATUS
             return PostResult(response.status_code, problem, await _beginning(response))
-    except ValueError:
-        return PostResult(problem=FailureReason.UNFIT_URL)
     except (OSError, httpx2.HTTPError) as error:  # reported by type: the text may quote the receiver
         return PostResult(problem=_problem(error))
 
@@ -66,7 +68,7 @@ def _tls() -> ssl.SSLContext:
 
 async def _send(
     transport: httpx2.AsyncHTTPTransport,
-    target: CallbackTarget,
+    target: SplitResult,
     addresses: list[str],
     headers: Mapping[str, str],
     body: bytes,
@@ -75,14 +77,14 @@ async def _send(
     """Send the request to the first of the addresses that accepts a connection."""
     more = {
         # To the address that was checked: the name is not resolved again. The certificate must be the name's.
-        "sni_hostname": target.host,
-        "target": target.path.encode(),
+        "sni_hostname": target.hostname,
+        "target": f"{target.path or '/'}{'?' if target.query else ''}{target.query}".encode(),
         # A little earlier than the deadline: the library leaves a socket open whose handshake is cancelled.
         "timeout": {"connect": seconds * 0.95},
     }
+    port = target.port or (443 if target.scheme == "https" else 80)
     for address in addresses:
-        host = f"[{address}]" if ":" in address else address
-        url = f"{target.scheme}://{host}:{target.port}/"
+        url = f"{target.scheme}://{f'[{address}]' if ':' in address else address}:{port}/"
         sent = {"Host": target.netloc, **headers}
         request = httpx2.Request("POST", url, headers=sent, content=body, extensions=more)
         try:

@@ -195,8 +195,7 @@ def find_subscription(tx: Transaction, subscription_id: str) -> Row[Any] | None:
 
 def subscription_page(tx: Transaction, limit: int, cursor: str | None) -> ListPage[Row[Any]]:
     """Return a page of all subscriptions, oldest first."""
-    order = [subscription.c.seq]
-    return fetch_page(tx.connection, select(subscription), order, limit, cursor, subscription.name)
+    return fetch_page(tx, select(subscription), limit, cursor, subscription.c.seq)
 
 
 def ping_subscription(tx: Transaction, subscription_id: str, url: str) -> tuple[str, str]:

@@ -43,14 +43,6 @@ PLANS = Repository(plan, PlanRecord, "pln")
 CONTRACTS = Repository(contract, ContractRecord, "con")
 
 
-def product_names(tx: Transaction, product_ids: Collection[str]) -> dict[str, str]:
-    """Return the names of these products by id, with one query. Unknown ids are left out."""
-    if not product_ids:
-        return {}
-    which = in_texts(catalog_product.c.id, product_ids)
-    return {product.id: product.name for product in CATALOG_PRODUCTS.all(tx, which)}
-
-
 def plan_products(tx: Transaction, plan_ids: Collection[str]) -> dict[str, list[ContractProduct]]:
     """Return the products of each of these plans, by the plan's id, with one query."""
     if not plan_ids:
@@ -86,13 +78,8 @@ def find(tx: Transaction, contract_id: str) -> ContractRecord:
     return found
 
 
-def active(tx: Transaction, customer_id: str, at: datetime) -> list[ContractRecord]:
-    """Return the customer's contracts in force at that moment, oldest first."""
-    return in_force(tx, [customer_id], at)
-
-
 def in_force(tx: Transaction, customer_ids: Collection[str], at: datetime) -> list[ContractRecord]:
-    """Return the contracts in force at that moment of at most 1000 customers, with one query."""
+    """Return the contracts in force at that moment of at most 1000 customers, oldest first."""
     return CONTRACTS.all(
         tx,
         contract.c.customer_id.in_(customer_ids),
@@ -170,7 +157,8 @@ def sold_products(tx: Transaction, contract: ContractRecord) -> list[SoldProduct
     plans = plan_products(tx, [contract.plan_id] if contract.plan_id else [])
     sold = _products(contract, plans)
     wanted = {product.catalog_product_id for product, _ in sold if product.catalog_product_id is not None}
-    names = product_names(tx, wanted)
+    known = CATALOG_PRODUCTS.all(tx, in_texts(catalog_product.c.id, wanted)) if wanted else []
+    names = {each.id: each.name for each in known}
     measured_by = meters.by_product(tx, wanted)
     found, counted = [], set[str]()
     for number, (product, group) in enumerate(sold, 1):

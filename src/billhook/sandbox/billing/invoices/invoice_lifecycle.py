@@ -25,7 +25,7 @@ from billhook.fields.strict_json import datetime_text
 from billhook.fields.types import BillingStatus
 from billhook.resources import Customer, DepositTo, PaymentInfo
 from billhook.sandbox.billing import customers, money, scheduled_jobs
-from billhook.sandbox.billing.credits.credit_grants import grant_from, has_expired
+from billhook.sandbox.billing.credits.credit_grants import grant, has_expired
 from billhook.sandbox.billing.credits.credit_pools import LedgerReference
 from billhook.sandbox.billing.invoices import invoices
 from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord, page_url
@@ -65,7 +65,7 @@ def approve(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
     raise_event(tx, InvoiceApproved(date=tx.now, invoice_id=invoice.id))
     # Top-up credits are granted on approval, not on payment. Source: spec, "States and transitions".
     if invoice.credit_grant is not None:
-        grant_from(tx, customer.id, invoice.credit_grant, LedgerReference(invoice_id=invoice.id))
+        grant(tx, customer.id, invoice.credit_grant, LedgerReference(invoice_id=invoice.id))
     return send_invoice(tx, invoice)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from decimal import Decimal, localcontext
 from typing import Any
 
 from sqlalchemy import func, select
@@ -22,14 +22,14 @@ from billhook.sandbox.billing.contracts import contracts
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
 from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord, LineItemRecord
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
-from billhook.sandbox.billing.rating import Charge, Unpaid
+from billhook.sandbox.billing.rating import AMOUNTS, Charge, Unpaid, credit_charge
 from billhook.sandbox.storage.repository import Repository, to_document
 from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event
 
 INVOICES = Repository(invoice, InvoiceRecord, "inv")
-_SUMS = ("total", "subtotal", "overage", "discount", "credits_used")
+
 BROUGHT_FORWARD = "Carried forward from an earlier invoice"
 """The line that reduces an invoice; it increases it if an earlier invoice was rewritten meanwhile."""
 CARRIED_FORWARD = "Carried forward to the next invoice"
@@ -49,7 +49,7 @@ def issue_cycle_invoice(
     brought = _carried_amount(tx, contract.id, currency)
     # The amount was negative on the earlier invoice, so its line reduces this one.
     if brought:
-        charges = [*charges, adjustment(BROUGHT_FORWARD, brought.copy_negate())]
+        charges = [*charges, Charge("", BROUGHT_FORWARD, ZERO, brought.copy_negate())]
     charges = [*charges, *_carried_forward(charges, money.smallest_unit(currency))]
     data = {
         "contractId": contract.id,
@@ -69,22 +69,9 @@ def issue_top_up_invoice(tx: Transaction, customer_id: str, grant: CreditGrant) 
     """
     customer = customers.find(tx, customer_id)
     currency = money.billing_currency(None, customer)
-    zero = ZERO.quantize(money.smallest_unit(currency))
-    with localcontext(EXACT):
-        price = (grant.price or ZERO).quantize(zero, ROUND_HALF_EVEN)
-    name = grant.name or "Credits"
-    charge = Charge(
-        product_id=grant.credit_product_id or name,
-        product_name=name,
-        units=grant.grant_amount or ZERO,
-        subtotal=price,
-        discount=zero,
-        overage=zero,
-        credits_used=zero,
-        total=price,
-    )
-    data = {"name": name, "currency": currency, "isTrial": False, "creditGrant": to_document(grant)}
-    return _issue(tx, customer, data, [charge], {}).id
+    charge = credit_charge(grant, money.smallest_unit(currency))
+    data = {"name": charge.product_name, "currency": currency, "isTrial": False}
+    return _issue(tx, customer, {**data, "creditGrant": to_document(grant)}, [charge], {}).id
 
 
 def add_to_lines(tx: Transaction, stored: InvoiceRecord, differences: Sequence[Charge]) -> InvoiceRecord:
@@ -175,7 +162,7 @@ def charge_of(line: LineItemRecord) -> Charge:
         product_id=line.product_id or "",
         product_name=line.product_name or "",
         units=line.units or ZERO,
-        **{name: getattr(amounts, name) for name in _SUMS},
+        **{name: getattr(amounts, name) for name in AMOUNTS},
         exceeded=line.exceeded,
         line_key=line.line_key,
         cycle=(cycle.start_time, cycle.end_time) if cycle.start_time and cycle.end_time else None,
@@ -186,7 +173,8 @@ def charge_of(line: LineItemRecord) -> Charge:
 def _breakdown(charges: Sequence[Charge], smallest: Decimal) -> RevenueBreakdown:
     zero = ZERO.quantize(smallest)
     with localcontext(EXACT):
-        sums = {name: sum((getattr(each, name) for each in charges), zero) for name in _SUMS}
+        names = (*AMOUNTS, "total")
+        sums = {name: sum((getattr(each, name) for each in charges), zero) for name in names}
     return RevenueBreakdown(**sums, tax=zero)
 
 
@@ -196,22 +184,6 @@ def _next_number(tx: Transaction, year: int) -> int:
     return (last or 0) + 1
 
 
-def adjustment(name: str, amount: Decimal) -> Charge:
-    """Return a line item without a product."""
-    # Keeps the exponent: 0.00 for dollars, 0 for yen.
-    zero = amount * 0
-    return Charge(
-        product_id="",
-        product_name=name,
-        units=ZERO,
-        subtotal=amount,
-        discount=zero,
-        overage=zero,
-        credits_used=zero,
-        total=amount,
-    )
-
-
 def _is_adjustment(charge: Charge, *names: str) -> bool:
     return not charge.product_id and charge.product_name in names
 
@@ -219,7 +191,7 @@ def _is_adjustment(charge: Charge, *names: str) -> bool:
 def _carried_forward(charges: Sequence[Charge], smallest: Decimal) -> list[Charge]:
     """Return the line that raises these charges to zero, if they are below it."""
     rest = _breakdown(charges, smallest).total or ZERO
-    return [adjustment(CARRIED_FORWARD, rest.copy_negate())] if rest < 0 else []
+    return [Charge("", CARRIED_FORWARD, ZERO, rest.copy_negate())] if rest < 0 else []
 
 
 def _carried_by(charges: Sequence[Charge]) -> Decimal:

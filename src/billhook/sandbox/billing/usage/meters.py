@@ -187,11 +187,6 @@ def by_product(tx: Transaction, catalog_product_ids: Collection[str]) -> dict[st
     return {str(each.catalog_product_id): each for each in METERS.all(tx, which)}
 
 
-def find_by_id_or_product(tx: Transaction, meter_or_product_id: str) -> Meter | None:
-    """Return the meter with this id, or the catalog product's with this id. Source: spec, Measurement."""
-    return METERS.find(tx, meter_or_product_id) or find_by_product(tx, meter_or_product_id)
-
-
 def find_by_key(tx: Transaction, event_name: str, key: str) -> Meter | None:
     """Return the meter of this event with this key, or None."""
     return METERS.first(tx, meter.c.event_name == event_name, meter.c.key == key)

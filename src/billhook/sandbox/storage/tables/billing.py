@@ -50,7 +50,7 @@ setting = Table(
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
-"""Values of the sandbox itself: the fingerprint of its tables, the offset of its clock, its keys."""
+"""Values of the sandbox itself: the offset of its clock, its keys."""
 contract = document(
     "contract",
     Column("customer_id", Text, nullable=False, index=True),
