@@ -121,7 +121,9 @@ def create(tx: Transaction, request: NewContract) -> ContractRecord:
         "isTrial": request.is_trial is True,
         "customFieldValues": [to_document(value) for value in values] or None,
     }
-    in_force_at = _in_force_from(tx, request) if fields["status"] == ContractStatus.ACTIVE else None
+    # Of two contracts, usage belongs to the one that came into force earlier.
+    is_active = fields["status"] == ContractStatus.ACTIVE
+    in_force_at = max(request.start_date, tx.now) if is_active else None
     created = CONTRACTS.add(tx, {**data, **fields}, in_force_at=in_force_at)
     raise_event(
         tx,
@@ -136,7 +138,7 @@ def create(tx: Transaction, request: NewContract) -> ContractRecord:
             customer=customers.event_details(tx, customer),
         ),
     )
-    if created.status == ContractStatus.ACTIVE:
+    if is_active:
         _schedule_contract(tx, created)
     # A contract in review expires at its end date, too, unless it is activated by then.
     elif created.end_date is not None:
@@ -149,7 +151,7 @@ def activate(tx: Transaction, contract: ContractRecord) -> ContractRecord:
     if contract.status != ContractStatus.IN_REVIEW:
         raise invalid_request("only a contract that is InReview can be activated", code="not_in_review")
     active = {"status": ContractStatus.ACTIVE.value}
-    contract = CONTRACTS.change(tx, contract, active, in_force_at=_in_force_from(tx, contract))
+    contract = CONTRACTS.change(tx, contract, active, in_force_at=max(contract.start_date, tx.now))
     # Scheduled for the review; activation schedules the end again, perhaps with a renewal.
     scheduled_jobs.cancel(tx, contract.id, "contract_end")
     _schedule_contract(tx, contract)
@@ -187,7 +189,10 @@ def handle_contract_end(tx: Transaction, contract_id: str) -> None:
     """
     contract = contracts.find(tx, contract_id)
     if contract.status == ContractStatus.ACTIVE and cycles.renews(contract):
-        _renew(tx, contract)
+        ends_at = cycles.next_end_date(contract, tx.now)
+        # The new end may lie within a day whose usage is already stored in one row.
+        daily_usage.add_cuts(tx, contract.customer_id, [ends_at])
+        _schedule_end(tx, CONTRACTS.change(tx, contract, {"endDate": ends_at}))
         return
     contract = CONTRACTS.change(tx, contract, {"status": "Expired"})
     credit_schedules.stop_schedules(tx, contract)
@@ -205,11 +210,6 @@ def handle_missing_contract(tx: Transaction, customer_id: str) -> None:
 def handle_renewal_notice(tx: Transaction, contract_id: str) -> None:
     """Handle the job `renewal_notice`. Emits UpcomingRenewal."""
     raise_event(tx, UpcomingRenewal(**_event_details(tx, contracts.find(tx, contract_id))))
-
-
-def _in_force_from(tx: Transaction, contract: NewContract | Contract) -> datetime:
-    """Return when the contract comes into force: of two contracts, usage belongs to the earlier one."""
-    return max(contract.start_date, tx.now)
 
 
 def _schedule_contract(tx: Transaction, contract: ContractRecord) -> None:
@@ -239,13 +239,6 @@ def _schedule_end(tx: Transaction, contract: ContractRecord) -> None:
     if cycles.renews(contract) and contract.end_date > tx.now:
         scheduled_jobs.schedule(tx, contract.end_date - RENEWAL_NOTICE, "renewal_notice", contract.id)
     scheduled_jobs.schedule(tx, contract.end_date, "contract_end", contract.id)
-
-
-def _renew(tx: Transaction, contract: ContractRecord) -> None:
-    ends_at = cycles.next_end_date(contract, tx.now)
-    # The new end may lie within a day whose usage is already stored in one row.
-    daily_usage.add_cuts(tx, contract.customer_id, [ends_at])
-    _schedule_end(tx, CONTRACTS.change(tx, contract, {"endDate": ends_at}))
 
 
 def _event_details(tx: Transaction, contract: Contract) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from billhook.resources import (
     Measurement,
     NewMeasurement,
     StoredResource,
-    UsageDate,
 )
 from billhook.sandbox.billing import customers, metered_items
 from billhook.sandbox.billing.invoices import statements
@@ -125,7 +124,11 @@ def set_measurement(tx: Transaction, request: NewMeasurement) -> Measurement:
         raise invalid_request("meterId matches no meter, and no product with a meter", "meterId")
     if request.value < 0:
         raise invalid_request("value is below 0: a day's usage is 0 or more", "value")
-    day = _checked_day(request.usage_date)
+    of_usage = request.usage_date
+    try:
+        day = day_number(date(of_usage.year, of_usage.month, of_usage.day))
+    except (ValueError, OverflowError):
+        raise invalid_request("usageDate is not a day of the calendar", "usageDate") from None
     data = request_document(request)
     # The first row of the day, also where cuts split the day: a measurement is of the whole day.
     row = (request.customer_id, meter.id, day, day * MICROSECONDS_PER_DAY)
@@ -140,13 +143,6 @@ def set_measurement(tx: Transaction, request: NewMeasurement) -> Measurement:
     daily_usage.set_measured(tx, row, request.value)
     apply_usage_changes(tx, {row})
     return stored
-
-
-def _checked_day(request: UsageDate) -> int:
-    try:
-        return day_number(date(request.year, request.month, request.day))
-    except (ValueError, OverflowError):
-        raise invalid_request("usageDate is not a day of the calendar", "usageDate") from None
 
 
 def apply_usage_changes(tx: Transaction, changed: Collection[UsageKey]) -> None:

@@ -12,7 +12,6 @@ from pydantic import Field, StrictStr
 from billhook.fields.types import ListOf, MaybeListOf
 from billhook.resources import (
     BillingData,
-    ContractProduct,
     ContractResponse,
     CountedPage,
     Customer,
@@ -20,12 +19,11 @@ from billhook.resources import (
     CustomerUpdate,
     CustomFieldResponse,
     PageQuery,
-    Plan,
     Resource,
 )
 from billhook.sandbox.billing import anonymous_customers, contract_lifecycle, custom_fields, customers
 from billhook.sandbox.billing.contracts import contracts
-from billhook.sandbox.billing.contracts.contracts import PlanRecord
+from billhook.sandbox.billing.contracts.contracts import FullPlan, Products
 from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.billing.ingestion import SUBMISSIONS, CloudUsageRecord
 from billhook.sandbox.billing.new_contracts import check_plan_billing, check_products, plan_period
@@ -166,9 +164,6 @@ def activate_contract(call: Call[None]) -> ContractResponse:
     return ContractResponse(contract=contracts.views(call.tx, [active])[0])
 
 
-Products = Annotated[MaybeListOf[ContractProduct], Field(description="Products that the plan sells.")]
-
-
 class NewPlan(Resource, register=False):
     """A plan to create."""
 
@@ -180,12 +175,6 @@ class NewPlan(Resource, register=False):
     billing_data: Annotated[
         BillingData | None, Field(description="Billing of the plan; billingInterval is Monthly by default.")
     ] = None
-    products: Products = None
-
-
-class FullPlan(Plan, register=False):
-    """A plan with its products."""
-
     products: Products = None
 
 
@@ -212,18 +201,14 @@ def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
     data["billingData"] = {**billing, "billingInterval": billing.get("billingInterval") or "Monthly"}
     data["status"] = request.status or "Active"
     data["products"] = data.get("products") or []
-    return FullPlanResponse(plan=_full_plan(contracts.PLANS.add(call.tx, data)))
+    return FullPlanResponse(plan=contracts.PLANS.add(call.tx, data))
 
 
 @PLANS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=FullPlanPage)
 def list_plans(call: Call[PageQuery]) -> FullPlanPage:
     """List the plans with their products, oldest first."""
     page = contracts.PLANS.page(call.tx, page_limit(call.request), call.request.cursor)
-    return FullPlanPage(plans=[_full_plan(each) for each in page.items], **page.fields())
-
-
-def _full_plan(stored: PlanRecord) -> FullPlan:
-    return FullPlan.from_json(stored.to_json())
+    return FullPlanPage(plans=page.items, **page.fields())
 
 
 def _check_plan(tx: Transaction, request: NewPlan) -> None:

@@ -124,8 +124,11 @@ def settle(tx: Transaction, due: Row[Any], made: Sequence[Mapping[str, Any]]) ->
     if any(one["error"] is None for one in made):
         state = "delivered"
     elif due.attempts < len(schedule) and not any(one["fault"] is FaultKind.LOSE for one in made):
-        wait = _jittered(schedule[due.attempts], due, tx.options.effective_random_seed)
-        state, due_at = "pending", tx.real_now + wait
+        seed = tx.options.effective_random_seed
+        # Jitter spreads the retries of deliveries that failed together.
+        dice = random.Random(None if seed is None else f"{seed}:{due.seq}:{due.attempts}")  # noqa: S311
+        seconds = schedule[due.attempts] * dice.uniform(1 - JITTER, 1 + JITTER)
+        state, due_at = "pending", tx.real_now + timedelta(seconds=seconds)
     # A delivery that was cancelled during the attempt stays cancelled.
     tx.connection.execute(
         update(delivery)
@@ -138,12 +141,6 @@ def settle(tx: Transaction, due: Row[Any], made: Sequence[Mapping[str, Any]]) ->
         .where(delivery.c.held, delivery.c.url == due.url, delivery.c.seq < due.seq)
         .values(held=False, due_at=tx.real_now)
     )
-
-
-def _jittered(seconds: float, due: Row[Any], seed: int | None) -> timedelta:
-    # Jitter spreads the retries of deliveries that failed together.
-    dice = random.Random(None if seed is None else f"{seed}:{due.seq}:{due.attempts}")  # noqa: S311
-    return timedelta(seconds=seconds * dice.uniform(1 - JITTER, 1 + JITTER))
 
 
 def _prune_events(tx: Transaction, newest: int) -> None:

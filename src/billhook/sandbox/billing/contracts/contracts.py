@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy import select
 
 from billhook.fields.types import MaybeListOf
 from billhook.resources import CatalogProduct, Contract, ContractProduct, NewContract, Plan, ProductGroup
-from billhook.resources.base import WRITE_ONLY
 from billhook.sandbox.billing import custom_fields
 from billhook.sandbox.billing.contracts.cycles import ContractRecord, cycle_at, renews
 from billhook.sandbox.billing.contracts.ownership import Seller
@@ -33,13 +33,16 @@ CATALOG_PRODUCTS = Repository(catalog_product, CatalogProduct, "cat")
 BILLING_INTERVALS = ("Monthly", "Quarterly", "Yearly")
 
 
-class PlanRecord(Plan, register=False):
-    """A plan as it is stored, with its products, which the API does not show."""
-
-    products: Annotated[MaybeListOf[ContractProduct], WRITE_ONLY] = None
+Products = Annotated[MaybeListOf[ContractProduct], Field(description="Products that the plan sells.")]
 
 
-PLANS = Repository(plan, PlanRecord, "pln")
+class FullPlan(Plan, register=False):
+    """A plan with its products, which GET /plans/{planId} does not show."""
+
+    products: Products = None
+
+
+PLANS = Repository(plan, FullPlan, "pln")
 CONTRACTS = Repository(contract, ContractRecord, "con")
 
 

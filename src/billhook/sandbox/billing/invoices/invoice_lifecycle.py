@@ -91,7 +91,11 @@ def send_invoice(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
         raise_event(
             tx, InvoiceSendFailed(invoice_id=invoice.id, invoice_number=invoice.invoice_number, date=tx.now)
         )
-    return _open_for_payment(tx, invoice)
+    # The invoice was sent again: a payment may have changed its status already.
+    if invoice.billing_status != BillingStatus.NONE:
+        return invoice
+    status = BillingStatus.PENDING_PAYMENT if invoice.amount_due > 0 else BillingStatus.PAID
+    return change_status(tx, invoice, status)
 
 
 def _recipients(customer: Customer) -> list[str]:
@@ -193,16 +197,6 @@ def record_failure(
     return stored
 
 
-def _open_for_payment(tx: Transaction, stored: InvoiceRecord) -> InvoiceRecord:
-    """Set the status of an approved invoice to PendingPayment, or to Paid if nothing is due."""
-    # The invoice was sent again: a payment may have changed its status already.
-    if stored.billing_status != BillingStatus.NONE:
-        return stored
-    return change_status(
-        tx, stored, BillingStatus.PENDING_PAYMENT if stored.amount_due > 0 else BillingStatus.PAID
-    )
-
-
 def handle_invoice_due(tx: Transaction, invoice_id: str) -> None:
     """Handle the job `invoice_due`: an unpaid invoice becomes Overdue, unless nothing is due."""
     stored = invoices.INVOICES.get(tx, invoice_id)
@@ -235,11 +229,13 @@ def _payment_info(
     tx: Transaction, stored: InvoiceRecord, amount: Decimal, method: str | None, status: str, note: str | None
 ) -> object:
     optional: dict[str, Any] = {} if note is None else {"note": note}
+    of_customer = f"{stored.customer_id} {method or 'Card'}"
     info = PaymentInfo(
         transaction_id=new_id("txn"),
         date=datetime_text(tx.now),
         payment_method=method or "Card",
-        payment_method_id=_method_id(str(stored.customer_id), method or "Card"),
+        # One for each customer and method.
+        payment_method_id=f"pm_{hashlib.sha256(of_customer.encode()).hexdigest()[:20]}",
         amount=amount,
         currency=stored.currency,
         status=status,
@@ -248,8 +244,3 @@ def _payment_info(
         **optional,
     )
     return to_document(info)
-
-
-def _method_id(customer_id: str, method: str) -> str:
-    """Return the id of a payment method, `pm_4f0e…`: one for each customer and method."""
-    return f"pm_{hashlib.sha256(f'{customer_id} {method}'.encode()).hexdigest()[:20]}"

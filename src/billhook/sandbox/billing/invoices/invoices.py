@@ -46,7 +46,12 @@ def issue_cycle_invoice(
     customer = customers.find(tx, contract.customer_id)
     start, end = cycle
     currency = money.billing_currency(contract, customer)
-    brought = _carried_amount(tx, contract.id, currency)
+    # What the contract's invoices have left to this one.
+    of = invoice.c
+    kept = select(of.carried).where(
+        of.contract_id == contract.id, of.currency == currency, of.carried != ZERO
+    )
+    brought = exact_sum(tx.connection.scalars(kept))
     # The amount was negative on the earlier invoice, so its line reduces this one.
     if brought:
         charges = [*charges, Charge("", BROUGHT_FORWARD, ZERO, brought.copy_negate())]
@@ -105,8 +110,9 @@ def _issue(
     columns: Mapping[str, Any],
 ) -> InvoiceRecord:
     invoice_id = new_id("inv")
-    # The year of the sandbox's clock, which the number shows as well.
-    number = _next_number(tx, tx.now.year)
+    # Without gaps in a year: a transaction that writes is alone, so no other takes the same number.
+    last = select(func.max(invoice.c.number)).where(invoice.c.year == tx.now.year)
+    number = (tx.connection.execute(last).scalar() or 0) + 1
     smallest = money.smallest_unit(data["currency"])
     lines = [_line(invoice_id, charge, smallest) for charge in charges]
     breakdown = _breakdown(charges, smallest)
@@ -178,12 +184,6 @@ def _breakdown(charges: Sequence[Charge], smallest: Decimal) -> RevenueBreakdown
     return RevenueBreakdown(**sums, tax=zero)
 
 
-def _next_number(tx: Transaction, year: int) -> int:
-    # Without gaps: a transaction that writes is alone, so no other takes the same number.
-    last = tx.connection.execute(select(func.max(invoice.c.number)).where(invoice.c.year == year)).scalar()
-    return (last or 0) + 1
-
-
 def _is_adjustment(charge: Charge, *names: str) -> bool:
     return not charge.product_id and charge.product_name in names
 
@@ -198,15 +198,6 @@ def _carried_by(charges: Sequence[Charge]) -> Decimal:
     """Return what an invoice leaves to later ones, less what it has taken over."""
     carried = [each for each in charges if _is_adjustment(each, BROUGHT_FORWARD, CARRIED_FORWARD)]
     return exact_sum(each.total for each in carried)
-
-
-def _carried_amount(tx: Transaction, contract_id: str, currency: str) -> Decimal:
-    """Return what the contract's invoices have left to its next one."""
-    of = invoice.c
-    kept = select(of.carried).where(
-        of.contract_id == contract_id, of.currency == currency, of.carried != ZERO
-    )
-    return exact_sum(tx.connection.scalars(kept))
 
 
 def raise_overage(tx: Transaction, invoice: InvoiceRecord, charge: Charge) -> None:

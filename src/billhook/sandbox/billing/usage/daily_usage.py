@@ -94,8 +94,15 @@ def consumed_units(
         for row in rows
         if row.day not in by_measurement and any(start <= row.since < end for start, end in exact)
     ]
-    is_unique = meter.aggregation_method is AggregationMethod.UNIQUE
-    distinct = _instances(tx, customer_id, meter, [row.since for row in counted]) if is_unique else 0
+    distinct = 0
+    if meter.aggregation_method is AggregationMethod.UNIQUE:
+        seen = usage_instance.c
+        of_rows = seen.since.in_([row.since for row in counted])
+        # Distinct over all rows: a value used on two days counts once.
+        query = select(func.count(seen.instance.distinct())).where(
+            seen.customer_id == customer_id, seen.meter_id == meter.id, of_rows
+        )
+        distinct = tx.connection.execute(query).scalar_one()
     return figure(meter.aggregation_method, measured, counted, distinct)
 
 
@@ -122,17 +129,6 @@ def figure(
             return max(lasts, default=(0, ZERO))[1]
         case AggregationMethod.UNIQUE:
             return exact_sum([*figures, Decimal(distinct)])
-
-
-def _instances(tx: Transaction, customer_id: str, meter: Meter, since: list[int]) -> int:
-    """Return the number of distinct instances in these rows."""
-    seen = usage_instance.c
-    # Distinct over all rows: a value used on two days counts once.
-    return tx.connection.execute(
-        select(func.count(seen.instance.distinct())).where(
-            seen.customer_id == customer_id, seen.meter_id == meter.id, seen.since.in_(since)
-        )
-    ).scalar_one()
 
 
 @dataclass(slots=True)

@@ -49,7 +49,11 @@ def aggregate(tx: Transaction, request: AggregationRequest) -> list[DataPoint]:
     period = request.period
     if period.end_time < period.start_time:
         raise invalid_request("endTime is before startTime", "period.startTime", "period.endTime")
-    _check_keys(request)
+    keys = [wanted.key for wanted in request.meters]
+    if not 1 <= len(keys) <= MAX_AGGREGATED_METERS:
+        raise invalid_request(f"meters must have 1 to {MAX_AGGREGATED_METERS} entries", "meters")
+    if len(set(keys)) < len(keys):
+        raise invalid_request("two meters have the same key: give each its own", "meters")
     groups = grouping(request.group_by)
     customer_clause = _customer_clause(tx, request)
     figures: defaultdict[str, dict[str, Decimal]] = defaultdict(dict)
@@ -62,19 +66,10 @@ def aggregate(tx: Transaction, request: AggregationRequest) -> list[DataPoint]:
         for group, value in _figures(tx, wanted, groups, customer_clause, period):
             figures[group][wanted.key] = value
             _check_count(len(figures))
-    keys = [wanted.key for wanted in request.meters]
     return [
         DataPoint(group=group, values={key: figures[group].get(key, ZERO) for key in keys})
         for group in sorted(figures)
     ]
-
-
-def _check_keys(request: AggregationRequest) -> None:
-    keys = [wanted.key for wanted in request.meters]
-    if not 1 <= len(keys) <= MAX_AGGREGATED_METERS:
-        raise invalid_request(f"meters must have 1 to {MAX_AGGREGATED_METERS} entries", "meters")
-    if len(set(keys)) < len(keys):
-        raise invalid_request("two meters have the same key: give each its own", "meters")
 
 
 def _check_count(count: int) -> None:
