@@ -114,14 +114,16 @@ def _metrics_blueprint(token_file: str) -> Blueprint:
 def load_handlers(names: Iterable[str]) -> list[Handlers]:
     """Return every Handlers of the named modules or .py files.
 
-    Raises ConfigError for a module without any that does not connect to an event's signal itself either.
+    Raises ConfigError for a module without any that neither connects to an event's signal itself nor declares
+    an event type.
     """
     groups: list[Handlers] = []
     for name in names:
         before = _plain_subscribers()
         module = _load_file(Path(name)) if name.endswith(".py") else _load_module(name)
         found = [value for value in vars(module).values() if isinstance(value, Handlers)]
-        if not found and not _connected_by(module, before):
+        declares = any(model.__module__ == module.__name__ for model in EVENT_TYPES.values())
+        if not (found or declares or _connected_by(module, before)):
             raise ConfigError(f"{name} has no Handlers: it needs a line such as handlers = Handlers()")
         groups.extend(group for group in found if group not in groups)
     return groups

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.context import open_inbox
+from billhook.cli.context import open_inbox, user_app
 from billhook.cli.output import print_json, progress
 from billhook.cli.posting import SCHEME, TIMEOUT, parse_target, print_answers, signing_settings
 from billhook.cli.selection import RATE, Found, Selection, confirming, delivery_count, selecting
@@ -22,6 +22,7 @@ from billhook.inbox import DeliveryDetails, Inbox
 from billhook.inbox.deliveries import details
 from billhook.posting import HttpPoster, HttpReply, sign
 from billhook.printable import first_line
+from billhook.receiver.blueprint import webhook_routes
 from billhook.settings import read_secrets_file
 from billhook.signing import Scheme
 
@@ -65,8 +66,15 @@ def forward(
     secrets = read_secrets_file(secret_file)
     if not secrets:
         raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
-    signer = configured_scheme(signing_settings(scheme))
-    signed = partial(_headers, scheme=signer, secret=secrets[0], new_ids=new_ids)
+    settings = signing_settings(scheme)
+    signer = configured_scheme(settings)
+    signed = partial(
+        _headers,
+        scheme=signer,
+        secret=secrets[0],
+        new_ids=new_ids,
+        type_headers=_type_headers(settings.type_header),
+    )
     with HttpPoster(parse_target(url), timeout) as poster, open_inbox() as inbox:
         found = selection.find(inbox, f"Send {{}} to {urlsplit(url).netloc}?")
         if found is None:
@@ -77,10 +85,20 @@ def forward(
         sys.exit(1)
 
 
-def _headers(delivery: DeliveryDetails, scheme: Scheme, secret: str, *, new_ids: bool) -> dict[str, str]:
+def _type_headers(default: str) -> Mapping[str, str]:
+    """Return the header of the type by the name of the source: that of the app's source, or the default."""
+    app = user_app()
+    sources = [] if app is None else [route.source for route in webhook_routes(app)]
+    return defaultdict(lambda: default, {each.name: each.type_header or default for each in sources})
+
+
+def _headers(
+    delivery: DeliveryDetails, scheme: Scheme, secret: str, *, new_ids: bool, type_headers: Mapping[str, str]
+) -> dict[str, str]:
     """Return the headers of a delivery, signed now. Raises ValueError for what the scheme cannot sign."""
     summary, now = delivery.summary, datetime.now(UTC)
-    signed = partial(sign, scheme, secret, summary.event_type, delivery.body, now)
+    header = type_headers[summary.source]
+    signed = partial(sign, scheme, secret, summary.event_type, delivery.body, now, type_header=header)
     try:
         return signed(None if new_ids else summary.key)
     except ValueError:
