@@ -35,8 +35,10 @@ RUN_BY = {
     "command: mounted-use": "test_the_readmes_mounted_app_runs",
     "command: sandbox": "test_the_sandboxs_exports_and_commands_work_in_another_terminal",
     "command: sandbox-use": "test_the_sandboxs_exports_and_commands_work_in_another_terminal",
+    "command: own-type": "test_the_type_of_the_events_page_is_found_by_the_commands",
     "file: billing.py": "test_the_readmes_standalone_receiver_handles_its_deliveries",
     "file: dashboard.py": "test_the_dashboards_page_lets_its_users_in_and_nobody_else",
+    "file: own.py": "test_the_type_of_the_events_page_is_found_by_the_commands",
     "file: shop.py": "test_the_readmes_mounted_app_runs",
     "file: subscribers.py": "test_the_readmes_mounted_app_and_subscriber_handle_deliveries",
     "file: test_billing.py": "test_the_sandboxs_pytest_command_works_in_the_checkout_with_pytest_alone",
@@ -143,6 +145,18 @@ def test_the_readmes_standalone_receiver_handles_its_deliveries(folder, environm
     assert "200" in sent
     assert "InvoiceApproved" in listed
     assert (folder / "billhook.db").is_file()
+
+
+@pytest.mark.slow
+def test_the_type_of_the_events_page_is_found_by_the_commands(folder, environment):
+    events, fields, handlers = (
+        run([*BILLHOOK, *command[1:]], folder, environment) for command in words(block("command: own-type"))
+    )
+
+    assert "OrderPlaced" in events
+    assert "lines[].amount" in fields
+    assert '"orderId": "order_id-1"' in fields
+    assert "own.ship" in handlers
 
 
 @pytest.mark.slow

@@ -114,7 +114,7 @@ def _print(findings: Sequence[Finding]) -> None:
         click.echo(f"  why it matters: {printable(each.why)}")
         click.echo(f"  what to do: {printable(each.remedy)}")
         if each.file:
-            click.echo(f"\n{printable(each.file, keep='\n')}")
+            click.echo("\n" + printable(each.file, keep="\n"))
     counted = Counter(each.level for each in findings)
     click.echo(", ".join(f"{count} {level}{'s' if count > 1 else ''}" for level, count in counted.items()))
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic.alias_generators import to_camel, to_pascal, to_snake
+from pydantic.alias_generators import to_camel, to_snake
 
 from billhook.events.base import EVENT_TYPES, Event
 from billhook.fields.types import UtcDatetime
@@ -61,7 +61,7 @@ def handle_{to_snake(class_name)}(event: {class_name}, delivery: Delivery) -> No
 
 
 def _class_name(event_type: str) -> str:
-    name = to_pascal(re.sub(r"[^A-Za-z0-9]+", "_", event_type)).replace("_", "")
+    name = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", event_type))
     signals = {model.signal_name for model in EVENT_TYPES.values()} | {"unknown_event"}
     is_taken = to_snake(name) in signals or keyword.iskeyword(name) or name in _IMPORTED
     return f"{name}Event" if is_taken else name

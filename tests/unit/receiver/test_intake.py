@@ -322,6 +322,24 @@ def test_the_number_of_refusals_is_logged_with_the_next_stored_delivery(intake, 
 # --- stored ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("headers", "event_type"),
+    [
+        ({"X-GitHub-Event": "push"}, "push"),
+        ({"x-github-event": "push", "X-Webhook-Type": "PingTest"}, "push"),
+        ({"X-Webhook-Type": "PingTest"}, ""),
+        ({"X-GitHub-Event": "push,push"}, ""),
+        ({"X-GitHub-Event": "orders/create"}, ""),
+    ],
+)
+def test_a_source_may_name_its_types_in_another_header(intake, headers, event_type):
+    source = Source("github", secrets=[SECRET], type_header="X-GitHub-Event")
+    kept = {name: text for name, text in signed().items() if name != "X-Webhook-Type"}
+    as_sent = RequestHeaders({name.lower(): text for name, text in (kept | headers).items()})
+
+    assert intake.verify(source, as_sent, b"{}").event_type == event_type
+
+
 def store(intake, status, event_type="PingTest", **more):
     """The answer when the inbox has committed a delivery with this status."""
     delivery = decide(intake, with_type(signed(message_id="msg_1"), event_type))
