@@ -1,4 +1,4 @@
-"""A Flask app that receives GitHub's webhooks, and those of the billing service at an address of their own."""
+"""A Flask app that receives GitHub's webhooks, and those of the billing service beside them."""
 
 from __future__ import annotations
 
