@@ -17,7 +17,7 @@ from click.testing import Result
 
 from billhook.clock import SystemClock
 from billhook.inbox import Deliveries
-from billhook.inbox import deliveries as deliveries_module
+from billhook.inbox.new_ids import NewIds
 from billhook.posting import HttpReply
 from billhook.signing import StandardWebhooks
 from support.inbox_view import change, incoming, open_inbox, place_of, rows
@@ -214,14 +214,14 @@ def storing(inbox_url, monkeypatch):
             stream = real(self, *arguments, **options, idle_seconds=0.0)
             inbox = open_inbox(place_of(inbox_url))
             polled = iter([None])
-            original = deliveries_module._NewIds.poll
+            original = NewIds.poll
 
             def poll(news: Any) -> list[int]:
                 for key, event_type in deliveries if next(polled, "later") is None else ():
                     inbox.put(incoming(key, event_type=event_type))
                 return original(news)
 
-            monkeypatch.setattr(deliveries_module._NewIds, "poll", poll)
+            monkeypatch.setattr(NewIds, "poll", poll)
             yield from stream
             inbox.close()
             raise KeyboardInterrupt

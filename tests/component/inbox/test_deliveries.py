@@ -15,9 +15,10 @@ from sqlalchemy import select
 from sqlalchemy.dialects import sqlite
 
 from billhook.errors import ConfigError, InboxUnavailable
-from billhook.inbox import Deliveries, DeliveryFilter, Inbox
+from billhook.inbox import Deliveries, DeliveryFilter, Inbox, new_ids
 from billhook.inbox import deliveries as deliveries_module
 from billhook.inbox.deliveries import search_bound
+from billhook.inbox.new_ids import NewIds
 from billhook.inbox.schema import delivery
 from billhook.inbox.sqlite.waker import FifoWaker
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows
@@ -273,7 +274,7 @@ def test_an_id_that_is_committed_after_a_higher_one_is_not_missed(inbox, where):
     """On PostgreSQL two receivers take ids before either commits."""
     first, late, second, third = [inbox.put(incoming(f"m{number}")).delivery_id for number in range(4)]
     change(where, "DELETE FROM delivery WHERE id = ?", late)
-    news = deliveries_module._NewIds(inbox, first)
+    news = NewIds(inbox, first)
 
     seen = news.poll()
     change(where, "UPDATE delivery SET id = ? WHERE id = ?", late, third)
@@ -286,7 +287,7 @@ def test_an_id_that_is_committed_after_a_higher_one_is_not_missed(inbox, where):
 def test_an_id_below_the_newest_that_is_committed_after_the_beginning_is_not_missed(inbox, where):
     _, second, third = [inbox.put(incoming(f"m{number}")).delivery_id for number in range(3)]
     change(where, "DELETE FROM delivery WHERE id = ?", second)
-    from_now, after = deliveries_module._NewIds(inbox, None), deliveries_module._NewIds(inbox, third)
+    from_now, after = NewIds(inbox, None), NewIds(inbox, third)
 
     inbox.put(incoming("m3"))
     change(where, "UPDATE delivery SET id = ? WHERE key = ?", second, "m3")
@@ -305,7 +306,7 @@ def test_of_two_interleaved_transactions_a_follower_gets_both_deliveries(deliver
             connection.autocommit = False
             connection.execute(copy, [key])  # takes an id, and commits below
         inbox.put(incoming("before"))
-        news = deliveries_module._NewIds(inbox, None)
+        news = NewIds(inbox, None)
         early.commit()
         inbox.put(incoming("meanwhile"))
         seen = [news.poll(), news.poll()]
@@ -318,10 +319,10 @@ def test_of_two_interleaved_transactions_a_follower_gets_both_deliveries(deliver
 
 @only_sqlite
 def test_a_reader_that_paused_for_long_looks_for_late_ids_once_more(inbox, where, monkeypatch):
-    monkeypatch.setattr(deliveries_module, "_LATE_SECONDS", 0.0)
+    monkeypatch.setattr(new_ids, "_LATE_SECONDS", 0.0)
     first, late, second, third = [inbox.put(incoming(f"m{number}")).delivery_id for number in range(4)]
     change(where, "DELETE FROM delivery WHERE id = ?", late)
-    news = deliveries_module._NewIds(inbox, first)
+    news = NewIds(inbox, first)
     assert news.poll() == [second, third]
 
     change(where, "UPDATE delivery SET id = ? WHERE id = ?", late, third)
@@ -355,10 +356,10 @@ def test_a_follower_goes_on_where_an_unavailable_inbox_interrupted_it(deliveries
 
 @only_sqlite
 def test_ids_that_belong_to_no_delivery_are_forgotten_after_a_while(inbox, where, monkeypatch):
-    monkeypatch.setattr(deliveries_module, "_LATE_SECONDS", 0.0)
+    monkeypatch.setattr(new_ids, "_LATE_SECONDS", 0.0)
     first, gone, second = [inbox.put(incoming(f"m{number}")).delivery_id for number in range(3)]
     change(where, "DELETE FROM delivery WHERE id = ?", gone)
-    news = deliveries_module._NewIds(inbox, first)
+    news = NewIds(inbox, first)
 
     assert news.poll() == [second]
     assert news.poll() == []
