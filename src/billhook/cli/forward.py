@@ -180,9 +180,10 @@ def _follow(
     sent: list[int] = []
     which = " ".join(filter(None, ["--follow", selection.conditions]))
     with recording(inbox, "forward", which) as add, suppress(KeyboardInterrupt):
+        stream = Deliveries(inbox).follow(selection.filter, on_unavailable=Outage().wait)
         click.echo(f"sending new deliveries to {url.netloc}; Ctrl-C ends it", err=True)
         try:
-            for one in Deliveries(inbox).follow(selection.filter, on_unavailable=Outage().wait):
+            for one in stream:
                 text = _NO_BODY.get(one.summary.state) or _send_one(one, signed, poster, url.netloc)
                 summary = one.summary
                 line = {"id": summary.id, "type": summary.event_type, "key": summary.key, "result": text}

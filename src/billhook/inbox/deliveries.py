@@ -303,13 +303,21 @@ class Deliveries:
     ) -> Iterator[DeliveryDetails]:
         """Yield the selected as they are stored, in the order in which they were, and wait for others.
 
-        Begins after the delivery `after`, or with the next that is stored. Ends after `idle_seconds` in
-        which nothing selected was stored, by default never. A delivery is there some milliseconds after its
-        commit; a notification that was lost costs up to 2 s. With `on_unavailable` it does not raise
-        InboxUnavailable: it calls that, which waits, and goes on where it was.
+        Begins after the delivery `after`, or with the next that is stored after this call. Ends after
+        `idle_seconds` in which nothing selected was stored, by default never. A delivery is there some
+        milliseconds after its commit; a notification that was lost costs up to 2 s. With `on_unavailable` it
+        does not raise InboxUnavailable: it calls that, which waits, and goes on where it was.
         """
+        return self._follow(NewIds(self._inbox, after), selection, idle_seconds, on_unavailable)
+
+    def _follow(
+        self,
+        news: NewIds,
+        selection: DeliveryFilter,
+        idle_seconds: float | None,
+        on_unavailable: Callable[[InboxUnavailable], object] | None,
+    ) -> Iterator[DeliveryDetails]:
         with closing(_listener(self._inbox)) as listener:
-            news = NewIds(self._inbox, after)
             found: list[int] = []
             last_at = time.monotonic()
             while True:

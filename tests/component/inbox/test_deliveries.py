@@ -264,6 +264,13 @@ def test_a_follower_begins_after_the_given_delivery_and_keeps_to_its_filter(deli
 
 
 @only_sqlite
+def test_a_follower_begins_when_it_is_made(deliveries, inbox):
+    found = deliveries.follow(idle_seconds=0.0)
+    inbox.put(incoming("m1"))
+
+    assert keys(found) == ["m1"]
+
+
 def test_a_follower_without_a_place_to_begin_takes_only_new_ones(deliveries, inbox):
     inbox.put(incoming("m1"))
 
