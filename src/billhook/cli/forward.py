@@ -94,6 +94,7 @@ def forward(
     Examples:
       billhook deliveries forward 42 --to http://127.0.0.1:8001/webhooks/billing --secret-file own.txt
       billhook deliveries forward --since 1h --rate 5 --to https://staging.example/hooks --secret-file own.txt
+      billhook deliveries forward --follow --to http://127.0.0.1:5000/webhooks/billing --secret-file own.txt
     """
     new = replace(
         selection.filter, event_type=None, source=None, key=None, contains=None, conflicts=False
