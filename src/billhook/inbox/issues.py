@@ -187,6 +187,14 @@ def list_issues(inbox: Inbox, states: Sequence[IssueState] = ()) -> list[Issue]:
     return sorted(counted, key=lambda each: (order.index(each.state), -_latest(each), each.id))
 
 
+def count_issues(inbox: Inbox) -> dict[IssueState, int]:
+    """Return how many issues are in each state."""
+    query = select(issue.c.state, func.count()).group_by(issue.c.state)
+    with inbox.database.read() as connection:
+        found = {row[0]: row[1] for row in connection.execute(query)}
+    return {state: found.get(state, 0) for state in IssueState}
+
+
 def find_issue(inbox: Inbox, issue_id: str) -> Issue | None:
     """Return the issue with an id; None without one."""
     with inbox.database.read() as connection:
