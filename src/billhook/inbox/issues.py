@@ -32,6 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
+from billhook.inbox.fingerprint import fingerprint
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.occurrences import (
     MOST,
@@ -224,6 +225,9 @@ def clear_texts(connection: Connection, delivery_ids: Sequence[int]) -> None:
     failed = select(failure.c.fingerprint).join(run, run.c.id == failure.c.run_id)
     ids = set(connection.execute(failed.where(in_values(run.c.delivery_id, delivery_ids))).scalars())
     quarantined = QUARANTINED.where(in_values(delivery.c.id, delivery_ids))
+    dead = in_values(run.c.delivery_id, delivery_ids), in_states(run.c.state, RunState.DEAD)
+    handlers = connection.execute(select(run.c.handler).where(*dead)).scalars()
+    ids |= {fingerprint(handler, IssueKind.DEAD) for handler in handlers}
     ids |= {quarantine_id(row) for row in connection.execute(quarantined, {"most": len(delivery_ids)})}
     own = in_values(issue.c.fingerprint, sorted(filter(None, ids)))
     for row in connection.execute(select(issue.c.fingerprint, issue.c.title).where(own)).all():

@@ -1,4 +1,9 @@
-"""deploy/DATA.md: every table is on it, with the columns that texts of deliveries get into, and the times."""
+"""deploy/DATA.md: every table is on it, with the columns that texts of deliveries get into, and the times.
+
+What it says of logs is held by test_log_records.py, of traces by test_tracing.py, of metrics by
+test_metrics.py, of notifications by test_notifications.py, of pages by test_pages.py, of backups by
+test_backup_and_restore.py, and of actions by cli/test_erase.py.
+"""
 
 from __future__ import annotations
 
