@@ -30,7 +30,6 @@ class Terminal:
         self.name = name
         self.shown = ""
         self._screen, inside = pty.openpty()
-        termios.tcsetwinsize(inside, (40, 160))
         # PS1 is set by venv's activate too, which puts its name before it.
         environment = {**environment, "PS1": _PROMPT, "TERM": "dumb"}
         self._shell = subprocess.Popen(
