@@ -32,6 +32,7 @@ RUN_BY = {
     "command: serve": "test_the_readmes_standalone_receiver_handles_its_deliveries",
     "command: send": "test_the_readmes_standalone_receiver_handles_its_deliveries",
     "command: dashboard": "test_the_dashboards_page_lets_its_users_in_and_nobody_else",
+    "command: pytest": "test_the_tests_of_the_testing_page_pass",
     "command: mounted": "test_the_readmes_mounted_app_runs",
     "command: mounted-use": "test_the_readmes_mounted_app_runs",
     "command: sandbox": "test_the_sandboxs_exports_and_commands_work_in_another_terminal",
@@ -310,13 +311,15 @@ def test_the_dashboards_page_lets_its_users_in_and_nobody_else(folder, environme
 
 @pytest.mark.slow
 def test_the_tests_of_the_testing_page_pass(folder, environment):
-    name = "test_handlers.py"
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", name]
+    _, pytest_command = block("command: pytest").strip().split(" && ")
+    python, *arguments, name = shlex.split(pytest_command)
+    command = [sys.executable, *arguments, "-W", "error", "-p", "no:cacheprovider", name]
     command += ["-p", "billhook_pytest"]  # which a reader has by installing billhook: see test_plugin.py
 
     told = run(command, folder, environment)
     (folder / name).write_text((folder / name).read_text().replace("retry=[60, 3600]", "retry=[60]"))
 
+    assert python == "python"
     assert "9 passed" in told
     with pytest.raises(AssertionError):
         run(command, folder, environment)
