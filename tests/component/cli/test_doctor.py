@@ -222,6 +222,7 @@ def test_the_facts_of_an_inbox_are_those_of_its_database(inbox_url):
         assert facts.version >= 15
         assert (facts.local, facts.encrypted) == (True, False)
         assert facts.sslmode in ("prefer", "disable")
+        assert facts.inbox_bytes > 8_192
 
 
 @pytest.mark.parametrize("bare_url", BOTH, indirect=True)
