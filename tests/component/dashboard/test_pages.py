@@ -330,12 +330,15 @@ def test_a_handler_that_is_not_loaded_is_known_by_its_runs(site):
 def test_health_shows_what_doctor_finds(site):
     made = site()
     made.deliver(b'{"novelty": 1}', "PingTest")
+    made.deliver(b'{"novelty": "<b>secret"}', "TicketOpened")
 
     text = " ".join(made.text("health").split())
 
     assert "No worker is running" in text
     assert "start one: flask --app shop billhook worker" in text
     assert "PingTest: novelty is not listed" in text
+    assert "are of the unknown type TicketOpened" in text
+    assert "class TicketOpened(Event):" in text
     examined = text.partition("Examined, and well")[2]
     for tick in (
         "✓ sources default: standard-webhooks, 1 secret",
