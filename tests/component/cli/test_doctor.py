@@ -92,7 +92,7 @@ def test_people_get_three_lines_for_each_finding_and_a_count(run, tmp_path):
 
 
 def test_people_are_told_that_nothing_was_found(run, monkeypatch):
-    monkeypatch.setattr("billhook.cli.doctor.examine", lambda *_: [])
+    monkeypatch.setattr("billhook.cli.doctor.examine", lambda *_: ([], []))
 
     assert run("doctor").stdout == "Nothing was found.\n"
 
