@@ -72,7 +72,7 @@ def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample_size: i
     """
     with ExitStack() as closing:
         try:
-            found = examine(_setup(handlers, gunicorn_file, sample_size, closing), "doctor")
+            found, _ = examine(_setup(handlers, gunicorn_file, sample_size, closing), "doctor")
         except (BillhookError, CliError) as error:
             found = [finding_of(error)]
     findings = [each.in_program() for each in found]
@@ -113,6 +113,8 @@ def _print(findings: Sequence[Finding]) -> None:
         click.echo(f"{each.level.upper()}: {printable(each.what)}")
         click.echo(f"  why it matters: {printable(each.why)}")
         click.echo(f"  what to do: {printable(each.remedy)}")
+        if each.file:
+            click.echo("\n" + printable(each.file, keep="\n"))
     counted = Counter(each.level for each in findings)
     click.echo(", ".join(f"{count} {level}{'s' if count > 1 else ''}" for level, count in counted.items()))
 

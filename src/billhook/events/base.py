@@ -6,6 +6,7 @@ once, or in `billhook.fields.types`. Source: spec, "Events", rules 1 and 2, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
@@ -21,6 +22,8 @@ from billhook.fields.model import read, require_object
 from billhook.fields.types import ExactDecimal, UtcDatetime
 from billhook.signals import event_signal
 
+TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
+"""What a receiver takes for the name of a type; a delivery under any other name is quarantined."""
 _registered: dict[str, type[Event]] = {}
 RaisedAt = Annotated[
     UtcDatetime, Field(description="Time at which the event was raised.", examples=["2026-01-15T09:30:00Z"])
@@ -47,32 +50,48 @@ PctUsage = Annotated[
 
 
 class Event(WireModel):
-    """The body of one webhook; the class's name is the value of the X-Webhook-Type header.
+    """The body of one webhook; the class's name is the value of the header that names its type.
 
-    To add a type, write its class: from then on `EVENT_TYPES`, `parse_event` and `signals` know it. A class
-    that only holds fields for others says `class Common(Event, register=False)`.
+    To add a type, write its class: from then on `EVENT_TYPES`, `parse_event` and `signals` know it. Where the
+    header's value is no good name for a class, `class PullRequest(Event, type="pull_request")` gives it. A
+    class that only holds fields for others says `class Common(Event, register=False)`.
 
     Source: spec, "Events", rules 1 and 2.
     """
 
     type: ClassVar[str]
-    """The value of X-Webhook-Type. If a body has a field `type` of its own, it is in `model_extra`."""
+    """The value of the header that names the type; a field `type` of the body is in `model_extra`."""
 
     signal_name: ClassVar[str]
-    """The type in snake_case: the name of its signal."""
+    """The name of the class in snake_case: the name of its signal."""
 
-    def __init_subclass__(cls, *, register: bool = True, **kwargs: Any) -> None:
-        # `register` is for the hook below, which pydantic calls with the finished class.
+    def __init_subclass__(cls, *, register: bool = True, type: str | None = None, **kwargs: Any) -> None:  # noqa: A002
+        # `register` and `type` are for the hook below, which pydantic calls with the finished class.
         super().__init_subclass__(**kwargs)
 
     @classmethod
-    def __pydantic_init_subclass__(cls, *, register: bool = True, **kwargs: Any) -> None:
+    def __pydantic_init_subclass__(
+        cls,
+        *,
+        register: bool = True,
+        type: str | None = None,  # noqa: A002 - the name of the attribute
+        **kwargs: Any,
+    ) -> None:
         super().__pydantic_init_subclass__(**kwargs)
-        cls.type = cls.__name__
+        cls.type = type or cls.__name__
         cls.signal_name = to_snake(cls.__name__)
         if register:
+            if not TYPE_NAME.fullmatch(cls.type):
+                raise TypeError(
+                    f"no delivery can be of the event type {cls.type!r}: a letter, then up to 127 letters, "
+                    "digits and . _ -"
+                )
             if cls.type in _registered:
                 raise TypeError(f"there is an event type {cls.type} already: choose another class name")
+            # Two types with one signal would get each other's events.
+            signals = {UnknownEvent.signal_name, *(each.signal_name for each in EVENT_TYPES.values())}
+            if cls.signal_name in signals:
+                raise TypeError(f"there is a signal {cls.signal_name} already: choose another class name")
             _registered[cls.type] = cls
             event_signal(cls.signal_name)
 
@@ -86,7 +105,7 @@ class Event(WireModel):
 
 
 EVENT_TYPES: Mapping[str, type[Event]] = MappingProxyType(_registered)
-"""Every event type by the value of its X-Webhook-Type header; read-only, filled by the classes themselves."""
+"""Every event type by the value of the header that names it; read-only, filled by the classes themselves."""
 
 
 class UnknownEvent(BaseModel):
@@ -116,7 +135,7 @@ def parse_event(
     *,
     as_named: bool = False,
 ) -> Event | UnknownEvent:
-    """Parse `body` as the event that X-Webhook-Type names; UnknownEvent if no model has that name.
+    """Parse `body` as an event of this type; UnknownEvent if no model has that name.
 
     Raises InvalidJSON, or InvalidPayload for JSON that is not an object of this type. A body that has all
     fields of the type but looks like another type is invalid too: most schemes do not sign the type, so an

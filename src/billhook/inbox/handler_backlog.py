@@ -18,7 +18,7 @@ from billhook.inbox.limits import find_paused
 from billhook.inbox.pending import names_at_limit
 from billhook.inbox.records import HandlerLimits
 from billhook.inbox.schema import handler, run
-from billhook.inbox.sql import UtcDateTime
+from billhook.inbox.sql import UtcDateTime, distinct_values
 
 RUNS_LIMIT = 10_000
 """How far the runs of a handler in one state are counted: a number that is as large means "at least"."""
@@ -46,8 +46,10 @@ class HandlerBacklog:
     dead: int = 0
     oldest_due_at: datetime | None = None
     """Since when the one that waits longest could have been handled."""
+    per_second: float = 0.0
+    """How many were handled in a second of the last five minutes."""
     through_at: datetime | None = None
-    """When all but the dead are handled at the rate of the last five minutes.
+    """When all but the dead are handled at that rate.
 
     None for a handler that is paused, and if none was handled.
     """
@@ -93,9 +95,10 @@ def read_handler_backlogs(
         states["paused" if own_name in paused else "waiting"] += numbers[name, "waiting"]
         due = "paused" if own_name in paused else "limited" if own_name in limited else "waiting"
         states[due] += numbers[name, "due"]
-        one = HandlerBacklog(name, **states, oldest_due_at=oldest.get(name))
-        if one.unfinished and name in rates and own_name not in paused:
-            one = replace(one, through_at=now + timedelta(seconds=one.unfinished / rates[name]))
+        rate = rates.get(name, 0.0)
+        one = HandlerBacklog(name, **states, oldest_due_at=oldest.get(name), per_second=rate)
+        if one.unfinished and rate and own_name not in paused:
+            one = replace(one, through_at=now + timedelta(seconds=one.unfinished / rate))
         backlogs.append(one)
     return backlogs
 
@@ -115,8 +118,8 @@ def _rates(connection: Connection, now: datetime) -> Mapping[str, float]:
 @cache
 def _numbers(dialect: str) -> TextualSelect:
     """Return the query of how many runs each handler has in which state, and since when some are due."""
-    # As in billhook.inbox.pending: each step of a recursion is one look-up in a partial index. SQLite knows
-    # that by its words. PostgreSQL takes the two conditions for a rare coincidence, and would read all runs.
+    # As in billhook.inbox.pending: PostgreSQL takes the two conditions for a rare coincidence, and would read
+    # all runs.
     claimable = "state IN ('due', 'running') AND " if dialect == "sqlite" else ""
     kinds = {
         "due": f"{claimable}state = 'due'",
@@ -131,7 +134,7 @@ def _numbers(dialect: str) -> TextualSelect:
         ("waiting", "ordered", "state = 'waiting'", "NULL"),
         ("dead", "dead", "TRUE", "NULL"),
     )
-    steps = ", ".join(_STEPS.format(kind=kind, of_index=of_index) for kind, of_index in kinds.items())
+    steps = ", ".join(distinct_values(kind, "handler", "run", of_index) for kind, of_index in kinds.items())
     numbers = " UNION ALL ".join(
         _NUMBER.format(state=state, kind=kind, of_index=kinds[kind], which=which, since=since)
         for state, kind, which, since in states
@@ -140,12 +143,6 @@ def _numbers(dialect: str) -> TextualSelect:
     return query.columns(column("state"), column("handler"), column("number"), column("since", UtcDateTime))
 
 
-_STEPS = """{kind} (handler) AS (
-    SELECT (SELECT handler FROM run WHERE {of_index} ORDER BY handler LIMIT 1)
-    UNION ALL SELECT (
-        SELECT handler FROM run WHERE {of_index} AND run.handler > {kind}.handler ORDER BY handler LIMIT 1
-    ) FROM {kind} WHERE {kind}.handler IS NOT NULL
-)"""
 _NUMBER = """SELECT '{state}' AS state, handler, (
     SELECT count(*) FROM (
         SELECT 1 FROM run WHERE {of_index} AND run.handler = {kind}.handler AND {which} LIMIT :at_most
