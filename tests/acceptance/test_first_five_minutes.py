@@ -75,7 +75,7 @@ def test_a_newcomer_gets_to_a_delivery_a_test_and_the_dashboard_in_five_minutes(
         first.interrupt()
         first.type(BLOCKS["command: dashboard"])
         first.type(BLOCKS["command: serve"], until=LISTENS, seconds=scaled(30))
-        dashboard = page("/billhook/deliveries", (folder / "dashboard.txt").read_text().strip())
+        dashboard = page("/billhook/deliveries/1", (folder / "dashboard.txt").read_text().strip())
         moments.append(("the dashboard", time.monotonic()))
         first.interrupt()
 
