@@ -26,7 +26,8 @@ from billhook.cli.output import (
 from billhook.cli.params import DELIVERY_ID, TEXT, TIME, as_json
 from billhook.cli.replay import replay
 from billhook.cli.selection import ALL_FILTERS, Selection, confirming, delivery_count, selecting
-from billhook.errors import InboxUnavailable
+from billhook.errors import InboxUnavailable, PayloadError
+from billhook.events import Event, parse_event
 from billhook.inbox import Deliveries, DeliveryDetails, DeliveryFilter
 from billhook.inbox.deliveries import details
 from billhook.inbox.discard import DiscardResult
@@ -42,7 +43,7 @@ _LONGEST_REASON = 500
 
 
 @click.command()
-@selecting("event_type", "source", "key", "contains", "conflicts")
+@selecting("event_type", "source", "key", "search", "contains", "conflicts")
 @click.option(
     "-n", "--lines", type=click.IntRange(0, 100_000), metavar="N",
     help="Begin with the newest N. Default: 10; with --since all of them.",
@@ -54,7 +55,8 @@ _LONGEST_REASON = 500
 def tail(selection: Selection, lines: int | None, since: datetime | None) -> None:
     """Print the newest deliveries, and then each new one as it is stored, until Ctrl-C.
 
-    A line has the time of receipt in UTC, the id, the type, the state at that moment, the source and the key.
+    A line has the time of receipt in UTC, the id, the type, the state at that moment, the source, the key and
+    what the delivery is about.
     An inbox that is unavailable meanwhile is waited for.
 
     \b
@@ -102,8 +104,13 @@ def _print(one: DeliveryDetails, *, as_json: bool) -> None:
     cells = (received, summary.id, summary.event_type or "(none)", one.status, summary.source, summary.key)
     # Of the same widths in every line, for each is printed before the next is known.
     padded = [printable(cell).ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)]
+    about = summary.identifiers
+    if one.status == "received":  # it is planned some milliseconds later
+        with suppress(PayloadError):
+            event = parse_event(summary.event_type, one.body)
+            about = event.identifying_values() if isinstance(event, Event) else ()
     conflict = "" if summary.conflict_of is None else f"  conflicts with {summary.conflict_of}"
-    click.echo("  ".join(padded) + conflict)
+    click.echo("  ".join([*padded, *about]) + conflict)
 
 
 @click.group()
@@ -158,7 +165,7 @@ def list_(selection: Selection, limit: int, after: int | None) -> None:
       billhook deliveries list --state retrying --error KeyError
       billhook deliveries list --state dead --since 2h
       billhook deliveries list --type InvoiceApproved --json | jq '.[].key'
-      billhook deliveries list --contains inv_3007 --since 7d
+      billhook deliveries list --search inv_3007
     """
     with open_inbox() as inbox:
         print_deliveries(inbox, selection.bounded(inbox), limit, after, as_json=selection.as_json)

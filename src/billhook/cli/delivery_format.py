@@ -71,6 +71,10 @@ def print_delivery(details: DeliveryDetails) -> None:
     if summary.signed_at is not None:
         click.echo(f"signed   {summary.signed_at.isoformat()}")
     click.echo(f"key      {printable(summary.key)}")
+    if summary.identifiers:
+        click.echo(f"about    {' '.join(summary.identifiers)}")
+    if summary.edited_from is not None:
+        click.echo(f"its body was edited by an operator, from delivery {summary.edited_from}")
     if summary.sent_as is not None:
         click.echo(f"sent as  {printable(summary.sent_as) or '(no type)'}")
     if summary.conflict_of is not None:
@@ -171,8 +175,16 @@ def _header(name: str) -> str:
 
 # Of several runs the one whose state comes first is shown; a `due` run that failed before is `retrying`.
 _STATES_BY_SEVERITY = ("dead", "paused", "retrying", "running", "due", "waiting", "discarded", "succeeded")
-_OPTIONAL_COLUMNS = ("source", "next try (UTC)", "twin of", "conflict of", "why discarded", "last error")
-_SPARE_COLUMNS = ("key", "next try (UTC)", "attempts", "handler")
+_OPTIONAL_COLUMNS = (
+    "about",
+    "source",
+    "next try (UTC)",
+    "twin of",
+    "conflict of",
+    "why discarded",
+    "last error",
+)
+_SPARE_COLUMNS = ("key", "next try (UTC)", "attempts", "handler", "about")
 """The columns that a narrow terminal leaves out, in this order; `show` prints them all."""
 
 
@@ -220,6 +232,7 @@ def _row(one: ListedDelivery) -> dict[str, Any]:
         "received (UTC)": _format_time(summary.received_at),
         "type": summary.event_type or "(none)",
         "state": one.status,
+        "about": " ".join(summary.identifiers),
         "source": summary.source,
         "handler": None if run is None else run.handler + more,
         "attempts": None if run is None else run.attempts,

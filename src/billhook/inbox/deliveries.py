@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from sqlalchemy import Connection, func, or_, select
 
@@ -24,7 +24,7 @@ from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import PAUSED_RUN
 from billhook.inbox.pending import next_times
 from billhook.inbox.records import HandlerLimits
-from billhook.inbox.schema import delivery, failure, handler, run
+from billhook.inbox.schema import IDENTIFIERS, delivery, failure, handler, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState, delivery_status
 from billhook.inbox.transaction import NO_LIMITS
@@ -55,6 +55,8 @@ _SUMMARY = (
     .label("twin_of"),
     delivery.c.conflict_of,
     delivery.c.sent_as,
+    delivery.c.edited_from,
+    *IDENTIFIERS,
 )
 _RUN = (
     run.c.id,
@@ -80,18 +82,24 @@ def page(
     inbox: Inbox, selection: DeliveryFilter, limit: int, below: int | None = None
 ) -> list[DeliverySummary]:
     """Return a page of the selected, newest first; `below` is the last id of the page before it."""
-    query = select(*_SUMMARY).where(*selection.conditions()).order_by(delivery.c.id.desc()).limit(limit)
+    query = select(*_SUMMARY).where(*selection.newest(limit, below)).order_by(delivery.c.id.desc())
     if below is not None:
         query = query.where(delivery.c.id < below)
     with inbox.database.read() as connection:
-        return [DeliverySummary(*row) for row in connection.execute(query)]
+        return [_summary(row) for row in connection.execute(query.limit(limit))]
 
 
 def summaries(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliverySummary]:
     """Return these deliveries as a list shows them, oldest first; unknown ids are skipped."""
     query = select(*_SUMMARY).where(in_values(delivery.c.id, delivery_ids)).order_by(delivery.c.id)
     with inbox.database.read() as connection:
-        return [DeliverySummary(*row) for row in connection.execute(query)]
+        return [_summary(row) for row in connection.execute(query)]
+
+
+def _summary(row: Sequence[Any]) -> DeliverySummary:
+    """Make it of the columns of _SUMMARY, which others may follow."""
+    own, identifiers = row[: len(_SUMMARY) - len(IDENTIFIERS)], row[: len(_SUMMARY)][-len(IDENTIFIERS) :]
+    return DeliverySummary(*own, tuple(filter(None, identifiers)))
 
 
 def with_runs(inbox: Inbox, listed: Sequence[DeliverySummary]) -> list[ListedDelivery]:
@@ -163,18 +171,17 @@ def details(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliveryDetails]:
     with inbox.database.read() as connection:
         query = select(*_SUMMARY, delivery.c.body, delivery.c.headers, delivery.c.error)
         # One snapshot for all three tables, so that a delivery, its runs and their failures agree.
-        rows = connection.execute(query.where(delivery.c.id.in_(delivery_ids)).order_by(delivery.c.id))
-        details_rows = list(rows.mappings())
+        rows = connection.execute(query.where(delivery.c.id.in_(delivery_ids)).order_by(delivery.c.id)).all()
         runs = _runs(connection, delivery_ids, _failures(connection, delivery_ids))
     return [
         DeliveryDetails(
-            summary=DeliverySummary(**{name: row[name] for name in DeliverySummary.__slots__}),
-            error=row["error"],
-            runs=runs.get(row["id"], []),
-            body=row["body"],
-            headers=json.loads(row["headers"]),
+            summary=_summary(row),
+            error=row.error,
+            runs=runs.get(row.id, []),
+            body=row.body,
+            headers=json.loads(row.headers),
         )
-        for row in details_rows
+        for row in rows
     ]
 
 
@@ -415,7 +422,8 @@ class DeliverySummary:
     """A delivery in a list; `body_bytes` is its length, `twin_of` the first delivery it duplicates.
 
     `event_type` is "" for a delivery without a type; `sent_as` is the type as sent, where an operator named
-    another one; `conflict_of` is the id of the delivery that it contradicts.
+    another one; `conflict_of` is the id of the delivery that it contradicts, `edited_from` that of the one
+    whose body an operator edited for it. `identifiers` say what it is about, from when it is planned.
     """
 
     id: int
@@ -429,6 +437,8 @@ class DeliverySummary:
     twin_of: int | None = None
     conflict_of: int | None = None
     sent_as: str | None = None
+    edited_from: int | None = None
+    identifiers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Erase deliveries for an operator: their content is removed for good, and the key is kept.
 
-An erased delivery has lost body, headers and errors, the digest of the body, and of its runs the errors, the
-failed attempts and the keys that are made of the body's fields. Left are what tells a duplicate and what was
+An erased delivery has lost body, headers and errors, identifying values, the digest of the body, and of its
+runs the errors, the failed attempts and the keys that are made of the body's fields. Left are what tells a duplicate and what was
 done: source, key, type, times, and each handler with its result. Without a digest every later delivery of
 the same key and type counts as a duplicate, with any bytes. It is never replayed, for no handler may be
 called with an empty body.
@@ -25,7 +25,7 @@ from billhook.inbox.issues import clear_texts
 from billhook.inbox.limits import forget_errors
 from billhook.inbox.locks import lock_counts, lock_deliveries, lock_order
 from billhook.inbox.retention import FINISHED
-from billhook.inbox.schema import delivery, failure, run
+from billhook.inbox.schema import NO_IDENTIFIERS, delivery, failure, run
 from billhook.inbox.sql import in_states, in_values, position_of
 from billhook.inbox.states import DeliveryState, check
 
@@ -98,7 +98,14 @@ def _empty(connection: Connection, states: dict[int, DeliveryState]) -> None:
     connection.execute(
         update(delivery)
         .where(in_values(delivery.c.id, states), in_states(delivery.c.state, *FINISHED))
-        .values(state=DeliveryState.ERASED.value, body=b"", headers="{}", error=None, digest=None)
+        .values(
+            state=DeliveryState.ERASED.value,
+            body=b"",
+            headers="{}",
+            error=None,
+            digest=None,
+            **NO_IDENTIFIERS,
+        )
     )
 
 

@@ -14,8 +14,8 @@ A failure of one bug is an issue, and so is all else that billhook.inbox.occurre
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -32,6 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
+from billhook.inbox.fingerprint import fingerprint
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.occurrences import (
     MOST,
@@ -42,7 +43,7 @@ from billhook.inbox.occurrences import (
     occurrences_in_figures,
     quarantine_id,
 )
-from billhook.inbox.schema import delivery, failure, issue, run
+from billhook.inbox.schema import IDENTIFIERS, delivery, failure, issue, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import RunState
 
@@ -69,7 +70,8 @@ class Issue:
     """What is wrong: `subject` is the handler or the event type, `place` where the user's code failed.
 
     `count` is how many attempts failed, runs are dead or deliveries are quarantined, as far as they are
-    stored; `deliveries` how many deliveries that concerns, with the newest as `examples`.
+    stored; `deliveries` how many deliveries that concerns, with the newest as `examples`. `identifiers` say
+    what each of these is about, by its id.
     """
 
     id: str
@@ -88,6 +90,7 @@ class Issue:
     count: int = 0
     deliveries: int = 0
     examples: tuple[int, ...] = ()
+    identifiers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> int:
@@ -182,7 +185,7 @@ def list_issues(inbox: Inbox, states: Sequence[IssueState] = ()) -> list[Issue]:
         if states:
             query = query.where(in_values(issue.c.state, [state.value for state in states]))
         found = [_issue(row) for row in connection.execute(query.limit(MOST))]
-        counted = [_counted(connection, each) for each in found]
+        counted = _identified(connection, [_counted(connection, each) for each in found])
     order = list(IssueState)
     return sorted(counted, key=lambda each: (order.index(each.state), -_latest(each), each.id))
 
@@ -191,7 +194,7 @@ def find_issue(inbox: Inbox, issue_id: str) -> Issue | None:
     """Return the issue with an id; None without one."""
     with inbox.database.read() as connection:
         row = connection.execute(select(issue).where(issue.c.fingerprint == issue_id)).first()
-        return None if row is None else _counted(connection, _issue(row))
+        return None if row is None else _identified(connection, [_counted(connection, _issue(row))])[0]
 
 
 def change_issue(
@@ -213,8 +216,11 @@ def change_issue(
 
 def clear_texts(connection: Connection, delivery_ids: Sequence[int]) -> None:
     """Remove from the issues of deliveries that are erased all that may name a customer."""
+    own_run = in_values(run.c.delivery_id, delivery_ids)
     failed = select(failure.c.fingerprint).join(run, run.c.id == failure.c.run_id)
-    ids = set(connection.execute(failed.where(in_values(run.c.delivery_id, delivery_ids))).scalars())
+    ids = set(connection.execute(failed.where(own_run)).scalars())
+    dead = select(run.c.handler).where(own_run, in_states(run.c.state, RunState.DEAD)).distinct()
+    ids |= {fingerprint(handler, IssueKind.DEAD) for handler in connection.execute(dead).scalars()}
     quarantined = QUARANTINED.where(in_values(delivery.c.id, delivery_ids))
     ids |= {quarantine_id(row) for row in connection.execute(quarantined, {"most": len(delivery_ids)})}
     own = in_values(issue.c.fingerprint, sorted(filter(None, ids)))
@@ -319,6 +325,17 @@ def _counted(connection: Connection, one: Issue) -> Issue:
         one, first_at=first_at, last_at=last_at, count=count, deliveries=deliveries,
         examples=tuple(ids)[:_EXAMPLES],
     )  # fmt: skip
+
+
+def _identified(connection: Connection, counted: Sequence[Issue]) -> list[Issue]:
+    """Return the issues with what their examples are about."""
+    ids = {delivery_id for each in counted for delivery_id in each.examples}
+    query = select(delivery.c.id, *IDENTIFIERS).where(in_values(delivery.c.id, sorted(ids)))
+    about = {row[0]: tuple(filter(None, row[1:])) for row in connection.execute(query)}
+    return [
+        replace(each, identifiers={one: about[one] for one in each.examples if about.get(one)})
+        for each in counted
+    ]
 
 
 def _latest(one: Issue) -> float:
