@@ -25,6 +25,7 @@ from billhook.cli.output import (
 )
 from billhook.cli.params import DELIVERY_ID, TEXT, TIME, as_json
 from billhook.cli.replay import replay
+from billhook.cli.resend import resend
 from billhook.cli.selection import ALL_FILTERS, Selection, confirming, delivery_count, selecting
 from billhook.errors import InboxUnavailable, PayloadError
 from billhook.events import Event, parse_event
@@ -115,7 +116,7 @@ def _print(one: DeliveryDetails, *, as_json: bool) -> None:
 
 @click.group()
 def deliveries() -> None:
-    """List, follow, show, replay, forward, discard, export, prune and erase deliveries.
+    """List, follow, show, replay, resend, forward, discard, export, prune and erase deliveries.
 
     Standalone they need no secrets of the receiver.
 
@@ -138,6 +139,7 @@ deliveries.add_command(erase)
 deliveries.add_command(forward)
 deliveries.add_command(prune)
 deliveries.add_command(replay)
+deliveries.add_command(resend)
 deliveries.add_command(tail)
 
 
@@ -198,6 +200,8 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
         delivery_format.print_delivery(found[0])
         shown = {each.handler for each in found[0].runs}
         say_paused(one for one in paused if one.name in shown)
+        if found[0].body:
+            delivery_format.print_hints(found[0])
 
 
 @deliveries.command()

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
+from shlex import quote
 from typing import Any
 
 import click
@@ -99,6 +100,15 @@ def print_delivery(details: DeliveryDetails) -> None:
         hint = in_program(f"`billhook deliveries show {summary.id} --body`")
         click.echo(f"… truncated; {hint} prints all of it")
     _print_runs(details.runs)
+
+
+def print_hints(details: DeliveryDetails) -> None:
+    """Print the commands that send a delivery elsewhere, or edited to a handler, on stderr."""
+    base, handler = "billhook deliveries", next((run.handler for run in details.runs), "NAME")
+    curl = f"{base} forward {details.summary.id} --curl --to URL --secret-file FILE"
+    edit = f"{base} resend {details.summary.id} --handler {quote(handler)}"
+    click.echo(f"\nas curl, signed now for a receiver of your own: {in_program(curl)}", err=True)
+    click.echo(f"edited, to one handler: {in_program(printable(edit))}", err=True)
 
 
 def _print_error(error: dict[str, Any], what: str) -> None:

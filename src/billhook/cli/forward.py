@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -44,12 +46,19 @@ _MOST_ANSWERS = 50
     help="A file with the secret that this receiver knows (for timestamped-rsa: the private key).",
 )  # fmt: skip
 @SCHEME
+@click.option("--curl", is_flag=True, help="Print each as a command of curl, signed now, and send nothing.")
 @click.option("--new-ids", is_flag=True, help="Send each under a new id, for a receiver that has had it.")
 @RATE
 @TIMEOUT
 @confirming
 def forward(
-    selection: Selection, url: str, secret_file: str, scheme: str | None, new_ids: bool, timeout: float
+    selection: Selection,
+    url: str,
+    secret_file: str,
+    scheme: str | None,
+    curl: bool,
+    new_ids: bool,
+    timeout: float,
 ) -> None:
     """Send stored deliveries to another receiver, signed anew: staging, or your own machine.
 
@@ -60,6 +69,7 @@ def forward(
     \b
     Examples:
       billhook deliveries forward 42 --to http://127.0.0.1:8001/webhooks/billing --secret-file own.txt
+      billhook deliveries forward 42 --curl --to http://127.0.0.1:8001/webhooks/billing --secret-file own.txt
       billhook deliveries forward --since 1h --rate 5 --to https://staging.example/hooks --secret-file own.txt
     """
     secrets = read_secrets_file(secret_file)
@@ -68,6 +78,13 @@ def forward(
     signer = configured_scheme(signing_settings(scheme))
     signed = partial(_headers, scheme=signer, secret=secrets[0], new_ids=new_ids)
     with HttpPoster(parse_target(url), timeout) as poster, open_inbox() as inbox:
+        if curl:
+            found = selection.find(inbox)
+            for delivery in (
+                (one for batch in found.batches for one in details(inbox, batch)) if found else ()
+            ):
+                click.echo(_as_curl(url, delivery, signed(delivery)))
+            return
         found = selection.find(inbox, f"Send {{}} to {urlsplit(url).netloc}?")
         if found is None:
             return
@@ -75,6 +92,20 @@ def forward(
     _report(found.total, sent, dry_run=selection.dry_run, as_json=selection.as_json)
     if sent.is_bad:
         sys.exit(1)
+
+
+def _as_curl(url: str, delivery: DeliveryDetails, headers: Mapping[str, str]) -> str:
+    """Return a line for a shell. The signature is in it, for as long as it is valid, and no secret."""
+    given = {"Content-Type": "application/json", **headers}
+    words = ["curl", url, *(word for name, text in given.items() for word in ("-H", f"{name}: {text}"))]
+    try:
+        text = delivery.body.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if text.isprintable():
+        return shlex.join([*words, "--data-raw", text])
+    encoded = base64.b64encode(delivery.body).decode()
+    return f"printf %s {encoded} | base64 -d | {shlex.join([*words, '--data-binary', '@-'])}"
 
 
 def _headers(delivery: DeliveryDetails, scheme: Scheme, secret: str, *, new_ids: bool) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, StrictStr
 
@@ -34,7 +34,7 @@ __all__ = [
 class _CreditPoolEvent(Event, register=False):
     """The fields that the three events have in common."""
 
-    identify = ("customer_id", "credit_pool_id")
+    identify: ClassVar[tuple[str, ...]] = ("customer_id", "credit_pool_id")
 
     date: RaisedAt
     customer_id: CustomerId

@@ -99,7 +99,8 @@ def summaries(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliverySummary
 def _summary(row: Sequence[Any]) -> DeliverySummary:
     """Make it of the columns of _SUMMARY, which others may follow."""
     own, identifiers = row[: len(_SUMMARY) - len(IDENTIFIERS)], row[: len(_SUMMARY)][-len(IDENTIFIERS) :]
-    return DeliverySummary(*own, tuple(filter(None, identifiers)))
+    values: list[Any] = [*own, tuple(filter(None, identifiers))]
+    return DeliverySummary(*values)
 
 
 def with_runs(inbox: Inbox, listed: Sequence[DeliverySummary]) -> list[ListedDelivery]:

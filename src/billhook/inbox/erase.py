@@ -1,10 +1,10 @@
 """Erase deliveries for an operator: their content is removed for good, and the key is kept.
 
 An erased delivery has lost body, headers and errors, identifying values, the digest of the body, and of its
-runs the errors, the failed attempts and the keys that are made of the body's fields. Left are what tells a duplicate and what was
-done: source, key, type, times, and each handler with its result. Without a digest every later delivery of
-the same key and type counts as a duplicate, with any bytes. It is never replayed, for no handler may be
-called with an empty body.
+runs the errors, the failed attempts and the keys that are made of the body's fields. Left are what tells a
+duplicate and what was done: source, key, type, times, and each handler with its result. Without a digest
+every later delivery of the same key and type counts as a duplicate, with any bytes. It is never replayed, for
+no handler may be called with an empty body.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, or_, select, update
 
 from billhook.inbox.counts import keeping
-from billhook.inbox.deliveries import BATCH, id_batches
+from billhook.inbox.deliveries import id_batches
 from billhook.inbox.discard import discard_in
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
@@ -31,6 +31,8 @@ from billhook.inbox.states import DeliveryState, check
 
 _UNFINISHED = (DeliveryState.RECEIVED, DeliveryState.PLANNED)
 _LOG_SECONDS = 2.0
+BATCH = 2_000
+"""How many bodies are searched by one statement: among a million, ten times fewer take twice as long."""
 
 
 @dataclass(frozen=True, slots=True)

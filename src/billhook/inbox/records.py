@@ -116,8 +116,8 @@ class RunPlan(NamedTuple):
     """The plan for a received delivery: run these handlers, or quarantine it for `error`.
 
     `options` are by the handler's name; most handlers have none. `claimable` is the delivery if its runs may
-    be claimed as they are made: it has handlers, and none with limits or options. `identifiers` are texts that
-    say what it is about, at most three.
+    be claimed as they are made: it has handlers, and none with limits or options. `identifiers` say what
+    it is about: three texts at most.
     """
 
     delivery_id: int
