@@ -23,6 +23,7 @@ from billhook.engines import Worker
 from billhook.extension import get_state
 from billhook.inbox import Inbox
 from support.apps import bare_app, make_app
+from support.compiled import keep_compiled
 from support.inbox_view import close_inboxes, hang_up, open_inbox, place_of
 from support.postgres import (
     BOTH,
@@ -49,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "default::pytest.PytestUnraisableExceptionWarning")
     config.addinivalue_line("markers", "slow: takes some seconds, and is left out without --slow")
     config.addinivalue_line("markers", "long: takes minutes, and is left out without --long")
+    keep_compiled()
     settings.load_profile("billhook-slow" if config.getoption("--slow") else "billhook")
     if sys.dont_write_bytecode:
         # Without bytecode each of some thousand processes compiles all that it imports, and pytest rewrites
