@@ -152,7 +152,7 @@ def _found(text: str, limit: int | None = None, below: int | None = None) -> Col
     value = first_line(text, IDENTIFIER_CHARACTERS)  # as it is stored
     other = delivery.alias("found")
     same = [other.c[column.name] == value for column in IDENTIFIERS]
-    of_key = and_(other.c.source.in_(_sources()), other.c.key == text)
+    of_key = and_(other.c.source.in_(_sources("sources_of_key")), other.c.key == text)
     ways = []
     for condition in (*same, of_key):
         way = select(other.c.id).where(condition)
@@ -166,12 +166,12 @@ def _found(text: str, limit: int | None = None, below: int | None = None) -> Col
     return delivery.c.id.in_(union_all(*ways))
 
 
-def _sources() -> Select[tuple[str]]:
+def _sources(name: str = "sources") -> Select[tuple[str]]:
     """Select the names of all sources: the index of keys begins with the source.
 
     The recursion reads one row of the index for each name, where DISTINCT would read the whole index.
     """
-    first = select(func.min(delivery.c.source).label("source")).cte("sources", recursive=True)
+    first = select(func.min(delivery.c.source).label("source")).cte(name, recursive=True)
     other = delivery.alias("other")
     following = select(func.min(other.c.source)).where(other.c.source > first.c.source).scalar_subquery()
     steps = first.union_all(select(following).where(first.c.source.is_not(None)))
