@@ -89,9 +89,15 @@ class Event(WireModel):
 
     def identifying_values(self) -> tuple[str, ...]:
         """Return the values of the fields in `identify` that are given, as short printable texts."""
-        values = (getattr(self, name) for name in self.identify)
-        texts = [first_line(str(value), IDENTIFIER_CHARACTERS) for value in values if value is not None]
-        return tuple(dict.fromkeys(filter(None, texts)))
+        texts: list[str] = []
+        for name in self.identify:
+            value = getattr(self, name)
+            text = "" if value is None else str(value)
+            if len(text) > IDENTIFIER_CHARACTERS or not text.isprintable():  # of few: it takes a while
+                text = first_line(text, IDENTIFIER_CHARACTERS)
+            if text and text not in texts:
+                texts.append(text)
+        return tuple(texts)
 
     def to_json(self) -> bytes:
         """Return the body as sent; `parse_event(event.type, event.to_json()) == event`.

@@ -74,9 +74,8 @@ def test_tail_says_what_a_delivery_is_about_before_it_is_planned(run, shop, inbo
     inbox.put(incoming("k5", event_type="InvoiceApproved", body=APPROVED))
     inbox.close()
 
-    planned, received = (
-        re.split("  +", run("deliveries", "tail", "--key", key).stdout) for key in ("m2", "k5")
-    )
+    shown = [run("deliveries", "tail", "--key", key).stdout for key in ("m2", "k5")]
+    planned, received = (re.split("  +", line) for line in shown)
 
     assert planned[3:] == ["dead", "default", "m2", "inv_1\n"]
     assert received[3:] == ["received", "default", "k5", "inv_1\n"]
