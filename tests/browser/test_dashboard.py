@@ -43,6 +43,8 @@ PAGES = {
     "quarantined delivery": "/billhook/deliveries/2",
     "failures": "/billhook/failures",
     "handlers": "/billhook/handlers",
+    "handler": "/billhook/handler?name=shop.book",
+    "last hour": "/billhook/?range=1h",
     "actions": "/billhook/actions",
     "health": "/billhook/health",
     "not found": "/billhook/deliveries/999",
@@ -91,11 +93,13 @@ def served(tmp_path_factory) -> Iterator[Server]:
 def open_page(browser, served) -> Iterator[Any]:
     opened: list[WatchedPage] = []
 
-    def make(name: str = "alice", **options: Any) -> WatchedPage:
+    def make(name: str = "alice", *, live: bool = False, **options: Any) -> WatchedPage:
         login = {"username": name, "password": PASSWORD}
         opened.append(
             WatchedPage(browser, f"http://127.0.0.1:{served.port}", http_credentials=login, **options)
         )
+        if not live:  # a page stays as it is while it is examined
+            opened[-1].page.add_init_script("sessionStorage.setItem('billhook-live', 'off')")
         return opened[-1]
 
     yield make
@@ -164,16 +168,18 @@ def test_every_action_is_reached_by_keyboard_without_scripts(open_page):
     page.keyboard.press("Enter")
     page.get_by_role("status").get_by_text("The issue is acknowledged.").wait_for()
 
-    # Handlers: pause for a reason, resume.
+    # Handlers: pause one for a reason, resume it.
     watched.tab_to("nav a:has-text('Handlers')")
     page.keyboard.press("Enter")
-    watched.tab_to("tr:has-text('shop.book') summary:has-text('Pause')")
+    watched.tab_to("tr a:has-text('shop.book')")
     page.keyboard.press("Enter")
-    watched.tab_to("tr:has-text('shop.book') input[name=why]")
+    watched.tab_to("summary:has-text('Pause')")
+    page.keyboard.press("Enter")
+    watched.tab_to("input[name=why]")
     page.keyboard.type("the ledger is closed")
     page.keyboard.press("Enter")
     page.get_by_role("status").get_by_text("shop.book is paused").wait_for()
-    watched.tab_to("tr:has-text('shop.book') button:has-text('Resume')")
+    watched.tab_to("button:has-text('Resume')")
     page.keyboard.press("Enter")
     page.get_by_role("status").get_by_text("shop.book is resumed.").wait_for()
 
@@ -186,7 +192,7 @@ def test_every_action_is_reached_by_keyboard_without_scripts(open_page):
     page.keyboard.type("PingTest")
     page.keyboard.press("Enter")
     page.get_by_text("--type PingTest").wait_for(state="attached")
-    watched.tab_to("button:has-text('Replay all that match')")
+    watched.tab_to("button:has-text('Replay all 1')")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Replay 1 delivery?").wait_for()
     watched.tab_to("main button:has-text('Replay')")
@@ -217,7 +223,7 @@ def test_the_marked_deliveries_are_replayed_after_a_count(open_page):
 
     page.get_by_label("delivery 4").check()
     page.get_by_label("delivery 5").check()
-    page.get_by_role("button", name="Replay selected").click()
+    page.get_by_role("button", name="Replay selected (2)").click()
     page.get_by_role("heading", name="Replay 2 deliveries?").wait_for()
     page.get_by_role("button", name="Replay").click()
 
@@ -228,7 +234,7 @@ def test_the_marked_deliveries_are_replayed_after_a_count(open_page):
 def test_a_read_only_visitor_has_no_buttons(open_page):
     watched = open_page("bob")
 
-    for name in ("deliveries", "hostile delivery", "failures", "handlers"):
+    for name in ("deliveries", "hostile delivery", "failures", "handler"):
         watched.visit(PAGES[name])
         assert watched.page.locator("form[method=post]").count() == 0
         assert watched.page.get_by_text("read-only").count() == 1
@@ -236,7 +242,7 @@ def test_a_read_only_visitor_has_no_buttons(open_page):
 
 def test_a_form_of_another_origin_changes_nothing(open_page, served):
     watched = open_page()
-    watched.visit(PAGES["handlers"])
+    watched.visit(PAGES["handler"])
     token = watched.page.locator("input[name=csrf_token]").first.get_attribute("value")
     form = (
         f'<form method="post" action="http://127.0.0.1:{served.port}/billhook/handlers/pause">'
@@ -255,3 +261,90 @@ def test_a_form_of_another_origin_changes_nothing(open_page, served):
     assert answered.value.status == 403
     watched.visit(PAGES["handlers"])
     assert "shop.book" not in watched.page.locator("tr:has-text('paused')").all_inner_texts()[0]
+
+
+def test_the_whole_row_is_a_link_and_what_else_is_in_it_is_not(open_page):
+    watched = open_page(viewport={"width": 390, "height": 900})
+    page = watched.page
+    page.goto("/billhook/deliveries")
+    row = page.locator("tr", has=page.get_by_label("delivery 3"))
+    # A card of two lines, and one for the error.
+    assert row.bounding_box()["height"] < 120
+
+    page.get_by_label("delivery 3").check()
+    row.locator("td.age").click()
+
+    page.get_by_role("heading", name="Delivery 3").wait_for()
+    page.get_by_role("link", name="Previous").click()
+    page.get_by_role("heading", name="Delivery 4").wait_for()
+
+
+# --- live ---------------------------------------------------------------------------------------------
+
+REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"
+
+
+def refreshed(page: Any) -> None:
+    """Have the page refresh itself now, and wait for it."""
+    page.evaluate("document.querySelector('main').firstElementChild.dataset.old = 'yes'")
+    page.evaluate(REFRESH)
+    page.locator("[data-old]").wait_for(state="detached")
+
+
+def test_a_page_refreshes_itself_and_keeps_what_its_visitor_did(open_page, served):
+    watched = open_page(live=True, viewport={"width": 1280, "height": 300})
+    page = watched.page
+    page.goto("/billhook/deliveries")
+    before = page.locator("tbody tr").count()
+    page.locator("summary:has-text('As a command')").click()
+    page.get_by_label("delivery 4").check()
+    page.get_by_role("link", name="PingTest").first.focus()
+    place = page.get_by_label("delivery 1").bounding_box()
+
+    assert served.post(APPROVED, signed(APPROVED, "InvoiceApproved")).status == 200
+    refreshed(page)
+
+    assert page.locator("tbody tr").count() == before + 1
+    assert [one.get_attribute("value") for one in page.locator(".pick :checked").all()] == ["4"]
+    assert page.locator("details[open] summary").all_inner_texts() == ["As a command"]
+    assert "PingTest" in page.evaluate("document.activeElement.textContent")
+    assert page.get_by_label("delivery 1").bounding_box()["y"] == pytest.approx(place["y"], abs=2)
+    assert page.get_by_role("button", name="Live", pressed=True).count() == 1
+
+    # Of texts that were sent to do harm nothing runs when they come by the script.
+    page.goto(PAGES["hostile delivery"])
+    refreshed(page)
+    assert "<script>alert(1)" in page.locator("main").inner_text()
+    assert without_the_challenge(watched.complaints) == []
+
+
+def test_a_page_that_is_hidden_edited_or_switched_off_stays_as_it_is(open_page):
+    watched = open_page(live=True)
+    page = watched.page
+    page.goto("/billhook/deliveries")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    hide = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true})"
+
+    page.evaluate(hide % "true")
+    page.evaluate(REFRESH)
+    page.evaluate(hide % "false")
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('h1'))")
+    page.evaluate(REFRESH)
+    page.evaluate("getSelection().removeAllRanges()")
+    page.locator("summary:has-text('Filter')").click()
+    page.locator("input[name=key]").fill("msg")
+    page.evaluate(REFRESH)
+    page.locator("input[name=key]").blur()
+    page.evaluate(REFRESH)
+    assert asked == []
+    page.reload()
+    asked.clear()
+    page.get_by_role("button", name="Live").click()
+    page.evaluate(REFRESH)
+
+    assert asked == []
+    assert page.get_by_role("button", name="Live", pressed=False).count() == 1
+    page.get_by_role("button", name="Live").click()
+    refreshed(page)
+    assert len(asked) >= 1

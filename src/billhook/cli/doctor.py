@@ -72,7 +72,7 @@ def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample_size: i
     """
     with ExitStack() as closing:
         try:
-            found = examine(_setup(handlers, gunicorn_file, sample_size, closing), "doctor")
+            found, _ = examine(_setup(handlers, gunicorn_file, sample_size, closing), "doctor")
         except (BillhookError, CliError) as error:
             found = [finding_of(error)]
     findings = [each.in_program() for each in found]

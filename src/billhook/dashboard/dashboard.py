@@ -20,6 +20,7 @@ from billhook.extension import exempt_from_csrf
 from billhook.pages.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
 from billhook.program import in_program
+from billhook.status import backlog_text
 
 logger = logging.getLogger("billhook.dashboard")
 
@@ -49,6 +50,7 @@ _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/failures/<issue_id>/resolve", "resolve_issue", issues.resolve, "POST"),
     ("/failures/<issue_id>/ignore", "ignore_issue", issues.ignore, "POST"),
     ("/handlers", "handlers", handlers.show_handlers, "GET"),
+    ("/handler", "handler", handlers.show_handler, "GET"),
     ("/handlers/pause", "pause", handlers.pause, "POST"),
     ("/handlers/resume", "resume", handlers.resume, "POST"),
     ("/actions", "actions", overview.show_actions, "GET"),
@@ -90,8 +92,14 @@ class Dashboard:
             links=[PageLink(name, name.title()) for name in _LINKS],
             identify=partial(_identify, _checked(self._may_look), _checked(self._may_act)),
             key=lambda: current_app.secret_key or own_key,
+            live=True,
             filters={"first_line": first_line},
-            functions={"last_error": last_error, "run_state": run_state, "tone": tone},
+            functions={
+                "backlog_text": backlog_text,
+                "last_error": last_error,
+                "run_state": run_state,
+                "tone": tone,
+            },
         )
         context = DashboardContext(pages)
         for rule, name, view, method in _VIEWS:

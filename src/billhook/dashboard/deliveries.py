@@ -134,6 +134,8 @@ def show_list(context: DashboardContext) -> Response:
         "deliveries.html",
         form=form,
         listed=shown,
+        here=form.fields if previous_id is None else {**form.fields, "before": previous_id},
+        selected=request.args.get("select") == "all",
         first=url_for(".deliveries", **form.fields) if previous_id is not None else None,
         next=url_for(".deliveries", **form.fields, before=shown[-1].summary.id)
         if len(found) > PAGE

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from flask import Response, abort, current_app, request, url_for
 
 from billhook.dashboard.context import DashboardContext, describe, replay_batches, run_state, tone
+from billhook.dashboard.deliveries import parse_filter_form, parse_id
 from billhook.errors import InvalidJSON
 from billhook.events import EVENT_TYPES
 from billhook.events.inspection import event_json_schema, event_summary, schema_fields, unlisted
@@ -21,7 +22,7 @@ from billhook.fields import strict_json
 from billhook.handlers.quarantine import parse_error
 from billhook.handlers.tracebacks import users_frames
 from billhook.inbox import DeliveryDetails
-from billhook.inbox.deliveries import RunDetails
+from billhook.inbox.deliveries import RunDetails, neighbours
 from billhook.inbox.discard import discard
 from billhook.inbox.erase import empty_log, erase
 from billhook.inbox.related import related_deliveries
@@ -152,8 +153,10 @@ def indented_json(text: str) -> str:
 
 
 def show(context: DashboardContext, delivery_id: int) -> Response:
-    """Return the page of one delivery."""
+    """Return the page of one delivery; the URL has the filters of the list that the visitor came from."""
     found = context.delivery(delivery_id)
+    form = parse_filter_form(request.args, context.now).within_search_limit(context.inbox)
+    previous, following = neighbours(context.inbox, form.filter, delivery_id)
     text = found.body.decode("utf-8", "backslashreplace")
     raw = indented_json(text) if len(text) <= RAW_CHARACTERS else text[:RAW_CHARACTERS]
     runs = [(run.handler, run.order_key) for run in found.runs]
@@ -173,6 +176,10 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
         unfinished=found.summary.state in ("received", "planned"),
         frames=users_frames,
         command=f"{context.command} deliveries show {delivery_id}",
+        here=form.fields,
+        before=parse_id(request.args.get("before")),
+        previous=previous,
+        next=following,
         now=context.now,
     )
 

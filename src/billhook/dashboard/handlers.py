@@ -1,72 +1,133 @@
-"""The page of handlers: each with its types and options, and whether it is paused."""
+"""The pages of handlers: the list, and one with what waits for it, its durations, its issues and options."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from flask import Response, abort, request, url_for
 
 from billhook.clock import format_duration
 from billhook.dashboard.context import DashboardContext
+from billhook.dashboard.issues import ISSUE_TONES
+from billhook.dashboard.ranges import RANGES, attempts_chart, read_range
 from billhook.events import EVENT_TYPES
 from billhook.handlers.description import identity_text, limits_text, order_text, types_by_handler
 from billhook.handlers.handler import Handler
 from billhook.inbox import PausedHandler
 from billhook.inbox.deliveries import handler_names
-from billhook.inbox.overview import HandlerFigures, read_overview
+from billhook.inbox.handler_backlog import HandlerBacklog
+from billhook.inbox.issues import IssueState, list_issues
+from billhook.inbox.overview import HandlerFigures, PeriodFigures, percentile, read_overview
+from billhook.pages.charts import Bars, Series, bar_chart
 
 _LONGEST = 500
 
 
 class HandlerRow(NamedTuple):
-    """A handler in the list; `terms` are its options in words, `loaded` says whether this app has it.
+    """A handler in the list. `handler` is None if this app has not loaded it.
 
-    `figures` are of the last 24 hours; None if it was not called.
+    `figures` are of the last 24 hours; None if it was not called. `backlog` is None if nothing of it waits or
+    is dead.
     """
 
     name: str
-    event_types: tuple[str, ...]
-    terms: tuple[str, ...]
-    loaded: bool
+    handler: Handler | None
+    event_types: Sequence[str]
     figures: HandlerFigures | None
+    backlog: HandlerBacklog | None
     paused: PausedHandler | None
 
 
 def show_handlers(context: DashboardContext) -> Response:
     """Return the page of all handlers, including stored names that this app has not loaded."""
-    handled, unhandled = types_by_handler(context.state.handlers, "unknown types")
-    paused = {one.name: one for one in context.inbox.paused_handlers()}
-    known = {alias for one, _ in handled.values() for alias in (one.name, *one.aliases)}
-    others = (set(handler_names(context.inbox)) | set(paused)) - known
-    figures = {one.name: one for one in read_overview(context.inbox, context.now).handlers}
-    rows = []
-    for name in sorted(handled.keys() | others):
-        loaded = name in handled
-        types = tuple(handled[name][1]) if loaded else ()
-        terms = _terms(handled[name][0]) if loaded else ()
-        rows.append(HandlerRow(name, types, terms, loaded, figures.get(name), paused.get(name)))
+    rows, unhandled = _rows(context)
+    return context.pages.render("handlers.html", handlers=rows, unhandled=unhandled, now=context.now)
+
+
+def show_handler(context: DashboardContext) -> Response:
+    """Return the page of one handler: what waits for it, how it does, its issues and its options."""
+    name = request.args.get("name", "")
+    row = next((one for one in _rows(context)[0] if one.name == name), None)
+    if row is None:
+        abort(404, "There is no handler of that name.")
+    names = (name, *row.handler.aliases) if row.handler else (name,)
+    range_name, periods = read_range(context, names)
+    issues = [one for each in names for one in list_issues(context.inbox, subject=each)]
     return context.pages.render(
-        "handlers.html", handlers=rows, every=len(EVENT_TYPES) + 1, unhandled=unhandled, now=context.now
+        "handler.html",
+        one=row,
+        terms=_terms(row.handler, context.state.settings.retry_schedule_seconds) if row.handler else (),
+        issues=[one for one in issues if one.state is not IssueState.RESOLVED],
+        tones=ISSUE_TONES,
+        range=range_name,
+        ranges=RANGES,
+        attempts=attempts_chart(range_name, periods),
+        durations=_durations_chart(range_name, periods),
+        now=context.now,
     )
 
 
+def _rows(context: DashboardContext) -> tuple[list[HandlerRow], list[str]]:
+    """Return all handlers, and the event types that have none."""
+    handled, unhandled = types_by_handler(context.state.handlers, "unknown types")
+    overview = read_overview(context.inbox, context.now)
+    paused = {one.name: one for one in overview.paused}
+    figures = {one.name: one for one in overview.handlers}
+    backlogs = {one.name: one for one in overview.handler_backlogs}
+    known = {alias for one, _ in handled.values() for alias in (one.name, *one.aliases)}
+    others = {*handler_names(context.inbox), *paused, *figures, *backlogs} - known
+    rows = []
+    for name in sorted(handled.keys() | others):
+        handler, types = handled.get(name, (None, []))
+        every = len(types) == len(EVENT_TYPES) + 1
+        rows.append(
+            HandlerRow(
+                name,
+                handler,
+                ["all"] if every else types,
+                figures.get(name),
+                backlogs.get(name),
+                paused.get(name),
+            )
+        )
+    return rows, unhandled
+
+
+def _durations_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:
+    """Return the chart of how long attempts took: p50 before p95."""
+    rows = [
+        (
+            f"{one.at:{RANGES[name].label}}",
+            [percentile(one.durations, part) or 0.0 for part in (0.95, 0.5)],
+        )
+        for one in periods
+    ]
+    series = (Series("p95", "quiet"), Series("p50", "accent"))
+    return bar_chart("Duration", series, rows, overlaid=True, show=format_duration)
+
+
 def pause(context: DashboardContext) -> Response:
-    """Pause a handler, and return to the list."""
+    """Pause a handler, and return to its page."""
     name = _named(context)
     why = " ".join(request.form.get("why", "").split())[:_LONGEST].replace("\0", "") or None
     with context.recorded("pause", name):
         context.inbox.pause_handler(name, why, context.now)
-    return context.pages.redirect(url_for(".handlers"), f"{name} is paused: its deliveries wait.", "warn")
+    return _back(context, name, f"{name} is paused: its deliveries wait.", "warn")
 
 
 def resume(context: DashboardContext) -> Response:
-    """Resume a paused handler, and return to the list."""
+    """Resume a paused handler, and return to its page."""
     name = _named(context)
     if name not in {one.name for one in context.inbox.paused_handlers()}:
-        return context.pages.redirect(url_for(".handlers"), f"{name} was not paused.", "warn")
+        return _back(context, name, f"{name} was not paused.", "warn")
     with context.recorded("resume", name):
         context.inbox.resume_handler(name)
-    return context.pages.redirect(url_for(".handlers"), f"{name} is resumed.")
+    return _back(context, name, f"{name} is resumed.", "good")
+
+
+def _back(context: DashboardContext, name: str, notice: str, tone: str) -> Response:
+    return context.pages.redirect(url_for(".handler", name=name), notice, tone)
 
 
 def _named(context: DashboardContext) -> str:
@@ -79,21 +140,17 @@ def _named(context: DashboardContext) -> str:
     return name
 
 
-def _terms(handler: Handler) -> tuple[str, ...]:
-    """Return the options of a handler in words, a line each."""
-    terms = []
-    if handler.timeout_seconds is not None:
-        terms.append(f"time-out {format_duration(handler.timeout_seconds)}")
-    terms += limits_text(handler).splitlines()
-    if (order := order_text(handler)) is not None:
-        terms.append(f"ordered by {order}")
-    if handler.identity:
-        terms.append("same content: " + ", ".join(identity_text(handler).splitlines()))
-    if handler.sources:
-        terms.append("sources " + ", ".join(handler.sources))
-    if handler.retry is not None:
-        delays = ", ".join(map(format_duration, handler.retry.delays_seconds))
-        terms.append(f"retries after {delays}" if delays else "no retries")
-    if handler.aliases:
-        terms.append("formerly " + ", ".join(handler.aliases))
-    return tuple(terms)
+def _terms(handler: Handler, default_retries: Sequence[float]) -> list[tuple[str, str]]:
+    """Return the options of a handler in words."""
+    seconds = handler.timeout_seconds
+    retries = handler.retry.delays_seconds if handler.retry is not None else default_retries
+    delays = ", ".join(map(format_duration, retries))
+    return [
+        ("time-out", "none" if seconds is None else format_duration(seconds)),
+        ("retries", f"after {delays}" if delays else "none"),
+        ("limits", ", ".join(limits_text(handler).splitlines()) or "none"),
+        ("ordered by", order_text(handler) or ""),
+        ("same content", ", ".join(identity_text(handler).splitlines())),
+        ("sources", ", ".join(handler.sources)),
+        ("formerly", ", ".join(handler.aliases)),
+    ]

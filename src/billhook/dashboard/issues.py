@@ -25,7 +25,7 @@ from billhook.pages.charts import Series, bar_chart
 
 _HOURS = 24
 _LONGEST = 500
-_TONES = {
+ISSUE_TONES = {
     IssueState.OPEN: "bad",
     IssueState.ACKNOWLEDGED: "warn",
     IssueState.IGNORED: "quiet",
@@ -40,8 +40,7 @@ def show_failures(context: DashboardContext) -> Response:
         "failures.html",
         issues=[one for one in every if one.state is not IssueState.RESOLVED],
         resolved=[one for one in every if one.state is IssueState.RESOLVED],
-        tones=_TONES,
-        paused={one.name for one in context.inbox.paused_handlers()},
+        tones=ISSUE_TONES,
         command=f"{context.command} failures",
         now=context.now,
     )
@@ -56,7 +55,7 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
         issue=one,
         chart=_by_hour(context, one, now) if one.kind is IssueKind.FAILURE else None,
         newest=newest,
-        tone=_TONES[one.state],
+        tone=ISSUE_TONES[one.state],
         frames=users_frames,
         replayable=one.kind is not IssueKind.WORKER and one.count > 0,
         paused=one.subject in {each.name for each in context.inbox.paused_handlers()},

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from flask import Response, current_app, request, url_for
 
 from billhook.dashboard.context import DashboardContext
 from billhook.dashboard.deliveries import parse_id
+from billhook.dashboard.ranges import DAY, MINUTE, RANGES, attempts_chart, read_range, stacked_chart
 from billhook.doctor.checks import examine
 from billhook.doctor.inbox import about_worker
 from billhook.doctor.setup import Setup
@@ -19,12 +20,9 @@ from billhook.inbox.actions import list_actions
 from billhook.inbox.counts import OTHER_TYPES, Counted, hour_of
 from billhook.inbox.occurrences import is_silent
 from billhook.inbox.overview import Overview, PeriodFigures, read_overview, read_periods
-from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
+from billhook.pages.charts import Bars, Sparkline, sparkline
 from billhook.status import find_problems, healthy_summary, types_of_models
 
-DAY = timedelta(days=1)
-HOUR = timedelta(hours=1)
-_LONG_DAYS = 30
 _CAUSES = 5
 """The most causes of refusals that are shown separately, the most frequent first."""
 SAMPLE = 300
@@ -44,29 +42,26 @@ class TypeRow(NamedTuple):
 
 
 def show_overview(context: DashboardContext) -> Response:
-    """Return the page; `range=30d` in the address shows days instead of hours."""
+    """Return the page; `range` in the address is that of the charts."""
     now, inbox = context.now, context.inbox
     overview = read_overview(inbox, now)
-    in_days = request.args.get("range") == "30d"
-    hour = hour_of(now)
-    midnight = hour.replace(hour=0)
-    # For a range in hours, days are read too, to find silent types; only counts of accepted deliveries are
-    # needed.
-    needed = tuple(Counted) if in_days else (Counted.ACCEPTED,)
-    days = read_periods(inbox, midnight - (_LONG_DAYS - 1) * DAY, midnight + DAY, DAY, needed)
-    periods = days if in_days else read_periods(inbox, hour - 23 * HOUR, hour + HOUR, HOUR)
-    labels = [f"{one.at:%m-%d}" if in_days else f"{one.at:%H:%M}" for one in periods]
+    name, periods = read_range(context)
+    # Only counts of accepted deliveries are needed to find silent types.
+    midnight = hour_of(now).replace(hour=0)
+    days = read_periods(inbox, midnight - 29 * DAY, midnight + DAY, DAY, (Counted.ACCEPTED,))
     return context.pages.render(
         "overview.html",
         overview=overview,
         accepted=sum(each.counted.get(Counted.ACCEPTED, 0) for each in periods),
         troubles=list(_troubles(context, overview)),
         all_well=healthy_summary(overview),
-        in_days=in_days,
-        received=_received_chart(labels, periods),
-        handled=_handled_chart(labels, periods),
+        range=name,
+        ranges=RANGES,
+        received=_received_chart(name, periods),
+        handled=attempts_chart(name, periods),
         types=_type_rows(context, overview, periods, days),
         alive=sum(one.alive for one in overview.workers),
+        behind=[one for one in overview.handler_backlogs if one.unfinished],
         now=now,
     )
 
@@ -92,31 +87,22 @@ def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[s
 # --- charts -------------------------------------------------------------------------------------------
 
 
-def _received_chart(labels: Sequence[str], periods: Sequence[PeriodFigures]) -> Bars:
+def _received_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:
     causes = sum((period.refused for period in periods), Counter[str]())
     shown = [cause for cause, _ in causes.most_common(_CAUSES)]
     tones = {"accepted": "good", "duplicate": "quiet", "conflict": "warn"}
     tones |= {f"refused: {cause}": "bad" for cause in shown}
     if len(causes) > len(shown):
         tones["refused: other causes"] = "bad"
+    if RANGES[name].step == MINUTE:
+        tones = {"accepted": "good"}
     rows = []
     for period in periods:
         numbers = Counter(period.counted)
         for cause, number in period.refused.items():
             numbers[f"refused: {cause if cause in shown else 'other causes'}"] += number
         rows.append(numbers)
-    return _chart("Received", tones, labels, rows)
-
-
-def _handled_chart(labels: Sequence[str], periods: Sequence[PeriodFigures]) -> Bars:
-    tones = {"succeeded": "good", "failed, tried again": "warn", "dead": "bad"}
-    rows = [one.counted | Counter({"failed, tried again": one.counted[Counted.FAILED]}) for one in periods]
-    return _chart("Attempts of handlers", tones, labels, rows)
-
-
-def _chart(title: str, tones: Mapping[str, str], labels: Sequence[str], rows: Sequence[Counter[str]]) -> Bars:
-    values = [[numbers[name] for name in tones] for numbers in rows]
-    return bar_chart(title, [*map(Series._make, tones.items())], [*zip(labels, values, strict=True)])
+    return stacked_chart("Received", tones, name, periods, rows)
 
 
 # --- types --------------------------------------------------------------------------------------------
@@ -144,11 +130,15 @@ def _type_rows(
 
 
 def show_health(context: DashboardContext) -> Response:
-    """Return the page of findings, the worst first."""
+    """Return the page of findings, the worst first, and of what was examined."""
     app = current_app._get_current_object()  # type: ignore[attr-defined]
-    findings = [one.in_program(app) for one in examine(Setup.of_app(app, sample_size=SAMPLE), "page")]
+    found, well = examine(Setup.of_app(app, sample_size=SAMPLE), "page")
     return context.pages.render(
-        "health.html", findings=findings, command=f"{context.command} doctor", sample=SAMPLE
+        "health.html",
+        findings=[one.in_program(app) for one in found],
+        well=well,
+        serious=sum(one.level in ("error", "warning") for one in found),
+        command=f"{context.command} doctor",
     )
 
 

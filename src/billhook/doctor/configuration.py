@@ -67,17 +67,20 @@ def option_findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[
         )  # fmt: skip
 
 
-def secret_file_findings(settings: Settings) -> Iterator[Finding]:
-    """Judge who may read or replace the files with secrets."""
-    for key, name in (
+def secret_files(settings: Settings) -> list[tuple[str, Path]]:
+    """Return the files with secrets by the option that names them."""
+    named = (
         ("BILLHOOK_SECRETS_FILE", settings.secrets_file),
         ("BILLHOOK_API_REFRESH_TOKEN_FILE", settings.api_refresh_token_file),
         ("BILLHOOK_DASHBOARD", settings.dashboard),
         ("BILLHOOK_METRICS_TOKEN_FILE", settings.metrics_token_file),
-    ):
-        if name is None:
-            continue
-        path = Path(name).absolute()
+    )
+    return [(key, Path(name).absolute()) for key, name in named if name is not None]
+
+
+def secret_file_findings(settings: Settings) -> Iterator[Finding]:
+    """Judge who may read or replace the files with secrets."""
+    for key, path in secret_files(settings):
         access = access_by_others(path)
         if access is not None:
             yield Finding(

@@ -38,6 +38,7 @@ from sqlalchemy import (
     case,
     delete,
     func,
+    or_,
     select,
     text,
     tuple_,
@@ -70,6 +71,8 @@ BEFORE = datetime(1970, 1, 1, tzinfo=UTC)
 MARGIN = {"sqlite": timedelta(seconds=2), "postgresql": timedelta(seconds=6)}
 """How long ago the closed moment is at least. A result may be stored with a time that is RECENT
 (billhook.inbox.runs); the rest is for machines whose clocks differ from that of PostgreSQL."""
+ROWS_READ = 100_000
+"""How many rows of a table are read for figures by the minute, so that a page of them is quick."""
 _COMPACT_LIMIT = 2_000
 _COMPACT_HOURS = 24
 _CLOSE_LIMIT = 2_000
@@ -189,10 +192,18 @@ def read_counts(
     *labels: str,
     since: datetime = BEFORE,
     only: Collection[Counted] = tuple(Counted),
+    by_minute: bool = False,
 ) -> Counts:
-    """Return what happened by these labels, of the roll-up and of the open part; other labels are empty."""
-    open_part = _rows(connection, _mark(connection), _END)
-    rows = union_all(select(hourly_count), open_part).subquery()
+    """Return what happened by these labels, of the roll-up and of the open part; other labels are empty.
+
+    By the minute only what has rows is known, of the newest ROWS_READ of each table: the `hour` of a key is a
+    minute then.
+    """
+    if by_minute:
+        rows = _rows(connection, _mark_at(connection, since), _END, unit="minute").subquery()
+    else:
+        open_part = _rows(connection, _mark(connection), _END)
+        rows = union_all(select(hourly_count), open_part).subquery()
     return _sums(connection, known_types, rows, labels, rows.c.hour >= since, in_values(rows.c.what, only))
 
 
@@ -244,12 +255,30 @@ def _mark(connection: Connection) -> ClosedMark:
     return ClosedMark._make(connection.execute(select(closed)).one())
 
 
+def _mark_at(connection: Connection, since: datetime) -> ClosedMark:
+    """Return the mark of a time, or a later one: no more than ROWS_READ rows of a table are after it."""
+    last_ids = []
+    for table, at in ((delivery, delivery.c.received_at), (failure, failure.c.failed_at)):
+        newest = select(func.max(table.c.id)).scalar_subquery()
+        before = or_(at < since, table.c.id <= newest - ROWS_READ)
+        last = select(table.c.id).where(before).order_by(table.c.id.desc()).limit(1)
+        last_ids.append(connection.execute(last).scalar() or 0)
+    at = run.c.finished_at
+    oldest = select(at).where(at >= since).order_by(at.desc()).offset(ROWS_READ).limit(1)
+    finished_at = connection.execute(oldest).scalar() or since - timedelta(microseconds=1)
+    return ClosedMark(finished_at, last_ids[0], last_ids[0], last_ids[1])
+
+
 def _rows(
-    connection: Connection, after: ClosedMark, until: ClosedMark, delivery_ids: Collection[int] | None = None
+    connection: Connection,
+    after: ClosedMark,
+    until: ClosedMark,
+    delivery_ids: Collection[int] | None = None,
+    unit: str = "hour",
 ) -> TextualSelect:
     """Select what happened between two marks, to some deliveries or to all, as the table has it."""
-    hour, among = _BY_DIALECT[connection.dialect.name]
-    query = re.sub(r"hour_of\((\w+)\)", hour, _ROWS)
+    truncated, among = _BY_DIALECT[connection.dialect.name]
+    query = re.sub(r"hour_of\((\w+)\)", truncated[unit], _ROWS)
     query = query.format(these="IS NOT NULL" if delivery_ids is None else among)
     values: dict[str, Any] = after._asdict() | {f"to_{name}": end for name, end in until._asdict().items()}
     if delivery_ids is not None:
@@ -267,8 +296,14 @@ def _durations(seconds: str) -> str:
 
 
 _BY_DIALECT = {
-    "postgresql": (r"date_trunc('hour', \1, 'UTC')", "= ANY (:delivery_ids)"),
-    "sqlite": (r"substr(\1, 1, 13) || ':00:00.000000'", "IN (SELECT value FROM json_each(:delivery_ids))"),
+    "postgresql": (
+        {unit: rf"date_trunc('{unit}', \1, 'UTC')" for unit in ("hour", "minute")},
+        "= ANY (:delivery_ids)",
+    ),
+    "sqlite": (
+        {"hour": r"substr(\1, 1, 13) || ':00:00.000000'", "minute": r"substr(\1, 1, 16) || '\\:00.000000'"},
+        "IN (SELECT value FROM json_each(:delivery_ids))",
+    ),
 }
 _NO_LABELS = CountKey(BEFORE, "", "", "", "", "", NO_DURATION)
 # The type as it came, which an operator may have changed. A conflict was counted when it was stored.

@@ -103,6 +103,15 @@ def _summary(row: Sequence[Any]) -> DeliverySummary:
     return DeliverySummary(*values)
 
 
+def neighbours(inbox: Inbox, selection: DeliveryFilter, delivery_id: int) -> tuple[int | None, int | None]:
+    """Return the ids of the selected that are stored just after a delivery, and just before it."""
+    ids = select(delivery.c.id).where(*selection.conditions()).limit(1)
+    newer = ids.where(delivery.c.id > delivery_id).order_by(delivery.c.id)
+    older = ids.where(delivery.c.id < delivery_id).order_by(delivery.c.id.desc())
+    with inbox.database.read() as connection:
+        return connection.execute(newer).scalar(), connection.execute(older).scalar()
+
+
 def with_runs(inbox: Inbox, listed: Sequence[DeliverySummary]) -> list[ListedDelivery]:
     """Return the same deliveries with their errors and their runs, as they are now."""
     delivery_ids = [summary.id for summary in listed]

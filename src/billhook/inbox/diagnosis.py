@@ -21,6 +21,10 @@ from billhook.inbox.sql import in_states
 
 _MOUNTS = Path("/proc/self/mounts")
 _BATCH = 50
+_POSTGRES_BYTES = text(
+    "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
+    " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class PostgresFacts:
     local: bool
     encrypted: bool
     sslmode: str
+    inbox_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,7 @@ def _postgres_facts(connection: Connection, place: str) -> PostgresFacts:
         local=is_local(session.info.host),
         encrypted=bool(session.pgconn.ssl_in_use),
         sslmode=(options.get(b"sslmode") or b"prefer").decode(),
+        inbox_bytes=connection.execute(_POSTGRES_BYTES).scalar_one(),
     )
 
 

@@ -46,8 +46,10 @@ class HandlerBacklog:
     dead: int = 0
     oldest_due_at: datetime | None = None
     """Since when the one that waits longest could have been handled."""
+    per_second: float = 0.0
+    """How many were handled in a second of the last five minutes."""
     through_at: datetime | None = None
-    """When all but the dead are handled at the rate of the last five minutes.
+    """When all but the dead are handled at that rate.
 
     None for a handler that is paused, and if none was handled.
     """
@@ -93,9 +95,10 @@ def read_handler_backlogs(
         states["paused" if own_name in paused else "waiting"] += numbers[name, "waiting"]
         due = "paused" if own_name in paused else "limited" if own_name in limited else "waiting"
         states[due] += numbers[name, "due"]
-        one = HandlerBacklog(name, **states, oldest_due_at=oldest.get(name))
-        if one.unfinished and name in rates and own_name not in paused:
-            one = replace(one, through_at=now + timedelta(seconds=one.unfinished / rates[name]))
+        rate = rates.get(name, 0.0)
+        one = HandlerBacklog(name, **states, oldest_due_at=oldest.get(name), per_second=rate)
+        if one.unfinished and rate and own_name not in paused:
+            one = replace(one, through_at=now + timedelta(seconds=one.unfinished / rate))
         backlogs.append(one)
     return backlogs
 

@@ -178,12 +178,14 @@ def _unfinished_runs(its_fingerprint: str) -> Any:
 # --- for operators ------------------------------------------------------------------------------------
 
 
-def list_issues(inbox: Inbox, states: Sequence[IssueState] = ()) -> list[Issue]:
-    """Return issues in these states (default: all), open ones first, then the latest."""
+def list_issues(inbox: Inbox, states: Sequence[IssueState] = (), subject: str | None = None) -> list[Issue]:
+    """Return issues in these states (default: all), of one subject or of all: open ones first."""
     with inbox.database.read() as connection:
         query = select(issue)
         if states:
             query = query.where(in_values(issue.c.state, [state.value for state in states]))
+        if subject is not None:
+            query = query.where(issue.c.subject == subject)
         found = [_issue(row) for row in connection.execute(query.limit(MOST))]
         counted = _identified(connection, [_counted(connection, each) for each in found])
     order = list(IssueState)

@@ -125,6 +125,8 @@ class PeriodFigures:
     refused: Counter[str] = field(default_factory=Counter)
     by_type: Counter[str] = field(default_factory=Counter)
     """The accepted deliveries of each type."""
+    durations: Counter[int] = field(default_factory=Counter)
+    """The attempts by step of duration; see `percentile`."""
 
 
 def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
@@ -172,20 +174,28 @@ def read_periods(
     until: datetime,
     step: timedelta,
     only: Collection[Counted] = tuple(Counted),
+    handlers: Collection[str] | None = None,
 ) -> list[PeriodFigures]:
-    """Return what happened in each step of time, an hour or a day (UTC); also those in which nothing did.
+    """Return what happened in each step of time, a minute, an hour or a day (UTC); also where nothing did.
 
-    Hours are there for three days, days for 13 months. With `only` nothing else is read: attempts of handlers
-    have the most rows.
+    Hours are there for three days, days for 13 months; minutes only of what has rows, so without refusals
+    and duplicates. With `only` nothing else is read: attempts of handlers have the most rows. With `handlers`
+    only their attempts count, with their durations.
     """
-    labels = ("hour", "event_type", "what", "cause")
+    labels = (
+        ("hour", "event_type", "what", "cause") if handlers is None else ("hour", "handler", "what", "bucket")
+    )
+    by_minute = step < timedelta(hours=1)
     with inbox.database.read() as connection:
-        counts = read_counts(connection, inbox.known_types, *labels, since=since, only=only)
+        counts = read_counts(
+            connection, inbox.known_types, *labels, since=since, only=only, by_minute=by_minute
+        )
     periods = [PeriodFigures(since + step * number) for number in range(-((since - until) // step))]
     for key, sums in counts.items():
-        if key.hour < until:
+        if key.hour < until and (handlers is None or key.handler in handlers):
             period = periods[(key.hour - since) // step]
             period.counted[key.what] += sums.number
+            period.durations[key.bucket] += sums.number
             if key.what == Counted.REFUSED:
                 period.refused[key.cause] += sums.number
             elif key.what == Counted.ACCEPTED:

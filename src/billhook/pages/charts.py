@@ -51,38 +51,55 @@ class Bars:
     height: int
     columns: Sequence[tuple[str, Sequence[Rectangle]]]
     highest: float
+    overlaid: bool
+    show: Callable[[float], str]
 
     @property
     def totals(self) -> list[tuple[Series, float]]:
-        """Each series with its sum."""
-        return [(one, sum(values[n] for _, values in self.rows)) for n, one in enumerate(self.series)]
+        """Each series with its sum; of bars before one another, with its highest value."""
+        reduce = max if self.overlaid else sum
+        return [
+            (one, reduce([values[n] for _, values in self.rows] or [0])) for n, one in enumerate(self.series)
+        ]
 
     @property
     def summary(self) -> str:
         """What it shows, in words."""
         if not self.highest:
             return f"{self.title}: none"
-        label = max(self.rows, key=lambda row: sum(row[1]))[0]
-        highest = f"the highest bar is {format_number(self.highest)}, at {label}"
-        return f"{self.title}: {_listed(self.totals)}; {highest}"
+        label = max(self.rows, key=lambda row: max(row[1]) if self.overlaid else sum(row[1]))[0]
+        highest = f"the highest bar is {self.show(self.highest)}, at {label}"
+        return f"{self.title}: {_listed(self.totals, self.show)}; {highest}"
 
 
 def bar_chart(
-    title: str, series: Sequence[Series], rows: Sequence[tuple[str, Sequence[float]]], height: int = 96
+    title: str,
+    series: Sequence[Series],
+    rows: Sequence[tuple[str, Sequence[float]]],
+    height: int = 96,
+    *,
+    overlaid: bool = False,
+    show: Callable[[float], str] = format_number,
 ) -> Bars:
-    """Return a chart with a bar for each row; a row is its label and a number for each series."""
-    highest = max((sum(values) for _, values in rows), default=0)
+    """Return a chart with a bar for each row; a row is its label and a number for each series.
+
+    The parts of a bar are stacked, or `overlaid`: each from the ground, the later before the earlier. `show`
+    writes a number.
+    """
+    highest = max(((max if overlaid else sum)(values) for _, values in rows), default=0)
     place = 100 / max(1, len(rows))
     columns = []
     for position, (label, values) in enumerate(rows):
         parts = [(one, number) for one, number in zip(series, values, strict=True) if number]
-        drawn = _stack(parts, place * (position + _GAP / 2), place * (1 - _GAP), height, highest)
-        columns.append((f"{label}: {_listed(parts) or 'none'}", drawn))
-    return Bars(title, series, rows, height, columns, highest)
+        x, width = place * (position + _GAP / 2), place * (1 - _GAP)
+        stacks = [[part] for part in parts] if overlaid else [parts]
+        drawn = [each for stack in stacks for each in _stack(stack, x, width, height, highest)]
+        columns.append((f"{label}: {_listed(parts, show) or 'none'}", drawn))
+    return Bars(title, series, rows, height, columns, highest, overlaid, show)
 
 
-def _listed(parts: Iterable[tuple[Series, float]]) -> str:
-    return ", ".join(f"{one.name} {format_number(number)}" for one, number in parts)
+def _listed(parts: Iterable[tuple[Series, float]], show: Callable[[float], str]) -> str:
+    return ", ".join(f"{one.name} {show(number)}" for one, number in parts)
 
 
 def _stack(

@@ -44,11 +44,14 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 """The headers of every page. Nothing is loaded but the style sheet and the icon, and no script runs."""
+_LIVE_POLICY = f"{HEADERS['Content-Security-Policy']}; script-src 'self'; connect-src 'self'"
+"""For pages that refresh themselves by the one script."""
 logger = logging.getLogger("billhook.pages")
 _ASSETS = Path(__file__).with_name("assets")
-_ASSET_TYPES = {"style.css": "text/css", "icon.svg": "image/svg+xml"}
+_ASSET_TYPES = {"style.css": "text/css", "icon.svg": "image/svg+xml", "live.js": "text/javascript"}
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _FILTERS = {
+    "age": text.age_element,
     "ago": clock.format_ago,
     "bytes": text.format_bytes,
     "duration": clock.format_duration,
@@ -113,8 +116,11 @@ class Pages:
         key: Callable[[], str | bytes],
         filters: Mapping[str, Callable[..., Any]] | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
+        live: bool = False,
     ) -> None:
+        """`live`: pages refresh themselves while they are looked at."""
         self.title = title
+        self._live = live
         self.links = tuple(links)
         self._identify = identify
         self._key = key
@@ -137,8 +143,9 @@ class Pages:
         """Return a page made from a template of the package, with these values."""
         notice = self._notice()
         g.billhook_notice_shown = notice is not None
+        g.billhook_live = self._live and status == 200 and request.method == "GET"
         html = self._templates.get_template(template).render(
-            pages=self, visitor=g.get("billhook_visitor"), notice=notice, **values
+            pages=self, visitor=g.get("billhook_visitor"), notice=notice, live=g.billhook_live, **values
         )
         return Response(html, status, content_type="text/html; charset=utf-8")
 
@@ -232,6 +239,8 @@ class Pages:
             response.set_cookie(self._cookie, nonce, **self._cookie_options())
         if g.pop("billhook_notice_shown", False):
             response.delete_cookie(self._notice_cookie, **self._cookie_options())
+        if g.pop("billhook_live", False):
+            response.headers.setdefault("Content-Security-Policy", _LIVE_POLICY)
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         return response

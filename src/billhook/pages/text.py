@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from billhook.clock import format_ago
 from billhook.printable import printable
 
 if TYPE_CHECKING:
@@ -78,6 +79,14 @@ def time_element(moment: datetime | None) -> Markup:
         return Markup("")
     exact = moment.astimezone(UTC).isoformat(timespec="milliseconds")
     return Markup('<time datetime="{}" title="{}">{}</time>').format(exact, exact, format_time(moment))
+
+
+def age_element(moment: datetime, now: datetime) -> Markup:
+    """Return how long ago a time is as a <time> element, and after it the time, with the day if not today."""
+    at = moment.astimezone(UTC)
+    exact = "%H:%M:%S" if at.date() == now.astimezone(UTC).date() else "%m-%d %H:%M"
+    parts = (at.isoformat(timespec="milliseconds"), format_time(at), format_ago(at, now), format(at, exact))
+    return Markup('<time datetime="{}" title="{} UTC">{}</time> <small>{}</small>').format(*parts)
 
 
 def format_number(number: float) -> str:

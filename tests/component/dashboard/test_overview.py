@@ -26,7 +26,7 @@ def at_noon(site):
 
 
 def sentence(made) -> str:
-    found = re.search(r'<p class="lead">(.*?)</p>', made.get("").text, re.DOTALL)
+    found = re.search(r'<p class="banner \w*">(.*?)</p>', made.get("").text, re.DOTALL)
     return " ".join(re.sub(r"<[^>]+>", "", found[1]).split())
 
 
@@ -47,13 +47,15 @@ def row(made, event_type: str) -> str:
 def test_an_inbox_without_deliveries_says_so(at_noon):
     assert sentence(at_noon) == "No delivery has been received yet."
     assert [text for text, _ in figures(at_noon)] == [
-        "0 accepted", "0 not finished", "0 dead", "0 quarantined",
+        "0 accepted", "0 not finished", "0 dead", "0 quarantined", "1 worker",
     ]  # fmt: skip
+    assert 'class="banner "' in at_noon.get("").text
 
 
 def test_all_is_well_when_nothing_failed_and_nothing_waits(at_noon):
     at_noon.deliver(at=NOON)
 
+    assert 'class="banner good"' in at_noon.get("").text
     assert (
         sentence(at_noon)
         == "All is well: nothing failed and nothing waits for long. The last delivery came just now."
@@ -77,8 +79,9 @@ def test_what_needs_attention_is_told_the_worst_first_with_links_to_it(at_noon):
         "1 handler is paused, the oldest unfinished delivery waits for 20 min, "
         "1 request was refused in 24 hours."
     )
-    addresses = re.findall(r'href="([^"]+)"', page.partition('class="lead"')[2].partition("</p>")[0])
+    addresses = re.findall(r'href="([^"]+)"', page.partition('class="banner bad"')[2].partition("</p>")[0])
     assert [at_noon.client.get(one).status_code for one in addresses if one.startswith("/")] == [200] * 4
+    assert "shop.book</bdi></a></dt><dd>1 waiting; oldest 19 min ago" in page
     assert "refused: mismatch" in page
 
 
@@ -89,8 +92,14 @@ def test_the_numbers_are_links_to_what_they_count(at_noon):
 
     found = figures(at_noon)
 
-    assert [text for text, _ in found] == ["2 accepted", "1 not finished", "0 dead", "1 quarantined"]
-    listed = [at_noon.client.get(address.replace("&amp;", "&")) for _, address in found]
+    assert [text for text, _ in found] == [
+        "2 accepted",
+        "1 not finished",
+        "0 dead",
+        "1 quarantined",
+        "1 worker",
+    ]
+    listed = [at_noon.client.get(address.replace("&amp;", "&")) for _, address in found[:4]]
     counted = [len(re.findall(r'name="id" value=', each.text)) for each in listed]
     assert counted == [2, 1, 0, 1]
 
@@ -104,17 +113,38 @@ def test_the_charts_say_what_happened_in_each_hour_and_day(at_noon):
     at_noon.deliver(at=NOON)
     at_noon.state.inbox.close()
 
-    hours, days = at_noon.get("").text, at_noon.get("?range=30d").text
+    hours, days = at_noon.get("?range=24h").text, at_noon.get("?range=30d").text
 
     for page, label in ((hours, "12:00"), (days, "01-15")):
         assert f"Received: accepted 3, duplicate 1, conflict 0; the highest bar is 4, at {label}" in page
-        assert "Attempts of handlers: succeeded 3, failed, tried again 1, dead 0" in page
-    assert hours.count('scope="row"') == 2 * 24
-    assert days.count('scope="row"') == 2 * 30
+        assert "Attempts of handlers: succeeded 3, failed 1, dead 0" in page
+    # What is empty before the first delivery is left out, but for a quarter.
+    assert hours.count('scope="row"') == 2 * 6
+    assert days.count('scope="row"') == 2 * 7
     assert row(at_noon, "InvoiceApproved").startswith("InvoiceApproved 2 InvoiceApproved: 0, 0")
     assert row(at_noon, "InvoiceApproved").endswith("just now shop.book, shop.mail")
-    assert row(at_noon, "TierCrossed") == "TierCrossed 0 never none"
-    assert hours.count('data-label="last seen"') == 24  # 23 types, and one row for all others
+    # 23 types and one row for all others; those that never came are folded.
+    came, folded = hours.partition("<h2>Event types")[2].split("<details")
+    assert (came.count('class="age"'), folded.count('class="title"')) == (2, 22)
+    assert "<summary>22 types that never came</summary>" in folded
+    assert row(at_noon, "TierCrossed") == "TierCrossed no handler"
+
+
+def test_the_last_hour_is_shown_by_the_minute_and_is_the_range_if_it_has_all(at_noon):
+    at_noon.deliver(at=NOON)
+    at_noon.state.dispatcher.clock.advance(seconds=65)
+    at_noon.broken.append(KeyError("no ledger"))
+    at_noon.deliver(at=NOON + timedelta(seconds=65), message_id="two")
+
+    page = at_noon.get("").text
+    assert 'range=1h" aria-current="true"' in page
+    assert "Received: accepted 2; the highest bar is 1, at 12:00" in page
+    assert "Attempts of handlers: succeeded 3, failed 1, dead 0; the highest bar is 2, at 12:00" in page
+    assert page.count('scope="row"') == 2 * 15
+    # A refusal is known by the hour alone: the default shows it, and so it does older deliveries.
+    deliver(at_noon.app, secret=OTHER_SECRET, at=NOON)
+    at_noon.state.inbox.close()
+    assert 'range=24h" aria-current="true"' in at_noon.get("").text
 
 
 def test_a_type_is_silent_when_several_were_to_come_since_its_last():
@@ -141,5 +171,5 @@ def test_a_silent_type_is_marked_and_comes_first(at_noon):
     at_noon.state.dispatcher.clock.advance(seconds=3 * 86_400)
     at_noon.deliver(at=at_noon.state.dispatcher.clock.now())
 
-    assert row(at_noon, "PingTest").endswith("3 d ago silent none")
+    assert row(at_noon, "PingTest").endswith("3 d ago silent no handler")
     assert at_noon.get("").text.index(">PingTest<") < at_noon.get("").text.index(">InvoiceApproved<")

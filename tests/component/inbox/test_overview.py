@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from billhook.inbox import Counted, RunPlan, RunState, WorkerRecord, overview
+from billhook.inbox import Counted, RunPlan, RunState, WorkerRecord, counts, overview
 from billhook.inbox.counts import DURATION_BOUNDS, Counts
 from billhook.inbox.overview import percentile, read_overview, read_periods
 from billhook.inbox.retention import Cutoffs
 from billhook.inbox.schema import REVISION
 from support.figures import claim, settle
 from support.inbox_view import NOON, incoming, value
+from support.query_plans import fill, query_plans
 
 OWNER = "host:1"
 HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
 
 
 def put(inbox, key, event_type="PingTest", minutes=0):
@@ -184,7 +187,7 @@ def test_paused_handlers_are_shown(inbox):
 
 
 def test_periods_have_what_happened_in_each_hour_and_day(inbox):
-    counts = Counts()
+    counted = Counts()
     for hours, what, labels in [
         (0, Counted.ACCEPTED, {"event_type": "PingTest"}),
         (0, Counted.ACCEPTED, {"event_type": "PaymentFailed"}),
@@ -192,8 +195,8 @@ def test_periods_have_what_happened_in_each_hour_and_day(inbox):
         (2, Counted.REFUSED, {"cause": "stale"}),
         (2, Counted.SUCCEEDED, {"event_type": "PingTest"}),
     ]:
-        counts.add(what, NOON + hours * HOUR, source="default", **labels)
-    inbox._write_counts(counts)
+        counted.add(what, NOON + hours * HOUR, source="default", **labels)
+    inbox._write_counts(counted)
 
     hours = read_periods(inbox, NOON, NOON + 3 * HOUR, HOUR)
     (day,) = read_periods(inbox, NOON.replace(hour=0), NOON.replace(hour=0) + 24 * HOUR, 24 * HOUR)
@@ -206,3 +209,44 @@ def test_periods_have_what_happened_in_each_hour_and_day(inbox):
     ]
     assert hours[2].refused == {"stale": 1}
     assert dict(day.by_type) == {"PingTest": 2, "PaymentFailed": 1}
+
+
+def test_minutes_are_read_from_the_newest_rows(inbox, monkeypatch):
+    for key, minutes in (("before", -1), ("a", 0), ("b", 2), ("c", 2)):
+        put(inbox, key, minutes=minutes)
+    for delivery_id, state in ((2, RunState.SUCCEEDED), (3, RunState.DUE)):
+        plan(inbox, delivery_id, "h", "other")
+        run(inbox, state, due_at=NOON + 9 * HOUR)
+
+    def minutes(**more):
+        return read_periods(inbox, NOON, NOON + 3 * MINUTE, MINUTE, **more)
+
+    found = minutes()
+    assert [one.at for one in found] == [NOON, NOON + MINUTE, NOON + 2 * MINUTE]
+    assert [one.counted[Counted.ACCEPTED] for one in found] == [1, 0, 2]
+    assert found[0].by_type == {"PingTest": 1}
+    assert (found[0].counted[Counted.SUCCEEDED], found[0].counted[Counted.FAILED]) == (2, 2)
+    of_it = minutes(handlers=["h"])
+    assert dict(of_it[0].counted) == {Counted.SUCCEEDED: 1, Counted.FAILED: 1}
+    assert 0.002 < percentile(of_it[0].durations, 0.95) <= 0.005
+
+    monkeypatch.setattr(counts, "ROWS_READ", 1)
+    newest = minutes()
+    assert [one.counted[Counted.ACCEPTED] for one in newest] == [0, 0, 1]
+    assert newest[0].counted[Counted.FAILED] == 1
+
+
+def test_minutes_are_read_by_indexes_beside_many_rows_without_statistics(inbox, where):
+    fill(where, 20_000)
+    plan(inbox, put(inbox, "new"), "h")
+    run(inbox)
+
+    plans = query_plans(inbox, lambda: read_periods(inbox, NOON, NOON + HOUR, MINUTE))
+
+    # By ids, the newest first, until one is older: SQLite says SCAN for that, and sorts nothing.
+    *marks, figures = plans
+    assert len(marks) == 3
+    for plan_of_mark in marks:
+        assert not re.search("TEMP B-TREE|Seq Scan|Sort|SCAN run(?! USING)", plan_of_mark)
+    assert not re.search(r"Seq Scan|SCAN (?:run|failure|delivery)\b(?! USING)", figures)
+    assert "run_finished_at_idx" in figures

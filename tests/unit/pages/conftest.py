@@ -24,7 +24,9 @@ TEMPLATES = {
 def site() -> Callable[..., Any]:
     """Makes an app with pages; `changes` are the values that its form was sent with."""
 
-    def make(*, text: str = "", may_act: bool = True, name: str = "alice", key: str = "k" * 32) -> Any:
+    def make(
+        *, text: str = "", may_act: bool = True, name: str = "alice", key: str = "k" * 32, live: bool = False
+    ) -> Any:
         made = SimpleNamespace(changes=[], visitor=Visitor(name, may_act), key=key)
         app = Flask("site")
 
@@ -33,7 +35,7 @@ def site() -> Callable[..., Any]:
 
         pages = Pages(
             "site_pages", "billhook.pages", title="Site", links=[PageLink("list", "List")],
-            identify=identify, key=lambda: made.key,
+            identify=identify, key=lambda: made.key, live=live,
         )  # fmt: skip
         pages._templates.loader.loaders.insert(0, DictLoader(TEMPLATES))
         pages.blueprint.add_url_rule("/", "list", lambda: pages.render("list.html", text=text))

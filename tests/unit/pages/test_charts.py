@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from billhook.clock import format_duration
 from billhook.pages.charts import Lane, Mark, Series, bar_chart, lane_chart, sparkline
 
 NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
@@ -45,6 +46,23 @@ def test_a_single_one_among_thousands_is_still_seen():
 )
 def test_a_chart_says_in_words_what_it_shows(rows, summary):
     assert bar_chart("Deliveries", SERIES, rows).summary == summary
+
+
+def test_bars_before_one_another_stand_on_the_ground_and_are_not_added():
+    rows = [("11:00", (8.0, 2.0)), ("12:00", (4.0, 0.0))]
+    chart = bar_chart(
+        "Duration",
+        [Series("p95", "quiet"), Series("p50", "accent")],
+        rows,
+        100,
+        overlaid=True,
+        show=format_duration,
+    )
+
+    (_, (p95, p50)), _ = chart.columns
+
+    assert (p95.y, p95.height, p50.y, p50.height) == (0, 100, 75, 25)
+    assert chart.summary == "Duration: p95 8 s, p50 2 s; the highest bar is 8 s, at 11:00"
 
 
 def test_a_sparkline_has_a_bar_for_each_number_but_nought():

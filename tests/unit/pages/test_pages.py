@@ -41,6 +41,21 @@ def test_a_page_forbids_every_script_frame_and_foreign_origin(site):
     assert response.headers["Referrer-Policy"] == "same-origin"
 
 
+def test_a_live_page_runs_its_own_script_and_no_other(site):
+    client = site(live=True).client
+
+    page, missing = client.get("/pages/"), client.get("/pages/assets/none")
+    (script,) = re.findall(r'<script src="([^"]+)" defer></script>', page.text)
+    policy = page.headers["Content-Security-Policy"].split("; ")
+
+    assert policy[0] == "default-src 'none'"
+    assert policy[-2:] == ["script-src 'self'", "connect-src 'self'"]
+    assert client.get(script).content_type == "text/javascript; charset=utf-8"
+    assert "script" not in missing.headers["Content-Security-Policy"]
+    assert "<script" not in missing.text
+    assert "<script" not in site().client.get("/pages/").text
+
+
 def test_text_is_escaped_and_what_cannot_be_seen_is_written_out(site):
     response = site(text='<script>alert(1)</script>\u202etxt\x00"').client.get("/pages/")
 

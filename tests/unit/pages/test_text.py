@@ -10,6 +10,7 @@ import pytest
 
 from billhook.clock import format_ago, format_duration
 from billhook.pages.text import (
+    age_element,
     format_bytes,
     format_time,
     highlight_json,
@@ -45,6 +46,21 @@ def test_times_are_in_utc_and_say_how_long_ago():
     assert format_ago(NOON, NOON - timedelta(seconds=10)) == "in 10 s"
     assert format_ago(NOON, NOON + timedelta(milliseconds=637)) == "just now"
     assert format_ago(NOON, NOON + timedelta(seconds=1)) == "1 s ago"
+
+
+def test_an_age_comes_first_and_then_the_time_of_the_day_or_the_day():
+    ages = {
+        "5 min ago": timedelta(minutes=5),
+        "3 d ago": timedelta(days=3),
+        "in 5 min": timedelta(minutes=-5),
+    }
+    shown = {age: age_element(NOON - before, NOON) for age, before in ages.items()}
+
+    assert [html.partition("<small>")[2] for html in shown.values()] == [
+        "11:55:00</small>", "01-12 12:00</small>", "12:05:00</small>",
+    ]  # fmt: skip
+    assert all(f'UTC">{age}</time>' in html for age, html in shown.items())
+    assert 'title="2026-01-12 12:00:00 UTC"' in shown["3 d ago"]
 
 
 def test_a_character_that_cannot_be_seen_differs_from_a_backslash_that_was_sent():
