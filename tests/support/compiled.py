@@ -29,9 +29,20 @@ def _version(dialect: Dialect) -> tuple[object, ...]:
 def _keep_statements() -> None:
     create = Engine.__init__
 
-    def create_sharing(engine: Engine, *args: Any, **options: Any) -> None:
-        create(engine, *args, **options)
-        engine.update_execution_options(compiled_cache=_STATEMENTS)
+    # The names of the parameters count: create_engine() looks them up, and refuses other options.
+    def create_sharing(
+        engine: Engine,
+        pool: Any,
+        dialect: Dialect,
+        url: Any,
+        logging_name: str | None = None,
+        echo: Any = None,
+        query_cache_size: int = 500,
+        execution_options: Any = None,
+        hide_parameters: bool = False,
+    ) -> None:
+        shared = {**(execution_options or {}), "compiled_cache": _STATEMENTS}
+        create(engine, pool, dialect, url, logging_name, echo, query_cache_size, shared, hide_parameters)
 
     # SQLAlchemy looks a statement up by its dialect too, of which every engine has one.
     Dialect.__hash__ = lambda dialect: hash(type(dialect))  # type: ignore[method-assign, assignment]
