@@ -28,8 +28,9 @@ from billhook.cli.selection import (
 )
 from billhook.events.inspection import names_customer, search_parts
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
+from billhook.inbox.bodies import search_bodies
 from billhook.inbox.deliveries import count, page
-from billhook.inbox.erase import EraseResult, empty_log, search_bodies
+from billhook.inbox.erase import EraseResult, empty_log
 from billhook.inbox.erase import erase as erase_these
 from billhook.inbox.retention import PRUNABLE, Cutoffs
 from billhook.program import in_program

@@ -104,11 +104,11 @@ def print_delivery(details: DeliveryDetails) -> None:
 
 def print_hints(details: DeliveryDetails) -> None:
     """Print the commands that send a delivery elsewhere, or edited to a handler, on stderr."""
-    base, handler = "billhook deliveries", next((run.handler for run in details.runs), "NAME")
-    curl = f"{base} forward {details.summary.id} --curl --to URL --secret-file FILE"
-    edit = f"{base} resend {details.summary.id} --handler {quote(handler)}"
-    click.echo(f"\nas curl, signed now for a receiver of your own: {in_program(curl)}", err=True)
-    click.echo(f"edited, to one handler: {in_program(printable(edit))}", err=True)
+    one, handler = details.summary.id, next((run.handler for run in details.runs), "NAME")
+    curl = in_program(f"billhook deliveries forward {one} --curl --to URL --secret-file FILE")
+    edit = in_program(f"billhook deliveries resend {one} --handler {quote(printable(handler))}")
+    click.echo(f"\nas curl, signed now for a receiver of your own: {curl}", err=True)
+    click.echo(f"edited, to one handler: {edit}", err=True)
 
 
 def _print_error(error: dict[str, Any], what: str) -> None:

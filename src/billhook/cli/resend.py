@@ -9,8 +9,8 @@ import click
 
 from billhook.cli.context import open_inbox, worker_hint
 from billhook.cli.handlers import load_subscribers
-from billhook.cli.output import CliError, print_json, printable
-from billhook.cli.params import DELIVERY_ID, TEXT, as_json
+from billhook.cli.output import CliError, printable
+from billhook.cli.params import DELIVERY_ID, TEXT
 from billhook.cli.selection import recording
 from billhook.engines.resend import resend as resend_this
 from billhook.errors import PayloadError
@@ -27,8 +27,7 @@ from billhook.inbox.deliveries import details
     type=click.File("rb"),
     help="The edited body; - reads stdin. Default: your editor opens.",
 )
-@as_json
-def resend(delivery_id: int, handler: str, file: BinaryIO | None, as_json: bool) -> None:
+def resend(delivery_id: int, handler: str, file: BinaryIO | None) -> None:
     """Edit the body of a delivery, and have one handler called with it.
 
     The edited delivery is a new one, marked as edited from this one: it has a key of its own, is a duplicate
@@ -55,12 +54,7 @@ def resend(delivery_id: int, handler: str, file: BinaryIO | None, as_json: bool)
             raise CliError(f"{error}{wrong}; nothing was stored") from None
         inbox.waker.wake()
         hint = worker_hint(inbox)
-    if as_json:
-        print_json({"id": new_id, "edited_from": delivery_id, "handler": handler})
-    else:
-        click.echo(
-            f"delivery {new_id} is delivery {delivery_id} with the edited body, for {printable(handler)}"
-        )
+    click.echo(f"delivery {new_id} is delivery {delivery_id} with the edited body, for {printable(handler)}")
     if hint is not None:
         click.echo(hint, err=True)
 

@@ -5,19 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 from datetime import datetime
-from hashlib import sha256
-from typing import Any
-
-from sqlalchemy import insert
 
 from billhook.engines.dispatcher import run_options
 from billhook.errors import ConfigError
 from billhook.events import Event, parse_event
 from billhook.handlers import ConnectedHandlers
-from billhook.inbox import DeliveryDetails, DeliveryState, Inbox, RunOptions, RunPlan, StoredDelivery
-from billhook.inbox.locks import lock_order
-from billhook.inbox.planning import make_runs
-from billhook.inbox.schema import IDENTIFIERS, delivery
+from billhook.inbox import DeliveryDetails, Inbox, RunOptions, RunPlan, StoredDelivery
+from billhook.inbox.replay import store_edited
 
 
 def resend(
@@ -45,19 +39,10 @@ def resend(
     event = parse_event(summary.event_type, body, as_named=summary.sent_as is not None)
     key = f"edited-{summary.id}-{secrets.token_hex(8)}"
     headers = json.dumps(original.headers)
-    stored = StoredDelivery(0, summary.source, key, summary.event_type, body, headers, None, now)
-    values: dict[str, Any] = {
-        name: getattr(stored, name)
-        for name in ("source", "key", "event_type", "body", "headers", "received_at")
-    }
-    values |= {"digest": sha256(body).digest(), "sent_as": summary.sent_as, "edited_from": summary.id}
-    if isinstance(event, Event):
-        names = (column.name for column in IDENTIFIERS)
-        values |= dict(zip(names, event.identifying_values(), strict=False))
+    stored = StoredDelivery(
+        0, summary.source, key, summary.event_type, body, headers, None, now, sent_as=summary.sent_as
+    )
     options = RunOptions(run_options(handler, stored, event).order_key)
-    with inbox.database.write() as connection:
-        lock_order(connection)
-        row = insert(delivery).values(**values, state=DeliveryState.PLANNED.value)
-        delivery_id: int = connection.execute(row.returning(delivery.c.id)).scalar_one()
-        make_runs(connection, [RunPlan(delivery_id, (handler.name,), options={handler.name: options})], now)
-    return delivery_id
+    about = event.identifying_values() if isinstance(event, Event) else ()
+    plan = RunPlan(0, (handler.name,), options={handler.name: options}, identifiers=about)
+    return store_edited(inbox, stored, plan, summary.id)

@@ -1,4 +1,4 @@
-"""Deliveries: list, show, count, export and follow them, and read their bodies in bulk.
+"""Deliveries: list, show, count, export and follow them.
 
 Reading takes no lock and goes in pages by id, so it does not slow the receiver down.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -237,27 +237,6 @@ def _runs(
     return by_delivery
 
 
-def read_bodies(inbox: Inbox, event_types: Collection[str], since: datetime) -> Iterator[ReadBody]:
-    """Yield the bodies of deliveries of these types received since then, oldest first.
-
-    A batch is in memory at a time, and no transaction is open while the caller works.
-    """
-    columns = (delivery.c.id, delivery.c.event_type, delivery.c.state, delivery.c.body)
-    chosen = select(*columns).where(
-        in_values(delivery.c.event_type, sorted(event_types)), delivery.c.received_at >= since
-    )
-    after = 0
-    while True:
-        with inbox.database.read() as connection:
-            rows = connection.execute(
-                chosen.where(delivery.c.id > after).order_by(delivery.c.id).limit(_READ_TOGETHER)
-            ).all()
-        yield from (ReadBody(*row) for row in rows)
-        if len(rows) < _READ_TOGETHER:
-            return
-        after = rows[-1].id
-
-
 class Deliveries:
     """The deliveries of an inbox, to read: find, count and follow them. Changes nothing.
 
@@ -408,15 +387,6 @@ def _selected(inbox: Inbox, ids: Sequence[int], selection: DeliveryFilter) -> li
 
 
 # --- records ------------------------------------------------------------------------------------------
-
-
-class ReadBody(NamedTuple):
-    """The body of a delivery, with its type and its stored state."""
-
-    delivery_id: int
-    event_type: str
-    state: str
-    body: bytes
 
 
 class SearchBound(NamedTuple):

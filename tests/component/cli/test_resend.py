@@ -58,10 +58,9 @@ def test_an_edited_delivery_is_a_new_one_for_one_handler(resend, run, where):
 
 def test_the_same_body_again_is_no_duplicate_of_the_original(resend, run, where):
     body = run("deliveries", "show", "2", "--body").stdout_bytes
-    first, second = (resend("2", "--handler", "book", "--json", body=body) for _ in range(2))
+    first, second = (resend("2", "--handler", "book", body=body) for _ in range(2))
 
-    assert json.loads(first.stdout) == {"id": 5, "edited_from": 2, "handler": "book"}
-    assert json.loads(second.stdout)["id"] == 6
+    assert [one.stdout[:11] for one in (first, second)] == ["delivery 5 ", "delivery 6 "]
     assert len(set(rows(where, "SELECT key FROM delivery WHERE id IN (2, 5, 6)"))) == 3
 
 
