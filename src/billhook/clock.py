@@ -99,8 +99,8 @@ def format_ago(moment: datetime | None, now: datetime) -> str:
     """Return how long before `now` a moment was, as `3 min ago` or `just now`; `in 10 s` for one to come."""
     if moment is None:
         return ""
-    seconds = (now - moment).total_seconds()
-    if 0 <= seconds < 1:
+    seconds = int((now - moment).total_seconds())
+    if seconds == 0:
         return "just now"
     number, unit = format_duration(abs(seconds)).split(" ")[:2]  # one unit is enough here
     return f"{number} {unit} ago" if seconds >= 0 else f"in {number} {unit}"

@@ -6,6 +6,7 @@ import atexit
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -151,9 +152,13 @@ class Billhook:
         named = {source.name for source in self._sources}
         if len(named) < len(self._sources):
             raise ConfigError("two sources have the same name: each name is one URL and one set of keys")
-        if DEFAULT_SOURCE in named or (self._sources and not settings.read_secrets()):
-            return self._sources
-        return (default_source(settings), *self._sources)
+        sources = [
+            replace(source, type_header=settings.type_header) if source.type_header is None else source
+            for source in self._sources
+        ]
+        if DEFAULT_SOURCE in named or (sources and not settings.read_secrets()):
+            return sources
+        return (default_source(settings), *sources)
 
 
 class _Commands(click.Group):
@@ -246,7 +251,8 @@ def default_source(settings: Settings) -> Source:
     secrets = settings.read_secrets()
     if not secrets:
         raise MissingSecret(DEFAULT_SOURCE, settings.secrets_file)
-    return Source(DEFAULT_SOURCE, configured_scheme(settings), secrets, settings.tolerance_seconds)
+    tolerance, header = settings.tolerance_seconds, settings.type_header
+    return Source(DEFAULT_SOURCE, configured_scheme(settings), secrets, tolerance, header)
 
 
 def configured_scheme(settings: Settings) -> Scheme:

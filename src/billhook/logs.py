@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -17,6 +18,9 @@ from billhook.printable import PrintableFormatter, first_line, printable
 
 _STANDARD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 """The attributes of every record; `taskName` since Python 3.12."""
+
+
+_COLOURS = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red"}
 
 
 def fields(
@@ -175,16 +179,28 @@ class EscapedTracebacks(logging.Filter):
         return True
 
 
+class ColouredFormatter(PrintableFormatter):
+    """Colours records for a terminal: warnings, errors, and what a handler did."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's text, escaped, in its colour."""
+        from rich.style import Style
+
+        done = "green" if hasattr(record, "handler") else ""
+        return Style.parse(_COLOURS.get(record.levelno, done)).render(super().format(record))
+
+
 def set_up_logging(log_format: str | None, *, show_process: bool = False) -> None:
     """Log to standard error at level INFO, as JSON if `log_format` is "json"; keep what is set up already.
 
     Lines that standard error does not take are dropped and counted. `show_process` adds the process id to
-    text; JSON always has it.
+    text; JSON always has it. Text on a terminal is coloured, unless NO_COLOR is set.
     """
     if logging.getLogger().handlers:
         return
     process = " [%(process)d]" if show_process else ""
-    text = PrintableFormatter(f"%(asctime)s{process} %(levelname)s %(name)s: %(message)s")
+    kind = ColouredFormatter if os.isatty(2) and not os.environ.get("NO_COLOR") else PrintableFormatter
+    text = kind(f"%(asctime)s{process} %(levelname)s %(name)s: %(message)s")
     output = NonBlockingHandler()
     output.setFormatter(JsonFormatter() if log_format == "json" else text)
     logging.basicConfig(level=logging.INFO, handlers=[output])

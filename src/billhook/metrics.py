@@ -26,6 +26,7 @@ from billhook.errors import (
 from billhook.events import EVENT_TYPES
 from billhook.inbox import OTHER_TYPES
 from billhook.inbox.counts import DURATION_BOUNDS, NO_DURATION, Counted, Counts
+from billhook.inbox.issues import IssueState, count_issues
 from billhook.inbox.overview import read_state, read_totals
 
 try:
@@ -71,6 +72,7 @@ class InboxCollector(Collector):
         up = GaugeMetricFamily("billhook_inbox_up", "Whether the inbox can be read.")
         try:
             state, totals = read_state(self._inbox(), self._clock.now()), read_totals(self._inbox())
+            issues = count_issues(self._inbox())
         except (InboxUnavailable, SchemaMismatch):
             up.add_metric((), 0)
             yield up
@@ -80,6 +82,12 @@ class InboxCollector(Collector):
         yield from _deliveries(totals)
         yield from _attempts(totals)
         yield from _state(state)
+        yield _gauge(
+            "billhook_issues",
+            "Issues that are open, or that an operator has acknowledged.",
+            {(each,): issues[each] for each in (IssueState.OPEN, IssueState.ACKNOWLEDGED)},
+            "state",
+        )
         yield from _last_deliveries(totals)
         yield from _workers(state)
 

@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
+from billhook.signing.source import TYPE_HEADER
+
 if TYPE_CHECKING:
     from flask import Flask
     from werkzeug.test import TestResponse
@@ -31,10 +33,17 @@ class HttpReply:
 
 
 def sign(
-    scheme: Scheme, secret: str, event_type: str, body: bytes, now: datetime, message_id: str | None = None
+    scheme: Scheme,
+    secret: str,
+    event_type: str,
+    body: bytes,
+    now: datetime,
+    message_id: str | None = None,
+    *,
+    type_header: str | None = None,
 ) -> dict[str, str]:
     """Return the headers of a delivery. Raises ValueError for what the scheme cannot sign."""
-    kind = {"X-Webhook-Type": event_type} if event_type else {}
+    kind = {type_header or TYPE_HEADER: event_type} if event_type else {}
     return kind | dict(scheme.sign(body, secret, event_type=event_type, now=now, message_id=message_id))
 
 

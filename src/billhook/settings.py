@@ -22,6 +22,7 @@ PREFIX = "BILLHOOK_"
 ENVIRON = "billhook_environ"
 """Key in `app.extensions` of an environment to read instead of os.environ: the standalone app has it."""
 _SECRET_MARKS = ("whsec_", "whsk_", "-----BEGIN")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _VERSION_OF_SECRET = re.compile(r"(?<![^,\s])v1a?,(?=wh(?:sec|sk|pk)_)")
 """Some senders show a secret with this prefix; its comma does not separate items."""
 # Variables of billhook's own tests, and variables that commands read by themselves; they are not options.
@@ -60,6 +61,13 @@ def _text(key: str, value: Any) -> str | None:
             f"{key} must be text, got {type(value).__name__} (put it into double quotes in the environment)"
         )
     return str(value)
+
+
+def _header_name(key: str, value: Any) -> str:
+    name = _text(key, value) or "X-Webhook-Type"
+    if not _HEADER_NAME.fullmatch(name):
+        raise ConfigError(f"{key} is {_masked(name, 64)}: it must be the name of a header, as X-Webhook-Type")
+    return name
 
 
 def _masked(value: Any, longest: float = math.inf) -> str:
@@ -185,6 +193,12 @@ class Settings:
         "",
         "The header with the time of signing, for timestamped-rsa (default X-Webhook-Timestamp).",
         _text,
+    )
+    type_header: str = _option(
+        "X-Webhook-Type",
+        "",
+        "The header that names the event type; a source may have its own, Source(type_header=…).",
+        _header_name,
     )
     signature_prefix: str = _option(
         "sha256=",

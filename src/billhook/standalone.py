@@ -19,14 +19,14 @@ from blinker import ANY
 from flask import Flask, Response
 from werkzeug.exceptions import InternalServerError
 
-from billhook.errors import ConfigError
+from billhook.errors import ConfigError, Discard
 from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.extension import ENVIRON, Billhook, get_settings, get_state
 from billhook.file_modes import check_secret_file
-from billhook.handlers import Handlers
+from billhook.handlers import Delivery, Handlers
 from billhook.logs import fields, set_up_logging
 from billhook.settings import from_environ
-from billhook.signals import delivery_accepted, event_signal
+from billhook.signals import delivery_accepted, event_signal, handler_ended
 
 if TYPE_CHECKING:
     from flask import Blueprint
@@ -78,6 +78,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
         app.register_error_handler(failure, _unavailable)
     if os.isatty(2):  # a person at a terminal waits for a confirmation
         delivery_accepted.connect(_log_accepted, sender=app)
+        handler_ended.connect(_log_handled, sender=app)
     if settings.metrics_token_file is not None:
         app.register_blueprint(_metrics_blueprint(settings.metrics_token_file))
     return app
@@ -98,6 +99,18 @@ def _log_accepted(_: Flask, *, delivery_id: int, event_type: str, source: str, k
     logger.info("delivery %d accepted: %s", delivery_id, event_type or "(no type)", extra=extra)
 
 
+def _log_handled(
+    _: Flask, *, delivery: Delivery, handler: str, error: BaseException | None, duration: float
+) -> None:
+    # The engine logs a failure and what follows from it, in a terminal or not.
+    if error is None or isinstance(error, Discard):
+        text = "handler %s succeeded on delivery %d in %.0f ms"
+        if error is not None:
+            text = "handler %s discarded delivery %d in %.0f ms"
+        extra = fields(delivery_id=delivery.id, handler=handler, duration=duration)
+        logger.info(text, handler, delivery.id, duration * 1000, extra=extra)
+
+
 def _metrics_blueprint(token_file: str) -> Blueprint:
     from billhook.metrics import metrics_blueprint
 
@@ -114,14 +127,16 @@ def _metrics_blueprint(token_file: str) -> Blueprint:
 def load_handlers(names: Iterable[str]) -> list[Handlers]:
     """Return every Handlers of the named modules or .py files.
 
-    Raises ConfigError for a module without any that does not connect to an event's signal itself either.
+    Raises ConfigError for a module without any that neither connects to an event's signal itself nor declares
+    an event type.
     """
     groups: list[Handlers] = []
     for name in names:
         before = _plain_subscribers()
         module = _load_file(Path(name)) if name.endswith(".py") else _load_module(name)
         found = [value for value in vars(module).values() if isinstance(value, Handlers)]
-        if not found and not _connected_by(module, before):
+        declares = any(model.__module__ == module.__name__ for model in EVENT_TYPES.values())
+        if not (found or declares or _connected_by(module, before)):
             raise ConfigError(f"{name} has no Handlers: it needs a line such as handlers = Handlers()")
         groups.extend(group for group in found if group not in groups)
     return groups

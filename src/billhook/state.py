@@ -17,6 +17,7 @@ from billhook.engines import Dispatcher, Engine, ExternalEngine, InlineEngine, T
 from billhook.engines.celery import CeleryEngine, find_celery
 from billhook.engines.dispatcher import handler_limits
 from billhook.engines.maintenance import MaintenanceOptions
+from billhook.engines.worker_watch import WorkerWatch
 from billhook.errors import (
     ConfigError,
     ForeignFile,
@@ -78,6 +79,10 @@ class BillhookState:
         self._making_client = threading.Lock()
         reset_in_child(self._reset_in_child)
         self.engine = self._engine(settings.engine)
+        self._worker_watch: WorkerWatch | None = None
+        if settings.engine in ("worker", "celery"):
+            notifier = self._maintenance.notifier
+            self._worker_watch = WorkerWatch(self.inbox, lambda: self.dispatcher.clock.now(), notifier)
         self.starts_on_request = isinstance(self.engine, ThreadEngine)
         """Whether the engine runs in this process, from its first request on."""
         self.intake = DeliveryRules(
@@ -93,10 +98,12 @@ class BillhookState:
         self.wsgi_receiver = WsgiReceiver(self.intake, self.inbox)
 
     def start(self) -> None:
-        """Start this process's threads: first those of the receiver, then the engine."""
+        """Start this process's threads: the receiver's, then the engine, then the watch of workers."""
         try:
             self.wsgi_receiver.start()
             self.engine.start()
+            if self._worker_watch is not None:
+                self._worker_watch.start()
         except _NO_RESOURCES as error:
             # An exception here would stop gunicorn too; each thread is started again at its first use.
             text = "could not start receiver threads, deliveries get 503 until they start: %s"
@@ -195,6 +202,8 @@ class BillhookState:
     def close(self) -> None:
         """Stop the engine, commit pending deliveries and close the inbox in this process."""
         self.engine.stop()
+        if self._worker_watch is not None:
+            self._worker_watch.stop()
         self.intake.close()
         self.inbox.close()
         client, self._client = self._client, None

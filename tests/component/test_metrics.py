@@ -18,6 +18,7 @@ from billhook.errors import ConfigError
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import Counted, Inbox, RunPlan, RunResult, RunState, WorkerRecord
+from billhook.inbox.issues import update_issues
 from billhook.metrics import InboxCollector, _registry, metrics_blueprint, metrics_text
 from billhook.standalone import create_app
 from support.apps import deliver
@@ -97,6 +98,7 @@ def test_a_scrape_has_the_state_of_now(inbox):
     inbox.pause_handler("h", None, NOON)
     inbox.record_worker(WorkerRecord("gone", "thread", 1, NOON), NOON - timedelta(minutes=5))
     inbox.record_worker(WorkerRecord("here", "worker", 1, NOON), NOON)
+    update_issues(inbox, NOON, with_figures=False)
 
     found = scrape(inbox)
 
@@ -105,6 +107,8 @@ def test_a_scrape_has_the_state_of_now(inbox):
     assert found[("billhook_oldest_unfinished_timestamp_seconds",)] == NOON.timestamp()
     assert found["billhook_handler_paused_timestamp_seconds", ("handler", "h")] == NOON.timestamp()
     assert found["billhook_last_delivery_timestamp_seconds", ("type", "PingTest")] == NOON.timestamp()
+    assert found["billhook_issues", ("state", "open")] == 1
+    assert found["billhook_issues", ("state", "acknowledged")] == 0
     assert found["billhook_workers", ("engine", "worker")] == 1
     assert found["billhook_workers", ("engine", "thread")] == 0
 

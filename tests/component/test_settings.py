@@ -14,6 +14,7 @@ from billhook.errors import ConfigError, MissingSecret, WeakSecret
 from billhook.extension import get_settings, get_state
 from billhook.file_modes import access_by_others
 from billhook.settings import OPTIONS, Settings, from_environ, read_secrets_file
+from billhook.signing.source import TYPE_HEADER
 from billhook.standalone import create_app
 from support.apps import bare_app
 from support.inbox_view import incoming, open_inbox
@@ -380,6 +381,16 @@ def test_the_tolerance_of_a_source_has_limits():
         told = f"source 'eu': tolerance_seconds={seconds} must be 1 to 86400"
         with pytest.raises(ConfigError, match=told):
             Source("eu", secrets=[SECRET], tolerance_seconds=seconds)
+
+
+@pytest.mark.parametrize("name", ["", "X Type", "X-Type:", "Größe", "-x", "a" * 65])
+def test_a_header_for_the_type_is_the_name_of_one(name):
+    with pytest.raises(ConfigError, match=r"source 'eu': type_header=.* is no name of a header, such as X-G"):
+        Source("eu", secrets=[SECRET], type_header=name)
+    if name:
+        with pytest.raises(ConfigError, match=r"BILLHOOK_TYPE_HEADER is .*: it must be the name of a header"):
+            Settings.from_mapping({"BILLHOOK_TYPE_HEADER": name})
+    assert Settings.from_mapping({"BILLHOOK_TYPE_HEADER": ""}).type_header == TYPE_HEADER
 
 
 def test_the_secrets_of_a_source_are_a_list_and_never_shown():

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pty
+import re
 import sqlite3
+import subprocess
 import sys
 
 import pytest
@@ -51,17 +54,75 @@ def here(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_in_a_terminal_each_accepted_delivery_is_a_log_line(standalone, monkeypatch, caplog, terminal):
-    monkeypatch.setattr("os.isatty", lambda descriptor: terminal)
-    caplog.set_level("INFO", "billhook.standalone")
-    app = standalone()
+ACCEPT = """
+from billhook import Discard, Handlers
+from billhook.events import CreditPoolDepleted, InvoiceApproved, PingTest, sample
+from billhook.extension import get_state
+from billhook.standalone import create_app
+from billhook.testing import deliver
 
-    for message_id in ("one", "one", "two"):
-        deliver(app, message_id=message_id)
+handlers = Handlers()
 
-    told = [record.getMessage() for record in caplog.records if record.name == "billhook.standalone"]
-    assert told == (["delivery 1 accepted: PingTest", "delivery 2 accepted: PingTest"] if terminal else [])
+@handlers.on(InvoiceApproved, PingTest, name="shop.book", retry=[60])
+def book(event, delivery):
+    if delivery.key == "discarded":
+        raise Discard("not ours")
+    if delivery.key == "failed":
+        raise RuntimeError("no\\x1b mail")
+
+if __name__ == "__main__":
+    app = create_app()
+    for key in ("one", "one", "discarded", "failed"):
+        deliver(app, PingTest, key=key)
+    deliver(app, CreditPoolDepleted)
+    get_state(app).close()
+"""
+LINES = [
+    "INFO billhook.standalone: delivery 1 accepted: PingTest",
+    "INFO billhook.standalone: handler shop.book succeeded on delivery 1 in _ ms",
+    "INFO billhook.standalone: delivery 2 accepted: PingTest",
+    "INFO billhook.standalone: handler shop.book discarded delivery 2 in _ ms",
+    "INFO billhook.standalone: delivery 3 accepted: PingTest",
+    "WARNING billhook.engines: handler shop.book failed on delivery 3 (attempt 1), retrying in",
+    "INFO billhook.standalone: delivery 4 accepted: CreditPoolDepleted",
+    "INFO billhook.engines: no handler for CreditPoolDepleted: ",
+]
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("terminal", LINES),
+        pytest.param("terminal without colours", LINES, marks=pytest.mark.slow),
+        ("pipe", [LINES[5], LINES[7]]),
+    ],
+)
+def test_in_a_terminal_each_delivery_and_what_its_handlers_made_of_it_is_a_line(
+    here, monkeypatch, output, expected
+):
+    (here / "shop.py").write_text(ACCEPT)
+    monkeypatch.setenv("BILLHOOK_HANDLERS", "shop.py")
+    monkeypatch.setenv("NO_COLOR", "1" if output == "terminal without colours" else "")
+    ours, theirs = os.pipe() if output == "pipe" else pty.openpty()
+    command = [sys.executable, "shop.py"]
+    # Of a terminal both ends are one descriptor for each side; of a pipe one reads and one writes.
+    process = subprocess.Popen(command, stderr=theirs, stdin=subprocess.DEVNULL)
+    os.close(theirs)
+    found = b""
+    with contextlib.suppress(OSError):  # EIO: the process has ended
+        while piece := os.read(ours, 10_000):
+            found += piece
+    os.close(ours)
+    assert process.wait(60) == 0
+
+    text = found.decode()
+    lines = [line.split(" ", 2)[2] for line in re.sub(r"\x1b\[[0-9]*m", "", text).splitlines()]
+    lines = [re.sub(r" \d+ ms", " _ ms", line) for line in lines]
+    assert [line.startswith(start) for line, start in zip(lines, expected, strict=True)] == [True] * len(
+        lines
+    ), lines
+    coloured = [code for code in re.findall(r"\x1b\[([0-9]+)m", text) if code != "0"]
+    assert coloured == (["32", "32", "33"] if output == "terminal" else [])
 
 
 @pytest.fixture

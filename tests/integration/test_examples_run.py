@@ -78,6 +78,18 @@ def test_the_receiver_runs_on_the_event_loop_of_another_framework(
 
 
 @pytest.mark.slow
+def test_a_sender_of_another_kind_has_its_own_header_scheme_and_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_WEBHOOK_SECRET", "a text for this test only")
+    with running("another_sender", "flask --app forge run --port 8000", tmp_path, "/webhooks") as server:
+        replay(server)
+
+        assert server.deliver(sample(InvoiceApproved))[0] == 200
+        assert server.request("POST", "/webhooks/github", b"{}", {"X-GitHub-Event": "push"})[0] == 401
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -135,7 +135,7 @@ def test_of_several_processes_the_parent_tells(group, systemd):
 def test_the_health_file_is_young_while_the_worker_works_and_gone_after(group, processes):
     file = group.folder / "alive"
     worker = group.start("worker", "hangs_once.py", "--health-file", "alive", "--processes", str(processes))
-    until(lambda: group.log().count("worker started with") == processes, 30)
+    until(lambda: group.log().count("worker started with") == processes and file.exists(), 30)
     touched = set()
     until(lambda: touched.add(file.stat().st_mtime_ns) or len(touched) >= 3, 20)
     worker.send_signal(signal.SIGTERM)
@@ -162,11 +162,21 @@ def test_a_health_file_that_cannot_be_made_is_refused(tmp_path):
         HeartbeatSender({}, tmp_path / "none" / "alive")
 
 
+def test_a_health_file_of_an_earlier_process_is_gone_until_the_first_beat(tmp_path):
+    file = tmp_path / "alive"
+    file.touch()
+
+    heartbeat = HeartbeatSender({}, file)
+    before = file.exists()
+    heartbeat.beat()
+
+    assert (before, file.exists()) == (False, True)
+
+
 def test_a_file_that_cannot_be_touched_any_more_is_logged_once(tmp_path, caplog):
     (tmp_path / "folder").mkdir()
     heartbeat = HeartbeatSender({}, tmp_path / "folder" / "alive")
     heartbeat.interval_seconds = 0.0
-    (tmp_path / "folder" / "alive").unlink()
     (tmp_path / "folder").rmdir()
 
     for _ in range(3):

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -31,16 +32,30 @@ RUN_BY = {
     "command: serve": "test_the_readmes_standalone_receiver_handles_its_deliveries",
     "command: send": "test_the_readmes_standalone_receiver_handles_its_deliveries",
     "command: dashboard": "test_the_dashboards_page_lets_its_users_in_and_nobody_else",
+    "command: pytest": "test_the_tests_of_the_testing_page_pass",
     "command: mounted": "test_the_readmes_mounted_app_runs",
     "command: mounted-use": "test_the_readmes_mounted_app_runs",
     "command: sandbox": "test_the_sandboxs_exports_and_commands_work_in_another_terminal",
     "command: sandbox-use": "test_the_sandboxs_exports_and_commands_work_in_another_terminal",
+    "command: own-type": "test_the_type_of_the_events_page_is_found_by_the_commands",
     "file: billing.py": "test_the_readmes_standalone_receiver_handles_its_deliveries",
     "file: dashboard.py": "test_the_dashboards_page_lets_its_users_in_and_nobody_else",
+    "file: own.py": "test_the_type_of_the_events_page_is_found_by_the_commands",
     "file: shop.py": "test_the_readmes_mounted_app_runs",
     "file: subscribers.py": "test_the_readmes_mounted_app_and_subscriber_handle_deliveries",
     "file: test_billing.py": "test_the_sandboxs_pytest_command_works_in_the_checkout_with_pytest_alone",
     "file: test_handlers.py": "test_the_tests_of_the_testing_page_pass",
+    "command: tutorial-dead": "test_the_tutorial_is_true",
+    "command: tutorial-deploy": "test_the_tutorial_is_true",
+    "command: tutorial-fail": "test_the_tutorial_is_true",
+    "command: tutorial-mend": "test_the_tutorial_is_true",
+    "command: tutorial-replay": "test_the_tutorial_is_true",
+    "command: tutorial-serve": "test_the_tutorial_is_true",
+    "command: tutorial-test": "test_the_tutorial_is_true",
+    "command: tutorial-work": "test_the_tutorial_is_true",
+    "file: letters.py": "test_the_tutorial_is_true",
+    "file: test_letters.py": "test_the_tutorial_is_true",
+    "file: webshop.py": "test_the_tutorial_is_true",
     "run: once": "test_the_effect_of_the_handlers_page_happens_once",
     "run: reading": "test_the_reading_of_the_inboxs_page_finds_and_follows",
     "run: own_scheme": "test_the_scheme_of_the_signatures_page_signs_and_verifies",
@@ -146,6 +161,70 @@ def test_the_readmes_standalone_receiver_handles_its_deliveries(folder, environm
 
 
 @pytest.mark.slow
+def test_the_tutorial_is_true(folder, environment):
+    address = free_address()
+    flask = {name: f"{sys.executable} -m {name}" for name in ("flask", "python", "gunicorn")}
+    flask["python"] = sys.executable
+    letter = [folder / "letters" / f"inv_{number}.txt" for number in (1, 2)]
+
+    def typed(name: str) -> list[str]:
+        lines = block(f"command: tutorial-{name}").replace("8002", address.partition(":")[2]).splitlines()
+        return [
+            re.sub(r"^(flask|python|gunicorn)(?= )", lambda found: flask[found[1]], line) for line in lines
+        ]
+
+    def shell(*commands: str) -> str:
+        return run(["bash", "-ec", "\n".join(commands)], folder, environment)
+
+    def mend_after(text: str) -> None:
+        eventually(lambda: text in log.read_text(), 120)
+        shell(*typed("mend"))
+
+    assert "2 passed" in shell(*(line + " -p billhook_pytest -p no:cacheprovider" for line in typed("test")))
+    handler = (folder / "letters.py").read_text()
+    (folder / "letters.py").write_text(handler.replace("retry=[10, 10]", "retry=[3]"))
+    with served(shlex.split(*typed("serve")), folder, environment, address) as log:
+        send, listing = typed("fail")
+        # In a thread, for `send` may take longer to end than the handler to be called again.
+        with ThreadPoolExecutor() as pool:
+            pool.submit(mend_after, "failed on delivery 1")
+            assert "200" in shell(send)
+        eventually(letter[0].is_file, 120)
+        assert "InvoiceApproved" in shell(listing)
+        remove, send, *shown = typed("dead")
+        shell(remove, send)
+        eventually(lambda: "is dead" in log.read_text(), 120)
+        assert [
+            text in told for text, told in zip(["dead", "FileNotFoundError"], map(shell, shown), strict=True)
+        ]
+        mkdir, replay, show = typed("replay")
+        shell(mkdir, replay)
+        eventually(letter[1].is_file, 120)
+        assert shell(show).startswith("Invoice inv_2 of ")
+    engine, serve = typed("deploy")
+    work, check = typed("work")
+    assert engine == "export BILLHOOK_ENGINE=worker"
+    environment["BILLHOOK_ENGINE"] = "worker"
+    with served(shlex.split(serve), folder, environment, address):
+        shell(remove, mkdir, send)
+        shell(work + " --drain")
+        assert letter[1].is_file()
+        assert "verified and answered by billhook" in shell(check)
+
+
+@pytest.mark.slow
+def test_the_type_of_the_events_page_is_found_by_the_commands(folder, environment):
+    events, fields, handlers = (
+        run([*BILLHOOK, *command[1:]], folder, environment) for command in words(block("command: own-type"))
+    )
+
+    assert "OrderPlaced" in events
+    assert "lines[].amount" in fields
+    assert '"orderId": "order_id-1"' in fields
+    assert "own.ship" in handlers
+
+
+@pytest.mark.slow
 def test_the_readmes_mounted_app_runs(folder, environment):
     address = free_address()
     (serve,) = words(block("command: mounted"))
@@ -232,13 +311,15 @@ def test_the_dashboards_page_lets_its_users_in_and_nobody_else(folder, environme
 
 @pytest.mark.slow
 def test_the_tests_of_the_testing_page_pass(folder, environment):
-    name = "test_handlers.py"
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", name]
+    _, pytest_command = block("command: pytest").strip().split(" && ")
+    python, *arguments, name = shlex.split(pytest_command)
+    command = [sys.executable, *arguments, "-W", "error", "-p", "no:cacheprovider", name]
     command += ["-p", "billhook_pytest"]  # which a reader has by installing billhook: see test_plugin.py
 
     told = run(command, folder, environment)
     (folder / name).write_text((folder / name).read_text().replace("retry=[60, 3600]", "retry=[60]"))
 
+    assert python == "python"
     assert "9 passed" in told
     with pytest.raises(AssertionError):
         run(command, folder, environment)

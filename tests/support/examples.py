@@ -118,7 +118,7 @@ def running(name: str, command: str, tmp_path: Path, path: str = STANDALONE) -> 
 def replay(server: Server) -> None:
     """Do what the README has a reader do in a second terminal, and see what it says they see."""
     readme = (server.folder / "README.md").read_text(encoding="utf-8")
-    console = next(block for block in readme.split("```") if block.startswith("console\n$ billhook send"))
+    console = next(block for block in readme.split("```") if re.match(r"console\n\$ .*billhook send", block))
     for step in console.replace("8000", str(server.port)).split("\n$ ")[1:]:
         command, expected = step.rstrip("\n").split("\n", 1)
         if command.startswith("curl") and shutil.which("curl") is None:

@@ -11,6 +11,7 @@ MARKED = re.compile(r"<!-- (command|file|run): (\S+) -->\n```\w+\n(.*?)```", re.
 
 def _paths() -> list[Path]:
     found = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / ".github").glob("*.md")]
+    found += (ROOT / "deploy" / "site").glob("*.md")
     for folder in ("deploy", "examples", "src", "tests"):
         found += (ROOT / folder).rglob("README.md")
     return [path for path in found if not any(part.startswith(".pytest") for part in path.parts)]

@@ -19,9 +19,10 @@ from billhook.doctor import inbox as doctor
 from billhook.doctor.finding import Finding
 from billhook.errors import BillhookError, ConfigError
 from billhook.extension import get_settings, get_state
+from billhook.handlers import Handlers
 from billhook.inbox import Inbox
 from billhook.settings import Settings, from_environ
-from billhook.standalone import create_app
+from billhook.standalone import create_app, load_handlers
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -96,6 +97,19 @@ def load_app(environ: Mapping[str, str] | None = None) -> Flask:
         return app
     with reporting_import_errors("a module of the handlers"):
         return create_app(environment() if environ is None else environ)
+
+
+def import_handlers(names: Sequence[str] = ()) -> list[Handlers]:
+    """Import the user's app, or the handlers' modules, with the event types in them; return their Handlers.
+
+    Of an app it returns none: they are connected. Raises ConfigError. Needs neither secrets nor an inbox.
+    """
+    reject_handlers_argument(names)
+    if user_app() is not None:
+        return []
+    settings = Settings.from_mapping(from_environ(environment(names)))
+    with reporting_import_errors("a module of the handlers"):
+        return load_handlers(settings.handlers)
 
 
 def load_settings() -> Settings:

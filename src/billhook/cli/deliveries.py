@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from billhook.cli import delivery_format
 from billhook.cli.context import open_inbox
 from billhook.cli.deletion import erase, prune
 from billhook.cli.delivery_format import details_json, print_deliveries
-from billhook.cli.forward import forward
+from billhook.cli.forward import Outage, forward
 from billhook.cli.output import (
     CliError,
     UsageConfigError,
@@ -27,9 +26,9 @@ from billhook.cli.params import DELIVERY_ID, TEXT, TIME, as_json
 from billhook.cli.replay import replay
 from billhook.cli.resend import resend
 from billhook.cli.selection import ALL_FILTERS, Selection, confirming, delivery_count, selecting
-from billhook.errors import InboxUnavailable, PayloadError
+from billhook.errors import PayloadError
 from billhook.events import Event, parse_event
-from billhook.inbox import Deliveries, DeliveryDetails, DeliveryFilter
+from billhook.inbox import Deliveries, DeliveryDetails
 from billhook.inbox.deliveries import details
 from billhook.inbox.discard import DiscardResult
 from billhook.inbox.discard import discard as discard_these
@@ -39,7 +38,6 @@ _SEARCHED = 10_000
 """How many deliveries are searched for the first lines of `--contains`: new ones are what is waited for."""
 _WIDTHS = (23, 6, 30, 11, 7, 0)
 """Of the columns: the longest of the listed types has 30 characters. A longer cell is not cut."""
-_PAUSE_SECONDS = 2.0
 _LONGEST_REASON = 500
 
 
@@ -81,19 +79,8 @@ def tail(selection: Selection, lines: int | None, since: datetime | None) -> Non
             for one in found:
                 _print(one, as_json=selection.as_json)
                 last = max(last, one.summary.id)
-        _follow(deliveries, selected, last, as_json=selection.as_json)
-
-
-def _follow(deliveries: Deliveries, selection: DeliveryFilter, last: int, *, as_json: bool) -> None:
-    """Print what is stored after the delivery `last`, for ever."""
-    while True:
-        try:
-            for one in deliveries.follow(selection, after=last):
-                _print(one, as_json=as_json)
-                last = max(last, one.summary.id)
-        except InboxUnavailable as error:
-            click.echo(f"{printable(error)}; waiting for it", err=True)
-            time.sleep(_PAUSE_SECONDS)
+        for one in deliveries.follow(selected, after=last, on_unavailable=Outage().wait):
+            _print(one, as_json=selection.as_json)
 
 
 def _print(one: DeliveryDetails, *, as_json: bool) -> None:

@@ -113,6 +113,8 @@ def _print(findings: Sequence[Finding]) -> None:
         click.echo(f"{each.level.upper()}: {printable(each.what)}")
         click.echo(f"  why it matters: {printable(each.why)}")
         click.echo(f"  what to do: {printable(each.remedy)}")
+        if each.file:
+            click.echo("\n" + printable(each.file, keep="\n"))
     counted = Counter(each.level for each in findings)
     click.echo(", ".join(f"{count} {level}{'s' if count > 1 else ''}" for level, count in counted.items()))
 

@@ -4,33 +4,44 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import click
+from pydantic import ValidationError
 
+from billhook.cli.context import import_handlers
 from billhook.cli.output import print_json, print_table, print_wire
 from billhook.cli.params import as_json
 from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, sample
 from billhook.events.inspection import event_json_schema, event_summary, schema_fields
+from billhook.fields.model import describe_details
 
 
 @click.command()
-@click.argument("event_type", metavar="[TYPE]", required=False)
+@click.argument("names", nargs=-1, metavar="[TYPE] [FILE]...")
 @as_json
 @click.option("--json-schema", is_flag=True, help="Print the JSON schema of TYPE, or of all types by name.")
-def events(event_type: str | None, as_json: bool, json_schema: bool) -> None:
+def events(names: Sequence[str], as_json: bool, json_schema: bool) -> None:
     """List the event types; with TYPE, its fields and a sample.
+
+    Each FILE is a .py file with event types of your own, and perhaps handlers; the default is
+    BILLHOOK_HANDLERS.
 
     \b
     Examples:
       billhook events
       billhook events PaymentFailed
       billhook events PaymentFailed --json-schema > payment-failed.json
+      billhook events BrandNew own.py
     """
     if as_json and json_schema:
         raise click.UsageError("choose one of --json and --json-schema")
-    model = None if event_type is None else event_class(event_type)
+    types = [name for name in names if not name.endswith(".py")]
+    if len(types) > 1:
+        raise click.UsageError("give one TYPE; files with types of your own end in .py")
+    import_handlers([name for name in names if name not in types])
+    model = event_class(types[0]) if types else None
     if json_schema:
         schemas = {name: event_json_schema(each) for name, each in EVENT_TYPES.items()}
         print_json(schemas if model is None else event_json_schema(model))
@@ -56,7 +67,7 @@ def _show(model: type[Event]) -> None:
     else:
         click.echo("no fields: the body is {}")
     click.echo("sample:")
-    print_wire(sample(model).to_json())
+    print_wire(sample_body(model))
 
 
 def _type_json(model: type[Event]) -> dict[str, object]:
@@ -65,12 +76,28 @@ def _type_json(model: type[Event]) -> dict[str, object]:
         "meaning": event_summary(model),
         "signal": model.signal_name,
         "fields": schema_fields(event_json_schema(model)),
-        "sample": json.loads(sample(model).to_json()),
+        "sample": json.loads(sample_body(model)),
     }
 
 
+def sample_body(model: type[Event]) -> bytes:
+    """Return the body of a sample. Raises ConfigError for fields of a type of the user's that have none."""
+    try:
+        return sample(model).to_json()
+    except ValidationError as error:
+        wrong = describe_details(error.errors(include_input=False, include_url=False, include_context=False))
+        raise ConfigError(
+            f"no sample of {model.type} can be made ({wrong}): give the field one, Field(examples=[…])"
+        ) from None
+
+
 def event_class(event_type: str) -> type[Event]:
-    """Return the model of a type. Raises ConfigError, with the closest names, for an unknown one."""
+    """Return the model of a type, perhaps of the user's modules.
+
+    Raises ConfigError, with the closest names, for an unknown one.
+    """
+    if event_type not in EVENT_TYPES:
+        import_handlers()
     model = EVENT_TYPES.get(event_type)
     if model is None:
         hint = suggest(event_type, EVENT_TYPES) or "`billhook events` lists the known ones"

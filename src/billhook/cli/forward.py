@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import base64
+import math
 import shlex
 import sys
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import click
 
-from billhook.cli.context import open_inbox
-from billhook.cli.output import print_json, progress
+from billhook.cli.context import open_inbox, user_app
+from billhook.cli.output import print_json, print_json_line, progress, took
+from billhook.cli.params import is_local
 from billhook.cli.posting import SCHEME, TIMEOUT, parse_target, print_answers, signing_settings
-from billhook.cli.selection import RATE, Found, Selection, confirming, delivery_count, selecting
+from billhook.cli.selection import (
+    RATE,
+    Found,
+    Selection,
+    confirm,
+    confirming,
+    delivery_count,
+    recording,
+    selecting,
+)
 from billhook.errors import ConfigError
 from billhook.extension import configured_scheme
-from billhook.inbox import DeliveryDetails, Inbox
+from billhook.inbox import Deliveries, DeliveryDetails, Inbox
 from billhook.inbox.deliveries import details
 from billhook.posting import HttpPoster, HttpReply, sign
-from billhook.printable import first_line
+from billhook.printable import first_line, printable
+from billhook.receiver.blueprint import webhook_routes
 from billhook.settings import read_secrets_file
 from billhook.signing import Scheme
 
@@ -32,12 +47,16 @@ _NO_BODY = {
     "pruned": "past its retention: only the key is left",
     "erased": "erased: only the key is left",
 }
+_AWAY = (None, 502, 503, 504)
+"""The answers of a receiver, or of a proxy before it, that is not there now."""
+_FIRST_WAIT = 0.25
+_LONGEST_WAIT = 10.0
 _MOST_ANSWERS = 50
 """How many different answers are counted one by one; a receiver's answers may all differ."""
 
 
 @click.command()
-@selecting(ids=True)
+@selecting(ids=True, other="follow")
 @click.option(
     "--to", "url", required=True, metavar="URL", help="The receiver's URL, with http:// or https://."
 )
@@ -47,6 +66,10 @@ _MOST_ANSWERS = 50
 )  # fmt: skip
 @SCHEME
 @click.option("--curl", is_flag=True, help="Print each as a command of curl, signed now, and send nothing.")
+@click.option(
+    "--follow", is_flag=True, default=None,
+    help="Send each delivery that is stored from now on, until Ctrl-C: to the app on your machine.",
+)  # fmt: skip
 @click.option("--new-ids", is_flag=True, help="Send each under a new id, for a receiver that has had it.")
 @RATE
 @TIMEOUT
@@ -57,6 +80,7 @@ def forward(
     secret_file: str,
     scheme: str | None,
     curl: bool,
+    follow: bool | None,
     new_ids: bool,
     timeout: float,
 ) -> None:
@@ -66,17 +90,37 @@ def forward(
     id, so that the receiver knows it when it is sent again. They hold customers' data: use https outside
     your machine. Exit code 1 unless every answer is 2xx.
 
+    With --follow it prints a line for each new delivery and its answer. It waits for a database or a receiver
+    that is away, or that answers 502, 503 or 504, and sends what was stored meanwhile. It changes no delivery
+    and calls no handler; `billhook actions` lists it.
+
     \b
     Examples:
       billhook deliveries forward 42 --to http://127.0.0.1:8001/webhooks/billing --secret-file own.txt
       billhook deliveries forward 42 --curl --to http://127.0.0.1:8001/webhooks/billing --secret-file own.txt
       billhook deliveries forward --since 1h --rate 5 --to https://staging.example/hooks --secret-file own.txt
+      billhook deliveries forward --follow --to http://127.0.0.1:5000/webhooks/billing --secret-file own.txt
     """
+    new = replace(
+        selection.filter, event_type=None, source=None, key=None, contains=None, conflicts=False
+    ).is_everything
+    if follow and (selection.ids or selection.dry_run or selection.rate is not None or not new):
+        raise click.UsageError(
+            "--follow sends what is stored from now on: leave out ID, --dry-run, --rate, --state, --error, "
+            "--since, --until and --handler"
+        )
     secrets = read_secrets_file(secret_file)
     if not secrets:
         raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
-    signer = configured_scheme(signing_settings(scheme))
-    signed = partial(_headers, scheme=signer, secret=secrets[0], new_ids=new_ids)
+    settings = signing_settings(scheme)
+    signer = configured_scheme(settings)
+    signed = partial(
+        _headers,
+        scheme=signer,
+        secret=secrets[0],
+        new_ids=new_ids,
+        type_headers=_type_headers(settings.type_header),
+    )
     with HttpPoster(parse_target(url), timeout) as poster, open_inbox() as inbox:
         if curl:
             found = selection.find(inbox)
@@ -84,6 +128,9 @@ def forward(
                 (one for batch in found.batches for one in details(inbox, batch)) if found else ()
             ):
                 click.echo(_as_curl(url, delivery, signed(delivery)))
+            return
+        if follow:
+            _follow(inbox, selection, signed, poster, urlsplit(url))
             return
         found = selection.find(inbox, f"Send {{}} to {urlsplit(url).netloc}?")
         if found is None:
@@ -108,15 +155,89 @@ def _as_curl(url: str, delivery: DeliveryDetails, headers: Mapping[str, str]) ->
     return f"printf %s {encoded} | base64 -d | {shlex.join([*words, '--data-binary', '@-'])}"
 
 
-def _headers(delivery: DeliveryDetails, scheme: Scheme, secret: str, *, new_ids: bool) -> dict[str, str]:
+def _type_headers(default: str) -> Mapping[str, str]:
+    """Return the header of the type by the name of the source: that of the app's source, or the default."""
+    app = user_app()
+    sources = [] if app is None else [route.source for route in webhook_routes(app)]
+    return defaultdict(lambda: default, {each.name: each.type_header or default for each in sources})
+
+
+def _headers(
+    delivery: DeliveryDetails, scheme: Scheme, secret: str, *, new_ids: bool, type_headers: Mapping[str, str]
+) -> dict[str, str]:
     """Return the headers of a delivery, signed now. Raises ValueError for what the scheme cannot sign."""
     summary, now = delivery.summary, datetime.now(UTC)
-    signed = partial(sign, scheme, secret, summary.event_type, delivery.body, now)
+    header = type_headers[summary.source]
+    signed = partial(sign, scheme, secret, summary.event_type, delivery.body, now, type_header=header)
     try:
         return signed(None if new_ids else summary.key)
     except ValueError:
         # The key comes from another scheme and is no id of this one; its hash identifies it as well.
         return signed(sha256(summary.key.encode()).hexdigest())
+
+
+class Outage:
+    """Waits for a database or a receiver, longer each time; prints one line when that begins."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._ended_at = -math.inf
+
+    def wait(self, what: object) -> None:
+        """Wait; `what` says who is away, and why."""
+        if time.monotonic() - self._ended_at > _LONGEST_WAIT:  # since then all was well
+            self._seconds = 0.0
+        if not self._seconds:
+            click.echo(f"{printable(what)}; waiting for it", err=True)
+        self._seconds = min(_LONGEST_WAIT, self._seconds * 2 or _FIRST_WAIT)
+        time.sleep(self._seconds)
+        self._ended_at = time.monotonic()
+
+
+def _follow(
+    inbox: Inbox,
+    selection: Selection,
+    signed: Callable[[DeliveryDetails], dict[str, str]],
+    poster: HttpPoster,
+    url: SplitResult,
+) -> None:
+    """Send each delivery that is stored from now on, until Ctrl-C, and record that it was done."""
+    if selection.asks and not is_local(f"{url.hostname}:{url.port or 443}"):
+        confirm(f"Send each new delivery to {url.netloc}?")
+    sent: list[int] = []
+    which = " ".join(filter(None, ["--follow", selection.conditions]))
+    with recording(inbox, "forward", which) as add, suppress(KeyboardInterrupt):
+        stream = Deliveries(inbox).follow(selection.filter, on_unavailable=Outage().wait)
+        click.echo(f"sending new deliveries to {url.netloc}; Ctrl-C ends it", err=True)
+        try:
+            for one in stream:
+                text = _NO_BODY.get(one.summary.state) or _send_one(one, signed, poster, url.netloc)
+                summary = one.summary
+                line = {"id": summary.id, "type": summary.event_type, "key": summary.key, "result": text}
+                if selection.as_json:
+                    print_json_line(line)
+                else:
+                    click.echo(printable(f"{summary.id}  {summary.event_type or '(none)'}  {text}"))
+                sent.append(summary.id)
+        finally:
+            add(len(sent), sent)
+
+
+def _send_one(
+    one: DeliveryDetails, signed: Callable[[DeliveryDetails], dict[str, str]], poster: HttpPoster, where: str
+) -> str:
+    """Send a delivery until there is an answer, signed anew each time; return the answer."""
+    outage = Outage()
+    while True:
+        try:
+            headers = signed(one)
+        except ValueError as error:
+            return f"not sent, it cannot be signed: {first_line(str(error))}"
+        reply = poster.post(one.body, headers)
+        answer = first_line(reply.body.strip())
+        if reply.status not in _AWAY:
+            return f"{reply.status} {answer} ({took(reply.seconds)})"
+        outage.wait(f"{where} does not take delivery {one.summary.id} ({reply.status or answer})")
 
 
 class _Sent:

@@ -8,13 +8,7 @@ from datetime import UTC, datetime
 
 import click
 
-from billhook.cli.context import (
-    environment,
-    open_inbox,
-    reject_handlers_argument,
-    reporting_import_errors,
-    user_app,
-)
+from billhook.cli.context import import_handlers, open_inbox, user_app
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
 from billhook.cli.params import TEXT, DefaultGroup, as_json, handlers_argument, require_all
@@ -29,8 +23,6 @@ from billhook.inbox import Inbox, PausedHandler
 from billhook.inbox.deliveries import handler_names
 from billhook.inbox.handler_backlog import HandlerBacklog, read_handler_backlogs
 from billhook.inbox.limits import find_paused
-from billhook.settings import Settings, from_environ
-from billhook.standalone import load_handlers
 from billhook.status import backlog_text
 
 UNKNOWN = "(unknown types)"
@@ -231,16 +223,14 @@ class _Sender:
 
 def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
     """Return the handlers of the user's app, or of the modules, without an inbox. Raises ConfigError."""
-    reject_handlers_argument(names)
+    # Not `create_app`, which would need secrets and create an inbox: handlers are listed before both exist.
+    groups = import_handlers(names)
     app = user_app()
     if app is not None:
         return get_state(app).handlers
-    # Not `create_app`, which would need secrets and create an inbox: handlers are listed before both exist.
-    settings = Settings.from_mapping(from_environ(environment(names)))
     sender = _Sender()
-    with reporting_import_errors("a module of the handlers"):
-        for group in load_handlers(settings.handlers):
-            connect(group.freeze(), sender)
+    for group in groups:
+        connect(group.freeze(), sender)
     connected = ConnectedHandlers(sender)
     # Only now, with all modules imported: two of them may use the same name.
     connected.check_names()

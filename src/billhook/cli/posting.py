@@ -80,11 +80,12 @@ def signing_settings(scheme: str | None = None) -> Settings:
 
 def choose_signer(
     url: str | None, source: str | None, scheme: str | None, secret_file: str | None
-) -> tuple[Scheme, str]:
-    """Return the options' scheme and secret, or those of a source of the app. Raises ConfigError."""
+) -> tuple[Scheme, str, str | None]:
+    """Return scheme, secret and type header of the options, or of a source of the app. Raises ConfigError."""
     app = user_app()
     settings = signing_settings(scheme)
     secrets: Any = settings.read_secrets(secret_file)
+    type_header: str | None = settings.type_header
     if app is None:
         if source not in (None, DEFAULT_SOURCE):
             raise ConfigError(
@@ -96,6 +97,7 @@ def choose_signer(
         own = find_route(app, source, url).source
         chosen = own.scheme if scheme is None else configured_scheme(settings)
         secrets = secrets if secret_file is not None else own.secrets
+        type_header = own.type_header
     # The first is the newest: with two of them, a rotation is under way, and receivers know both.
     if not secrets:
         if path := secret_file or settings.secrets_file:
@@ -103,4 +105,4 @@ def choose_signer(
         raise ConfigError("no secret to sign with: set BILLHOOK_SECRETS, or give --secret-file")
     if not isinstance(secrets[0], str):
         raise ConfigError("this source has only public keys: give the private key with --secret-file")
-    return chosen, secrets[0]
+    return chosen, secrets[0], type_header

@@ -70,8 +70,9 @@ class HeartbeatSender:
     ) -> None:
         """Read systemd's variables, and remove them: child processes must not answer for this one.
 
-        `file` is created, and from then on touched. Raises ConfigError if it cannot be. `descriptor` leads to
-        the memory that a parent shares with this process.
+        `file` is created at the first beat, and then touched; one of an earlier process is removed. Raises
+        ConfigError if it cannot be made. `descriptor` leads to the memory that a parent shares with this
+        process.
         """
         address = environ.pop("NOTIFY_SOCKET", None)
         microseconds = environ.pop("WATCHDOG_USEC", "")
@@ -93,6 +94,7 @@ class HeartbeatSender:
         try:
             if file is not None:
                 file.touch()
+                file.unlink()
         except OSError as error:
             raise ConfigError(f"--health-file {file} cannot be written: {error.strerror}") from None
 

@@ -22,7 +22,6 @@ from billhook.cli.selection import (
     selecting,
 )
 from billhook.engines.dispatcher import backfill
-from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import count, details
 from billhook.inbox.replay import ReplayResult
@@ -131,9 +130,7 @@ def _check_type(as_type: str, *, alone: bool) -> None:
         raise click.UsageError(
             "--as applies only before any handler has run: leave out --handler and --all-handlers"
         )
-    if as_type not in EVENT_TYPES:
-        load_subscribers()  # importing the user's modules registers their event types
-        event_class(as_type)
+    event_class(as_type)
 
 
 def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...], as_type: str | None) -> None:

@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.context import user_app, worker_hint
-from billhook.cli.events import event_class, suggest
+from billhook.cli.context import import_handlers, reject_handlers_argument, user_app, worker_hint
+from billhook.cli.events import event_class, sample_body, suggest
 from billhook.cli.output import print_json, printable, progress
-from billhook.cli.params import as_json
+from billhook.cli.params import as_json, handlers_argument
 from billhook.cli.posting import SCHEME, TIMEOUT, choose_signer, open_target, print_answers
 from billhook.doctor.deliveries import TEST_USER_AGENT
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
-from billhook.events import EVENT_TYPES, parse_event, sample
+from billhook.events import EVENT_TYPES, parse_event
 from billhook.events.inspection import event_json_schema, schema_fields
 from billhook.events.samples import in_agreement
 from billhook.extension import get_state
@@ -36,6 +36,7 @@ _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
 
 @click.command()
 @click.argument("event_type", metavar="TYPE")
+@handlers_argument
 @click.option(
     "--to", "url", metavar="URL",
     help="The receiver's URL. Default: that of `billhook serve`; under `flask`, the app itself.",
@@ -69,6 +70,7 @@ _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
 @as_json
 def send(
     event_type: str,
+    handlers: Sequence[str],
     url: str | None,
     source: str | None,
     changes: tuple[str, ...],
@@ -83,17 +85,22 @@ def send(
     """Sign a sample event of TYPE and post it, as the service does. Exit code 1 unless every answer is 200.
 
     The secret is the first of BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, or that of --secret-file. It cannot
-    be an argument, because other users of the machine can read those. An unknown TYPE needs --file.
+    be an argument, because other users of the machine can read those. A TYPE of your own is declared in
+    HANDLERS, by default in BILLHOOK_HANDLERS; one that is declared nowhere needs --file.
 
     \b
     Examples:
       billhook send InvoiceApproved
       billhook send PaymentFailed --set amount=12.50 --set currency=EUR --to http://127.0.0.1:8001/hooks
-      echo '{}' | billhook send BrandNew --file -
+      billhook send BrandNew own.py
+      echo '{}' | billhook send Undeclared --file -
       flask --app myshop billhook send InvoiceApproved --source eu
     """
+    reject_handlers_argument(handlers)
+    if event_type not in EVENT_TYPES:
+        import_handlers(handlers)
     body = _build_payload(event_type, None if file is None else file.read(), changes)
-    signer, secret = choose_signer(url, source, scheme, secret_file)
+    signer, secret, type_header = choose_signer(url, source, scheme, secret_file)
     answers = []
     # Only notes: an invalid body is often what the user wants to test the receiver with.
     for warning in _payload_warnings(event_type, body, changes):
@@ -101,7 +108,7 @@ def send(
     with open_target(url, source, timeout) as (place, poster), progress("sending", count) as steps:
         for _ in range(count):
             # Signed anew each time: a random id makes each a new delivery; with --id they are duplicates.
-            headers = _headers(signer, secret, body, event_type, message_id)
+            headers = _headers(signer, secret, body, event_type, message_id, type_header)
             answers.append(poster.post(body, headers))
             steps()
     _report(answers, place, as_json)
@@ -115,12 +122,18 @@ def send(
 
 
 def _headers(
-    signer: Scheme, secret: str, body: bytes, event_type: str, message_id: str | None
+    signer: Scheme,
+    secret: str,
+    body: bytes,
+    event_type: str,
+    message_id: str | None,
+    type_header: str | None,
 ) -> dict[str, str]:
     if not (event_type.isascii() and event_type.isprintable()):
         raise ConfigError(f"TYPE is {event_type!r}: it is sent in a header, so it must be printable ASCII")
     try:
-        headers = sign(signer, secret, event_type, body, datetime.now(UTC), message_id)
+        now = datetime.now(UTC)
+        headers = sign(signer, secret, event_type, body, now, message_id, type_header=type_header)
     except ValueError as error:
         raise ConfigError(f"--id is {message_id!r}, which cannot be signed: {error}") from None
     return {"User-Agent": TEST_USER_AGENT, **headers}
@@ -153,7 +166,7 @@ def _field_types(event_type: str) -> Mapping[str, str]:
 
 def _build_payload(event_type: str, content: bytes | None, changes: Sequence[str]) -> bytes:
     """Return `content`, or a sample of the type, with changes such as `a.b=1`. Raises ConfigError."""
-    body = sample(event_class(event_type)).to_json() if content is None else content
+    body = sample_body(event_class(event_type)) if content is None else content
     if not changes:
         return body
     try:

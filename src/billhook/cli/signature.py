@@ -20,7 +20,7 @@ from billhook.receiver.blueprint import webhook_routes
 from billhook.receiver.intake import RequestHeaders
 from billhook.settings import read_secrets_file
 from billhook.signing.search import FoundScheme, NearMiss, SearchResult, search
-from billhook.signing.source import DEFAULT_SOURCE, Source
+from billhook.signing.source import DEFAULT_SOURCE, TYPE_HEADER, Source
 
 _MAX_FILE_BYTES = 32 * 1024 * 1024
 _OPTIONS = {"header": "signature_header", "prefix": "signature_prefix"}
@@ -60,7 +60,14 @@ def signature(
     request = _read_request(request_file)
     secrets = _read_secrets(secret_file)
     at = captured_at or datetime.fromtimestamp(request_file.stat().st_mtime, UTC)
-    result = search(request.headers, request.body, secrets, target=request.target, captured_at=at)
+    result = search(
+        request.headers,
+        request.body,
+        secrets,
+        target=request.target,
+        type_header=_type_header(),
+        captured_at=at,
+    )
     notes = [*_notes(request, result), *_about_what_is_set(request, result, secrets)]
     if as_json:
         print_json(_as_json(result, notes, secret_file))
@@ -87,6 +94,13 @@ def _read_secrets(secret_file: str | None) -> Sequence[str]:
     if not secrets:
         raise ConfigError("no secret to try: give --secret-file, or set BILLHOOK_SECRETS_FILE")
     return secrets
+
+
+def _type_header() -> str:
+    try:
+        return load_settings().type_header
+    except BillhookError:  # a mistake in the options does not matter here either
+        return TYPE_HEADER
 
 
 # --- what is printed ------------------------------------------------------------------------------
@@ -192,9 +206,10 @@ def _notes(request: RawRequest, result: SearchResult) -> list[str]:
     names = {name.lower() for name in request.headers}
     if request.method != "POST":
         notes.append(f"the request is a {request.method}: the receiver takes POST alone")
-    if "x-webhook-type" not in names:
+    type_header = _type_header()
+    if type_header.lower() not in names:
         notes.append(
-            "the request has no X-Webhook-Type header: a delivery without it waits in quarantine; a proxy in "
+            f"the request has no {type_header} header: a delivery without it waits in quarantine; a proxy in "
             "front can add it"
         )
     if "content-encoding" in names:
@@ -231,7 +246,7 @@ def _configured(secrets: Sequence[str]) -> list[tuple[str, Source]]:
     if app is None:
         scheme = configured_scheme(load_settings())
         name = f"the scheme that is configured ({scheme.name})"
-        return [(name, Source(DEFAULT_SOURCE, scheme, secrets))]
+        return [(name, Source(DEFAULT_SOURCE, scheme, secrets, type_header=_type_header()))]
     sources = {route.source.name: route.source for route in webhook_routes(app)}
     return [(f"the app's source {name!r} ({each.scheme.name})", each) for name, each in sources.items()]
 
@@ -243,7 +258,7 @@ def _verdict(source: Source, request: RawRequest, signed_at: datetime | None) ->
             headers,
             request.body,
             source.keys,
-            event_type=headers.get("X-Webhook-Type", ""),
+            event_type=headers.get(source.type_header or TYPE_HEADER, ""),
             now=signed_at or datetime.now(UTC),
             tolerance_seconds=1,
         )

@@ -78,7 +78,7 @@ class BillingClient(OperationGroups):
 
     @classmethod
     def from_settings(cls, settings: Settings, **options: Any) -> Self:
-        """Create a client from the BILLHOOK_API_ options. Raises ConfigError, which names missing options.
+        """Create a client from the options `BILLHOOK_API_…`. Raises ConfigError, which names missing options.
 
         `options` are keywords of the constructor.
         """

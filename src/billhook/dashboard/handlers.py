@@ -38,6 +38,11 @@ class HandlerRow(NamedTuple):
     backlog: HandlerBacklog | None
     paused: PausedHandler | None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name and its former names."""
+        return (self.name, *(self.handler.aliases if self.handler else ()))
+
 
 def show_handlers(context: DashboardContext) -> Response:
     """Return the page of all handlers, including stored names that this app has not loaded."""
@@ -48,12 +53,11 @@ def show_handlers(context: DashboardContext) -> Response:
 def show_handler(context: DashboardContext) -> Response:
     """Return the page of one handler: what waits for it, how it does, its issues and its options."""
     name = request.args.get("name", "")
-    row = next((one for one in _rows(context)[0] if one.name == name), None)
+    row = next((one for one in _rows(context)[0] if name in one.names), None)
     if row is None:
-        abort(404, "There is no handler of that name.")
-    names = (name, *row.handler.aliases) if row.handler else (name,)
-    range_name, periods = read_range(context, names)
-    issues = [one for each in names for one in list_issues(context.inbox, subject=each)]
+        abort(404, "No handler of that name is loaded here, has runs, or was called in the last 24 hours.")
+    range_name, periods = read_range(context, row.names)
+    issues = [one for each in row.names for one in list_issues(context.inbox, subject=each)]
     return context.pages.render(
         "handler.html",
         one=row,
@@ -81,16 +85,8 @@ def _rows(context: DashboardContext) -> tuple[list[HandlerRow], list[str]]:
     for name in sorted(handled.keys() | others):
         handler, types = handled.get(name, (None, []))
         every = len(types) == len(EVENT_TYPES) + 1
-        rows.append(
-            HandlerRow(
-                name,
-                handler,
-                ["all"] if every else types,
-                figures.get(name),
-                backlogs.get(name),
-                paused.get(name),
-            )
-        )
+        shown = ["all"] if every else types
+        rows.append(HandlerRow(name, handler, shown, figures.get(name), backlogs.get(name), paused.get(name)))
     return rows, unhandled
 
 
@@ -127,17 +123,21 @@ def resume(context: DashboardContext) -> Response:
 
 
 def _back(context: DashboardContext, name: str, notice: str, tone: str) -> Response:
-    return context.pages.redirect(url_for(".handler", name=name), notice, tone)
+    # A handler that is not loaded here, and has no runs, was known by its pause alone.
+    place = url_for(".handler", name=name) if name in _known(context) else url_for(".handlers")
+    return context.pages.redirect(place, notice, tone)
 
 
 def _named(context: DashboardContext) -> str:
     """Return the handler that the form names; an unknown one is a bad request."""
     name = request.form.get("handler", "")
-    known = {alias for one in context.state.handlers.every() for alias in (one.name, *one.aliases)}
-    paused = (one.name for one in context.inbox.paused_handlers())
-    if name not in known.union(handler_names(context.inbox), paused):
+    if name not in _known(context):
         abort(400, "There is no handler of that name.")
     return name
+
+
+def _known(context: DashboardContext) -> set[str]:
+    return {name for one in _rows(context)[0] for name in one.names}
 
 
 def _terms(handler: Handler, default_retries: Sequence[float]) -> list[tuple[str, str]]:

@@ -17,11 +17,11 @@ from billhook.doctor.inbox import about_worker
 from billhook.doctor.setup import Setup
 from billhook.events import EVENT_TYPES
 from billhook.inbox.actions import list_actions
-from billhook.inbox.counts import OTHER_TYPES, Counted, hour_of
+from billhook.inbox.counts import OTHER_TYPES, ROWS_READ, Counted, hour_of
 from billhook.inbox.occurrences import is_silent
 from billhook.inbox.overview import Overview, PeriodFigures, read_overview, read_periods
 from billhook.pages.charts import Bars, Sparkline, sparkline
-from billhook.status import find_problems, healthy_summary, types_of_models
+from billhook.status import find_problems, healthy_summary, number_text, types_of_models
 
 _CAUSES = 5
 """The most causes of refusals that are shown separately, the most frequent first."""
@@ -46,13 +46,14 @@ def show_overview(context: DashboardContext) -> Response:
     now, inbox = context.now, context.inbox
     overview = read_overview(inbox, now)
     name, periods = read_range(context)
+    accepted = sum(each.counted.get(Counted.ACCEPTED, 0) for each in periods)
     # Only counts of accepted deliveries are needed to find silent types.
     midnight = hour_of(now).replace(hour=0)
     days = read_periods(inbox, midnight - 29 * DAY, midnight + DAY, DAY, (Counted.ACCEPTED,))
     return context.pages.render(
         "overview.html",
         overview=overview,
-        accepted=sum(each.counted.get(Counted.ACCEPTED, 0) for each in periods),
+        accepted=number_text(accepted, ROWS_READ) if name == "1h" else f"{accepted:,}",
         troubles=list(_troubles(context, overview)),
         all_well=healthy_summary(overview),
         range=name,

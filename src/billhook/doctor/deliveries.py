@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from billhook.doctor.finding import Finding
 from billhook.errors import InvalidJSON
 from billhook.events import EVENT_TYPES
 from billhook.events.inspection import Unlisted, unlisted
+from billhook.events.suggestion import event_source
 from billhook.fields import strict_json
 from billhook.printable import first_line
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 TEST_USER_AGENT = "billhook-send"
 """What `billhook send` calls itself."""
 _MOST_FINDINGS = 50
+_MOST_BODIES = 20
 _EXAMPLE_CHARACTERS = 60
 _FEWEST_FOR_A_CLOCK = 5
 _SLOWEST_SECONDS = 60
@@ -30,13 +33,13 @@ def payload_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
     """Report fields, enumeration values and types that no model lists, each with an example."""
     examples: dict[tuple[str, str, str], tuple[Unlisted, int]] = {}
     numbers: Counter[tuple[str, str, str]] = Counter()
-    unknown_types: Counter[str] = Counter()
+    unknown_types: dict[str, list[SampledDelivery]] = {}
     for each in sample:
         if json.loads(each.headers).get("USER_AGENT") == TEST_USER_AGENT:
             continue  # its fields are not the service's
         model = EVENT_TYPES.get(each.event_type)
         if model is None:
-            unknown_types[each.event_type] += 1
+            unknown_types.setdefault(each.event_type, []).append(each)
             continue
         try:
             data = strict_json.loads(each.body)
@@ -53,8 +56,8 @@ def payload_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
     for key, (one, delivery_id) in examples.items():
         where = f"in {numbers[key]} of the newest deliveries, such as {delivery_id}"
         yield _unlisted_finding(key[0], one, where)
-    for event_type, count in sorted(unknown_types.items()):
-        yield _unknown_type(event_type, count)
+    for event_type, deliveries in sorted(unknown_types.items()):
+        yield _unknown_type(event_type, deliveries)
 
 
 def _unlisted_finding(event_type: str, one: Unlisted, where: str) -> Finding:
@@ -72,17 +75,26 @@ def _unlisted_finding(event_type: str, one: Unlisted, where: str) -> Finding:
     )  # fmt: skip
 
 
-def _unknown_type(event_type: str, count: int) -> Finding:
+def _unknown_type(event_type: str, deliveries: Sequence[SampledDelivery]) -> Finding:
+    count = len(deliveries)
     if not event_type:
         return Finding(
-            "warning", "no-type", f"{count} of the newest deliveries have no X-Webhook-Type header",
+            "warning", "no-type", f"{count} of the newest deliveries name no type in a header",
             "they wait in quarantine, and no handler gets them",
-            "have the proxy pass the header on, or add it; then `billhook deliveries replay ID --as TYPE`",
+            "name the sender's header in BILLHOOK_TYPE_HEADER, or have a proxy add one; then "
+            "`billhook deliveries replay ID --as TYPE`",
         )  # fmt: skip
+    bodies = []
+    for each in deliveries[:_MOST_BODIES]:
+        with suppress(InvalidJSON):
+            body = strict_json.loads(each.body)
+            bodies += [body] if isinstance(body, dict) else []
     return Finding(
         "note", "unknown-type", f"{count} of the newest deliveries are of the unknown type {event_type}",
         "only handlers of on_unknown() and on_any() get them",
-        f"upgrade billhook, or declare the type: class {event_type}(Event) with its fields",
+        "upgrade billhook, or declare the type: save this file, and name it with your handlers; then "
+        f"`billhook deliveries replay --type {event_type}`",
+        event_source(event_type, bodies),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "note", "ok")
 class Finding:
     """What was found, why it matters, and what to do. `code` names its kind and stays the same.
 
-    With the level `ok` it says only `what` was found to be well.
+    With the level `ok` it says only `what` was found to be well. `file` is the text of a file to save.
     """
 
     level: Level
@@ -24,6 +24,7 @@ class Finding:
     what: str
     why: str = ""
     remedy: str = ""
+    file: str = ""
 
     @property
     def line(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from billhook.clock import format_duration
 from billhook.doctor.finding import Finding
 from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts
 from billhook.printable import printable
@@ -210,19 +211,12 @@ def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -
     age = None if seen_at is None else now - seen_at
     if age is not None and age <= _SEEN_WITHIN:
         return None
-    what = "No worker is running" if age is None else f"No worker has been seen for {_duration(age)}"
+    what = "No worker is running"
+    if age is not None:
+        number, unit = format_duration(age.total_seconds()).split(" ")[:2]  # one unit is enough here
+        what = f"No worker has been seen for {number} {unit}"
     how = _how_to_start(engine, own_app=own_app)
     return Finding("warning", "no-worker", what, "deliveries are stored, and no handler is called", how)
-
-
-def _duration(age: timedelta) -> str:
-    minutes = int(age.total_seconds() // 60)
-    count, unit = next(
-        (minutes // size, unit)
-        for size, unit in ((1440, "day"), (60, "hour"), (1, "minute"))
-        if minutes >= size
-    )
-    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
 
 
 def _how_to_start(engine: str, *, own_app: bool) -> str:

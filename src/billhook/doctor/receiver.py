@@ -30,7 +30,7 @@ def send_probe(setup: Setup, route: WebhookRoute) -> Iterator[Finding]:
         # The probe is an object in the WSGI environ, not a header: no request from the network can make one,
         # and the receiver notes in it what it answered, which a hook of the app may change afterwards.
         poster = AppPoster(app, route.path, {PROBE: probe}, scheme)
-        answer = poster.post(_BODY, {"X-Webhook-Type": _EVENT_TYPE, "X-Forwarded-Proto": "https", **headers})
+        answer = poster.post(_BODY, {"X-Forwarded-Proto": "https", **headers})
         ok, text = _judge(app, route, probe, answer, signed=bool(headers))
         if not ok and scheme == "http":  # as a proxy that ends TLS passes a delivery on
             text += "; it came over plain HTTP with X-Forwarded-Proto: https, and over https it is received"
@@ -44,8 +44,9 @@ def _sign(setup: Setup, route: WebhookRoute) -> dict[str, str]:
     secret = route.source.secrets[0]
     if not isinstance(secret, str):
         return {}
+    header = route.source.type_header
     try:
-        return sign(route.source.scheme, secret, _EVENT_TYPE, _BODY, setup.now)
+        return sign(route.source.scheme, secret, _EVENT_TYPE, _BODY, setup.now, type_header=header)
     except (BillhookError, ValueError):
         return {}
 

@@ -1,5 +1,6 @@
 """Events: one model per event type, parsed from bytes and encoded again.
 
+A type of your own is a subclass of Event; ExactDecimal, UtcDatetime and WireModel are for its fields.
 Source: spec, "Events".
 """
 
@@ -39,6 +40,8 @@ from billhook.events.usage import (
     TierCrossed,
     UnchargedEvents,
 )
+from billhook.fields import WireModel
+from billhook.fields.types import ExactDecimal, UtcDatetime
 
 __all__ = [
     "EVENT_TYPES",
@@ -56,6 +59,7 @@ __all__ = [
     "CustomerCreated",
     "CustomerPortalLinkSent",
     "Event",
+    "ExactDecimal",
     "FinalTierExceeded",
     "IntegrationEntity",
     "InvoiceApproved",
@@ -72,6 +76,8 @@ __all__ = [
     "UnchargedEvents",
     "UnknownEvent",
     "UpcomingRenewal",
+    "UtcDatetime",
+    "WireModel",
     "parse_event",
     "sample",
 ]

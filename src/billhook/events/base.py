@@ -6,6 +6,7 @@ once, or in `billhook.fields.types`. Source: spec, "Events", rules 1 and 2, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from difflib import get_close_matches
@@ -23,6 +24,8 @@ from billhook.fields.types import ExactDecimal, UtcDatetime
 from billhook.printable import IDENTIFIER_CHARACTERS, first_line
 from billhook.signals import event_signal
 
+TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
+"""What a receiver takes for the name of a type; a delivery under any other name is quarantined."""
 _MOST_IDENTIFYING = 3
 _registered: dict[str, type[Event]] = {}
 RaisedAt = Annotated[
@@ -50,20 +53,21 @@ PctUsage = Annotated[
 
 
 class Event(WireModel):
-    """The body of one webhook; the class's name is the value of the X-Webhook-Type header.
+    """The body of one webhook; the class's name is the value of the header that names its type.
 
-    To add a type, write its class: from then on `EVENT_TYPES`, `parse_event` and `signals` know it. A class
-    that only holds fields for others says `class Common(Event, register=False)`. Lists of deliveries show
-    what an event is about by the fields in `identify = ("order_id", "amount")`.
+    To add a type, write its class: from then on `EVENT_TYPES`, `parse_event` and `signals` know it. Where the
+    header's value is no good name for a class, `class PullRequest(Event, type="pull_request")` gives it. A
+    class that only holds fields for others says `class Common(Event, register=False)`. Lists of deliveries
+    show what an event is about by the fields in `identify = ("order_id", "amount")`.
 
     Source: spec, "Events", rules 1 and 2.
     """
 
     type: ClassVar[str]
-    """The value of X-Webhook-Type. If a body has a field `type` of its own, it is in `model_extra`."""
+    """The value of the header that names the type; a field `type` of the body is in `model_extra`."""
 
     signal_name: ClassVar[str]
-    """The type in snake_case: the name of its signal."""
+    """The name of the class in snake_case: the name of its signal."""
 
     identify: ClassVar[tuple[str, ...]] = ()
     """The fields that say what an event is about: at most three ids and amounts, no names or addresses.
@@ -71,19 +75,34 @@ class Event(WireModel):
     Their values are stored in plain text beside the delivery, shown in lists, and found by an index.
     """
 
-    def __init_subclass__(cls, *, register: bool = True, **kwargs: Any) -> None:
-        # `register` is for the hook below, which pydantic calls with the finished class.
+    def __init_subclass__(cls, *, register: bool = True, type: str | None = None, **kwargs: Any) -> None:  # noqa: A002
+        # `register` and `type` are for the hook below, which pydantic calls with the finished class.
         super().__init_subclass__(**kwargs)
 
     @classmethod
-    def __pydantic_init_subclass__(cls, *, register: bool = True, **kwargs: Any) -> None:
+    def __pydantic_init_subclass__(
+        cls,
+        *,
+        register: bool = True,
+        type: str | None = None,  # noqa: A002 - the name of the attribute
+        **kwargs: Any,
+    ) -> None:
         super().__pydantic_init_subclass__(**kwargs)
-        cls.type = cls.__name__
+        cls.type = type or cls.__name__
         cls.signal_name = to_snake(cls.__name__)
         _check_identify(cls)
         if register:
+            if not TYPE_NAME.fullmatch(cls.type):
+                raise TypeError(
+                    f"no delivery can be of the event type {cls.type!r}: a letter, then up to 127 letters, "
+                    "digits and . _ -"
+                )
             if cls.type in _registered:
                 raise TypeError(f"there is an event type {cls.type} already: choose another class name")
+            # Two types with one signal would get each other's events.
+            signals = {UnknownEvent.signal_name, *(each.signal_name for each in EVENT_TYPES.values())}
+            if cls.signal_name in signals:
+                raise TypeError(f"there is a signal {cls.signal_name} already: choose another class name")
             _registered[cls.type] = cls
             event_signal(cls.signal_name)
 
@@ -123,7 +142,7 @@ def _check_identify(model: type[Event]) -> None:
 
 
 EVENT_TYPES: Mapping[str, type[Event]] = MappingProxyType(_registered)
-"""Every event type by the value of its X-Webhook-Type header; read-only, filled by the classes themselves."""
+"""Every event type by the value of the header that names it; read-only, filled by the classes themselves."""
 
 
 class UnknownEvent(BaseModel):
@@ -153,7 +172,7 @@ def parse_event(
     *,
     as_named: bool = False,
 ) -> Event | UnknownEvent:
-    """Parse `body` as the event that X-Webhook-Type names; UnknownEvent if no model has that name.
+    """Parse `body` as an event of this type; UnknownEvent if no model has that name.
 
     Raises InvalidJSON, or InvalidPayload for JSON that is not an object of this type. A body that has all
     fields of the type but looks like another type is invalid too: most schemes do not sign the type, so an

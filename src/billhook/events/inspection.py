@@ -28,7 +28,7 @@ _OWN_FIELDS = frozenset({"id", "externalid", "alias", "aliases"})
 
 def event_summary(model: type[Event]) -> str:
     """Return the first line of the type's docstring, which says what such an event reports."""
-    return (model.__doc__ or "").strip().splitlines()[0]
+    return (model.__doc__ or "").strip().partition("\n")[0]
 
 
 def event_json_schema(model: type[Event]) -> dict[str, Any]:

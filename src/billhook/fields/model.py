@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from enum import EnumType
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
@@ -48,6 +49,9 @@ S = TypeVar("S", bound=WireModel)
 
 _BY_TYPE: dict[object, object] = {
     bool: True,
+    int: 1,
+    float: 12.5,
+    dict: {},
     Decimal: Decimal("12.50"),
     datetime: datetime(2026, 1, 15, 9, 30, tzinfo=UTC),
 }
@@ -61,8 +65,8 @@ def sample(cls: type[S], **changes: Any) -> S:
     'inv_1'
 
     A field shows the first of its `examples`, and is left out if they are `[]`; without any it needs to be a
-    str, bool, Decimal, datetime or WireModel, a list of one, or optional. Changes are validated as in
-    `cls(...)`: pydantic's ValidationError.
+    str, bool, number, datetime, Literal, enumeration, dict or model, a list of one, or optional. Changes are
+    validated as in `cls(...)`: pydantic's ValidationError.
     """
     values = {
         name: _value(name, field)
@@ -77,12 +81,17 @@ def _value(name: str, field: FieldInfo) -> object:
 
 
 def _of_type(name: str, annotation: Any) -> object:
+    origin = get_origin(annotation)
     inner = [part for part in get_args(annotation) if part is not NoneType]
+    if origin in (dict, Literal):
+        return {} if origin is dict else inner[0]
     if inner:  # list[X], X | None, Annotated[X, ...]
         value = _of_type(name, inner[0])
-        return [value] if get_origin(annotation) is list else value
-    if issubclass(annotation, WireModel):
-        return sample(annotation)
+        return [value] if origin is list else value
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return sample(annotation)  # type: ignore[type-var] # any model does
+    if isinstance(annotation, EnumType):
+        return next(iter(annotation))
     return _BY_TYPE.get(annotation, f"{name}-1")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from json.encoder import encode_basestring
@@ -54,30 +54,6 @@ def loads(body: bytes) -> object:
     if _SURROGATE_ESCAPE.search(text):
         _check_surrogates(value)
     return value
-
-
-def scan(text: str, start: int, depth: int = 0) -> tuple[object, int]:
-    """Decode the value of `text` that begins at `start`: the value, and where it ends.
-
-    It is for long bodies whose parts are needed as text too. `depth` is the number of levels around the
-    value. Raises like `loads`; it does not read what follows the value.
-    """
-    try:
-        value, end = _SCAN(text, start)
-    except (StopIteration, json.JSONDecodeError) as error:
-        at = error.value if isinstance(error, StopIteration) else error.pos
-        # Python 3.14 decodes some thousand levels, where earlier versions raise RecursionError.
-        if len(_unmatched(text[start:at])) > MAX_DEPTH:
-            raise InvalidJSON(f"the body is nested deeper than {MAX_DEPTH} levels") from None
-        raise InvalidJSON(not_json(text, at)) from None
-    except RecursionError:
-        raise InvalidJSON(f"the body is nested deeper than {MAX_DEPTH} levels") from None
-    part = text[start:end]
-    if part.count("[") + part.count("{") > MAX_DEPTH - depth:
-        _check_depth("[" * depth + part + "]" * depth)
-    if "\\u" in part and _SURROGATE_ESCAPE.search(part):
-        _check_surrogates(value)
-    return value, end
 
 
 def not_json(text: str, at: int) -> str:
@@ -165,7 +141,6 @@ def _constant(_: str) -> NoReturn:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
 )
-_SCAN: Callable[[str, int], tuple[object, int]] = _DECODER.scan_once  # type: ignore[attr-defined]
 
 
 def _encode(value: object) -> str:

@@ -131,7 +131,7 @@ class Delivery:
     def client(self) -> BillingClient:
         """The API client of this process, for calls to the billing service.
 
-        Made from the BILLHOOK_API_ options at its first use, and shared by all handlers and threads.
+        Made from the options `BILLHOOK_API_…` at its first use, and shared by all handlers and threads.
         Raises ConfigError, which names the options that are not set, and MissingExtra.
         """
         if self.make_client is None:

@@ -141,7 +141,8 @@ class Handlers:
             raise ConfigError("on() needs an event class: on(InvoiceApproved), or on_any() for all of them")
         for event_type in event_types:
             # Compare by identity: a second class of the same name would never get an event.
-            if not (isinstance(event_type, type) and EVENT_TYPES.get(event_type.__name__) is event_type):
+            known = EVENT_TYPES.get(str(getattr(event_type, "type", "")))
+            if not (isinstance(event_type, type) and known is event_type):
                 if isfunction(event_type):  # a handler below `@handlers.on`, without parentheses
                     raise ConfigError("on() needs an event class: @handlers.on(InvoiceApproved), or on_any()")
                 raise ConfigError(f"on() takes classes of billhook.events, got {event_type!r}")

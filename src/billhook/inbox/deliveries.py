@@ -8,20 +8,21 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, func, select
 
-from billhook.errors import ConfigError
+from billhook.errors import ConfigError, InboxUnavailable
 from billhook.inbox import migrate
 from billhook.inbox.database import Listener
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import PAUSED_RUN
+from billhook.inbox.new_ids import NewIds
 from billhook.inbox.pending import next_times
 from billhook.inbox.records import HandlerLimits
 from billhook.inbox.schema import IDENTIFIERS, delivery, failure, handler, run
@@ -37,9 +38,6 @@ NO_LISTENER_SECONDS = 0.5
 _EVERYTHING = DeliveryFilter()
 _READ_TOGETHER = 500
 _PAGE = 50
-_LATE_SECONDS = 10.0
-"""How long after a higher id a lower one may be committed: longer than a request may take."""
-_MOST_PASSED = 1_000
 _SUMMARY = (
     delivery.c.id,
     delivery.c.source,
@@ -101,15 +99,6 @@ def _summary(row: Sequence[Any]) -> DeliverySummary:
     own, identifiers = row[: len(_SUMMARY) - len(IDENTIFIERS)], row[: len(_SUMMARY)][-len(IDENTIFIERS) :]
     values: list[Any] = [*own, tuple(filter(None, identifiers))]
     return DeliverySummary(*values)
-
-
-def neighbours(inbox: Inbox, selection: DeliveryFilter, delivery_id: int) -> tuple[int | None, int | None]:
-    """Return the ids of the selected that are stored just after a delivery, and just before it."""
-    ids = select(delivery.c.id).where(*selection.conditions()).limit(1)
-    newer = ids.where(delivery.c.id > delivery_id).order_by(delivery.c.id)
-    older = ids.where(delivery.c.id < delivery_id).order_by(delivery.c.id.desc())
-    with inbox.database.read() as connection:
-        return connection.execute(newer).scalar(), connection.execute(older).scalar()
 
 
 def with_runs(inbox: Inbox, listed: Sequence[DeliverySummary]) -> list[ListedDelivery]:
@@ -297,23 +286,42 @@ class Deliveries:
         *,
         after: int | None = None,
         idle_seconds: float | None = None,
+        on_unavailable: Callable[[InboxUnavailable], object] | None = None,
     ) -> Iterator[DeliveryDetails]:
         """Yield the selected as they are stored, in the order in which they were, and wait for others.
 
-        Begins after the delivery `after`, or with the next that is stored. Ends after `idle_seconds` in
-        which nothing selected was stored, by default never. A delivery is there some milliseconds after its
-        commit; a notification that was lost costs up to 2 s.
+        Begins after the delivery `after`, or with the next that is stored after this call. Ends after
+        `idle_seconds` in which nothing selected was stored, by default never. A delivery is there some
+        milliseconds after its commit; a notification that was lost costs up to 2 s. With `on_unavailable` it
+        does not raise InboxUnavailable: it calls that, which waits, and goes on where it was.
         """
+        return self._follow(NewIds(self._inbox, after), selection, idle_seconds, on_unavailable)
+
+    def _follow(
+        self,
+        news: NewIds,
+        selection: DeliveryFilter,
+        idle_seconds: float | None,
+        on_unavailable: Callable[[InboxUnavailable], object] | None,
+    ) -> Iterator[DeliveryDetails]:
         with closing(_listener(self._inbox)) as listener:
-            news = _NewIds(self._inbox, after)
+            found: list[int] = []
             last_at = time.monotonic()
             while True:
-                found = news.poll()
-                chosen = _selected(self._inbox, found, selection)
-                yield from details(self._inbox, chosen)
+                try:
+                    # Read again what an interruption kept from being yielded.
+                    found = found or news.poll()
+                    chosen = details(self._inbox, _selected(self._inbox, found, selection))
+                except InboxUnavailable as error:
+                    if on_unavailable is None:
+                        raise
+                    on_unavailable(error)
+                    continue
+                yield from chosen
                 if chosen:
                     last_at = time.monotonic()
                 if found:
+                    found = []
                     continue
                 pause = POLL_SECONDS
                 if idle_seconds is not None:
@@ -324,39 +332,6 @@ class Deliveries:
                     listener.wait(pause)
                 except OSError:  # the server is away, or was: the next poll tells
                     time.sleep(pause)
-
-
-class _NewIds:
-    """The ids of deliveries that were stored since the last poll.
-
-    On PostgreSQL a transaction may commit a lower id after another one has committed a higher one, so ids
-    that were passed over are looked for again for a while. Most of them belong to no delivery at all.
-    """
-
-    def __init__(self, inbox: Inbox, after: int | None) -> None:
-        self._inbox = inbox
-        self._passed: dict[int, float] = {}
-        with inbox.database.read() as connection:
-            newest = connection.execute(select(func.max(delivery.c.id))).scalar_one() or 0
-        self._last = newest if after is None else after
-
-    def poll(self) -> list[int]:
-        """Return new ids, at most a batch, in their order."""
-        now = time.monotonic()
-        self._passed = {one: until for one, until in self._passed.items() if until > now}
-        late = in_values(delivery.c.id, list(self._passed))
-        query = select(delivery.c.id).where(
-            or_(delivery.c.id > self._last, late) if self._passed else delivery.c.id > self._last
-        )
-        with self._inbox.database.read() as connection:
-            found = list(connection.execute(query.order_by(delivery.c.id).limit(_READ_TOGETHER)).scalars())
-        for delivery_id in found:
-            self._passed.pop(delivery_id, None)
-            if delivery_id > self._last:
-                gap = range(max(self._last + 1, delivery_id - _MOST_PASSED), delivery_id)
-                self._passed.update(dict.fromkeys(gap, now + _LATE_SECONDS))
-                self._last = delivery_id
-        return found
 
 
 def _listener(inbox: Inbox) -> Listener:

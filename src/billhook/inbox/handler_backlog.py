@@ -18,7 +18,7 @@ from billhook.inbox.limits import find_paused
 from billhook.inbox.pending import names_at_limit
 from billhook.inbox.records import HandlerLimits
 from billhook.inbox.schema import handler, run
-from billhook.inbox.sql import UtcDateTime
+from billhook.inbox.sql import UtcDateTime, distinct_values
 
 RUNS_LIMIT = 10_000
 """How far the runs of a handler in one state are counted: a number that is as large means "at least"."""
@@ -118,8 +118,8 @@ def _rates(connection: Connection, now: datetime) -> Mapping[str, float]:
 @cache
 def _numbers(dialect: str) -> TextualSelect:
     """Return the query of how many runs each handler has in which state, and since when some are due."""
-    # As in billhook.inbox.pending: each step of a recursion is one look-up in a partial index. SQLite knows
-    # that by its words. PostgreSQL takes the two conditions for a rare coincidence, and would read all runs.
+    # As in billhook.inbox.pending: PostgreSQL takes the two conditions for a rare coincidence, and would read
+    # all runs.
     claimable = "state IN ('due', 'running') AND " if dialect == "sqlite" else ""
     kinds = {
         "due": f"{claimable}state = 'due'",
@@ -134,7 +134,7 @@ def _numbers(dialect: str) -> TextualSelect:
         ("waiting", "ordered", "state = 'waiting'", "NULL"),
         ("dead", "dead", "TRUE", "NULL"),
     )
-    steps = ", ".join(_STEPS.format(kind=kind, of_index=of_index) for kind, of_index in kinds.items())
+    steps = ", ".join(distinct_values(kind, "handler", "run", of_index) for kind, of_index in kinds.items())
     numbers = " UNION ALL ".join(
         _NUMBER.format(state=state, kind=kind, of_index=kinds[kind], which=which, since=since)
         for state, kind, which, since in states
@@ -143,12 +143,6 @@ def _numbers(dialect: str) -> TextualSelect:
     return query.columns(column("state"), column("handler"), column("number"), column("since", UtcDateTime))
 
 
-_STEPS = """{kind} (handler) AS (
-    SELECT (SELECT handler FROM run WHERE {of_index} ORDER BY handler LIMIT 1)
-    UNION ALL SELECT (
-        SELECT handler FROM run WHERE {of_index} AND run.handler > {kind}.handler ORDER BY handler LIMIT 1
-    ) FROM {kind} WHERE {kind}.handler IS NOT NULL
-)"""
 _NUMBER = """SELECT '{state}' AS state, handler, (
     SELECT count(*) FROM (
         SELECT 1 FROM run WHERE {of_index} AND run.handler = {kind}.handler AND {which} LIMIT :at_most

@@ -224,7 +224,7 @@ def _new_slot(slot: str, first: SlotEntry | None) -> SlotChoice:
         return SlotChoice(PutStatus.ACCEPTED, slot)
     if first is None:
         return SlotChoice(
-            PutStatus.UNTYPED, slot, "no event type: X-Webhook-Type is missing, malformed or sent twice"
+            PutStatus.UNTYPED, slot, "no event type: its header is missing, malformed or sent twice"
         )
     error = f"type conflict with delivery {first.delivery_id}"
     return SlotChoice(PutStatus.CONFLICT, slot, error, first.delivery_id)

@@ -218,11 +218,8 @@ def change_issue(
 
 def clear_texts(connection: Connection, delivery_ids: Sequence[int]) -> None:
     """Remove from the issues of deliveries that are erased all that may name a customer."""
-    own_run = in_values(run.c.delivery_id, delivery_ids)
     failed = select(failure.c.fingerprint).join(run, run.c.id == failure.c.run_id)
-    ids = set(connection.execute(failed.where(own_run)).scalars())
-    dead = select(run.c.handler).where(own_run, in_states(run.c.state, RunState.DEAD)).distinct()
-    ids |= {fingerprint(handler, IssueKind.DEAD) for handler in connection.execute(dead).scalars()}
+    ids = set(connection.execute(failed.where(in_values(run.c.delivery_id, delivery_ids))).scalars())
     quarantined = QUARANTINED.where(in_values(delivery.c.id, delivery_ids))
     ids |= {quarantine_id(row) for row in connection.execute(quarantined, {"most": len(delivery_ids)})}
     own = in_values(issue.c.fingerprint, sorted(filter(None, ids)))

@@ -19,7 +19,7 @@ from billhook.inbox.fingerprint import fingerprint
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.overview import read_overview, read_periods
 from billhook.inbox.schema import delivery, failure, run, worker
-from billhook.inbox.sql import UtcDateTime, in_states, in_values
+from billhook.inbox.sql import UtcDateTime, distinct_values, in_states, in_values
 from billhook.inbox.states import DeliveryState
 from billhook.printable import without_ids
 
@@ -71,37 +71,23 @@ class Occurrence(NamedTuple):
     last_at: datetime
 
 
-# One look-up in the partial index for each group, however many failures each has.
-_NEWEST = text("""
-    WITH RECURSIVE own (fingerprint) AS (
-        SELECT (SELECT fingerprint FROM failure WHERE fingerprint IS NOT NULL ORDER BY fingerprint LIMIT 1)
-        UNION ALL SELECT (
-            SELECT fingerprint FROM failure
-            WHERE fingerprint IS NOT NULL AND failure.fingerprint > own.fingerprint
-            ORDER BY fingerprint LIMIT 1
-        ) FROM own WHERE own.fingerprint IS NOT NULL
-    )
+_NEWEST = text(f"""
+    WITH RECURSIVE {distinct_values("own", "fingerprint", "failure", "fingerprint IS NOT NULL")}
     SELECT (SELECT id FROM failure WHERE failure.fingerprint = own.fingerprint ORDER BY id DESC LIMIT 1) AS id
     FROM own WHERE fingerprint IS NOT NULL
     LIMIT :most
-""").columns(column("id", BigInteger))
+""").columns(column("id", BigInteger))  # noqa: S608 - constants
 _FAILURES = select(
     failure.c.fingerprint, run.c.handler, failure.c.error, failure.c.place, failure.c.failed_at
 ).join(run, run.c.id == failure.c.run_id)
-_DEAD = text("""
-    WITH RECURSIVE own (handler) AS (
-        SELECT (SELECT handler FROM run WHERE state IN ('dead') ORDER BY handler LIMIT 1)
-        UNION ALL SELECT (
-            SELECT handler FROM run WHERE state IN ('dead') AND run.handler > own.handler
-            ORDER BY handler LIMIT 1
-        ) FROM own WHERE own.handler IS NOT NULL
-    )
+_DEAD = text(f"""
+    WITH RECURSIVE {distinct_values("own", "handler", "run", "state IN ('dead')")}
     SELECT handler, (
         SELECT finished_at FROM run WHERE state IN ('dead') AND run.handler = own.handler
         AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1
     ) FROM own WHERE handler IS NOT NULL
     LIMIT :most
-""").columns(column("handler", Text), column("finished_at", UtcDateTime))
+""").columns(column("handler", Text), column("finished_at", UtcDateTime))  # noqa: S608 - constants
 _ISQUARANTINED = and_(
     in_states(delivery.c.state, DeliveryState.DEAD, DeliveryState.QUARANTINED),  # by these words, its index
     delivery.c.state == DeliveryState.QUARANTINED.value,
@@ -129,11 +115,17 @@ def occurrences(connection: Connection, now: datetime) -> dict[str, Occurrence]:
         reason = without_ids(_reason(row.error))
         its_id = quarantine_id(row)
         found.append(Occurrence(its_id, IssueKind.QUARANTINE, row.event_type, reason, None, row.received_at))
-    seen_at = connection.execute(select(func.max(worker.c.seen_at))).scalar_one()
-    if seen_at is not None and seen_at < now - WORKER_GONE_AFTER:
+    seen_at = workers_gone_since(connection, now)
+    if seen_at is not None:
         its_id = fingerprint("", IssueKind.WORKER)
         found.append(Occurrence(its_id, IssueKind.WORKER, "", "no worker is alive", None, seen_at))
     return {each.fingerprint: each for each in found}
+
+
+def workers_gone_since(connection: Connection, now: datetime) -> datetime | None:
+    """Return when the last worker was seen, if none is alive; None also if each was stopped in order."""
+    seen_at: datetime | None = connection.execute(select(func.max(worker.c.seen_at))).scalar_one()
+    return seen_at if seen_at is not None and seen_at < now - WORKER_GONE_AFTER else None
 
 
 def _reason(error: str | None) -> str:

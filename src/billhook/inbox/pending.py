@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from billhook.inbox.records import HandlerLimits
 from billhook.inbox.schema import delivery, run
-from billhook.inbox.sql import UtcDateTime, in_states, in_values
+from billhook.inbox.sql import UtcDateTime, distinct_values, in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState
 
 STORED_COLUMNS: tuple[Column[Any], ...] = (
@@ -98,14 +98,6 @@ class NextTimes(NamedTuple):
 
 
 NOTHING_DUE = NextTimes(None, None)
-# Each step of a recursion is one look-up in the partial index: a poll costs as much as there are handlers
-# with such runs, however many runs. Not by min(): without statistics PostgreSQL reads all runs for it.
-_STEPS = """{state} (handler) AS (
-    SELECT (SELECT handler FROM run WHERE {of_index} ORDER BY handler LIMIT 1)
-    UNION ALL SELECT (
-        SELECT handler FROM run WHERE {of_index} AND run.handler > {state}.handler ORDER BY handler LIMIT 1
-    ) FROM {state} WHERE {state}.handler IS NOT NULL
-)"""
 _FIRST = """SELECT '{state}' AS kind, handler, (
     SELECT due_at FROM run WHERE {of_index} AND run.handler = {state}.handler {which} ORDER BY due_at LIMIT 1
 ) FROM {state} WHERE handler IS NOT NULL"""
@@ -128,8 +120,11 @@ def _moments_of_all(dialect: str) -> TextualSelect:
     index = "state IN ('due', 'running') AND " if dialect == "sqlite" else ""
     due = {"state": "due", "of_index": f"{index}state = 'due'", "which": "AND runs_alone = 0"}
     running = {"state": "running", "of_index": f"{index}state = 'running'", "which": ""}
+    steps = ", ".join(
+        distinct_values(kind["state"], "handler", "run", kind["of_index"]) for kind in (due, running)
+    )
     return _moments(
-        f"WITH RECURSIVE {_STEPS.format(**due)}, {_STEPS.format(**running)} "  # noqa: S608 - constants
+        f"WITH RECURSIVE {steps} "  # noqa: S608 - constants
         f"{_FIRST.format(**due)} UNION ALL {_FIRST.format(**running)} "
         "UNION ALL SELECT 'suspect', handler, min(due_at) FROM run "
         "WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler"

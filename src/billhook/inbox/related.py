@@ -1,4 +1,4 @@
-"""Find the deliveries related to one: of the same order key, of the same key, and content duplicates."""
+"""Find the deliveries related to one: by order key, key or content; and its neighbours in a list."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from billhook.inbox.deliveries import DeliverySummary, summaries
+from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.schema import delivery, run
 
@@ -59,3 +60,12 @@ def related_deliveries(
     by_id = {summary.id: summary for summary in summaries(inbox, list(related))}
     near = sorted(by_id, key=lambda delivery_id: (abs(delivery_id - subject.id), delivery_id))
     return [RelatedDelivery(by_id[delivery_id], *related[delivery_id]) for delivery_id in near[:_LIMIT]]
+
+
+def neighbours(inbox: Inbox, selection: DeliveryFilter, delivery_id: int) -> tuple[int | None, int | None]:
+    """Return the ids of the selected that are stored just after a delivery, and just before it."""
+    ids = select(delivery.c.id).where(*selection.conditions()).limit(1)
+    newer = ids.where(delivery.c.id > delivery_id).order_by(delivery.c.id)
+    older = ids.where(delivery.c.id < delivery_id).order_by(delivery.c.id.desc())
+    with inbox.database.read() as connection:
+        return connection.execute(newer).scalar(), connection.execute(older).scalar()

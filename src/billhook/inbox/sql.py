@@ -250,6 +250,22 @@ def json_rows_on_sqlite(parameter: str, columns: Mapping[str, TypeEngine[Any]]) 
     return select(*typed).select_from(each).subquery(parameter)
 
 
+def distinct_values(name: str, column: str, table: str, of_index: str) -> str:
+    """Return a recursive CTE `name` of the values of a column among the rows that a partial index has.
+
+    Each step is one look-up in the index, so it costs as much as there are values, however many rows: not by
+    min(), for which PostgreSQL without statistics reads all rows. Its last row is NULL. SQLite knows the
+    index by its words, `of_index`.
+    """
+    return f"""{name} ({column}) AS (
+        SELECT (SELECT {column} FROM {table} WHERE {of_index} ORDER BY {column} LIMIT 1)
+        UNION ALL SELECT (
+            SELECT {column} FROM {table} WHERE {of_index} AND {table}.{column} > {name}.{column}
+            ORDER BY {column} LIMIT 1
+        ) FROM {name} WHERE {name}.{column} IS NOT NULL
+    )"""  # noqa: S608 - our own tables and columns
+
+
 def json_rows(parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
     """Return the rows of a parameter, made by `json_text`, to be joined with a table of PostgreSQL."""
     record = func.jsonb_to_recordset(cast(bindparam(parameter, type_=Text), JSONB))

@@ -40,7 +40,7 @@ from billhook.signals import (
     delivery_rejected,
     emit,
 )
-from billhook.signing.source import Source
+from billhook.signing.source import TYPE_HEADER, Source
 
 logger = logging.getLogger("billhook.receiver")
 
@@ -201,8 +201,8 @@ class DeliveryRules:
             raise UnsupportedEncoding  # the body is not the bytes that were signed
         # "" if it is missing, malformed or sent twice. A scheme that signs the type verifies no delivery with
         # "": the signed type is unknown then, so the result is a 401 like any other mismatch.
-        # Source: spec, "Events", rule 1 (the type is in X-Webhook-Type only).
-        event_type: str = headers.get("x-webhook-type", "")
+        # Source: spec, "Events", rule 1 (the type is in a header only).
+        event_type: str = headers.get(source.type_header or TYPE_HEADER, "")
         if not _TYPE.fullmatch(event_type):
             event_type = ""
         now = self.clock.now()

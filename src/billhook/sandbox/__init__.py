@@ -12,7 +12,7 @@ try:
     from billhook.sandbox.sandbox import Sandbox
 except ModuleNotFoundError as error:
     # Any other missing module is a mistake of the installation, which must not be hidden.
-    if error.name not in ("flask_openapi", "httpx2", "jwt", "limits"):
+    if error.name not in ("httpx2", "jwt", "limits"):
         raise
     raise MissingExtra("billhook.sandbox", "sandbox") from None
 

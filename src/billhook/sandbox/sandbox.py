@@ -150,7 +150,7 @@ class Sandbox:
             issue_access_token=partial(tokens.access_token, self.client_id, self.jwt_key),
             move_clock=self.scheduler.move,
             flush=self.sender.flush,
-            api_token_changed=self._api_token_changed,
+            api_token_changed=partial(setattr, self, "api_token"),
         )
         app = create_app(self.service, services, self._authenticator, GROUPS)
         runner = OperationRunner(self.service, services, GROUPS)
@@ -217,23 +217,17 @@ class Sandbox:
         self.scheduler.start()
 
     def close(self) -> None:
-        """Stop sending and scheduling, and close the database."""
-        self._stop()
+        """Stop scheduling and sending, and close the database."""
+        # The scheduler first: its jobs raise events that the sender could still send.
+        self.scheduler.stop()
+        self.sender.stop()
         self.service.database.close()
-
-    def _api_token_changed(self, token: str | None) -> None:
-        self.api_token = token
 
     def _wake(self, tx: Transaction) -> None:
         if tx.enqueued:
             self.sender.wake()
         if tx.scheduled:
             self.scheduler.wake()
-
-    def _stop(self) -> None:
-        # The scheduler first: its jobs raise events that the sender could still send.
-        self.scheduler.stop()
-        self.sender.stop()
 
 
 class _QuietRequestHandler(WSGIRequestHandler):

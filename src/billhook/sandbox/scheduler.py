@@ -36,14 +36,11 @@ class Scheduler:
         self._wake_up = threading.Event()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self._stored_offset: timedelta | None = None
-        """The clock's offset as stored; None if a commit failed and that is uncertain."""
 
     def restore(self, connection: Connection) -> None:
         """Set the clock to the offset that the database has."""
         stored = key_value.get(connection, _OFFSET_KEY)
-        ahead = self._stored_offset = timedelta(microseconds=int(stored or 0))
-        self._service.clock.set_ahead(ahead)
+        self._service.clock.set_ahead(timedelta(microseconds=int(stored or 0)))
 
     def start(self) -> None:
         """Run the jobs that fell due while the sandbox was down, then follow the clock."""
@@ -83,7 +80,7 @@ class Scheduler:
         return count
 
     def _run_job(self, goal: datetime) -> bool:
-        job = None
+        job, clock = None, self._service.clock
         try:
             with self._service.transaction(writes=True) as tx:
                 job = scheduled_jobs.pop_due(tx, goal)
@@ -92,30 +89,20 @@ class Scheduler:
                     tx.now = job.due_at
                     tx.cause = f"{job.kind} {job.subject_id}".rstrip()
                     self._jobs[job.kind](tx, job.subject_id)
-                self._set(tx, goal if job is None else job.due_at)
-        except DBAPIError:  # possibly transient: the job stays scheduled
-            self._stored_offset = None
-            raise
+                # Within the transaction, so that the next one that writes has the new time.
+                if (moment := goal if job is None else job.due_at) > clock.now():
+                    clock.set_to(moment)
+                offset = clock.ahead // timedelta(microseconds=1)
+                key_value.put(tx.connection, _OFFSET_KEY, str(offset))
         except Exception as error:
-            if job is not None:
+            # An error of the database may be transient: then the job stays scheduled.
+            if job is not None and not isinstance(error, DBAPIError):
                 # Its transaction was rolled back, so it is still scheduled and would fail again.
                 error.add_note(f"the job {job.kind} of {job.subject_id!r}, due {job.due_at}, is removed")
                 with self._service.transaction(writes=True) as tx:
                     scheduled_jobs.discard(tx, job)
             raise
         return job is not None
-
-    def _set(self, tx: Transaction, moment: datetime) -> None:
-        """Move the clock within the transaction, so that the next one that writes has the new time."""
-        clock = self._service.clock
-        if moment > clock.now():
-            clock.set_to(moment)
-        ahead = clock.ahead
-        # Most transactions do not move the clock: they write nothing here.
-        if ahead != self._stored_offset:
-            value = str(ahead // timedelta(microseconds=1))
-            key_value.put(tx.connection, _OFFSET_KEY, value)
-            self._stored_offset = ahead
 
     def _run(self) -> None:
         while not self._stopped.is_set():

@@ -8,17 +8,16 @@ import secrets
 from datetime import datetime, timedelta
 
 import jwt
-from sqlalchemy import insert, select, update
 
 from billhook.sandbox.storage import key_value
-from billhook.sandbox.storage.tables.billing import api_token
 from billhook.sandbox.storage.transaction import Transaction
 
 ACCESS_SECONDS = 3600
 JWT_ALGORITHM = "HS256"
 
 _JWT_KEY = "jwt_key"
-_LOGIN_KEY = "login_token"
+_ACTIVE = "api_token"
+_LOGIN = "login_token"
 
 
 def jwt_key(tx: Transaction) -> bytes:
@@ -31,62 +30,52 @@ def jwt_key(tx: Transaction) -> bytes:
 
 
 def rotate(tx: Transaction, token: str | None = None) -> str:
-    """Revoke the active API token and create another (or activate `token`). Only one can be active."""
+    """Make `token`, or a new one, the only API token: the one before cannot log in any more."""
     token = token or f"api_{secrets.token_urlsafe(32)}"
-    # A token of the options may be an earlier one, which its digest finds.
-    revoke(tx)
-    known = tx.connection.execute(select(api_token.c.seq).where(api_token.c.digest == _digest(token))).first()
-    if known is not None:
-        tx.connection.execute(update(api_token).where(api_token.c.seq == known.seq).values(revoked_at=None))
-    else:
-        tx.connection.execute(insert(api_token).values(digest=_digest(token), created_at=tx.now))
+    key_value.put(tx.connection, _ACTIVE, _digest(token))
     return token
 
 
 def revoke(tx: Transaction) -> bool:
-    """Revoke the active API token, so that it cannot log in any more; False if there is none."""
-    revoked = tx.connection.execute(
-        update(api_token).where(api_token.c.revoked_at.is_(None)).values(revoked_at=tx.now)
-    )
-    return revoked.rowcount > 0
+    """Revoke the API token, so that it cannot log in any more; False if there is none."""
+    was_active = has_active(tx)
+    key_value.delete(tx.connection, _ACTIVE)
+    return was_active
 
 
 def issue_login_token(tx: Transaction) -> str:
     """Return a token that logs a browser in to the pages, once; the one before it is good no more."""
     token = secrets.token_urlsafe(32)
-    key_value.put(tx.connection, _LOGIN_KEY, _digest(token).hex())
+    key_value.put(tx.connection, _LOGIN, _digest(token))
     return token
 
 
 def use_login_token(tx: Transaction, token: str) -> bool:
     """Return True if `token` is the login token, which is used up then."""
-    known = key_value.get(tx.connection, _LOGIN_KEY) or ""
-    is_right = hmac.compare_digest(known, _digest(token).hex())
+    is_right = _is_stored(tx, _LOGIN, token)
     if is_right:
-        key_value.delete(tx.connection, _LOGIN_KEY)
+        key_value.delete(tx.connection, _LOGIN)
     return is_right
 
 
 def is_active(tx: Transaction, token: str) -> bool:
     """Return True if `token` is the active API token."""
-    # Looked up by its digest, so that the time of the query tells nothing about the token.
-    found = tx.connection.execute(
-        select(api_token.c.seq).where(api_token.c.digest == _digest(token), api_token.c.revoked_at.is_(None))
-    ).first()
-    return found is not None
+    return _is_stored(tx, _ACTIVE, token)
 
 
 def has_active(tx: Transaction) -> bool:
     """Return True if there is an active API token."""
-    return active_serial(tx) is not None
+    return active_mark(tx) is not None
 
 
-def active_serial(tx: Transaction) -> int | None:
-    """Return the serial number of the active API token, which tells nothing about it; None if none is."""
-    found: int | None = tx.connection.execute(
-        select(api_token.c.seq).where(api_token.c.revoked_at.is_(None))
-    ).scalar()
-    return found
+def active_mark(tx: Transaction) -> str | None:
+    """Return a text that only the active API token has, and that does not tell it; None without a token."""
+    known = key_value.get(tx.connection, _ACTIVE)
+    return None if known is None else _digest(known)
+
+
+def _is_stored(tx: Transaction, name: str, token: str) -> bool:
+    return hmac.compare_digest(key_value.get(tx.connection, name) or "", _digest(token))
 
 
 def access_token(client_id: str, key: bytes, now: datetime) -> tuple[str, datetime]:
@@ -97,6 +86,7 @@ def access_token(client_id: str, key: bytes, now: datetime) -> tuple[str, dateti
     return jwt.encode(claims, key, algorithm=JWT_ALGORITHM), ends_at
 
 
-def _digest(token: str) -> bytes:
-    # Without salt or stretching: a random token of 256 bits cannot be guessed from its digest.
-    return hashlib.sha256(token.encode()).digest()
+def _digest(token: str) -> str:
+    # A copy of the database must not be enough to log in. Without salt or stretching: a random token of 256
+    # bits cannot be guessed from its digest.
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -13,6 +13,8 @@ from billhook.signing.standard_webhooks import StandardWebhooks
 DEFAULT_SOURCE = "default"
 RECONCILE_SOURCE = "reconcile"
 """The source of the synthetic deliveries that `billhook reconcile --inject` stores; no sender has it."""
+TYPE_HEADER = "X-Webhook-Type"
+"""The header that names the event type, where neither the source nor the options name another."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -21,13 +23,15 @@ class Source:
     """A sender of deliveries, received at `<url_prefix>/<name>`.
 
     `secrets` are listed newest first; two of them overlap while they are rotated. `tolerance_seconds`
-    bounds the time of signing on both sides of now. Raises ConfigError, MissingSecret or WeakSecret.
+    bounds the time of signing on both sides of now. `type_header` is the header that names the event type; by
+    default the one of BILLHOOK_TYPE_HEADER. Raises ConfigError, MissingSecret or WeakSecret.
     """
 
     name: str
     scheme: Scheme = field(default_factory=StandardWebhooks)
     secrets: Sequence[str | Mapping[str, str]] = field(default=(), repr=False)
     tolerance_seconds: int = 300
+    type_header: str | None = None
     keys: Keys = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -40,6 +44,11 @@ class Source:
         if not 1 <= self.tolerance_seconds <= 86_400:
             raise ConfigError(
                 f"source {self.name!r}: tolerance_seconds={self.tolerance_seconds!r} must be 1 to 86400"
+            )
+        if self.type_header is not None and not _NAME.fullmatch(self.type_header):
+            raise ConfigError(
+                f"source {self.name!r}: type_header={self.type_header!r} is no name of a header, such as "
+                "X-GitHub-Event"
             )
         if isinstance(self.secrets, str):
             raise ConfigError(f"source {self.name!r} has a text for secrets: give a list, secrets=[...]")

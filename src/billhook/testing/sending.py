@@ -16,7 +16,7 @@ from billhook.events.samples import refuse_misspelt
 from billhook.handlers import Delivery, Headers
 from billhook.posting import AppPoster, sign
 from billhook.receiver.blueprint import find_route
-from billhook.signing.source import DEFAULT_SOURCE
+from billhook.signing.source import DEFAULT_SOURCE, TYPE_HEADER
 from billhook.testing.apps import preparation
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def deliver(
     made = _event(event, overrides)
     route = find_route(app, source, option="source=")
     body = made.to_json()
-    headers = {"X-Webhook-Type": made.type}
+    headers = {route.source.type_header or TYPE_HEADER: made.type}
     if signed is not False:
         secret = signed if isinstance(signed, str) else route.source.secrets[0]
         if not isinstance(secret, str):
@@ -63,7 +63,8 @@ def deliver(
                 f"source {route.source.name!r} has only public keys: give the private key, signed=KEY"
             )
         now = preparation(app).clock.now() - timedelta(seconds=age_seconds)
-        headers |= sign(route.source.scheme, secret, made.type, body, now, key or _new_key())
+        signed_as = (made.type, body, now, key or _new_key())
+        headers |= sign(route.source.scheme, secret, *signed_as, type_header=route.source.type_header)
     with AppPoster(app, route.path).send(body, headers) as response:
         return Answer(response.status_code, response.get_json(silent=True))
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from billhook import Handlers
 from billhook.cli import main
 from billhook.events import EVENT_TYPES, InvoiceApproved, PaymentFailed, UnknownEvent, sample
+from billhook.events.base import _registered
 from billhook.signals import event_signal
 from support.apps import deliver, make_app
 from support.inbox_view import place_of
@@ -40,7 +41,7 @@ def bare_url(request, tmp_path) -> str:
 
 @pytest.fixture(autouse=True)
 def forgotten(tmp_path, monkeypatch) -> Iterator[None]:
-    """What a test wrote as a module is gone with the test: its name, and what it connected to a signal."""
+    """What a test wrote as a module is gone with the test: its name, its event types, its subscribers."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield
     written = [
@@ -53,6 +54,9 @@ def forgotten(tmp_path, monkeypatch) -> Iterator[None]:
         for receiver in list(signal.receivers_for(ANY)):
             if receiver.__module__ in written:
                 signal.disconnect(receiver)
+    for name, model in list(_registered.items()):
+        if model.__module__ in written:
+            del _registered[name]
     for name in written:
         del sys.modules[name]
 

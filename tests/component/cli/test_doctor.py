@@ -222,6 +222,7 @@ def test_the_facts_of_an_inbox_are_those_of_its_database(inbox_url):
         assert facts.version >= 15
         assert (facts.local, facts.encrypted) == (True, False)
         assert facts.sslmode in ("prefer", "disable")
+        assert facts.inbox_bytes > 8_192
 
 
 @pytest.mark.parametrize("bare_url", BOTH, indirect=True)
@@ -372,7 +373,7 @@ def test_unknown_fields_values_and_types_are_told_with_examples_and_the_change(s
         "REFUNDED = 'Refunded'",
     ]
     assert by_what["1 of the newest deliveries are of the unknown type BrandNew"]["level"] == "note"
-    assert by_what["1 of the newest deliveries have no X-Webhook-Type header"]["level"] == "warning"
+    assert by_what["1 of the newest deliveries name no type in a header"]["level"] == "warning"
     assert len(notes) == 5
 
 

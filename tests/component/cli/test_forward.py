@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import Result
 
 from billhook.clock import SystemClock
+from billhook.inbox import Deliveries
+from billhook.inbox.new_ids import NewIds
+from billhook.posting import HttpReply
 from billhook.signing import StandardWebhooks
-from support.inbox_view import change, incoming, open_inbox, place_of
+from support.inbox_view import change, incoming, open_inbox, place_of, rows
 from support.receivers import BillhookReceiver, Receiver, billhook_receiver, receiving
 from support.signing import APPROVED
 
@@ -200,3 +207,126 @@ def test_curl_sends_the_request_that_is_printed_without_the_secret(forward, stag
     assert list(bodies) == ["m1", "m2", "m3"]
     assert bodies["m2"] == ("InvoiceApproved", APPROVED)
     assert bodies["m3"] == ("PingTest", b'{"\x1b]0;title\x07 \xff')
+
+
+# --- following ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pauses(monkeypatch) -> list[float]:
+    """The waits of `--follow`, which take no time."""
+    module = importlib.import_module("billhook.cli.forward")  # the package's attribute is the command
+    waited: list[float] = []
+    clock = SimpleNamespace(sleep=waited.append, monotonic=time.monotonic)
+    monkeypatch.setattr(module, "time", clock)
+    return waited
+
+
+@pytest.fixture
+def storing(inbox_url, monkeypatch):
+    """Stores what a test names while `--follow` follows, and ends it then as Ctrl-C does."""
+    real = Deliveries.follow
+
+    def while_following(*deliveries: tuple[str, str]) -> None:
+        def follow(self: Deliveries, *arguments: Any, **options: Any) -> Iterator[Any]:
+            stream = real(self, *arguments, **options, idle_seconds=0.0)
+            inbox = open_inbox(place_of(inbox_url))
+            polled = iter([None])
+            original = NewIds.poll
+
+            def poll(news: Any) -> list[int]:
+                for key, event_type in deliveries if next(polled, "later") is None else ():
+                    inbox.put(incoming(key, event_type=event_type))
+                return original(news)
+
+            monkeypatch.setattr(NewIds, "poll", poll)
+            yield from stream
+            inbox.close()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Deliveries, "follow", follow)
+
+    return while_following
+
+
+def test_following_sends_what_is_stored_from_now_on_and_marks_nothing(
+    forward, staging, storing, run, inbox_url
+):
+    before = rows(place_of(inbox_url), "SELECT id, state FROM delivery")
+    storing(("n1", "PingTest"), ("n2", "InvoiceApproved"), ("n3", ""))
+
+    result = forward(staging.url, "--follow")
+
+    assert result.exit_code == 0, result.output
+    assert [(key, kind) for key, kind, _ in staging.stored()] == [
+        ("n1", "PingTest"), ("n2", "InvoiceApproved"), ("n3", ""),
+    ]  # fmt: skip
+    lines = [re.sub(r"\([^()]*\)$", "()", line) for line in result.stdout.splitlines()]
+    accepted = '200 {"status": "accepted"} ()'
+    assert lines == [f"5  PingTest  {accepted}", f"6  InvoiceApproved  {accepted}", f"7  (none)  {accepted}"]
+    assert rows(place_of(inbox_url), "SELECT id, state FROM delivery WHERE id < 5") == before
+    assert rows(place_of(inbox_url), "SELECT count(*) FROM run WHERE delivery_id > 4") == [(0,)]
+    (listed,) = json.loads(run("actions", "--json").stdout)
+    assert (listed["what"], listed["which"], listed["deliveries"]) == ("forward", "--follow: 5-7", 3)
+
+
+def test_following_keeps_to_a_type_and_a_source(forward, plain, storing):
+    storing(("n1", "PingTest"), ("n2", "InvoiceApproved"))
+
+    result = forward(plain.url, "--follow", "--type", "InvoiceApproved", "--source", "default", "--json")
+
+    assert [got.id for got in plain.got] == ["n2"]
+    (line,) = [json.loads(line) for line in result.stdout.splitlines()]
+    assert (line["id"], line["type"], line["key"]) == (6, "InvoiceApproved", "n2")
+    assert line["result"].startswith("200 ")
+
+
+def test_following_waits_for_a_receiver_that_is_away_and_loses_none(forward, storing, pauses):
+    storing(("n1", "PingTest"), ("n2", "PingTest"))
+
+    with receiving(503, 502, 200, 401) as receiver:
+        result = forward(receiver.url, "--follow")
+
+    assert [got.id for got in receiver.got] == ["n1", "n1", "n1", "n2"]
+    assert [line.split()[2] for line in result.stdout.splitlines()] == ["200", "401"]
+    assert pauses == [0.25, 0.5]
+    assert result.stderr.count("; waiting for it") == 1
+    assert "does not take delivery 5 (503); waiting for it" in result.stderr
+
+
+def test_following_waits_for_a_server_that_is_not_there(forward, storing, monkeypatch, plain):
+    storing(("n1", "PingTest"))
+    module = importlib.import_module("billhook.cli.forward")
+    real, failing = module.HttpPoster.post, iter([True, True])
+
+    def post(poster: Any, body: bytes, headers: dict[str, str]) -> Any:
+        return (
+            HttpReply(None, "Connection refused", 0.0)
+            if next(failing, False)
+            else real(poster, body, headers)
+        )
+
+    monkeypatch.setattr(module.HttpPoster, "post", post)
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic))
+
+    result = forward(plain.url, "--follow")
+
+    assert [got.id for got in plain.got] == ["n1"]
+    assert f"127.0.0.1:{plain.port} does not take delivery 5 (Connection refused)" in result.stderr
+
+
+@pytest.mark.parametrize("options", ["1", "--dry-run", "--since 1h", "--state dead", "--rate 5"])
+def test_following_is_only_for_what_is_new(forward, plain, options):
+    result = forward(plain.url, "--follow", *options.split())
+
+    assert (result.exit_code, plain.got) == (2, [])
+    assert "--follow sends what is stored from now on: leave out ID, --dry-run, --rate" in result.stderr
+
+
+def test_following_asks_before_it_sends_to_another_machine(run, shop, secret_file):
+    where = ("--to", "https://staging.example/hooks", "--secret-file", secret_file(OWN))
+
+    result = run("deliveries", "forward", "--follow", *where)
+
+    assert "Send each new delivery to staging.example?" in result.output
+    assert (result.exit_code, "add --yes to skip the question" in result.stderr) == (1, True)

@@ -198,9 +198,9 @@ def seen(shop, **ago):
 def test_replay_warns_on_stderr_when_no_worker_was_seen(run, shop):
     for ago, what in (
         (None, "No worker is running"),
-        ({"days": 2}, "No worker has been seen for 2 days"),
-        ({"hours": 3, "minutes": 5}, "No worker has been seen for 3 hours"),
-        ({"seconds": 100}, "No worker has been seen for 1 minute"),
+        ({"days": 2}, "No worker has been seen for 2 d"),
+        ({"hours": 3, "minutes": 5}, "No worker has been seen for 3 h"),
+        ({"seconds": 100}, "No worker has been seen for 1 min"),
     ):
         if ago is not None:
             seen(shop, **ago)

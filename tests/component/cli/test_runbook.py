@@ -74,7 +74,7 @@ def test_a_worker_that_is_gone(shop, run):
     long_ago = datetime.now(UTC) - timedelta(minutes=10)
     get_state(shop).inbox.record_worker(WorkerRecord("host:1:x", "worker", 1, long_ago), long_ago)
 
-    assert "No worker has been seen for 10 minutes" in shown(run, "no-worker-is-alive")
+    assert "No worker has been seen for 10 min" in shown(run, "no-worker-is-alive")
 
 
 def test_a_database_that_is_away(run, monkeypatch):

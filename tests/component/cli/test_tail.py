@@ -9,7 +9,9 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -155,22 +157,22 @@ def test_tail_prints_what_another_process_stores_until_ctrl_c(tailing, inbox_url
 
 
 def test_tail_waits_for_an_inbox_that_is_unavailable(run, shop, monkeypatch):
-    deliveries = importlib.import_module("billhook.cli.deliveries")  # the package's attribute is the command
-    from billhook.errors import InboxUnavailable
-
+    forward = importlib.import_module("billhook.cli.forward")  # the package's attribute is the command
     asked: list[int] = []
+    pauses: list[float] = []
 
-    def follow(_: Deliveries, __: object, *, after: int):
+    def follow(_: Deliveries, __: object, *, after: int, on_unavailable: Callable[[object], None]):
         asked.append(after)
-        if len(asked) == 2:
-            raise KeyboardInterrupt
-        raise InboxUnavailable("the server\x1b is away")
+        for _ in range(9):
+            on_unavailable("the server\x1b is away")
+        raise KeyboardInterrupt
         yield
 
     monkeypatch.setattr(Deliveries, "follow", follow)
-    monkeypatch.setattr(deliveries, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(forward, "time", SimpleNamespace(sleep=pauses.append, monotonic=lambda: 0.0))
 
     result = run("deliveries", "tail", "-n", "0")
 
-    assert (result.exit_code, asked) == (0, [4, 4])
+    assert (result.exit_code, asked) == (0, [4])
     assert result.stderr == "the server\\x1b is away; waiting for it\n"
+    assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]

@@ -75,7 +75,7 @@ def test_what_needs_attention_is_told_the_worst_first_with_links_to_it(at_noon):
     page = at_noon.get("").text
 
     assert told == (
-        "Needs attention: no worker has been seen for 20 minutes, 1 delivery is quarantined, "
+        "Needs attention: no worker has been seen for 20 min, 1 delivery is quarantined, "
         "1 handler is paused, the oldest unfinished delivery waits for 20 min, "
         "1 request was refused in 24 hours."
     )

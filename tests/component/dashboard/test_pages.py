@@ -40,7 +40,9 @@ def test_the_list_shows_state_handlers_and_error(site):
     text = " ".join(made.text("deliveries").split())
 
     assert "InvoiceApproved inv_1 done" in text
-    assert re.search(r"InvoiceApproved inv_1 retrying book retrying, next in [\d.]+ s mail succeeded", text)
+    assert re.search(
+        r"InvoiceApproved inv_1 retrying book retrying, (?:next in [\d.]+ s|due now) mail succeeded", text
+    )
     assert "KeyError: 'no ledger\\nsecond line'" in text
 
 
@@ -334,17 +336,23 @@ def test_a_handler_that_is_not_loaded_is_known_by_its_runs(site):
     made.inbox.pause_handler("shop.old", None, datetime.now(UTC))
 
     assert "shop.old not loaded here" in " ".join(made.text("handlers").split())
+    assert "its options are not known here" in made.text("handler?name=shop.old")
+    assert made.act("handlers/resume", handler="shop.old") == "shop.old is resumed."
+    assert "shop.old" not in made.text("handlers")
 
 
 def test_health_shows_what_doctor_finds(site):
     made = site()
     made.deliver(b'{"novelty": 1}', "PingTest")
+    made.deliver(b'{"novelty": "<b>secret"}', "TicketOpened")
 
     text = " ".join(made.text("health").split())
 
     assert "No worker is running" in text
     assert "start one: flask --app shop billhook worker" in text
     assert "PingTest: novelty is not listed" in text
+    assert "are of the unknown type TicketOpened" in text
+    assert "class TicketOpened(Event):" in text
     examined = text.partition("Examined, and well")[2]
     for tick in (
         "✓ sources default: standard-webhooks, 1 secret",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import threading
 
 import pytest
 from celery import Celery, signals
@@ -390,11 +391,12 @@ def test_the_celery_engine_starts_explicitly_or_with_the_first_delivery(shop):
     app = shop(celery_app())
     engine = get_state(app).engine
 
-    engine.start()
+    get_state(app).start()
     thread = engine._publisher._thread
     deliver(app)
 
     assert thread is engine._publisher._thread
+    assert "billhook-worker-watch" in {each.name for each in threading.enumerate()}
     assert engine._publisher._sweep is None  # the workers do that
 
 

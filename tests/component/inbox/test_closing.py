@@ -101,12 +101,17 @@ class History:
 # --- the rows -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(3))
+def others_slow(first, *others):
+    """Return parameters of which all but the first are tried with the slow tests alone."""
+    return [first, *(pytest.param(one, marks=pytest.mark.slow) for one in others)]
+
+
+@pytest.mark.parametrize("seed", others_slow(0, 1))
 def test_figures_equal_the_rows_wherever_they_are_closed(inbox, where, monkeypatch, seed):
     monkeypatch.setattr(counts, "_CLOSE_LIMIT", 7)
     history = History(inbox, seed)
 
-    for _ in range(40):
+    for _ in range(25):
         history.step()
         history.close()
         assert totals(inbox) == of_rows(where)
@@ -124,7 +129,7 @@ def test_figures_equal_the_rows_wherever_they_are_closed(inbox, where, monkeypat
 
 def test_durations_and_hours_are_the_same_before_and_after_closing(inbox, where):
     history = History(inbox)
-    for _ in range(40):
+    for _ in range(20):
         history.step()
 
     before = read_totals(inbox)
@@ -139,7 +144,7 @@ def test_durations_and_hours_are_the_same_before_and_after_closing(inbox, where)
 def test_much_is_closed_in_small_steps(inbox, where, monkeypatch):
     monkeypatch.setattr(counts, "_CLOSE_LIMIT", 10)
     history = History(inbox)
-    for _ in range(40):
+    for _ in range(20):
         history.step()
     expected = of_rows(where)
     deliveries = value(where, "SELECT count(*) FROM delivery")
@@ -234,13 +239,13 @@ def test_what_an_action_removes_stays_counted(inbox, where, action, closed):
     assert totals(inbox) == of_rows(where) + removed
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", others_slow(0, 1, 2))
 def test_no_figure_falls_whatever_operators_do(inbox, where, monkeypatch, seed):
     monkeypatch.setattr(counts, "_CLOSE_LIMIT", 7)
     history = History(inbox, seed)
     removed, last = Counter(), Counter()
 
-    for _ in range(40):
+    for _ in range(25):
         history.step()
         history.close()
         before = of_rows(where)
@@ -313,7 +318,7 @@ def test_rows_that_are_deleted_between_the_note_and_the_close_leave_no_gap(inbox
 # --- many at once -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("replaying", [False, True])
+@pytest.mark.parametrize("replaying", others_slow(True, False))
 def test_each_row_is_counted_once_by_closers_side_by_side(inbox, where, replaying):
     """Beside puts, plans, results, and an operator who replays."""
     inboxes = [open_inbox(where) for _ in range(3)]
@@ -328,7 +333,7 @@ def test_each_row_is_counted_once_by_closers_side_by_side(inbox, where, replayin
             while not stop.is_set():
                 works[number]()
             return
-        for _ in range(60):
+        for _ in range(25):
             history.step()
         stop.set()
 
@@ -356,7 +361,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("failpoint", ["in_close", "in_close:3", "after_close", "after_close:2"])
+@pytest.mark.parametrize("failpoint", others_slow("in_close:3", "after_close:2", "in_close", "after_close"))
 def test_a_process_that_is_killed_while_it_closes_counts_nothing_twice(
     inbox, where, inbox_url, monkeypatch, failpoint
 ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,13 +14,14 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.dialects import sqlite
 
-from billhook.errors import ConfigError
-from billhook.inbox import Deliveries, DeliveryFilter, Inbox, bodies
+from billhook.errors import ConfigError, InboxUnavailable
+from billhook.inbox import Deliveries, DeliveryFilter, Inbox, bodies, new_ids
 from billhook.inbox import deliveries as deliveries_module
 from billhook.inbox.deliveries import search_bound
+from billhook.inbox.new_ids import NewIds
 from billhook.inbox.schema import delivery
 from billhook.inbox.sqlite.waker import FifoWaker
-from support.inbox_view import NOON, change, incoming, open_inbox, rows
+from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows
 from support.postgres import only_sqlite
 from support.processes import until
 from support.timeouts import scaled
@@ -260,6 +262,13 @@ def test_a_follower_begins_after_the_given_delivery_and_keeps_to_its_filter(deli
 
 
 @only_sqlite
+def test_a_follower_begins_when_it_is_made(deliveries, inbox):
+    found = deliveries.follow(idle_seconds=0.0)
+    inbox.put(incoming("m1"))
+
+    assert keys(found) == ["m1"]
+
+
 def test_a_follower_without_a_place_to_begin_takes_only_new_ones(deliveries, inbox):
     inbox.put(incoming("m1"))
 
@@ -270,7 +279,7 @@ def test_an_id_that_is_committed_after_a_higher_one_is_not_missed(inbox, where):
     """On PostgreSQL two receivers take ids before either commits."""
     first, late, second, third = [inbox.put(incoming(f"m{number}")).delivery_id for number in range(4)]
     change(where, "DELETE FROM delivery WHERE id = ?", late)
-    news = deliveries_module._NewIds(inbox, first)
+    news = NewIds(inbox, first)
 
     seen = news.poll()
     change(where, "UPDATE delivery SET id = ? WHERE id = ?", late, third)
@@ -280,11 +289,82 @@ def test_an_id_that_is_committed_after_a_higher_one_is_not_missed(inbox, where):
 
 
 @only_sqlite
+def test_an_id_below_the_newest_that_is_committed_after_the_beginning_is_not_missed(inbox, where):
+    _, second, third = [inbox.put(incoming(f"m{number}")).delivery_id for number in range(3)]
+    change(where, "DELETE FROM delivery WHERE id = ?", second)
+    from_now, after = NewIds(inbox, None), NewIds(inbox, third)
+
+    inbox.put(incoming("m3"))
+    change(where, "UPDATE delivery SET id = ? WHERE key = ?", second, "m3")
+
+    assert [news.poll() for news in (from_now, after)] == [[second], [second]]
+
+
+@pytest.mark.parametrize("bare_url", ["postgresql"], indirect=True)
+def test_of_two_interleaved_transactions_a_follower_gets_both_deliveries(deliveries, inbox, where):
+    """One takes a lower id and commits later: before the follower began, and while it follows."""
+    columns = ", ".join(column.name for column in delivery.columns if column.name not in ("id", "key"))
+    copy = f"INSERT INTO delivery (key, {columns}) SELECT %s, {columns} FROM delivery LIMIT 1"
+    inbox.put(incoming("first"))
+    with closing(postgres(where)) as early, closing(postgres(where)) as late:
+        for connection, key in ((early, "early"), (late, "late")):
+            connection.autocommit = False
+            connection.execute(copy, [key])  # takes an id, and commits below
+        inbox.put(incoming("before"))
+        news = NewIds(inbox, None)
+        early.commit()
+        inbox.put(incoming("meanwhile"))
+        seen = [news.poll(), news.poll()]
+        late.commit()
+        seen.append(news.poll())
+
+    keys_of = {one.summary.id: one.summary.key for one in deliveries.find()}
+    assert [[keys_of[one] for one in ids] for ids in seen] == [["early", "meanwhile"], [], ["late"]]
+
+
+@only_sqlite
+def test_a_reader_that_paused_for_long_looks_for_late_ids_once_more(inbox, where, monkeypatch):
+    monkeypatch.setattr(new_ids, "_LATE_SECONDS", 0.0)
+    first, late, second, third = [inbox.put(incoming(f"m{number}")).delivery_id for number in range(4)]
+    change(where, "DELETE FROM delivery WHERE id = ?", late)
+    news = NewIds(inbox, first)
+    assert news.poll() == [second, third]
+
+    change(where, "UPDATE delivery SET id = ? WHERE id = ?", late, third)
+
+    assert news.poll() == [late]
+
+
+@only_sqlite
+def test_a_follower_goes_on_where_an_unavailable_inbox_interrupted_it(deliveries, inbox, monkeypatch):
+    first = inbox.put(incoming("m1")).delivery_id
+    inbox.put(incoming("m2"))
+    told: list[str] = []
+    failing = {"_selected": 1, "details": 2}
+    for name, real in [(each, getattr(deliveries_module, each)) for each in failing]:
+
+        def once(*arguments, name=name, real=real):
+            failing[name] -= 1
+            if failing[name] == 0:
+                raise InboxUnavailable(f"{name} failed")
+            return real(*arguments)
+
+        monkeypatch.setattr(deliveries_module, name, once)
+
+    found = deliveries.follow(
+        after=first, idle_seconds=0.0, on_unavailable=lambda error: told.append(str(error))
+    )
+
+    assert keys(found) == ["m2"]
+    assert told == ["_selected failed", "details failed"]
+
+
+@only_sqlite
 def test_ids_that_belong_to_no_delivery_are_forgotten_after_a_while(inbox, where, monkeypatch):
-    monkeypatch.setattr(deliveries_module, "_LATE_SECONDS", 0.0)
+    monkeypatch.setattr(new_ids, "_LATE_SECONDS", 0.0)
     first, gone, second = [inbox.put(incoming(f"m{number}")).delivery_id for number in range(3)]
     change(where, "DELETE FROM delivery WHERE id = ?", gone)
-    news = deliveries_module._NewIds(inbox, first)
+    news = NewIds(inbox, first)
 
     assert news.poll() == [second]
     assert news.poll() == []

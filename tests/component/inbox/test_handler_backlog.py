@@ -51,7 +51,14 @@ def test_each_state_is_counted_by_handler(inbox):
     assert found == {
         "g": HandlerBacklog("g", waiting=2, oldest_due_at=at(20)),
         "h": HandlerBacklog(
-            "h", waiting=3, running=1, retrying=1, dead=1, oldest_due_at=at(10), through_at=at(25 + 5 * 300)
+            "h",
+            waiting=3,
+            running=1,
+            retrying=1,
+            dead=1,
+            oldest_due_at=at(10),
+            per_second=1 / 300,
+            through_at=at(25 + 5 * 300),
         ),
     }
     assert found["h"].unfinished == 5
@@ -76,7 +83,7 @@ def test_a_handler_that_is_paused_has_no_time_when_all_is_handled(inbox):
     settle(inbox, claim(inbox, 1), seconds=1)
     inbox.pause_handler("h", None, at(2))
 
-    assert backlogs(inbox, 3) == {"h": HandlerBacklog("h", paused=2, oldest_due_at=NOON)}
+    assert backlogs(inbox, 3) == {"h": HandlerBacklog("h", paused=2, oldest_due_at=NOON, per_second=1 / 300)}
 
 
 def test_what_waits_for_a_rate_is_limited(inbox, where):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,10 @@ from aiosmtpd.controller import Controller
 from sqlalchemy import update
 
 from billhook.clock import FrozenClock
+from billhook.engines import worker_watch
+from billhook.engines.worker_watch import WorkerWatch
 from billhook.errors import ConfigError, MissingExtra
+from billhook.extension import get_state
 from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord
 from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
 from billhook.inbox.notifications import due_notifications
@@ -335,7 +338,6 @@ def test_an_app_with_the_option_has_its_worker_notify(app_with, hook, notify_fil
     from billhook import Handlers
     from billhook.engines import maintenance
     from billhook.events import PingTest
-    from billhook.extension import get_state
     from support.apps import deliver
 
     monkeypatch.setattr(maintenance, "ISSUES_SECONDS", 0.1)
@@ -361,6 +363,22 @@ def test_an_app_with_the_option_has_its_worker_notify(app_with, hook, notify_fil
         "[billhook] shop.ping fails: LookupError",
         "[billhook] shop.ping: runs are dead",
     ]
+
+
+def test_a_web_process_notifies_when_the_only_worker_is_gone(app_with, hook, notify_file, monkeypatch):
+    monkeypatch.setattr(worker_watch, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(notifier, "POLL_SECONDS", 0.05)
+    app = app_with(BILLHOOK_ENGINE="worker", BILLHOOK_NOTIFY_FILE=notify_file(hook.url))
+    state, now = get_state(app), datetime.now(UTC)
+    alive = WorkerRecord("host:1:x", "worker", 1, now)
+    state.inbox.record_worker(alive, now)
+    WorkerWatch(state.inbox, lambda: now, None).look(now)
+    assert list_issues(state.inbox) == []
+
+    state.inbox.record_worker(alive, now - timedelta(minutes=2))
+    state.start()
+
+    until(lambda: hook.titles == ["[billhook] no worker is alive"], 30)
 
 
 def test_each_kind_of_issue_is_named(inbox, clock, hook, notify_file):

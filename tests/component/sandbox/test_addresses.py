@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 import threading
@@ -9,10 +10,9 @@ from typing import Any
 
 import pytest
 
+from billhook.sandbox.webhooks import http_post
 from billhook.sandbox.webhooks.addresses import is_public
-from billhook.sandbox.webhooks.http_post import WebhookPoster
 from billhook.sandbox.webhooks.outcomes import FailureReason, PostResult
-from support.processes import until
 from support.receivers import receiving
 
 
@@ -39,7 +39,9 @@ class Names:
 
 
 def post(url: str, names: Any, *, allow_private: bool = False, seconds: float = 10) -> PostResult:
-    return WebhookPoster(seconds, allow_private=allow_private, lookup=names).post(url, {}, b"{}")
+    return asyncio.run(
+        http_post.post(url, {}, b"{}", timeout_seconds=seconds, allow_private=allow_private, lookup=names)
+    )
 
 
 PRIVATE = (
@@ -155,18 +157,18 @@ def test_a_look_up_that_never_ends_is_broken_off_when_the_sandbox_closes() -> No
         ended.wait(60)
         return []
 
-    poster = WebhookPoster(60, allow_private=True, lookup=stuck)
-    outcomes: list[PostResult] = []
-    thread = threading.Thread(target=lambda: outcomes.append(poster.post("http://shop.example/", {}, b"{}")))
-    thread.start()
-    assert asked.wait(30)
+    async def broken_off() -> None:
+        url = "http://shop.example/"
+        sending = asyncio.create_task(
+            http_post.post(url, {}, b"{}", timeout_seconds=60, allow_private=True, lookup=stuck)
+        )
+        assert await asyncio.to_thread(asked.wait, 30)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
 
-    poster.close()
-
-    until(lambda: outcomes, 30)
-    assert outcomes == [PostResult(problem=FailureReason.BROKEN_OFF)]
+    asyncio.run(broken_off())
     ended.set()
-    thread.join()
 
 
 def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

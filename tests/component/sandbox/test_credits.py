@@ -23,6 +23,12 @@ def deduct(customer: Customer, amount: float) -> Answer:
     return customer.sandbox.call("POST", "/credits/deduct", wanted)
 
 
+def told_of(customer: Customer, entry: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """What an event says of the pool of this entry, on the first day."""
+    pool = {"creditPoolId": entry["creditPoolId"], "creditTypeId": "crp_a", "creditKind": "Monetary"}
+    return {"date": "2026-01-10T12:00:00Z", "customerId": customer.id, **pool, **more}
+
+
 def last_total(sandbox: Running) -> Any:
     return sandbox.ok("GET", "/invoices?limit=1000")["invoices"][-1]["revenueBreakdown"]
 
@@ -56,16 +62,7 @@ def test_credit_pool_increased_has_both_balances(sandbox: Running) -> None:
     first, second = (body for _, body in sandbox.raised("CreditPoolIncreased"))
 
     assert (first["previousBalance"], first["balance"]) == (0, 187.5)
-    assert second == {
-        "date": "2026-01-10T12:00:00Z",
-        "customerId": acme.id,
-        "creditPoolId": entry["creditPoolId"],
-        "creditTypeId": "crp_a",
-        "creditKind": "Monetary",
-        "grantedAmount": 500,
-        "previousBalance": 187.5,
-        "balance": 687.5,
-    }
+    assert second == told_of(acme, entry, grantedAmount=500, previousBalance=187.5, balance=687.5)
 
 
 # --- deducting ------------------------------------------------------------------------------------
@@ -323,16 +320,7 @@ def test_credit_pool_threshold_crossed_has_the_used_share(sandbox: Running) -> N
     assert before == []
     assert (first["threshold"], second["threshold"]) == (50, 80)
     assert [url for url, _ in sent_to(sandbox, event_type)] == urls
-    assert second == {
-        "date": "2026-01-10T12:00:00Z",
-        "customerId": acme.id,
-        "creditPoolId": entry["creditPoolId"],
-        "creditTypeId": "crp_a",
-        "creditKind": "Monetary",
-        "threshold": 80,
-        "pctUsage": 81.25,
-        "balance": 187.5,
-    }
+    assert second == told_of(acme, entry, threshold=80, pctUsage=81.25, balance=187.5)
 
 
 def test_credit_pool_depleted_is_raised_when_nothing_is_left(sandbox: Running) -> None:
@@ -348,16 +336,7 @@ def test_credit_pool_depleted_is_raised_when_nothing_is_left(sandbox: Running) -
 
     bodies = [body for _, body in sandbox.raised("CreditPoolDepleted")]
     assert before == []
-    assert bodies == [
-        {
-            "date": "2026-01-10T12:00:00Z",
-            "customerId": acme.id,
-            "creditPoolId": entry["creditPoolId"],
-            "creditTypeId": "crp_a",
-            "creditKind": "Monetary",
-            "balance": 0,
-        }
-    ]
+    assert bodies == [told_of(acme, entry, balance=0)]
 
 
 # --- credit products ------------------------------------------------------------------------------

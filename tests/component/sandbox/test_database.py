@@ -72,7 +72,7 @@ def test_a_database_that_could_not_be_used_is_free_again(sandbox_url: str) -> No
     Sandbox(SandboxOptions(database_url=sandbox_url)).close()
     opened = SandboxDatabase(sandbox_url)
     with opened.writing() as connection:
-        connection.exec_driver_sql("UPDATE setting SET value = 'of old' WHERE name = 'tables'")
+        connection.exec_driver_sql("PRAGMA user_version = 1")
     opened.close()
 
     for _ in range(2):

@@ -77,7 +77,7 @@ def test_a_sandbox_with_nothing_to_send_runs_no_queries() -> None:
     asked: list[str] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        if threading.current_thread().name.startswith("sandbox-sender"):
+        if threading.current_thread().name.startswith("asyncio"):  # what the loop hands to threads
             asked.append(statement)
 
     with receiving() as receiver, running() as sandbox:
@@ -200,7 +200,7 @@ def test_a_receiver_that_hangs_holds_up_no_other() -> None:
 
 def test_control_without_a_limit_per_receiver_the_other_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("billhook.sandbox.webhooks.sender.MAX_PER_DESTINATION", 99)
-    monkeypatch.setattr("billhook.sandbox.webhooks.sender.THREADS", 8)
+    monkeypatch.setattr("billhook.sandbox.webhooks.sender.MAX_IN_PROGRESS", 8)
     with hostile(hang) as slow, receiving() as quick, running(delivery_timeout_seconds=60) as sandbox:
         for number in range(20):
             subscribe(sandbox, "PingTest", f"{slow.url}/{number}")

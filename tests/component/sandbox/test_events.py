@@ -143,7 +143,7 @@ NO_BATCH = [
     (b'{"events": [NaN]}', "the body holds NaN or an infinity, which JSON does not have"),
     (b'{"events": ["\\ud800"]}', "a string in the body holds half a surrogate pair"),
     (b'{"events": ["\xff"]}', "the body is not UTF-8 (byte 13)"),
-    (b'{"events": [' + b"[" * 5000, "the body is nested deeper than 64 levels"),
+    (b'{"events": [' + b"[" * 5000, "the body is nested deeper than 64 levels, or has an unmatched bracket"),
 ]
 
 

@@ -31,7 +31,7 @@ def statements_for(sandbox: Running, name: str, count: int, days: int) -> list[s
 
     with sandbox.sandbox.service.transaction(writes=True) as tx:
         hook.listen(tx.connection, "before_cursor_execute", note)
-        taken = ingest(tx, batch.raw_events).accepted
+        taken = ingest(tx, batch).accepted
         hook.remove(tx.connection, "before_cursor_execute", note)
     assert len(taken) == count
     return statements

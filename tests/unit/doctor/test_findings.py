@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 from billhook import gunicorn_conf
+from billhook.doctor import facts
 from billhook.doctor.configuration import gunicorn_findings, read_gunicorn_file
 from billhook.doctor.deliveries import clock_findings
 from billhook.doctor.inbox import postgres_findings, sqlite_findings
@@ -189,3 +192,24 @@ def test_a_clock_that_is_off_shows_in_what_was_accepted():
 
 def test_deliveries_without_a_time_say_nothing_of_clocks():
     assert list(clock_findings([replace(each, signed_at=None) for each in sampled(*range(90, 100))])) == []
+
+
+def test_what_is_well_is_told_with_its_age_and_number(tmp_path):
+    file = tmp_path / "secret"
+    file.touch()
+    changed = NOON - timedelta(days=40)
+    os.utime(file, (changed.timestamp(), changed.timestamp()))
+    unset = dict.fromkeys(("api_refresh_token_file", "dashboard", "metrics_token_file"))
+    settings = SimpleNamespace(secrets_file=str(file), key_days=None, retention_days=30.0, **unset)
+    setup = SimpleNamespace(
+        settings=settings, now=NOON, sample=sampled(90, 3), overview=SimpleNamespace(workers=[])
+    )
+
+    assert facts.secret_files(setup) == "BILLHOOK_SECRETS_FILE: secret, changed 40 d ago"
+    assert facts.retention(setup).endswith("keys of deliveries without a time for ever")
+    assert facts.clock(setup) == "a delivery comes 3 s after it is signed, at the least"
+    assert facts.workers(setup) == "handlers run within the requests"
+    setup.sample = []
+    assert facts.clock(setup) == "no delivery says when it was signed"
+    settings.secrets_file = None
+    assert facts.secret_files(setup) == "no option names one"

@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field, StrictBool, StrictStr
 
 import billhook.events
 from billhook.events import EVENT_TYPES, Event, InvoiceApproved, PingTest, UnknownEvent, parse_event, sample
-from billhook.events.base import _registered
+from billhook.events.base import TYPE_NAME, _registered
 from billhook.fields import WireModel
 from billhook.fields.types import ExactDecimal, UtcDatetime
+from billhook.receiver.intake import _TYPE
+
+
+class Size(StrEnum):
+    """An enumeration of the new event."""
+
+    SMALL = "small"
 
 
 class Line(WireModel):
@@ -33,6 +41,10 @@ def voucher_issued() -> Iterator[type[Event]]:
         valid_until: UtcDatetime | None = None
         is_gift: StrictBool
         lines: list[Line]
+        size: Size
+        kind: Literal["new", "old"]
+        number: int
+        labels: dict[str, Any]
 
     yield VoucherIssued
     del _registered["VoucherIssued"]
@@ -52,6 +64,10 @@ def test_a_class_is_all_that_a_new_type_needs(voucher_issued: type[Event]):
         "validUntil": datetime(2026, 1, 15, 9, 30, tzinfo=UTC),
         "isGift": True,
         "lines": [{"netAmount": Decimal("12.50")}],
+        "size": "small",
+        "kind": "new",
+        "number": 1,
+        "labels": {},
     }
 
 
@@ -64,6 +80,36 @@ def test_two_types_of_one_name_are_refused():
         type("PingTest", (Event,), {"__module__": __name__})
 
     assert EVENT_TYPES["PingTest"] is PingTest
+
+
+def test_a_type_whose_header_is_no_name_for_a_class_is_given_to_it():
+    class PullRequest(Event, type="pull_request.opened"):
+        number: int
+
+    try:
+        event = parse_event("pull_request.opened", b'{"number": 7}')
+        assert (event, event.type) == (PullRequest(number=7), "pull_request.opened")
+        assert PullRequest.signal_name == "pull_request"
+        assert isinstance(parse_event("PullRequest", b"{}"), UnknownEvent)
+    finally:
+        del _registered["pull_request.opened"]
+
+
+@pytest.mark.parametrize("name", ["orders/create", "1st", "_own", "Größe", "a" * 129, ""])
+def test_a_type_that_no_delivery_can_have_is_refused(name):
+    refused = "no delivery can be of the event type" if name else "there is a signal ping_test already"
+    with pytest.raises(TypeError, match=refused):
+        type("PingTest" if not name else "Odd", (Event,), {"__module__": __name__}, type=name or "ping")
+
+
+def test_classes_of_one_name_do_not_share_a_signal_and_none_has_that_of_unknown_types():
+    for name in ("InvoiceApproved", "Invoice_Approved", "UnknownEvent"):
+        with pytest.raises(TypeError, match=r"there is a signal .* already: choose another class name"):
+            type(name, (Event,), {"__module__": __name__}, type="other")
+
+
+def test_a_type_is_what_the_receiver_takes_for_one():
+    assert TYPE_NAME.pattern == _TYPE.pattern
 
 
 def test_an_unregistered_base_class_is_no_event_type():

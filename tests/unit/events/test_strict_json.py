@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billhook.errors import InvalidJSON
-from billhook.fields.strict_json import MAX_DEPTH, MAX_DIGITS, dumps, loads, scan
+from billhook.fields.strict_json import MAX_DEPTH, MAX_DIGITS, dumps, loads
 from support.timeouts import scaled
 
 NOT_UTF8 = "the body is not UTF-8"
@@ -199,11 +199,3 @@ def test_values_are_written_compactly_and_exactly(value: object, body: bytes):
 def test_dumping_a_value_without_a_json_form_raises(value: object, error: type[Exception], told: str):
     with pytest.raises(error, match=told):
         dumps(value)
-
-
-@pytest.mark.parametrize(("depth", "told"), [(65, "nested deeper than 64 levels"), (64, "is not JSON")])
-def test_a_part_that_breaks_off_too_deep_is_refused_for_its_depth(depth, told):
-    before = '{"a": [{}, {}], "b": '
-    for rest in ("", "1", "1, x"):
-        with pytest.raises(InvalidJSON, match=told):
-            scan(before + "[" * depth + rest, len(before), 1)

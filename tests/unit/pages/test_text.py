@@ -46,6 +46,8 @@ def test_times_are_in_utc_and_say_how_long_ago():
     assert format_ago(NOON, NOON - timedelta(seconds=10)) == "in 10 s"
     assert format_ago(NOON, NOON + timedelta(milliseconds=637)) == "just now"
     assert format_ago(NOON, NOON + timedelta(seconds=1)) == "1 s ago"
+    assert format_ago(NOON, NOON + timedelta(seconds=1.7)) == "1 s ago"
+    assert format_ago(NOON, NOON - timedelta(seconds=9.7)) == "in 9 s"
 
 
 def test_an_age_comes_first_and_then_the_time_of_the_day_or_the_day():

@@ -299,7 +299,8 @@ def test_nothing_that_an_attacker_sends_is_answered_or_logged(intake, caplog):
     assert "delivery to source default refused with 401 (malformed)" in caplog.messages
 
 
-def test_a_flood_of_refusals_is_one_line_and_a_number(intake, caplog):
+def test_a_flood_of_refusals_is_one_line_and_a_number(intake, monkeypatch, caplog):
+    monkeypatch.setattr(intake._rejections, "monotonic", lambda: 1.0)  # all in one second, on any machine
     for number in range(300):
         decide(intake, {**signed(), "webhook-id": f"attacker.{number}"})
     assert len(caplog.records) == 1
@@ -320,6 +321,24 @@ def test_the_number_of_refusals_is_logged_with_the_next_stored_delivery(intake, 
 
 
 # --- stored ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "event_type"),
+    [
+        ({"X-GitHub-Event": "push"}, "push"),
+        ({"x-github-event": "push", "X-Webhook-Type": "PingTest"}, "push"),
+        ({"X-Webhook-Type": "PingTest"}, ""),
+        ({"X-GitHub-Event": "push,push"}, ""),
+        ({"X-GitHub-Event": "orders/create"}, ""),
+    ],
+)
+def test_a_source_may_name_its_types_in_another_header(intake, headers, event_type):
+    source = Source("github", secrets=[SECRET], type_header="X-GitHub-Event")
+    kept = {name: text for name, text in signed().items() if name != "X-Webhook-Type"}
+    as_sent = RequestHeaders({name.lower(): text for name, text in (kept | headers).items()})
+
+    assert intake.verify(source, as_sent, b"{}").event_type == event_type
 
 
 def store(intake, status, event_type="PingTest", **more):

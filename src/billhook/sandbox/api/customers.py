@@ -35,10 +35,8 @@ from billhook.sandbox.billing.custom_fields import DEFINITIONS
 from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup
-from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.repository import page_limit, request_document
-from billhook.sandbox.storage.tables.billing import catalog_product, contract, customer
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.tables.billing import contract, customer
 
 CUSTOMERS_GROUP = OperationGroup("customers", prefix="/customers")
 CONSUMPTIONS_GROUP = OperationGroup(
@@ -168,9 +166,8 @@ def create_product(call: Call[NewCatalogProduct]) -> CatalogProductResponse:
     """Create a product."""
     request = call.request
     _check_product_name(request)
-    _check_external_id(call.tx, request.external_id)
-    data = request_document(request)
-    product = CATALOG_PRODUCTS.add(call.tx, data, external_id=request.external_id)
+    CATALOG_PRODUCTS.check_external_id(call.tx, request.external_id)
+    product = CATALOG_PRODUCTS.add(call.tx, request_document(request))
     return CatalogProductResponse(catalog_product=product)
 
 
@@ -196,14 +193,11 @@ def update_product(call: Call[CatalogProductUpdate]) -> CatalogProductResponse:
     """Change the fields that are given; a null clears its field."""
     product = CATALOG_PRODUCTS.get(call.tx, call.path["catalogProductId"])
     request = call.request
-    changes = request_document(request)
     _check_product_name(request)
-    columns = {}
     # An unchanged externalId is not checked: the product itself would have it already.
-    if "external_id" in request.model_fields_set and request.external_id != product.external_id:
-        _check_external_id(call.tx, request.external_id)
-        columns["external_id"] = request.external_id
-    product = CATALOG_PRODUCTS.change(call.tx, product, changes, **columns)
+    if request.external_id != product.external_id:
+        CATALOG_PRODUCTS.check_external_id(call.tx, request.external_id)
+    product = CATALOG_PRODUCTS.change(call.tx, product, request_document(request))
     return CatalogProductResponse(catalog_product=product)
 
 
@@ -211,13 +205,3 @@ def _check_product_name(request: CatalogProductUpdate) -> None:
     # In an update a name that is left out stays; one that is null or blank would be lost.
     if "name" in request.model_fields_set and not (request.name or "").strip():
         raise invalid_request("a product has a name: give one that is not empty", "name")
-
-
-def _check_external_id(tx: Transaction, external_id: str | None) -> None:
-    if external_id is None:
-        return
-    check_key(external_id, "externalId")
-    if CATALOG_PRODUCTS.first(tx, catalog_product.c.external_id == external_id):
-        raise invalid_request(
-            "another catalog product has this externalId", "externalId", code="already_exists"
-        )

@@ -14,11 +14,7 @@ from billhook.resources import (
 )
 from billhook.sandbox.billing import customers
 from billhook.sandbox.billing.credits import credit_pools
-from billhook.sandbox.billing.credits.credit_grants import (
-    check_customer_exists,
-    check_grant,
-    deduct,
-)
+from billhook.sandbox.billing.credits.credit_grants import check_grant, deduct, has_expired
 from billhook.sandbox.billing.credits.credit_pools import LedgerPageView
 from billhook.sandbox.billing.invoices import invoices
 from billhook.sandbox.billing.invoices.invoice_records import InvoicePageView, InvoiceResponseView
@@ -64,14 +60,14 @@ def list_credits(call: Call[CreditLedgerQuery]) -> LedgerPageView:
     """List a customer's credit ledger, oldest first."""
     request = call.request
     # The ledger of an unknown customer would look like an empty one.
-    check_customer_exists(call.tx, request.customer_id)
+    customers.find_named(call.tx, request.customer_id)
     return credit_pools.ledger_page(call.tx, request.customer_id, page_limit(request), request.cursor)
 
 
 @CREDITS_GROUP.operation("POST", "/deduct", takes=CreditDeduction)
 def deduct_credits(call: Call[CreditDeduction]) -> None:
     """Subtract credits from a customer's account."""
-    check_customer_exists(call.tx, call.request.customer_id)
+    customers.find_named(call.tx, call.request.customer_id)
     deduct(call.tx, call.request.customer_id, call.request.credit_amount)
 
 
@@ -79,12 +75,11 @@ def deduct_credits(call: Call[CreditDeduction]) -> None:
 def top_up(call: Call[CreditTopUp]) -> CreditTopUpResponse:
     """Invoice a customer for credits, which are granted when the invoice is approved."""
     customer_id, grant = call.request.customer_id, call.request.credit_grant
-    check_customer_exists(call.tx, customer_id)
-    customers.check_active(customers.find(call.tx, customer_id))
+    customers.check_active(customers.find_named(call.tx, customer_id))
     # Checked now: the grant is made days later, where no request could be refused.
     check_grant(grant, "creditGrant")
     # Credits are granted at approval: they would be expired by then.
-    if grant.expiration_date is not None and grant.expiration_date <= call.tx.now:
+    if has_expired(call.tx, grant):
         raise invalid_request("expirationDate must be in the future", "creditGrant.expirationDate")
     invoice_id = invoices.issue_top_up_invoice(call.tx, customer_id, grant)
     return CreditTopUpResponse(invoice_id=invoice_id, customer_id=customer_id)

@@ -72,7 +72,7 @@ def submit_v2(call: Call[RawEventBatch]) -> bytes:
 )
 def dry_run(call: Call[RawEventBatch]) -> bytes:
     """Return how the service would ingest a batch, without storing anything."""
-    result = validate_batch(call.tx, call.request.raw_events)
+    result = validate_batch(call.tx, call.request)
     owners = customers.ids_by_alias(call.tx, {used.alias for used in result.accepted})
     inactive = customers.inactive_customers(call.tx, set(owners.values()))
     # Compiled once for the batch: the events of one name share their meters.
@@ -93,7 +93,7 @@ def add_up(call: Call[AggregationRequest]) -> Aggregation:
 
 
 def _ingested(call: Call[RawEventBatch]) -> bytes:
-    result = ingest(call.tx, call.request.raw_events)
+    result = ingest(call.tx, call.request)
     return _batch_response("validEvents", (used.text for used in result.accepted), result.rejected)
 
 
@@ -123,10 +123,10 @@ def _dry_run_entry(
     return f'{{"event":{used.text},{strict_json.dumps(entry).decode()[1:]}'
 
 
-def _batch_response(name: str, events: Iterable[str], refused: Iterable[tuple[str, str]]) -> bytes:
-    """Return the response, with each event in the JSON in which it was sent."""
-    entries = (f'{{"event":{text},"error":{strict_json.dumps(why).decode()}}}' for text, why in refused)
-    return f'{{"{name}":[{",".join(events)}],"invalidEvents":[{",".join(entries)}]}}'.encode()
+def _batch_response(name: str, events: Iterable[str], refused: Iterable[tuple[object, str]]) -> bytes:
+    """Return the response, with the JSON of each event."""
+    invalid = strict_json.dumps([{"event": sent, "error": why} for sent, why in refused])
+    return b'{"%b":[%b],"invalidEvents":%b}' % (name.encode(), ",".join(events).encode(), invalid)
 
 
 MEASUREMENTS_GROUP = OperationGroup("meters", name="measurements")

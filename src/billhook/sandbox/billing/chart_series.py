@@ -130,8 +130,7 @@ def invoices_by_month(
 def pool_page(tx: Transaction, limit: int, cursor: str | None, customer_id: str | None) -> ListPage[Row[Any]]:
     """Return a page of the credit pools, of one customer or of all, newest first."""
     query = select(credit_pool).where(*_of_customer(credit_pool.c.customer_id, customer_id))
-    order = [credit_pool.c.seq]
-    return fetch_page(tx.connection, query, order, limit, cursor, credit_pool.name, newest_first=True)
+    return fetch_page(tx, query, limit, cursor, credit_pool.c.seq, newest_first=True)
 
 
 def balance_history(tx: Transaction, pool: Row[Any], most: int) -> list[tuple[datetime, Decimal]]:
@@ -153,8 +152,7 @@ def newest_entries(
         .join(credit_pool, credit_pool.c.id == ledger_entry.c.pool_id)
         .where(*_of_customer(ledger_entry.c.customer_id, customer_id))
     )
-    order = [ledger_entry.c.seq]
-    return fetch_page(tx.connection, query, order, limit, cursor, ledger_entry.name, newest_first=True)
+    return fetch_page(tx, query, limit, cursor, ledger_entry.c.seq, newest_first=True)
 
 
 def next_expiries(tx: Transaction, pool_ids: Sequence[str]) -> dict[str, datetime]:

@@ -49,7 +49,7 @@ def handle_cycle_end(tx: Transaction, contract_id: str) -> None:
         next_end = cycles.cycle_at(contract, tx.now)[1]
         daily_usage.add_cuts(tx, contract.customer_id, [next_end])
         scheduled_jobs.schedule(tx, next_end, "cycle_end", contract.id)
-        metered_items.handle_cycle_started(tx, contract)
+        metered_items.update_contract(tx, contract)
 
 
 def bill_past_cycles(tx: Transaction, contract: ContractRecord) -> None:
@@ -121,16 +121,10 @@ def create(tx: Transaction, request: NewContract) -> ContractRecord:
         "isTrial": request.is_trial is True,
         "customFieldValues": [to_document(value) for value in values] or None,
     }
-    created = CONTRACTS.add(
-        tx,
-        {**data, **fields},
-        customer_id=customer.id,
-        external_id=request.external_id,
-        status=fields["status"],
-        start_at=request.start_date,
-        end_at=fields["endDate"],
-        in_force_at=_in_force_from(tx, request) if fields["status"] == ContractStatus.ACTIVE else None,
-    )
+    # Of two contracts, usage belongs to the one that came into force earlier.
+    is_active = fields["status"] == ContractStatus.ACTIVE
+    in_force_at = max(request.start_date, tx.now) if is_active else None
+    created = CONTRACTS.add(tx, {**data, **fields}, in_force_at=in_force_at)
     raise_event(
         tx,
         ContractCreated(
@@ -144,7 +138,7 @@ def create(tx: Transaction, request: NewContract) -> ContractRecord:
             customer=customers.event_details(tx, customer),
         ),
     )
-    if created.status == ContractStatus.ACTIVE:
+    if is_active:
         _schedule_contract(tx, created)
     # A contract in review expires at its end date, too, unless it is activated by then.
     elif created.end_date is not None:
@@ -156,10 +150,8 @@ def activate(tx: Transaction, contract: ContractRecord) -> ContractRecord:
     """Activate a contract that is InReview."""
     if contract.status != ContractStatus.IN_REVIEW:
         raise invalid_request("only a contract that is InReview can be activated", code="not_in_review")
-    active = ContractStatus.ACTIVE.value
-    contract = CONTRACTS.change(
-        tx, contract, {"status": active}, status=active, in_force_at=_in_force_from(tx, contract)
-    )
+    active = {"status": ContractStatus.ACTIVE.value}
+    contract = CONTRACTS.change(tx, contract, active, in_force_at=max(contract.start_date, tx.now))
     # Scheduled for the review; activation schedules the end again, perhaps with a renewal.
     scheduled_jobs.cancel(tx, contract.id, "contract_end")
     _schedule_contract(tx, contract)
@@ -177,7 +169,7 @@ def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
     credit_schedules.stop_schedules(tx, contract)
     credit_pools.take_back(tx, contract.id)
     cycle_start = cycles.cycle_at(contract, tx.now)[0]
-    deleted = CONTRACTS.change(tx, contract, {"deletedAt": tx.now}, deleted_at=tx.now)
+    deleted = CONTRACTS.change(tx, contract, {"deletedAt": tx.now})
     # The usage of that cycle is free for the customer's other contracts, which may have billed its days.
     changed = daily_usage.mark_changed(tx, contract.customer_id, cycle_start)
     metered_items.handle_usage_changed(tx, changed)
@@ -187,7 +179,7 @@ def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
 
 def handle_contract_start(tx: Transaction, contract_id: str) -> None:
     """Handle the job `contract_start`: apply usage of the first day that arrived before the start."""
-    metered_items.handle_cycle_started(tx, contracts.find(tx, contract_id))
+    metered_items.update_contract(tx, contracts.find(tx, contract_id))
 
 
 def handle_contract_end(tx: Transaction, contract_id: str) -> None:
@@ -197,9 +189,12 @@ def handle_contract_end(tx: Transaction, contract_id: str) -> None:
     """
     contract = contracts.find(tx, contract_id)
     if contract.status == ContractStatus.ACTIVE and cycles.renews(contract):
-        _renew(tx, contract)
+        ends_at = cycles.next_end_date(contract, tx.now)
+        # The new end may lie within a day whose usage is already stored in one row.
+        daily_usage.add_cuts(tx, contract.customer_id, [ends_at])
+        _schedule_end(tx, CONTRACTS.change(tx, contract, {"endDate": ends_at}))
         return
-    contract = CONTRACTS.change(tx, contract, {"status": "Expired"}, status="Expired")
+    contract = CONTRACTS.change(tx, contract, {"status": "Expired"})
     credit_schedules.stop_schedules(tx, contract)
     raise_event(tx, ContractExpired(**_event_details(tx, contract)))
 
@@ -217,11 +212,6 @@ def handle_renewal_notice(tx: Transaction, contract_id: str) -> None:
     raise_event(tx, UpcomingRenewal(**_event_details(tx, contracts.find(tx, contract_id))))
 
 
-def _in_force_from(tx: Transaction, contract: NewContract | Contract) -> datetime:
-    """Return when the contract comes into force: of two contracts, usage belongs to the earlier one."""
-    return max(contract.start_date, tx.now)
-
-
 def _schedule_contract(tx: Transaction, contract: ContractRecord) -> None:
     """Schedule the jobs of a contract that becomes active, and bill the cycles that are over."""
     # False for a contract that was over before it became active: its cycles are all past.
@@ -237,7 +227,7 @@ def _schedule_contract(tx: Transaction, contract: ContractRecord) -> None:
     statements.rewrite_drafts(tx, [contract.customer_id], cycles.midnight(contract.start_date))
     if runs:
         if contract.start_date <= tx.now:
-            metered_items.handle_cycle_started(tx, contract)
+            metered_items.update_contract(tx, contract)
         else:
             scheduled_jobs.schedule(tx, contract.start_date, "contract_start", contract.id)
 
@@ -249,13 +239,6 @@ def _schedule_end(tx: Transaction, contract: ContractRecord) -> None:
     if cycles.renews(contract) and contract.end_date > tx.now:
         scheduled_jobs.schedule(tx, contract.end_date - RENEWAL_NOTICE, "renewal_notice", contract.id)
     scheduled_jobs.schedule(tx, contract.end_date, "contract_end", contract.id)
-
-
-def _renew(tx: Transaction, contract: ContractRecord) -> None:
-    ends_at = cycles.next_end_date(contract, tx.now)
-    # The new end may lie within a day whose usage is already stored in one row.
-    daily_usage.add_cuts(tx, contract.customer_id, [ends_at])
-    _schedule_end(tx, CONTRACTS.change(tx, contract, {"endDate": ends_at}, end_at=ends_at))
 
 
 def _event_details(tx: Transaction, contract: Contract) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def value_text(definition: CustomField, value: object, param: str) -> str:
 
     Rejects a value that is not of the definition's type, or not one of its allowed values.
     """
-    text = _CONVERTERS[definition.value_type or "String"](value)
+    text = _stored_text(definition.value_type or "String", value)
     if text is None:
         raise invalid_request(f"the definition requires a {definition.value_type} here", param)
     if definition.allowed_values and text not in definition.allowed_values:
@@ -93,7 +93,7 @@ def is_value_text(value_type: str, text: str) -> bool:
     if value_type in ("Number", "Boolean"):
         with contextlib.suppress(InvalidJSON):
             value = strict_json.loads(text.encode())
-    return _CONVERTERS[value_type](value) == text
+    return _stored_text(value_type, value) == text
 
 
 def _definition_of(
@@ -141,7 +141,7 @@ def _create_definition(
     origin = ("integration_source", "integration_entity_type", "field_path")
     data = {str(CustomField.model_fields[each].alias): getattr(field_input, each) for each in origin}
     data |= {"entity": entity, "customFieldName": name, "valueType": kind}
-    return DEFINITIONS.add(tx, data, entity=entity, name=name)
+    return DEFINITIONS.add(tx, data)
 
 
 def _value(definition: CustomField, text: str) -> CustomFieldValue:
@@ -150,28 +150,19 @@ def _value(definition: CustomField, text: str) -> CustomFieldValue:
     )
 
 
-def _string(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _number(value: object) -> str | None:
-    # bool is a subclass of int.
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        return None
-    return strict_json.dumps(value).decode()
-
-
-def _boolean(value: object) -> str | None:
-    return strict_json.dumps(value).decode() if isinstance(value, bool) else None
-
-
-def _date(value: object) -> str | None:
-    try:
-        _MOMENT.validate_python(value)
-    except ValidationError:
-        return None
-    # Stored as it was given, not normalised.
-    return _string(value)
-
-
-_CONVERTERS = {"String": _string, "Number": _number, "Boolean": _boolean, "Date": _date}
+def _stored_text(value_type: str, value: object) -> str | None:
+    """Return the value as it is stored; None if it is not of this type."""
+    match value_type, value:
+        case "Date", str():
+            try:
+                _MOMENT.validate_python(value)
+            except ValidationError:
+                return None
+            return value  # as it was given, not normalised
+        case "String", str():
+            return value
+        case "Boolean", bool():
+            return strict_json.dumps(value).decode()
+        case "Number", int() | Decimal() if not isinstance(value, bool):
+            return strict_json.dumps(value).decode()
+    return None

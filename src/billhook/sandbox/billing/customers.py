@@ -15,10 +15,10 @@ from typing import Any
 from sqlalchemy import delete, insert, select
 
 from billhook.events import AnonymousCustomer, CustomerCreated, IntegrationEntity, NewCustomer
-from billhook.resources import Customer, CustomerUpdate, CustomFieldValue
+from billhook.resources import Customer, CustomerUpdate
 from billhook.sandbox.billing import custom_fields, money, scheduled_jobs
 from billhook.sandbox.billing.money import EXACT, in_dollars
-from billhook.sandbox.errors import invalid_request, not_found
+from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import MAX_ALIASES, check_key, key_error
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.repository import Repository, request_document, to_document
@@ -31,7 +31,6 @@ INACTIVE = "Inactive"
 """The status of a customer that is neither metered nor billed."""
 MISSING_CONTRACT_AFTER = timedelta(days=7)
 """How long after its creation a customer without a contract is reported."""
-_CURRENCY = re.compile(r"[A-Z]{3}")
 _DAYS = re.compile(r"[0-9]{1,4}")
 _NO_AMOUNT = Decimal("0.00")
 _FIELD_BY_STATUS = {
@@ -44,7 +43,16 @@ _FIELD_BY_STATUS = {
 
 def find(tx: Transaction, customer_id: str) -> Customer:
     """Return the customer with this id, as stored; not_found without one."""
-    return _existing(CUSTOMERS.find(tx, customer_id))
+    return CUSTOMERS.get(tx, customer_id)
+
+
+def find_named(tx: Transaction, customer_id: str) -> Customer:
+    """Return the customer that the field customerId of a request names; 400 without one."""
+    # Not 404: the id is no part of the request's path.
+    found = CUSTOMERS.find(tx, customer_id)
+    if found is None:
+        raise invalid_request("there is no such customer", "customerId")
+    return found
 
 
 def find_by_alias(tx: Transaction, name: str) -> Customer:
@@ -73,7 +81,7 @@ def is_inactive(stored: Customer) -> bool:
 
 def inactive_customers(tx: Transaction, customer_ids: Collection[str]) -> set[str]:
     """Return those of these customer ids that are Inactive."""
-    found = select(customer.c.id).where(in_texts(customer.c.id, customer_ids), customer.c.inactive.is_(True))
+    found = select(customer.c.id).where(in_texts(customer.c.id, customer_ids), customer.c.status == INACTIVE)
     return set(tx.connection.scalars(found))
 
 
@@ -94,18 +102,7 @@ def create(tx: Transaction, request: CustomerUpdate) -> Customer:
     """
     if request.name is None:
         raise invalid_request("a customer needs a name: set name", "name")
-    check_fields(request)
-    if request.currency is not None:
-        money.check_currency(tx, request.currency, "currency")
-    _check_owner(tx, request, "")
-    changes = {"status": "Active", **_changes(tx, request, [])}
-    created = CUSTOMERS.add(
-        tx,
-        changes,
-        external_id=request.external_id,
-        anonymous=False,
-        inactive=changes["status"] == INACTIVE,
-    )
+    created = CUSTOMERS.add(tx, {"status": "Active", **_changes(tx, request, None)}, anonymous=False)
     _store_names(tx, created)
     raise_event(tx, CustomerCreated.model_validate(event_details(tx, created).model_dump(exclude_unset=True)))
     scheduled_jobs.schedule(tx, tx.now + MISSING_CONTRACT_AFTER, "customer_without_contract", created.id)
@@ -118,7 +115,7 @@ def make_anonymous(tx: Transaction, name: str) -> str:
     Source: spec, "Events", rule 5.
     """
     data = {"name": name, "aliases": [name], "status": "Active"}
-    created = CUSTOMERS.add(tx, data, external_id=None, anonymous=True)
+    created = CUSTOMERS.add(tx, data, anonymous=True)
     _store_names(tx, created)
     raise_event(tx, AnonymousCustomer(id=created.id, name=name, external_id=None, aliases=[name]))
     return created.id
@@ -131,20 +128,8 @@ def update(tx: Transaction, stored: Customer, request: CustomerUpdate) -> Custom
     """
     if "name" in request.model_fields_set and request.name is None:
         raise invalid_request("name cannot be null: give a name, or leave the field out", "name")
-    check_fields(request)
-    if request.currency is not None:
-        money.check_currency(tx, request.currency, "currency")
-    if "currency" in request.model_fields_set:
-        _check_currency_change(tx, stored, request.currency)
-    _check_owner(tx, request, stored.id)
-    changes = _changes(tx, request, stored.custom_field_values or [])
     # Any update by its id shows that the user knows this customer.
-    columns: dict[str, Any] = {"anonymous": False}
-    if "status" in changes:
-        columns["inactive"] = changes["status"] == INACTIVE
-    if "external_id" in request.model_fields_set:
-        columns["external_id"] = request.external_id
-    changed = CUSTOMERS.change(tx, stored, changes, **columns)
+    changed = CUSTOMERS.change(tx, stored, _changes(tx, request, stored), anonymous=False)
     _store_names(tx, changed)
     return changed
 
@@ -186,14 +171,14 @@ def event_details(tx: Transaction, stored: Customer) -> NewCustomer:
     return NewCustomer(**details)
 
 
-def _existing(found: Customer | None) -> Customer:
-    if found is None:
-        raise not_found("customer")
-    return found
-
-
-def _changes(tx: Transaction, request: CustomerUpdate, values: Sequence[CustomFieldValue]) -> dict[str, Any]:
-    """Return the fields of the request as they are stored, by their names on the wire."""
+def _changes(tx: Transaction, request: CustomerUpdate, stored: Customer | None) -> dict[str, Any]:
+    """Check the fields of the request and return them as they are stored, by their names on the wire."""
+    _check_fields(request)
+    if request.currency is not None:
+        money.check_currency(tx, request.currency, "currency")
+    if stored is not None and "currency" in request.model_fields_set:
+        _check_currency_change(tx, stored, request.currency)
+    _check_owner(tx, request, stored.id if stored else "")
     changes = request_document(request)
     if request.aliases is not None:
         # A repeated alias is one alias.
@@ -203,7 +188,7 @@ def _changes(tx: Transaction, request: CustomerUpdate, values: Sequence[CustomFi
     if "customFields" in changes:
         del changes["customFields"]
         # A null for the whole list clears all values; a list changes only the fields that it names.
-        kept = [] if request.custom_fields is None else values
+        kept = (stored and request.custom_fields is not None and stored.custom_field_values) or []
         kept = custom_fields.set_values(tx, "Customer", kept, request.custom_fields or [])
         changes["customFieldValues"] = [to_document(value) for value in kept]
     return changes
@@ -250,12 +235,10 @@ def _id_by_integration(tx: Transaction, provider: str, external_id: str) -> str 
     ).scalar_one_or_none()
 
 
-def check_fields(request: CustomerUpdate) -> None:
+def _check_fields(request: CustomerUpdate) -> None:
     """Reject values that could not be stored, or not be looked up by."""
     if request.name is not None and not request.name.strip():
         raise invalid_request("name is empty: give one", "name")
-    if request.currency is not None and not _CURRENCY.fullmatch(request.currency):
-        raise invalid_request("currency must be a code of three capital letters, such as USD", "currency")
     if request.due_days is not None and not _DAYS.fullmatch(request.due_days):
         raise invalid_request('dueDays must be a whole number as text, such as "30"', "dueDays")
     if request.external_id is not None:
@@ -265,15 +248,12 @@ def check_fields(request: CustomerUpdate) -> None:
         check_key(name, f"aliases.{n}")
     _check_count(request.external_integration, "externalIntegration")
     for n, each in enumerate(request.external_integration or []):
-        _check_type(each.type or "", f"externalIntegration.{n}.type")
+        param = f"externalIntegration.{n}.type"
+        check_key(each.type or "", param)
+        # In GET /customers/integration/{integrationType}/{integrationId} the first slash ends the type.
+        if "/" in str(each.type):
+            raise invalid_request(f"{param} holds a slash: choose another", param)
         check_key(each.id or "", f"externalIntegration.{n}.id")
-
-
-def _check_type(kind: str, param: str) -> None:
-    check_key(kind, param)
-    # In GET /customers/integration/{integrationType}/{integrationId} the first slash ends the type.
-    if "/" in kind:
-        raise invalid_request(f"{param} holds a slash: choose another", param)
 
 
 def _check_count(request: Sized | None, param: str) -> None:

@@ -7,10 +7,10 @@ Cloud usage submission result.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, StrictStr
 from sqlalchemy import select
@@ -21,24 +21,25 @@ from billhook.resources import (
     Measurement,
     NewMeasurement,
     StoredResource,
-    UsageDate,
 )
 from billhook.sandbox.billing import customers, metered_items
 from billhook.sandbox.billing.invoices import statements
 from billhook.sandbox.billing.usage import daily_usage, meters
 from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, UsageKey, UsageRollup, day_number
-from billhook.sandbox.billing.usage.event_batch import RawEvent, ValidEvent, validate_event
+from billhook.sandbox.billing.usage.event_batch import RawEventBatch, ValidEvent, validate_event
 from billhook.sandbox.billing.usage.meters import CompiledMeter, Contribution
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import check_key
-from billhook.sandbox.storage.columns import in_texts, insert_rows
+from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.repository import Repository, request_document
 from billhook.sandbox.storage.tables import billing
 from billhook.sandbox.storage.tables.usage import event, measurement
 from billhook.sandbox.storage.transaction import Transaction
 
 MEASUREMENTS = Repository(measurement, Measurement, "msr")
-_EVENT_COLUMNS = ("ref", "name", "alias", "customer_id", "at", "meter_ids", "body")
+_INSERT_EVENT = (
+    "INSERT INTO event (ref, name, alias, customer_id, at, meter_ids, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 
 
 @dataclass(slots=True)
@@ -46,30 +47,31 @@ class IngestResult:
     """A validated batch; both parts are in the order in which they were sent."""
 
     accepted: list[ValidEvent] = field(default_factory=list)
-    rejected: list[tuple[str, str]] = field(default_factory=list)
-    """The JSON of each rejected event, and the reason."""
+    rejected: list[tuple[object, str]] = field(default_factory=list)
+    """Each rejected event as it was sent, and the reason."""
 
 
-def validate_batch(tx: Transaction, batch: Sequence[RawEvent]) -> IngestResult:
+def validate_batch(tx: Transaction, batch: RawEventBatch) -> IngestResult:
     """Separate valid events from rejected ones. Of two events with one ref, the first is valid."""
-    checked = [validate_event(raw) for raw in batch]
+    checked = [validate_event(sent) for sent in batch.events]
     # One query for the whole batch.
-    stored = _stored_refs(tx, (valid.ref for valid in checked if isinstance(valid, ValidEvent)))
+    wanted = in_texts(event.c.ref, (valid.ref for valid in checked if isinstance(valid, ValidEvent)))
+    stored = set(tx.connection.scalars(select(event.c.ref).where(wanted)))
     result, refs = IngestResult(), set[str]()
-    for raw, valid in zip(batch, checked, strict=True):
+    for sent, valid in zip(batch.events, checked, strict=True):
         if isinstance(valid, str):
-            result.rejected.append((raw.text, valid))
+            result.rejected.append((sent, valid))
         elif valid.ref in stored:
-            result.rejected.append((raw.text, "an event with this ref exists already"))
+            result.rejected.append((sent, "an event with this ref exists already"))
         elif valid.ref in refs:
-            result.rejected.append((raw.text, "an event before it in this batch has this ref already"))
+            result.rejected.append((sent, "an event before it in this batch has this ref already"))
         else:
             refs.add(valid.ref)
             result.accepted.append(valid)
     return result
 
 
-def ingest(tx: Transaction, batch: Sequence[RawEvent]) -> IngestResult:
+def ingest(tx: Transaction, batch: RawEventBatch) -> IngestResult:
     """Store the valid events of a batch and apply the change of usage. Creates anonymous customers.
 
     Events of an Inactive customer are stored, but counted by no meter.
@@ -77,7 +79,10 @@ def ingest(tx: Transaction, batch: Sequence[RawEvent]) -> IngestResult:
     result = validate_batch(tx, batch)
     if not result.accepted:
         return result
-    owners = _find_or_create_owners(tx, [valid.alias for valid in result.accepted])
+    # Unknown aliases get anonymous customers, in the order of the events.
+    names = dict.fromkeys(valid.alias for valid in result.accepted)
+    owners = customers.ids_by_alias(tx, names)
+    owners |= {name: customers.make_anonymous(tx, name) for name in names if name not in owners}
     meters_by_name, rollups, rows = compiled_meters(tx, result.accepted), UsageRollup(), []
     inactive = customers.inactive_customers(tx, set(owners.values()))
     # A cut splits a day between two billing cycles, so the row depends on the event's moment.
@@ -91,7 +96,8 @@ def ingest(tx: Transaction, batch: Sequence[RawEvent]) -> IngestResult:
         # Only meters that the event has a value for: the month-end report asks which events were charged.
         meter_ids = " ".join(sorted([meter.id for meter, (value, _) in counted if value is not None]))
         rows.append((valid.ref, valid.name, valid.alias, customer_id, valid.at, meter_ids, valid.text))
-    insert_rows(tx.connection, event, _EVENT_COLUMNS, rows)
+    # The driver's own executemany: SQLAlchemy would convert each value of a thousand rows.
+    tx.connection.exec_driver_sql(_INSERT_EVENT, rows)
     apply_usage_changes(tx, rollups.write(tx))
     return result
 
@@ -109,49 +115,34 @@ def contributions(
     return [(meter, meter.contribution(valid.data)) for meter in meters_by_name.get(valid.name, ())]
 
 
-def _stored_refs(tx: Transaction, refs: Iterable[str]) -> set[str]:
-    return set(tx.connection.scalars(select(event.c.ref).where(in_texts(event.c.ref, refs))))
-
-
-def _find_or_create_owners(tx: Transaction, aliases: Iterable[str]) -> dict[str, str]:
-    """Return customer ids by alias; unknown aliases get anonymous customers, in the order of the events."""
-    names = dict.fromkeys(aliases)
-    owners = customers.ids_by_alias(tx, names)
-    return owners | {name: customers.make_anonymous(tx, name) for name in names if name not in owners}
-
-
 def set_measurement(tx: Transaction, request: NewMeasurement) -> Measurement:
     """Set the usage of a customer's day. A second measurement of a day changes the first and keeps its id."""
-    owner = customers.CUSTOMERS.find(tx, request.customer_id)
-    if owner is None:
-        raise invalid_request("there is no such customer", "customerId")
     # Unlike events, which are stored uncounted, a measurement is nothing but a count.
-    customers.check_active(owner)
-    meter = meters.find_by_id_or_product(tx, request.meter_id)
+    customers.check_active(customers.find_named(tx, request.customer_id))
+    meter = meters.METERS.find(tx, request.meter_id) or meters.find_by_product(tx, request.meter_id)
     if meter is None:
         raise invalid_request("meterId matches no meter, and no product with a meter", "meterId")
     if request.value < 0:
         raise invalid_request("value is below 0: a day's usage is 0 or more", "value")
-    day = _checked_day(request.usage_date)
+    of_usage = request.usage_date
+    try:
+        day = day_number(date(of_usage.year, of_usage.month, of_usage.day))
+    except (ValueError, OverflowError):
+        raise invalid_request("usageDate is not a day of the calendar", "usageDate") from None
     data = request_document(request)
-    key: dict[str, Any] = {"customer_id": request.customer_id, "meter_id": meter.id, "day": day}
     # The first row of the day, also where cuts split the day: a measurement is of the whole day.
     row = (request.customer_id, meter.id, day, day * MICROSECONDS_PER_DAY)
-    columns = (measurement.c.customer_id, measurement.c.meter_id, measurement.c.day)
+    of = measurement.c
     there = MEASUREMENTS.first(
-        tx, *(column == value for column, value in zip(columns, key.values(), strict=True))
+        tx, of.customer_id == request.customer_id, of.measured_meter_id == meter.id, of.day == day
     )
-    stored = MEASUREMENTS.add(tx, data, **key) if there is None else MEASUREMENTS.change(tx, there, data)
+    if there is None:
+        stored = MEASUREMENTS.add(tx, data, measured_meter_id=meter.id, day=day)
+    else:
+        stored = MEASUREMENTS.change(tx, there, data)
     daily_usage.set_measured(tx, row, request.value)
     apply_usage_changes(tx, {row})
     return stored
-
-
-def _checked_day(request: UsageDate) -> int:
-    try:
-        return day_number(date(request.year, request.month, request.day))
-    except (ValueError, OverflowError):
-        raise invalid_request("usageDate is not a day of the calendar", "usageDate") from None
 
 
 def apply_usage_changes(tx: Transaction, changed: Collection[UsageKey]) -> None:
@@ -182,4 +173,4 @@ def store_cloud_usage(tx: Transaction, request: CloudUsageSubmission) -> None:
             if SUBMISSIONS.first(tx, billing.cloud_usage.c.idempotency_key == key):
                 continue
         data = request_document(result)
-        SUBMISSIONS.add(tx, {**data, "productCode": request.product_code}, idempotency_key=key)
+        SUBMISSIONS.add(tx, {**data, "productCode": request.product_code})

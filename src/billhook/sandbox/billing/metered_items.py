@@ -131,7 +131,7 @@ def customer_consumption(tx: Transaction, customer_id: str) -> list[ProductConsu
     """Return the consumption in the present cycles of the customer's contracts in force."""
     return [
         item.consumption()
-        for contract in contracts.active(tx, customer_id, tx.now)
+        for contract in contracts.in_force(tx, [customer_id], tx.now)
         for line in contract_lines(tx, ContractCycle(contract, *cycles.cycle_at(contract, tx.now)))
         for item in metered_items(line)
     ]
@@ -154,15 +154,13 @@ def handle_usage_changed(tx: Transaction, changed: Collection[UsageKey]) -> None
     for customer_id, meter_id, *_ in changed:
         meters_of[customer_id].add(meter_id)
     for contract in contracts.in_force(tx, meters_of, tx.now) if meters_of else ():
-        _update_contract(tx, contract, meters_of[contract.customer_id])
+        update_contract(tx, contract, meters_of[contract.customer_id])
 
 
-def handle_cycle_started(tx: Transaction, contract: ContractRecord) -> None:
-    """Emit the events and draw credits for usage from before the contract, or before its current cycle."""
-    _update_contract(tx, contract, None)
-
-
-def _update_contract(tx: Transaction, contract: ContractRecord, only_meters: Collection[str] | None) -> None:
+def update_contract(
+    tx: Transaction, contract: ContractRecord, only_meters: Collection[str] | None = None
+) -> None:
+    """Emit the events for usage in the contract's current cycle, and draw credits for it."""
     cycle = ContractCycle(contract, *cycles.cycle_at(contract, tx.now))
     customer = customers.find(tx, contract.customer_id)
     # An Inactive customer is neither metered nor billed: no events, no credits drawn.

@@ -6,6 +6,7 @@ amounts in USD. Rates are not shown: they are the sandbox's, and `PUT /_sandbox/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from types import MappingProxyType
@@ -45,6 +46,7 @@ DEFAULT_RATES: Mapping[str, Decimal] = MappingProxyType(
 """US dollars for one unit, until other rates are set: the ten most traded currencies."""
 _RATES_KEY = "exchange_rates"
 _CENT = Decimal("0.01")
+_CODE = re.compile(r"[A-Z]{3}")
 # Source: ISO 4217, minor units; those that are not listed have two places.
 _WHOLE = frozenset(
     (
@@ -100,7 +102,7 @@ def set_rates(tx: Transaction, new_rates: Mapping[str, Decimal]) -> dict[str, De
     Invoices keep the rate that was in force when they were issued.
     """
     for code, rate in new_rates.items():
-        if not (len(code) == 3 and code.isascii() and code.isalpha() and code.isupper()):
+        if not _CODE.fullmatch(code):
             raise invalid_request("a currency must be a code of three capital letters, such as EUR", "rates")
         # Within these limits amount times rate stays writable on the wire.
         if not 1 / MAX_AMOUNT <= rate <= MAX_AMOUNT:
@@ -115,16 +117,13 @@ def set_rates(tx: Transaction, new_rates: Mapping[str, Decimal]) -> dict[str, De
     return changed
 
 
-def exchange_rate(tx: Transaction, currency: str) -> Decimal:
-    """Return the US dollars for one unit of `currency` now. Rejects a currency without a rate."""
-    return check_currency(tx, currency, "currency")
-
-
 def check_currency(tx: Transaction, currency: str, param: str) -> Decimal:
-    """Return the currency's rate; reject a currency without one.
+    """Return the currency's rate: US dollars for one unit. Rejects a currency without one.
 
     A customer's amounts are shown in US dollars, so what is billed must be convertible.
     """
+    if not _CODE.fullmatch(currency):
+        raise invalid_request(f"{param} must be a code of three capital letters, such as USD", param)
     rate = rates(tx).get(currency)
     if rate is None:
         raise invalid_request(

@@ -169,8 +169,8 @@ def _sold_meters(tx: Transaction, customer_id: str, start: datetime, end: dateti
         # Contracts in review sell nothing yet.
         contract.c.status.in_(("Active", "Expired")),
         contract.c.deleted_at.is_(None),
-        contract.c.start_at < end,
-        contract.c.end_at.is_(None) | (contract.c.end_at > start),
+        contract.c.start_date < end,
+        contract.c.end_date.is_(None) | (contract.c.end_date > start),
     )
     return frozenset().union(*contracts.sold_meters(tx, sold))
 

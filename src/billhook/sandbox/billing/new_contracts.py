@@ -8,7 +8,7 @@ unit of a plan's duration are not shown: `Net30` and months are the sandbox's ch
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -42,7 +42,7 @@ from billhook.sandbox.storage.transaction import Transaction
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 _CENTURY = timedelta(days=36_525)
-_CURRENCY = re.compile(r"[A-Z]{3}")
+
 _MONTHLY = CalendarDuration(months=1)
 _INTERVALS = {"Monthly": 1, "Quarterly": 3, "Yearly": 12}
 _LONGEST_MONTHS = 1200
@@ -68,16 +68,13 @@ class ContractOffer:
 
 def check_new_contract(tx: Transaction, request: NewContract) -> ContractOffer:
     """Validate a new contract and return what it offers. Rejects what the sandbox could not bill."""
-    if customers.CUSTOMERS.find(tx, request.customer_id) is None:
-        raise invalid_request("there is no such customer", "customerId")
+    customers.find_named(tx, request.customer_id)
     if request.status not in (None, *ContractStatus):
         raise invalid_request(
             "the status of a new contract is InReview or Active: it reaches the others by its lifecycle",
             "status",
         )
     _check_dates(request)
-    if request.currency is not None and not _CURRENCY.fullmatch(request.currency):
-        raise invalid_request("currency must be a code of three capital letters, such as USD", "currency")
     if request.currency is not None:
         money.check_currency(tx, request.currency, "currency")
     _check_external_id(tx, request.external_id)
@@ -91,8 +88,11 @@ def check_new_contract(tx: Transaction, request: NewContract) -> ContractOffer:
             raise invalid_request("there is no such plan", "planId")
         period, products = plan_period(plan.billing_data), contracts.plan_products(tx, [plan.id])[plan.id]
     else:
-        plan, period = None, _check_products(tx, request)
-        products = [product for _, product, _ in inline_products(request)]
+        sold = [(where, product) for where, product, _ in inline_products(request)]
+        for n, group in enumerate(request.product_groups or []):
+            pricing.check_commitment(group.commitment, f"productGroups.{n}")
+        plan, period = None, check_products(tx, "a contract", sold, None)
+        products = [product for _, product in sold]
     lines: Sequence[ContractProduct | ProductGroup] = [*(request.product_groups or []), *products]
     for line in lines:
         if commitment_cycles(line.commitment, period) == 0:
@@ -136,18 +136,34 @@ def _check_external_id(tx: Transaction, external_id: str | None) -> None:
         )
 
 
-def _check_products(tx: Transaction, request: NewContract) -> CalendarDuration:
-    sold = [(where, product) for where, product, _ in inline_products(request)]
+def check_products(
+    tx: Transaction, seller: str, sold: Sequence[tuple[str, ContractProduct]], period: CalendarDuration | None
+) -> CalendarDuration:
+    """Return the billing cycle of these products: their duration, else the plan's `period`, else a month.
+
+    Rejects what could not be billed. Each product comes with its path in the request, for the error.
+    """
     if len(sold) > MAX_PRODUCTS:
-        raise invalid_request(f"a contract sells at most {MAX_PRODUCTS} products", "products")
+        raise invalid_request(f"{seller} sells at most {MAX_PRODUCTS} products", "products")
     for where, product in sold:
         pricing.check_product(product, where)
         wanted = product.catalog_product_id
         if wanted is not None and contracts.CATALOG_PRODUCTS.find(tx, wanted) is None:
             raise invalid_request("there is no such catalog product", f"{where}.catalogProductId")
-    for n, group in enumerate(request.product_groups or []):
-        pricing.check_commitment(group.commitment, f"productGroups.{n}")
-    return products_period(sold)
+    for where, product in sold:
+        duration = product.scheduling.duration if product.scheduling else None
+        if duration is None:
+            continue
+        own = _checked_period(duration, f"{where}.scheduling.duration")
+        # A price is charged once a cycle, so a yearly price would be charged each month.
+        if period not in (None, own):
+            raise invalid_request(
+                "products of a contract or plan must have one billing cycle: give this one the duration "
+                "of the others, or a contract of its own",
+                f"{where}.scheduling.duration",
+            )
+        period = own
+    return period or _MONTHLY
 
 
 def record_fields(request: NewContract, offer: ContractOffer) -> dict[str, Any]:
@@ -176,30 +192,6 @@ def record_fields(request: NewContract, offer: ContractOffer) -> dict[str, Any]:
         "proRates": pro_rates,
         "paymentDays": _payment_days(offer),
     }
-
-
-def products_period(
-    products: Iterable[tuple[str, ContractProduct]], of_plan: CalendarDuration | None = None
-) -> CalendarDuration:
-    """Return the billing cycle of these products: their duration, else the plan's, else a month.
-
-    Rejects products of different durations: a price is charged once a cycle, so a yearly price would be
-    charged each month. Each product comes with its path in the request, for the error.
-    """
-    period = of_plan
-    for where, product in products:
-        duration = product.scheduling.duration if product.scheduling else None
-        if duration is None:
-            continue
-        own = _checked_period(duration, f"{where}.scheduling.duration")
-        if period not in (None, own):
-            raise invalid_request(
-                "products of a contract or plan must have one billing cycle: give this one the duration "
-                "of the others, or a contract of its own",
-                f"{where}.scheduling.duration",
-            )
-        period = own
-    return period or _MONTHLY
 
 
 def plan_period(billing: BillingData | None) -> CalendarDuration:

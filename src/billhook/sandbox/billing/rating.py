@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import ROUND_DOWN, Decimal, localcontext
 from typing import Any, NamedTuple
 
-from billhook.resources import Commitment
+from billhook.resources import Commitment, CreditGrant
 from billhook.sandbox.billing.contracts.pricing import (
     NO_COMMITMENT,
     CommitmentTerms,
@@ -18,11 +18,11 @@ from billhook.sandbox.billing.contracts.pricing import (
 )
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp
 
-CENT = Decimal("0.01")
+_CENT = Decimal("0.01")
 _UNIT_PRECISION = Decimal("1E-10")
 """The precision of the units that an amount of money pays for: most quotients have no last digit."""
-FIGURES = ("units", "subtotal", "discount", "overage", "credits_used", "total")
-"""The names of a charge's numbers."""
+AMOUNTS = ("subtotal", "discount", "overage", "credits_used")
+"""The names of a charge's amounts of money; its total follows from them."""
 
 
 class Unpaid(NamedTuple):
@@ -34,7 +34,7 @@ class Unpaid(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """A line item's amounts of money, rounded half-even; `total` is to be paid."""
+    """A line item's amounts of money, rounded half-even."""
 
     product_id: str
     product_name: str
@@ -42,12 +42,10 @@ class Charge:
     """Used in the cycle."""
     subtotal: Decimal
     """Fees, commitments and usage."""
-    discount: Decimal
-    overage: Decimal
+    discount: Decimal = ZERO
+    overage: Decimal = ZERO
     """The part of `subtotal` for usage beyond a commitment."""
-    credits_used: Decimal
-    total: Decimal
-    """subtotal - discount - credits_used; below zero only if a price is."""
+    credits_used: Decimal = ZERO
     exceeded: bool = False
     """True if more was used than the commitment includes, even where that is free of charge."""
     issued_separately: bool = False
@@ -58,6 +56,12 @@ class Charge:
     """Start and end of the billing cycle of that usage."""
     unpaid: Mapping[str, Unpaid] = field(default_factory=dict)
     """What of the usage is left to invoices, by product key: credits that are granted later do not pay it."""
+
+    @property
+    def total(self) -> Decimal:
+        """What is to be paid; below zero only if a price is."""
+        with localcontext(EXACT):
+            return self.subtotal - self.discount - self.credits_used
 
     def plus(self, other: Charge) -> Charge:
         """Return this charge with the amounts of `other`."""
@@ -73,13 +77,14 @@ class Charge:
             for key, more in other.unpaid.items():
                 there = unpaid.get(key, Unpaid())
                 unpaid[key] = Unpaid(there.units + sign * more.units, there.money + sign * more.money)
-            figures = {name: getattr(self, name) + sign * getattr(other, name) for name in FIGURES}
+            names = ("units", *AMOUNTS)
+            figures = {name: getattr(self, name) + sign * getattr(other, name) for name in names}
         return {**figures, "unpaid": unpaid}
 
     @property
     def is_zero(self) -> bool:
         """True if the charge has neither units nor money."""
-        return not any(getattr(self, name) for name in FIGURES)
+        return not self.units and not any(getattr(self, name) for name in AMOUNTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +219,7 @@ def charge(
     products: Sequence[PricedUsage],
     fee: Decimal = ZERO,
     *,
-    smallest: Decimal = CENT,
+    smallest: Decimal = _CENT,
 ) -> Charge:
     """Return the line item for these products, with an additional `fee` of a commitment or a group.
 
@@ -242,8 +247,15 @@ def charge(
             discount=discount.quantize(smallest),
             overage=sum(beyond, ZERO).quantize(smallest),
             credits_used=paid_by_credits,
-            total=before_credits - paid_by_credits,
         )
+
+
+def credit_charge(credit_grant: CreditGrant, smallest: Decimal) -> Charge:
+    """Return the line item for credits that are sold."""
+    name = credit_grant.name or "Credits"
+    with localcontext(EXACT):
+        price = (credit_grant.price or ZERO).quantize(smallest)
+    return Charge(credit_grant.credit_product_id or name, name, credit_grant.grant_amount or ZERO, price)
 
 
 def _discount(product: PricedUsage, usage: Decimal) -> Decimal:

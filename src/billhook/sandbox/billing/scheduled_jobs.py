@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import Row, delete, func, insert, select
 
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.storage.tables.billing import scheduled_job
@@ -13,16 +14,6 @@ from billhook.sandbox.storage.transaction import Transaction
 
 # Month-end runs last of all jobs due at one moment: its report includes the billing cycles that end then.
 _ORDER = (scheduled_job.c.due_at, scheduled_job.c.kind == "month_end", scheduled_job.c.seq)
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduledJob:
-    """A job of one `kind` for one subject, due at a moment of the sandbox's time."""
-
-    seq: int
-    due_at: datetime
-    kind: str
-    subject_id: str
 
 
 def schedule(tx: Transaction, due_at: datetime, kind: str, subject_id: str) -> None:
@@ -66,27 +57,24 @@ def next_due_at(tx: Transaction) -> datetime | None:
     return due_at
 
 
-def pop_due(tx: Transaction, until: datetime) -> ScheduledJob | None:
+def pop_due(tx: Transaction, until: datetime) -> Row[Any] | None:
     """Delete and return the first job that is due by `until`, or None.
 
     Jobs are taken in the order of their due times; of one moment, in the order in which they were scheduled.
     """
-    row = tx.connection.execute(
+    job = tx.connection.execute(
         select(scheduled_job).where(scheduled_job.c.due_at <= until).order_by(*_ORDER).limit(1)
     ).first()
-    if row is None:
-        return None
-    item = ScheduledJob(*row)
-    discard(tx, item)
-    return item
+    if job is not None:
+        discard(tx, job)
+    return job
 
 
-def upcoming(tx: Transaction, limit: int) -> list[ScheduledJob]:
+def upcoming(tx: Transaction, limit: int) -> Sequence[Row[Any]]:
     """Return the first `limit` jobs, in the order in which they will run."""
-    rows = tx.connection.execute(select(scheduled_job).order_by(*_ORDER).limit(limit))
-    return [ScheduledJob(*row) for row in rows]
+    return tx.connection.execute(select(scheduled_job).order_by(*_ORDER).limit(limit)).all()
 
 
-def discard(tx: Transaction, item: ScheduledJob) -> None:
+def discard(tx: Transaction, item: Row[Any]) -> None:
     """Delete this job."""
     tx.connection.execute(delete(scheduled_job).where(scheduled_job.c.seq == item.seq))

@@ -14,7 +14,7 @@ from datetime import datetime
 from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import insert, select
 
 from billhook.sandbox.billing.contracts.pricing import Tier
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp
@@ -115,10 +115,8 @@ def store_high_water_mark(
 ) -> None:
     """Store the high-water mark of this cycle, in place of an earlier cycle's."""
     # One row for each item: the mark of an earlier cycle is never read again.
-    tx.connection.execute(delete(usage_peak).where(usage_peak.c.subject == subject))
-    tx.connection.execute(
-        insert(usage_peak).values(subject=subject, cycle_start=cycle_start, units=units, money=money)
-    )
+    peak = {"subject": subject, "cycle_start": cycle_start, "units": units, "money": money}
+    tx.connection.execute(insert(usage_peak).prefix_with("OR REPLACE").values(**peak))
 
 
 def _rule_thresholds(watch: ThresholdRule, was: Fraction, now: Fraction) -> list[Decimal]:

@@ -12,7 +12,6 @@ from pydantic import Field, StrictStr
 from billhook.fields.types import ListOf, MaybeListOf
 from billhook.resources import (
     BillingData,
-    ContractProduct,
     ContractResponse,
     CountedPage,
     Customer,
@@ -20,22 +19,21 @@ from billhook.resources import (
     CustomerUpdate,
     CustomFieldResponse,
     PageQuery,
-    Plan,
     Resource,
 )
 from billhook.sandbox.billing import anonymous_customers, contract_lifecycle, custom_fields, customers
-from billhook.sandbox.billing.contracts import contracts, pricing
-from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS, PlanRecord
+from billhook.sandbox.billing.contracts import contracts
+from billhook.sandbox.billing.contracts.contracts import FullPlan, Products
 from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.billing.ingestion import SUBMISSIONS, CloudUsageRecord
-from billhook.sandbox.billing.new_contracts import check_plan_billing, plan_period, products_period
+from billhook.sandbox.billing.new_contracts import check_plan_billing, check_products, plan_period
 from billhook.sandbox.billing.usage import meters
 from billhook.sandbox.billing.usage.meters import Meter, NewMeter
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup
-from billhook.sandbox.options import MAX_PRODUCTS, check_key
+from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.repository import page_limit, request_document
-from billhook.sandbox.storage.tables.billing import custom_field, customer, plan
+from billhook.sandbox.storage.tables.billing import custom_field, customer
 from billhook.sandbox.storage.transaction import Transaction
 
 CUSTOMERS_GROUP = OperationGroup("_sandbox/customers", prefix="/_sandbox/customers")
@@ -119,15 +117,15 @@ def create_custom_field(call: Call[NewCustomField]) -> CustomFieldResponse:
     data = request_document(request)
     # Defaults are stored, too: the read model of a definition has none.
     data = {**data, "entity": request.entity, "valueType": request.value_type}
-    made = custom_fields.DEFINITIONS.add(call.tx, data, entity=request.entity, name=request.custom_field_name)
-    return CustomFieldResponse(custom_field=made)
+    return CustomFieldResponse(custom_field=custom_fields.DEFINITIONS.add(call.tx, data))
 
 
 def _check_custom_field(tx: Transaction, request: NewCustomField) -> None:
     check_key(request.custom_field_name, "customFieldName")
     _check_choice(request.entity, custom_fields.ENTITIES, "entity")
     _check_choice(request.value_type, custom_fields.VALUE_TYPES, "valueType")
-    same = custom_field.c.entity == request.entity, custom_field.c.name == request.custom_field_name
+    of = custom_field.c
+    same = of.entity == request.entity, of.custom_field_name == request.custom_field_name
     if custom_fields.DEFINITIONS.first(tx, *same):
         raise invalid_request(
             "this entity has a custom field of this name", "customFieldName", code="already_exists"
@@ -166,9 +164,6 @@ def activate_contract(call: Call[None]) -> ContractResponse:
     return ContractResponse(contract=contracts.views(call.tx, [active])[0])
 
 
-Products = Annotated[MaybeListOf[ContractProduct], Field(description="Products that the plan sells.")]
-
-
 class NewPlan(Resource, register=False):
     """A plan to create."""
 
@@ -180,12 +175,6 @@ class NewPlan(Resource, register=False):
     billing_data: Annotated[
         BillingData | None, Field(description="Billing of the plan; billingInterval is Monthly by default.")
     ] = None
-    products: Products = None
-
-
-class FullPlan(Plan, register=False):
-    """A plan with its products."""
-
     products: Products = None
 
 
@@ -212,28 +201,20 @@ def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
     data["billingData"] = {**billing, "billingInterval": billing.get("billingInterval") or "Monthly"}
     data["status"] = request.status or "Active"
     data["products"] = data.get("products") or []
-    made = contracts.PLANS.add(call.tx, data, external_id=request.external_id)
-    return FullPlanResponse(plan=_full_plan(made))
+    return FullPlanResponse(plan=contracts.PLANS.add(call.tx, data))
 
 
 @PLANS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=FullPlanPage)
 def list_plans(call: Call[PageQuery]) -> FullPlanPage:
     """List the plans with their products, oldest first."""
     page = contracts.PLANS.page(call.tx, page_limit(call.request), call.request.cursor)
-    return FullPlanPage(plans=[_full_plan(each) for each in page.items], **page.fields())
-
-
-def _full_plan(stored: PlanRecord) -> FullPlan:
-    return FullPlan.from_json(stored.to_json())
+    return FullPlanPage(plans=page.items, **page.fields())
 
 
 def _check_plan(tx: Transaction, request: NewPlan) -> None:
     if not request.name.strip():
         raise invalid_request("name is empty: give one", "name")
-    if request.external_id is not None:
-        check_key(request.external_id, "externalId")
-        if contracts.PLANS.first(tx, plan.c.external_id == request.external_id):
-            raise invalid_request("another plan has this externalId", "externalId", code="already_exists")
+    contracts.PLANS.check_external_id(tx, request.external_id)
     interval = request.billing_data and request.billing_data.billing_interval
     if interval not in (None, *contracts.BILLING_INTERVALS):
         raise invalid_request(
@@ -242,17 +223,9 @@ def _check_plan(tx: Transaction, request: NewPlan) -> None:
         )
     if request.billing_data is not None:
         check_plan_billing(request.billing_data, "billingData")
-    if len(request.products or []) > MAX_PRODUCTS:
-        raise invalid_request(f"a plan sells at most {MAX_PRODUCTS} products", "products")
     # As for a contract: products that cannot be billed would fail each contract of this plan.
-    for n, product in enumerate(request.products or []):
-        pricing.check_product(product, f"products.{n}")
-        wanted = product.catalog_product_id
-        if wanted is not None and CATALOG_PRODUCTS.find(tx, wanted) is None:
-            raise invalid_request("there is no such catalog product", f"products.{n}.catalogProductId")
     sold = [(f"products.{n}", product) for n, product in enumerate(request.products or [])]
-    # Only for its errors: a plan's products must share one billing cycle.
-    products_period(sold, plan_period(request.billing_data))
+    check_products(tx, "a plan", sold, plan_period(request.billing_data))
 
 
 class MeterResponse(Resource, register=False):

@@ -18,8 +18,7 @@ from billhook.resources import PageQuery, Resource
 from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, invalid_resource, not_found
 from billhook.sandbox.operations import Call, OperationGroup
-from billhook.sandbox.storage.columns import present
-from billhook.sandbox.storage.repository import page_limit
+from billhook.sandbox.storage.repository import page_limit, shown
 from billhook.sandbox.storage.tables.webhooks import delivery, raised_event
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks import delivery_log, outbox
@@ -172,18 +171,14 @@ def _shown(tx: Transaction, rows: Sequence[Row[Any]]) -> list[DeliveryShown]:
     # One query for the attempts of all deliveries on the page.
     attempts = delivery_log.attempts_of(tx, [row.id for row in rows])
     return [
-        DeliveryShown(
-            **present(row, "id", "raised_id", "event_type", "subscription_id", "url", "state", "held"),
-            **({} if row.due_at is None else {"next_attempt_at": row.due_at}),
-            attempts=[_attempt(one) for one in attempts[row.id]],
+        shown(
+            DeliveryShown,
+            row,
+            next_attempt_at=row.due_at,
+            attempts=[shown(DeliveryAttempt, one) for one in attempts[row.id]],
         )
         for row in rows
     ]
-
-
-def _attempt(row: Row[Any]) -> DeliveryAttempt:
-    names = ("number", "started_at", "milliseconds", "status", "error", "fault", "answer")
-    return DeliveryAttempt(**present(row, *names))
 
 
 class RaisedQuery(PageQuery, register=False):
@@ -216,15 +211,7 @@ def list_events(call: Call[RaisedQuery]) -> RaisedPage:
         raise invalid_request(f"eventType is not one of the {len(EVENT_TYPES)} types", "eventType")
     where = () if request.event_type is None else (raised_event.c.event_type == request.event_type,)
     page = delivery_log.raised_events(call.tx, page_limit(request), request.cursor, *where)
-    events = [
-        RaisedEvent(
-            id=row.id,
-            event_type=row.event_type,
-            raised_at=row.raised_at,
-            body=require_object(strict_json.loads(row.body), InvalidResource),
-        )
-        for row in page.items
-    ]
+    events = [shown(RaisedEvent, row, body=strict_json.loads(row.body)) for row in page.items]
     return RaisedPage(raised=events, **page.fields())
 
 

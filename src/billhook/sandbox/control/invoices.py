@@ -13,18 +13,18 @@ from typing import Annotated
 from pydantic import Field, StrictBool, StrictStr
 
 from billhook.fields.types import CreditKindWord, CustomerId, ExactDecimal, ListOf, UtcDatetime
-from billhook.resources import PageQuery, Resource
+from billhook.resources import CreditGrant, PageQuery, Resource
 from billhook.resources.base import CountedPage
-from billhook.sandbox.billing import money, month_end
+from billhook.sandbox.billing import customers, money, month_end
 from billhook.sandbox.billing.credits import credit_grants, credit_pools
 from billhook.sandbox.billing.credits.credit_grants import (
     CreditProduct,
     NewCreditProduct,
     check_amount,
-    check_customer_exists,
     grant,
+    has_expired,
 )
-from billhook.sandbox.billing.credits.credit_pools import LedgerEntryView
+from billhook.sandbox.billing.credits.credit_pools import LedgerEntryView, LedgerReference
 from billhook.sandbox.billing.invoices import invoice_lifecycle, invoices
 from billhook.sandbox.billing.invoices.invoice_records import InvoiceResponseView
 from billhook.sandbox.billing.month_end import ReportResponse
@@ -166,22 +166,19 @@ class CreditProductPage(CountedPage, register=False):
 def grant_credits(call: Call[DirectGrant]) -> LedgerEntryResponse:
     """Grant credits directly to a customer."""
     request = call.request
-    check_customer_exists(call.tx, request.customer_id)
+    customers.find_named(call.tx, request.customer_id)
     check_amount(request.credit_amount, "creditAmount")
+    given = request.model_dump(exclude={"customer_id", "credit_amount"})
+    credit_grant = CreditGrant(**given, grant_amount=request.credit_amount)
     # Such credits would expire in the transaction that grants them.
-    if request.expiration_date is not None and request.expiration_date <= call.tx.now:
+    if has_expired(call.tx, credit_grant):
         raise invalid_request("expirationDate must be in the future", "expirationDate")
     credit_grants.check_kind(request.balance_kind, "balanceKind")
     # An unknown id creates a credit product with this id, so it must be storable.
     if request.credit_product_id is not None:
         check_key(request.credit_product_id, "creditProductId")
-    # A null means the default, as if the field was left out.
-    entry_id = grant(
-        call.tx, request.customer_id, request.credit_amount, credit_product_id=request.credit_product_id,
-        kind=request.balance_kind, expires_at=request.expiration_date,
-        automatic=request.apply_automatically is not False,
-    )  # fmt: skip
-    return LedgerEntryResponse(entry=credit_pools.find_entry(call.tx, entry_id))
+    entry_id = grant(call.tx, request.customer_id, credit_grant, LedgerReference())
+    return LedgerEntryResponse(entry=credit_pools.find_entry(call.tx, str(entry_id)))
 
 
 @CREDITS_GROUP.operation(

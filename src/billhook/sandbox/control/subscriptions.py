@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from pydantic import Field, StrictStr
 from sqlalchemy import ColumnElement, Row, insert, select
 
-from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES
 from billhook.fields.types import ExactDecimal, Integer, ListOf, PositiveInt, UtcDatetime
 from billhook.resources import PageQuery, Resource
@@ -17,8 +16,7 @@ from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.options import MAX_TIMES
-from billhook.sandbox.storage.columns import present
-from billhook.sandbox.storage.repository import page_limit
+from billhook.sandbox.storage.repository import page_limit, shown
 from billhook.sandbox.storage.tables.webhooks import fault
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks import faults, outbox, signing_secrets
@@ -63,7 +61,7 @@ class Pinged(Resource, register=False):
 def list_all(call: Call[PageQuery]) -> SubscriptionPage:
     """List the subscriptions, oldest first."""
     page = outbox.subscription_page(call.tx, page_limit(call.request), call.request.cursor)
-    return SubscriptionPage(subscriptions=[_shown(row) for row in page.items], **page.fields())
+    return SubscriptionPage(subscriptions=[shown(Subscription, row) for row in page.items], **page.fields())
 
 
 @SUBSCRIPTIONS_GROUP.operation("DELETE", "/{subscriptionId}", gives=Subscription)
@@ -72,7 +70,7 @@ def remove(call: Call[None]) -> Subscription:
     found = _find(call)
     outbox.cancel_subscription(call.tx, found.id)
     # The row as it was: there is no other way to see it any more.
-    return _shown(found)
+    return shown(Subscription, found)
 
 
 @SUBSCRIPTIONS_GROUP.operation("POST", "/{subscriptionId}/ping", gives=Pinged)
@@ -88,11 +86,6 @@ def _find(call: Call[Any]) -> Row[Any]:
     if found is None:
         raise not_found("subscription")
     return found
-
-
-def _shown(row: Row[Any]) -> Subscription:
-    names = ("id", "callback_url", "event_type", "threshold", "recurring_threshold", "created_at")
-    return Subscription(**present(row, *names))
 
 
 class NewFault(Resource, register=False):
@@ -120,17 +113,10 @@ class NewFault(Resource, register=False):
     ] = None
 
 
-class Fault(Resource, register=False):
+class Fault(NewFault, register=False):
     """An active fault."""
 
     id: Annotated[StrictStr, Field(description="Id of the fault.")]
-    fault: Annotated[StrictStr, Field(description=f"One of {', '.join(FaultKind)}.")]
-    event_type: Annotated[StrictStr | None, Field(description="Only with events of this type.")] = None
-    subscription_id: Annotated[StrictStr | None, Field(description="Only with this subscription.")] = None
-    probability: Annotated[ExactDecimal, Field(description="Share of deliveries that it strikes.")]
-    times: Annotated[Integer | None, Field(description="Number of deliveries that it strikes.")] = None
-    seconds: Annotated[ExactDecimal | None, Field(description="Seconds of the delay.")] = None
-    seed: Annotated[Integer, Field(description="Seed of its random choices.")]
     struck: Annotated[Integer, Field(description="Number of deliveries struck so far.")]
     created_at: Annotated[UtcDatetime, Field(description="When it was created.")]
 
@@ -154,9 +140,7 @@ class FaultList(Resource, register=False):
 def add_fault(call: Call[NewFault]) -> Fault:
     """Inject a fault from now on. Of several that match a delivery, the oldest strikes first."""
     tx, request = call.tx, call.request
-    wrong = _wrong_fault(tx, request)
-    if wrong is not None:
-        raise wrong
+    _check_fault(tx, request)
     kind = FaultKind(request.fault)
     # Stored, also a random one, so that GET shows how to repeat this run.
     seed = next(
@@ -204,33 +188,31 @@ def _faults(tx: Transaction, *where: ColumnElement[bool]) -> FaultList:
     return FaultList(faults=[_fault(row) for row in rows])
 
 
-def _wrong_fault(tx: Transaction, request: NewFault) -> SandboxError | None:
+def _check_fault(tx: Transaction, request: NewFault) -> None:
     if request.fault not in list(FaultKind):
-        return invalid_request(f"fault is one of {', '.join(FaultKind)}", "fault")
+        raise invalid_request(f"fault is one of {', '.join(FaultKind)}", "fault")
     kind = FaultKind(request.fault)
     if request.event_type not in (None, *EVENT_TYPES):
-        return invalid_request(f"eventType is not one of the {len(EVENT_TYPES)} types", "eventType")
+        raise invalid_request(f"eventType is not one of the {len(EVENT_TYPES)} types", "eventType")
     # A fault for an unknown subscription would never strike.
     if request.subscription_id is not None and outbox.find_subscription(tx, request.subscription_id) is None:
-        return invalid_request("there is no such subscription", "subscriptionId")
+        raise invalid_request("there is no such subscription", "subscriptionId")
     if request.probability is not None and not 0 < request.probability <= 1:
-        return invalid_request("probability is over 0, and 1 at most", "probability")
+        raise invalid_request("probability is over 0, and 1 at most", "probability")
     if request.times is not None and request.times > MAX_TIMES:
-        return invalid_request(f"times is {MAX_TIMES} at most; leave it out to strike all", "times")
+        raise invalid_request(f"times is {MAX_TIMES} at most; leave it out to strike all", "times")
     if request.seconds is not None and kind not in TIMED:
-        return invalid_request(f"seconds are for {' and '.join(TIMED)} only: leave them out", "seconds")
+        raise invalid_request(f"seconds are for {' and '.join(TIMED)} only: leave them out", "seconds")
     if request.seconds is not None and not 0 < request.seconds <= MAX_SECONDS:
-        return invalid_request(f"seconds are over 0, and {MAX_SECONDS} at most", "seconds")
+        raise invalid_request(f"seconds are over 0, and {MAX_SECONDS} at most", "seconds")
     # Such a delivery arrives in the end: a spoiled attempt needs one after it.
     if kind in SPOILING and not tx.options.retry_seconds:
-        return invalid_request("nothing would come after it: the sandbox has no retries", "fault")
+        raise invalid_request("nothing would come after it: the sandbox has no retries", "fault")
     # Receivers can refuse an old delivery only by the signed time.
     if kind is FaultKind.STALE and not signing_secrets.current_signer(tx).signs_time:
         name = tx.options.scheme.name
-        return invalid_request(f"{name} signs no time here: no delivery can be stale", "fault")
-    return None
+        raise invalid_request(f"{name} signs no time here: no delivery can be stale", "fault")
 
 
 def _fault(row: Row[Any]) -> Fault:
-    names = ("id", "event_type", "subscription_id", "probability", "times", "seconds", "struck", "created_at")
-    return Fault(fault=row.kind, seed=int(row.seed), **present(row, *names))
+    return shown(Fault, row, fault=row.kind, seed=int(row.seed))

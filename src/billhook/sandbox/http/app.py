@@ -67,7 +67,9 @@ def create_app(
     app.extensions[_EXTENSION_KEY] = _State(service, services, authenticator)
     app.url_map, views = _routes(tuple(groups))
     app.view_functions.update(views)
-    _register_error_handlers(app)
+    app.register_error_handler(SandboxError, _error_response)
+    app.register_error_handler(HTTPException, _http_error)
+    app.register_error_handler(Exception, _internal_error)
     return app
 
 
@@ -105,12 +107,6 @@ def _describe(groups: tuple[OperationGroup, ...]) -> Response:
     return Response(described, mimetype="application/json")
 
 
-def _register_error_handlers(app: Flask) -> None:
-    app.register_error_handler(SandboxError, _error_response)
-    app.register_error_handler(HTTPException, _http_error)
-    app.register_error_handler(Exception, _internal_error)
-
-
 def _handle(operation: Operation, path: dict[str, str]) -> Response:
     service, services, authenticator = current_app.extensions[_EXTENSION_KEY]
     # Credentials first: an unknown client must not make the sandbox read a body or query the database.
@@ -124,7 +120,9 @@ def _handle(operation: Operation, path: dict[str, str]) -> Response:
     with service.transaction(writes=operation.writes) as tx:
         tx.cause = operation.key
         result = operation.function(Call(tx, parsed, path, services))
-    return _response(result)
+    # An empty object for None.
+    body = result.to_response() if isinstance(result, Resource) else result or b"{}"
+    return Response(body, mimetype="application/json")
 
 
 def _parse(operation: Operation) -> Any:
@@ -139,14 +137,6 @@ def _parse(operation: Operation) -> Any:
     if operation.max_bytes is not None and len(body) > operation.max_bytes:
         raise too_large(f"the body has at most {operation.max_bytes} bytes: split it")
     return parse_body(operation.takes, body)
-
-
-def _response(result: Resource | bytes | None) -> Response:
-    """Return 200 with the operation's result as JSON; an empty object for None."""
-    if result is None:
-        result = b"{}"
-    body = result if isinstance(result, bytes) else result.to_response()
-    return Response(body, mimetype="application/json")
 
 
 def _error_response(error: SandboxError) -> Response:

@@ -130,10 +130,8 @@ def usage() -> Response:
         meters = METERS.page(tx, _METERS, None)
         series = usage_by_day(tx, meters.items, days, customer_id)
         where = [] if customer_id is None else [event.c.customer_id == customer_id]
-        page = fetch_page(
-            tx.connection, select(event).where(*where), [event.c.seq], PAGE_ROWS, page_cursor(), event.name,
-            newest_first=True,
-        )  # fmt: skip
+        query = select(event).where(*where)
+        page = fetch_page(tx, query, PAGE_ROWS, page_cursor(), event.c.seq, newest_first=True)
         names = customer_names(tx)
         shown = customer_names(tx, [row.customer_id for row in page.items])
     return render(

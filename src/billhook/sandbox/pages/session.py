@@ -78,14 +78,14 @@ def identify() -> Visitor:
 
 def _is_current() -> bool:
     """Return whether the session is within its time, and its API token is still the active one."""
-    until, serial = session.get("until"), session.get("token")
-    if not isinstance(until, int) or not isinstance(serial, int):
+    until, mark = session.get("until"), session.get("token")
+    if not isinstance(until, int) or not isinstance(mark, str):
         return False
     runner = page_context().runner
     if runner.service.clock.real.now().timestamp() >= until:
         return False
     with runner.reading() as tx:
-        return tokens.active_serial(tx) == serial
+        return tokens.active_mark(tx) == mark
 
 
 def _place(request: Request) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def log_in() -> Response:
             token = request.form.get("api_token", "").strip()
             if not (tokens.use_login_token(tx, once) if once else tokens.is_active(tx, token)):
                 raise not_authenticated(_USED if once else _REFUSED)
-            serial = tokens.active_serial(tx)
+            mark = tokens.active_mark(tx)
     except SandboxError as error:
         # One text for every mistake, so that it confirms no part of what was tried.
         refusal = (_USED if once else _REFUSED) if error.status == 401 else error_sentence(error)
@@ -125,7 +125,7 @@ def log_in() -> Response:
         return response
     session.clear()
     session.permanent = True
-    session["token"] = serial
+    session["token"] = mark
     session["until"] = int(runner.service.clock.real.now().timestamp()) + SESSION_SECONDS
     # Only to a page of this blueprint: another address would make the login a way to another site.
     return redirect_to(own_address(to), "You are logged in.")

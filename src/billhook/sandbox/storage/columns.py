@@ -1,13 +1,9 @@
-"""Column types that store times and decimals exactly in SQLite, and statements over many rows.
-
-Statements for batches of a thousand events have no parameter for each row. Values have the form in which
-columns store them: times in microseconds, amounts as text.
-"""
+"""Column types that store times and decimals exactly in SQLite, and the kinds of tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any
@@ -16,15 +12,12 @@ from sqlalchemy import (
     BigInteger,
     Column,
     ColumnElement,
-    Connection,
     Integer,
     MetaData,
-    Row,
     Table,
     Text,
     func,
     select,
-    text,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
@@ -121,41 +114,8 @@ def document(name: str, *columns: Any) -> Table:
     )
 
 
-def present(row: Row[Any], *names: str) -> dict[str, Any]:
-    """Return these columns of a row by their names, without nulls: a field set to None is sent as null."""
-    return {name: value for name in names if (value := getattr(row, name)) is not None}
-
-
 def in_texts(column: ColumnElement[str], texts: Iterable[str]) -> ColumnElement[bool]:
     """Return the condition that `column` is one of any number of texts."""
     # One parameter for all texts: SQLite limits the number of parameters of a statement.
     values = func.json_each(json.dumps(list(texts))).table_valued("value")
     return column.in_(select(values.c.value))
-
-
-def select_by_keys(
-    connection: Connection, table: Table, keys: Sequence[tuple[Any, ...]]
-) -> Sequence[Row[Any]]:
-    """Return the rows with these primary keys, with values as the columns store them."""
-    names = ", ".join(f"there.{column.name}" for column in table.columns)
-    equal = [
-        f"there.{column.name} = json_extract(wanted.value, '$[{n}]')"
-        for n, column in enumerate(table.primary_key.columns)
-    ]
-    # The text holds names of our own tables only; the keys are bound parameters.
-    statement = (
-        f"SELECT {names} FROM json_each(:keys) AS wanted "  # noqa: S608
-        f"JOIN {table.name} AS there ON {' AND '.join(equal)}"
-    )
-    return connection.execute(text(statement).bindparams(keys=json.dumps(keys))).all()
-
-
-def insert_rows(
-    connection: Connection, table: Table, names: Sequence[str], rows: list[tuple[Any, ...]], then: str = ""
-) -> None:
-    """Insert `rows` with values for the columns `names`; `then` is appended to the statement."""
-    if rows:
-        # The driver's own executemany: SQLAlchemy would convert each value of a thousand rows.
-        places = ", ".join("?" * len(names))
-        statement = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({places}) {then}"  # noqa: S608
-        connection.exec_driver_sql(statement, rows)

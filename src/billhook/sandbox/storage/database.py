@@ -19,16 +19,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event, inspect
+from sqlalchemy import Connection, Engine, NullPool, create_engine, create_mock_engine, event, inspect
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from billhook.errors import ConfigError
-from billhook.sandbox.storage import key_value
 from billhook.sandbox.storage.columns import ExactSum
-from billhook.sandbox.storage.tables import billing, metadata
+from billhook.sandbox.storage.tables import metadata
 
 logger = logging.getLogger("billhook.sandbox")
 LOCK_TIMEOUT_SECONDS = 6.0
@@ -194,7 +192,8 @@ class SandboxDatabase:
             self._folder.cleanup()
 
 
-_FINGERPRINT = "tables"
+_APPLICATION_ID = int.from_bytes(b"bhsb")
+"""Marks a file as a sandbox's."""
 
 
 def _prepare(connection: Connection) -> None:
@@ -202,46 +201,37 @@ def _prepare(connection: Connection) -> None:
     if _is_empty(connection):
         for statement in _ddl():
             connection.exec_driver_sql(statement)
-        key_value.put(connection, _FINGERPRINT, _fingerprint())
+        connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION_ID}")
+        connection.exec_driver_sql(f"PRAGMA user_version = {_version()}")
 
 
 def _is_empty(connection: Connection) -> bool:
     """Return True if there are no tables; ConfigError if they are not those of this version."""
-    inspector = inspect(connection)
-    tables = inspector.get_table_names()
-    if not tables:
+    if not inspect(connection).get_table_names():
         return True
-    ours = billing.setting
-    found = None
-    # Compared by its columns: another program may have a table of this name.
-    if ours.name in tables and {one["name"] for one in inspector.get_columns(ours.name)} == set(
-        ours.columns.keys()
-    ):
-        found = key_value.get(connection, _FINGERPRINT)
-    if found is None:
+    if connection.exec_driver_sql("PRAGMA application_id").scalar() != _APPLICATION_ID:
         raise ConfigError(
             "the sandbox's database holds tables of something else: give the sandbox a file of its own"
         )
-    if found != _fingerprint():
+    if connection.exec_driver_sql("PRAGMA user_version").scalar() != _version():
         raise ConfigError(
             "the sandbox's database was made by another version of billhook: give another file, or delete it"
         )
     return False
 
 
-def _fingerprint() -> str:
-    # The DDL itself: any change of a table or an index is another version.
-    return hashlib.sha256("\n".join(_ddl()).encode()).hexdigest()
+def _version() -> int:
+    # Of the DDL itself: any change of a table or an index is another version.
+    return int.from_bytes(hashlib.sha256("\n".join(sorted(_ddl())).encode()).digest()[:4], signed=True)
 
 
 @cache
 def _ddl() -> Sequence[str]:
-    """Return the statements that create the tables, then those that create their indexes."""
+    """Return the statements that create the tables and their indexes."""
+    statements: list[str] = []
     dialect = sqlite.dialect()
-    tables = [str(CreateTable(table).compile(dialect=dialect)) for table in metadata.sorted_tables]
-    indexes = [
-        str(CreateIndex(index).compile(dialect=dialect))
-        for table in metadata.sorted_tables
-        for index in sorted(table.indexes, key=lambda index: str(index.name))
-    ]
-    return (*tables, *indexes)
+    noting = create_mock_engine(
+        "sqlite://", lambda ddl, *_: statements.append(str(ddl.compile(dialect=dialect)))
+    )
+    metadata.create_all(noting, checkfirst=False)
+    return statements

@@ -1,4 +1,4 @@
-"""Named values about the sandbox itself: the clock's offset, keys, the schema's fingerprint."""
+"""Named values about the sandbox itself: the clock's offset, keys and tokens."""
 
 from __future__ import annotations
 

@@ -13,15 +13,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Generic, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, func, insert, select, tuple_, update
+from sqlalchemy import Column, ColumnElement, Row, Select, Table, func, insert, select, tuple_, update
 
 from billhook.fields import strict_json
 from billhook.resources import PageQuery, Resource, StoredResource
 from billhook.sandbox.errors import invalid_request, not_found
+from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.transaction import Transaction, new_id
 
 T = TypeVar("T")
 S = TypeVar("S")
+M = TypeVar("M", bound=Resource)
 DEFAULT_PAGE = 10
 MAX_PAGE = 1000
 """Given for GET /events only; here for every list. Source: spec, "Limits"."""
@@ -47,30 +49,30 @@ class ListPage(Generic[T]):
 
 
 def fetch_page(
-    connection: Connection,
+    tx: Transaction,
     query: Select[Any],
-    order: Sequence[ColumnElement[int]],
     limit: int,
     cursor: str | None,
-    name: str,
-    *,
+    seq: Column[int],
+    *before: ColumnElement[int],
     newest_first: bool = False,
 ) -> ListPage[Row[Any]]:
-    """Return at most `limit` rows of `query` after `cursor`; `name` identifies the list.
+    """Return at most `limit` rows of `query` after `cursor`, in the order of the serial number `seq`.
 
-    `order` are integer columns, the last of them unique. The cursor holds the place of the last row, so pages
-    neither repeat nor skip rows when others are added meanwhile.
+    Integer columns `before` order them first. The cursor holds the place of the last row, so pages neither
+    repeat nor skip rows when others are added meanwhile.
     """
+    order, name = (*before, seq), seq.table.name
     # Without the cursor: the total is the same on each page.
     counted = query.with_only_columns(func.count(), maintain_column_froms=True)
-    total = connection.execute(counted).scalar_one()
+    total = tx.connection.execute(counted).scalar_one()
     if cursor is not None:
         place, last_place = tuple_(*order), tuple_(*_place(cursor, name, len(order)))
         query = query.where(place < last_place if newest_first else place > last_place)
     places = [column.label(f"place_{number}") for number, column in enumerate(order)]
     # One row more than shown: it tells whether there is another page.
     ordered = [column.desc() for column in order] if newest_first else order
-    rows = connection.execute(query.add_columns(*places).order_by(*ordered).limit(limit + 1)).all()
+    rows = tx.connection.execute(query.add_columns(*places).order_by(*ordered).limit(limit + 1)).all()
     shown = list(rows[:limit])
     last = shown[-1][-len(order) :] if len(rows) > limit else None
     return ListPage(shown, total, None if last is None else _cursor(name, last))
@@ -112,6 +114,15 @@ def page_limit(query: PageQuery) -> int:
     return int(limit)
 
 
+def shown(model: type[M], row: Row[Any], **more: Any) -> M:
+    """Return a row as the model whose fields its columns are named as; `more` has other fields.
+
+    Nulls are left out: a field that is set to None is sent as null.
+    """
+    values = {**row._mapping, **more}
+    return model(**{name: value for name in model.model_fields if (value := values.get(name)) is not None})
+
+
 def to_document(resource: Resource) -> dict[str, Any]:
     """Return all fields of `resource`, named as on the wire."""
     return cast("dict[str, Any]", strict_json.loads(resource.to_json()))
@@ -126,17 +137,21 @@ R = TypeVar("R", bound=StoredResource)
 
 
 class Repository(Generic[R]):
-    """Resources of one kind, in the document table `table`; their ids begin with `prefix`."""
+    """Resources of one kind, in the document table `table`; their ids begin with `prefix`.
+
+    A column named as a field of the model has the value of that field.
+    """
 
     def __init__(self, table: Table, model: type[R], prefix: str) -> None:
         self.table = table
         self._model = model
         self._prefix = prefix
+        self._noun = table.name.replace("_", " ")
 
     def add(
         self, tx: Transaction, data: Mapping[str, Any], *, resource_id: str | None = None, **columns: Any
     ) -> R:
-        """Store a new resource with the wire's fields `data`; `columns` are values of the table's columns."""
+        """Store a new resource with the wire's fields `data`; `columns` are values of the other columns."""
         body = {
             **{name: value for name, value in data.items() if value is not None},
             "id": resource_id or new_id(self._prefix),
@@ -145,12 +160,16 @@ class Repository(Generic[R]):
         }
         # Through JSON, so that the result equals the resource that is read back later.
         stored = self._model.from_wire(strict_json.loads(strict_json.dumps(body)))
-        tx.connection.execute(
-            insert(self.table).values(
-                id=stored.id, body=stored.to_json().decode(), created_at=tx.now, updated_at=tx.now, **columns
-            )
-        )
+        tx.connection.execute(insert(self.table).values(**self._columns(stored), **columns))
         return stored
+
+    def check_external_id(self, tx: Transaction, external_id: str | None) -> None:
+        """Reject an externalId that is no valid key, or that another resource has."""
+        if external_id is not None:
+            check_key(external_id, "externalId")
+            if self.first(tx, self.table.c.external_id == external_id):
+                text = f"another {self._noun} has this externalId"
+                raise invalid_request(text, "externalId", code="already_exists")
 
     def find(self, tx: Transaction, resource_id: str) -> R | None:
         """Return the resource with this id; None if there is none."""
@@ -161,7 +180,7 @@ class Repository(Generic[R]):
         found = self.find(tx, resource_id)
         if found is None:
             # Without the id: an error must not repeat what the request sent.
-            raise not_found(self.table.name.replace("_", " "))
+            raise not_found(self._noun)
         return found
 
     def first(self, tx: Transaction, *where: ColumnElement[bool]) -> R | None:
@@ -187,12 +206,13 @@ class Repository(Generic[R]):
         body = {**body, **changes, **kept}
         body = {name: value for name, value in body.items() if value is not None}
         changed = self._model.from_wire(strict_json.loads(strict_json.dumps(body)))
-        tx.connection.execute(
-            update(self.table)
-            .where(self.table.c.id == stored.id)
-            .values(body=changed.to_json().decode(), updated_at=tx.now, **columns)
-        )
+        which = self.table.c.id == stored.id
+        tx.connection.execute(update(self.table).where(which).values(**self._columns(changed), **columns))
         return changed
+
+    def _columns(self, stored: R) -> dict[str, Any]:
+        names = self.table.c.keys() & self._model.model_fields.keys()
+        return {"body": stored.to_json().decode(), **{name: getattr(stored, name) for name in names}}
 
     def page(
         self,
@@ -204,11 +224,7 @@ class Repository(Generic[R]):
     ) -> ListPage[R]:
         """Return at most `limit` resources that match, after `cursor`; oldest first by default."""
         query = select(self.table.c.body).where(*where)
-        order = [self.table.c.seq]
-        found = fetch_page(
-            tx.connection, query, order, limit, cursor, self.table.name, newest_first=newest_first
-        )
-        return found.of(self.read)
+        return fetch_page(tx, query, limit, cursor, self.table.c.seq, newest_first=newest_first).of(self.read)
 
     def read(self, row: Row[Any]) -> R:
         """Return the resource of a row that has a `body`."""

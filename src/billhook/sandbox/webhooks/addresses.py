@@ -13,9 +13,8 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 MAX_URL_CHARACTERS = 2048
 
@@ -39,16 +38,14 @@ _NEVER = [
         "192.168.0.0/16",
         "198.18.0.0/15",  # benchmarks
         "224.0.0.0/3",  # multicast, and all that is reserved
-        "64:ff9b:1::/48",  # local-use NAT64
-        "100::/32",  # discarded
         "2001::/23",  # IETF protocols, among them Teredo
         "2001:db8::/32", "3fff::/20",  # documentation
-        "5f00::/16",  # segment routing
-        "fc00::/7", "fe80::/9", "ff00::/8",
     )
 ]  # fmt: skip
 """Never called; listed because `is_global` of older Python versions misses some of them.
 Source: IANA's registries of special addresses; RFC 6890, 9637, 9602; the clouds' documentation."""
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""The IPv6 addresses that are given out for the open internet. Source: IANA's registry of IPv6 space."""
 _ISATAP = (0x00005EFE, 0x02005EFE)
 """The 32 bits before the IPv4 address in the interface identifier. Source: RFC 5214, 6.1."""
 
@@ -61,21 +58,8 @@ Lookup = Callable[..., Found]
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-@dataclass(frozen=True, slots=True)
-class CallbackTarget:
-    """The parts of a callback URL."""
-
-    scheme: str
-    host: str
-    port: int
-    netloc: str
-    """Host and port as written in the URL, for the header `Host`."""
-    path: str
-    """Path and query."""
-
-
-def parse_callback_url(url: str, *, allow_private: bool) -> CallbackTarget:
-    """Parse a callback URL; ValueError, with a message for the API's caller, if it is not allowed.
+def parse_callback_url(url: str, *, allow_private: bool) -> SplitResult:
+    """Return the parts of a callback URL; ValueError, with a message for the API's caller, if it is refused.
 
     A literal address is checked here, a name when it is resolved.
     """
@@ -105,10 +89,7 @@ def parse_callback_url(url: str, *, allow_private: bool) -> CallbackTarget:
             "the URL's host is not on the open internet: that needs the sandbox's option allow_private "
             "(--allow-private)"
         )
-    path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
-    return CallbackTarget(
-        parts.scheme, host, port or (443 if parts.scheme == "https" else 80), parts.netloc, path
-    )
+    return parts
 
 
 def destination(url: str) -> str:
@@ -126,17 +107,12 @@ def is_public(address: IPAddress) -> bool:
         for network, shift in _TRANSLATED:
             if address in network:
                 return is_public(ipaddress.IPv4Address(int(address) >> shift & 0xFFFFFFFF))
-        if address.is_site_local:
-            return False
-    inner = (
-        address.is_private, address.is_loopback, address.is_link_local,
-        address.is_multicast, address.is_reserved, address.is_unspecified,
-    )  # fmt: skip
-    return address.is_global and not any(inner)
+        return address in _GLOBAL_UNICAST
+    return address.is_global
 
 
-async def resolve(target: CallbackTarget, *, allow_private: bool, lookup: Lookup) -> list[str]:
-    """Return all addresses of the target, resolved once. Connect to these and do not resolve again.
+async def resolve(host: str, *, allow_private: bool, lookup: Lookup) -> list[str]:
+    """Return all addresses of the host, resolved once. Connect to these and do not resolve again.
 
     Raises socket.gaierror for an unknown name, and PermissionError if any of its addresses is not public.
     """
@@ -146,7 +122,7 @@ async def resolve(target: CallbackTarget, *, allow_private: bool, lookup: Lookup
     def resolve_name() -> None:
         found: Found = ()
         with suppress(OSError, UnicodeError):
-            found = lookup(target.host, target.port, type=socket.SOCK_STREAM)
+            found = lookup(host, None, type=socket.SOCK_STREAM)
         with suppress(RuntimeError):  # the wait is over: its loop was closed
             loop.call_soon_threadsafe(settle, found)
 

@@ -33,7 +33,7 @@ _COLUMNS = (
 def deliveries(tx: Transaction, limit: int, cursor: str | None, *where: ColumnElement[bool]) -> Rows:
     """Return a page of deliveries with the type of their event, oldest first."""
     query = _deliveries().where(*where)
-    return fetch_page(tx.connection, query, [delivery.c.seq], limit, cursor, delivery.name)
+    return fetch_page(tx, query, limit, cursor, delivery.c.seq)
 
 
 def delivery_of(tx: Transaction, delivery_id: str) -> Row[Any] | None:
@@ -53,7 +53,7 @@ def attempts_of(tx: Transaction, delivery_ids: Sequence[str]) -> dict[str, list[
 def raised_events(tx: Transaction, limit: int, cursor: str | None, *where: ColumnElement[bool]) -> Rows:
     """Return a page of events, oldest first."""
     query = select(raised_event).where(*where)
-    return fetch_page(tx.connection, query, [raised_event.c.seq], limit, cursor, raised_event.name)
+    return fetch_page(tx, query, limit, cursor, raised_event.c.seq)
 
 
 def pending(tx: Transaction) -> tuple[int, datetime | None]:
@@ -119,8 +119,7 @@ def timeline(
     What has more events than are left of a page is continued on the next one.
     """
     query = select(*_COLUMNS).where(*where)
-    order = [raised_event.c.seq]
-    page = fetch_page(tx.connection, query, order, limit, cursor, raised_event.name, newest_first=True)
+    page = fetch_page(tx, query, limit, cursor, raised_event.c.seq, newest_first=True)
     traces = _traces(tx, page.items)
     happenings = [
         Happening(cause, at, list(events)[::-1])

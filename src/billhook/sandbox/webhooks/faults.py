@@ -7,15 +7,14 @@ the schedule. So every delivery arrives in the end, with any number of faults, e
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Row, case, delete, func, insert, select, update
+from sqlalchemy import Row, case, delete, insert, select, update
 
 from billhook.sandbox.storage.tables.webhooks import applied_fault, delivery, fault
 from billhook.sandbox.storage.transaction import Transaction
-from billhook.sandbox.webhooks.outbox import DueDelivery
 from billhook.sandbox.webhooks.outcomes import SPOILING, TIMED, FaultKind
 
 
@@ -35,13 +34,15 @@ def clear(tx: Transaction, kind: FaultKind | None = None) -> None:
     tx.connection.execute(delete(fault).where(fault.c.id.in_(removed)))
 
 
-def decide(tx: Transaction, found: Sequence[DueDelivery]) -> list[tuple[DueDelivery, FaultKind | None]]:
+def decide(tx: Transaction, found: Sequence[Row[Any]]) -> list[tuple[Row[Any], FaultKind | None]]:
     """Return the deliveries to send now, each with its fault or None; others are delayed or held."""
     faults = tx.connection.execute(select(fault).order_by(fault.c.seq)).all()
-    struck = _struck(tx, [due.id for due in found])
+    of_found = applied_fault.c.delivery_id.in_([due.id for due in found])
+    rows = tx.connection.execute(select(applied_fault).where(of_found))
+    struck = {(row.delivery_id, row.fault_id) for row in rows}
     # Counted here as well: one call decides for several deliveries.
     left = {one.id: one.times - one.struck for one in faults if one.times is not None}
-    now: list[tuple[DueDelivery, FaultKind | None]] = []
+    now: list[tuple[Row[Any], FaultKind | None]] = []
     for due in found:
         for one in faults:
             if (due.id, one.id) not in struck and left.get(one.id, 1) > 0 and _fits(tx, one, due):
@@ -55,24 +56,21 @@ def decide(tx: Transaction, found: Sequence[DueDelivery]) -> list[tuple[DueDeliv
     return now
 
 
-def _struck(tx: Transaction, ids: Collection[str]) -> set[tuple[str, str]]:
-    rows = tx.connection.execute(select(applied_fault).where(applied_fault.c.delivery_id.in_(ids)))
-    return {(row.delivery_id, row.fault_id) for row in rows}
-
-
-def _fits(tx: Transaction, one: Row[Any], due: DueDelivery) -> bool:
+def _fits(tx: Transaction, one: Row[Any], due: Row[Any]) -> bool:
     if one.event_type not in (None, due.event_type) or one.subscription_id not in (None, due.subscription_id):
         return False
     if one.kind in SPOILING and due.attempts >= len(tx.options.retry_seconds):
         return False
-    if one.kind == FaultKind.REORDER and _one_is_held(tx, due.url):
-        return False  # the held one waits for this delivery
+    if one.kind == FaultKind.REORDER:
+        held = select(delivery.c.seq).where(delivery.c.held, delivery.c.url == due.url)
+        if tx.connection.execute(held.limit(1)).first() is not None:
+            return False  # the held one waits for this delivery
     # Seeded by the delivery, so that the result does not depend on the order of threads.
     generator = random.Random(f"{one.seed}:{one.kind}:{due.seq}")  # noqa: S311
     return bool(generator.random() < one.probability)
 
 
-def _struck_by(tx: Transaction, one: Row[Any], due: DueDelivery) -> FaultKind:
+def _struck_by(tx: Transaction, one: Row[Any], due: Row[Any]) -> FaultKind:
     kind = FaultKind(one.kind)
     tx.connection.execute(insert(applied_fault).values(delivery_id=due.id, fault_id=one.id))
     tx.connection.execute(update(fault).where(fault.c.id == one.id).values(struck=fault.c.struck + 1))
@@ -85,8 +83,3 @@ def _struck_by(tx: Transaction, one: Row[Any], due: DueDelivery) -> FaultKind:
         }
         tx.connection.execute(update(delivery).where(delivery.c.id == due.id).values(**values))
     return kind
-
-
-def _one_is_held(tx: Transaction, url: str) -> bool:
-    query = select(func.count()).select_from(delivery).where(delivery.c.held, delivery.c.url == url)
-    return tx.connection.execute(query).scalar_one() > 0

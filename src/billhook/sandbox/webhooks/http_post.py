@@ -6,15 +6,14 @@ import asyncio
 import re
 import socket
 import ssl
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import cached_property, partial
-from typing import cast
+from functools import cache
+from urllib.parse import SplitResult
 
 import httpx2
 
-from billhook.sandbox.webhooks.addresses import CallbackTarget, Lookup, parse_callback_url, resolve
+from billhook.sandbox.webhooks.addresses import Lookup, parse_callback_url, resolve
 from billhook.sandbox.webhooks.outcomes import FailureReason, PostResult
 
 MAX_ANSWER_BYTES = 1024
@@ -26,59 +25,30 @@ _UNUSED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For plain HTTP: the transport would load all certificates without a context of its own."""
 
 
-class WebhookPoster:
-    """Sends POST requests; safe to use from many threads. It uses no proxy and follows no redirect."""
+async def post(
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    timeout_seconds: float,
+    allow_private: bool,
+    lookup: Lookup = socket.getaddrinfo,
+) -> PostResult:
+    """Send `body` and return the result. Raises no exception that a receiver can cause.
 
-    def __init__(
-        self, timeout_seconds: float, *, allow_private: bool, lookup: Lookup = socket.getaddrinfo
-    ) -> None:
-        self._timeout_seconds = timeout_seconds
-        self._allow_private = allow_private
-        self._lookup = lookup
-        self._in_progress: set[Callable[[], object]] = set()
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostResult:
-        """Send `body` and return the result. Raises no exception that a receiver can cause."""
-        try:
-            target = parse_callback_url(url, allow_private=self._allow_private)
-        except ValueError:
-            return PostResult(problem=FailureReason.UNFIT_URL)
-        # On an event loop, where a time limit holds for all reads and writes together: that of a socket
-        # starts anew with each, so a receiver that sends a byte now and then would never time out.
-        with asyncio.Runner() as runner:
-            return runner.run(self._attempt(target, headers, body))
-
-    def close(self) -> None:
-        """Abort requests in progress and refuse new ones."""
-        with self._lock:
-            self._closed = True
-            for abort in self._in_progress:
-                abort()
-
-    async def _attempt(self, target: CallbackTarget, headers: Mapping[str, str], body: bytes) -> PostResult:
-        task = cast("asyncio.Task[object]", asyncio.current_task())
-        abort = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
-        with self._lock:
-            if self._closed:
-                return PostResult(problem=FailureReason.NOT_CONNECTED)
-            self._in_progress.add(abort)
-        try:
-            return await self._exchange(target, headers, body)
-        except asyncio.CancelledError:
-            return PostResult(problem=FailureReason.BROKEN_OFF)
-        except (OSError, httpx2.HTTPError) as error:  # reported by type: the text may quote the receiver
-            return PostResult(problem=_problem(error))
-        finally:
-            with self._lock:
-                self._in_progress.discard(abort)
-
-    async def _exchange(self, target: CallbackTarget, headers: Mapping[str, str], body: bytes) -> PostResult:
-        tls = self._tls if target.scheme == "https" else _UNUSED
+    It uses no proxy and follows no redirect.
+    """
+    try:
+        target = parse_callback_url(url, allow_private=allow_private)
+    except ValueError:
+        return PostResult(problem=FailureReason.UNFIT_URL)
+    host, tls = str(target.hostname), _tls() if target.scheme == "https" else _UNUSED
+    try:
         async with httpx2.AsyncHTTPTransport(verify=tls, trust_env=False) as transport:
-            async with asyncio.timeout(self._timeout_seconds) as limit:
-                addresses = await resolve(target, allow_private=self._allow_private, lookup=self._lookup)
+            # One limit for all reads and writes together: that of a socket starts anew with each, so a
+            # receiver that sends a byte now and then would never time out.
+            async with asyncio.timeout(timeout_seconds) as limit:
+                addresses = await resolve(host, allow_private=allow_private, lookup=lookup)
                 left = (limit.when() or 0) - asyncio.get_running_loop().time()
                 response = await _send(transport, target, addresses, headers, body, left)
             problem: FailureReason | None = None
@@ -87,15 +57,18 @@ class WebhookPoster:
             elif not 200 <= response.status_code < 300:
                 problem = FailureReason.BAD_STATUS
             return PostResult(response.status_code, problem, await _beginning(response))
+    except (OSError, httpx2.HTTPError) as error:  # reported by type: the text may quote the receiver
+        return PostResult(problem=_problem(error))
 
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
-        return ssl.create_default_context()
+
+@cache
+def _tls() -> ssl.SSLContext:
+    return ssl.create_default_context()
 
 
 async def _send(
     transport: httpx2.AsyncHTTPTransport,
-    target: CallbackTarget,
+    target: SplitResult,
     addresses: list[str],
     headers: Mapping[str, str],
     body: bytes,
@@ -104,14 +77,14 @@ async def _send(
     """Send the request to the first of the addresses that accepts a connection."""
     more = {
         # To the address that was checked: the name is not resolved again. The certificate must be the name's.
-        "sni_hostname": target.host,
-        "target": target.path.encode(),
+        "sni_hostname": target.hostname,
+        "target": f"{target.path or '/'}{'?' if target.query else ''}{target.query}".encode(),
         # A little earlier than the deadline: the library leaves a socket open whose handshake is cancelled.
         "timeout": {"connect": seconds * 0.95},
     }
+    port = target.port or (443 if target.scheme == "https" else 80)
     for address in addresses:
-        host = f"[{address}]" if ":" in address else address
-        url = f"{target.scheme}://{host}:{target.port}/"
+        url = f"{target.scheme}://{f'[{address}]' if ':' in address else address}:{port}/"
         sent = {"Host": target.netloc, **headers}
         request = httpx2.Request("POST", url, headers=sent, content=body, extensions=more)
         try:

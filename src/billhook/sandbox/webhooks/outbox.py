@@ -6,8 +6,8 @@ A subscription says which URL receives which type of event. Events are followed 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -25,30 +25,10 @@ from billhook.sandbox.storage.tables.webhooks import (
 )
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.addresses import destination
-from billhook.sandbox.webhooks.outcomes import AttemptRecord, FaultKind
+from billhook.sandbox.webhooks.outcomes import FaultKind
 
 JITTER = 0.1
 """Share by which a retry's wait is randomly shorter or longer than the schedule says."""
-
-
-@dataclass(frozen=True, slots=True)
-class DueDelivery:
-    """A delivery that is due, with its event."""
-
-    id: str
-    seq: int
-    subscription_id: str
-    url: str
-    event_type: str
-    body: bytes
-    attempts: int
-    due_at: datetime
-    held_up_by: str | None
-    """The faults that delayed its next attempt, comma-separated."""
-
-    @property
-    def destination(self) -> str:
-        return destination(self.url)
 
 
 def raise_event(tx: Transaction, event: Event, *, only: Collection[str] | None = None) -> str:
@@ -87,28 +67,33 @@ def enqueue(tx: Transaction, event_id: str, subscription_id: str, url: str) -> s
     return delivery_id
 
 
-def find_due(
-    tx: Transaction, free: int, busy: Mapping[str, int], sent: Collection[str], most_each: int
-) -> list[DueDelivery]:
-    """Return at most `free` due deliveries, oldest first, without those in progress, `sent`.
+def find_due(tx: Transaction, most: int, most_each: int, in_progress: Mapping[str, str]) -> list[Row[Any]]:
+    """Return due deliveries with type and body of their event, oldest first, without those in progress.
 
-    No destination gets more than `most_each` at once; `busy` counts those in progress for each.
+    With these, given as destination by id, they are at most `most` in all, and `most_each` of a destination.
     """
-    found: list[DueDelivery] = []
+    found: list[Row[Any]] = []
+    busy = Counter(in_progress.values())
     waiting = select(delivery.c.seq).where(
         delivery.c.url == subscription.c.callback_url, delivery.c.due_at <= tx.real_now
     )
     urls = select(subscription.c.callback_url).where(waiting.exists()).distinct()
+    of_url = (
+        select(delivery, raised_event.c.event_type, raised_event.c.body)
+        .join(raised_event, raised_event.c.id == delivery.c.raised_id)
+        .where(delivery.c.due_at <= tx.real_now)
+        .order_by(delivery.c.due_at, delivery.c.seq)
+        # Twice as many as can start: some of them may be in progress.
+        .limit(2 * most_each)
+    )
     for url in tx.connection.execute(urls).scalars():
-        if busy.get(destination(url), 0) < most_each:
-            # Twice as many as can start: some of them may be in progress.
-            found += _due_at(tx, url, 2 * most_each)
-    chosen: list[DueDelivery] = []
-    taken = dict(busy)
+        if busy[destination(url)] < most_each:
+            found += tx.connection.execute(of_url.where(delivery.c.url == url))
+    chosen: list[Row[Any]] = []
     for due in sorted(found, key=lambda one: (one.due_at, one.seq)):
-        number = taken.get(due.destination, 0)
-        if due.id not in sent and number < most_each and len(chosen) < free:
-            taken[due.destination] = number + 1
+        to = destination(due.url)
+        if due.id not in in_progress and busy[to] < most_each and busy.total() < most:
+            busy[to] += 1
             chosen.append(due)
     return chosen
 
@@ -125,29 +110,25 @@ def count_due(tx: Transaction) -> int:
     return tx.connection.execute(query).scalar_one()
 
 
-def settle(tx: Transaction, due: DueDelivery, made: Sequence[AttemptRecord]) -> None:
+def settle(tx: Transaction, due: Row[Any], made: Sequence[Mapping[str, Any]]) -> None:
     """Store the attempts and the delivery's new state; schedule a retry unless one succeeded."""
-    number = tx.connection.execute(
+    before = tx.connection.execute(
         select(func.count()).select_from(attempt).where(attempt.c.delivery_id == due.id)
     ).scalar_one()
-    for one in made:
-        number += 1
-        faults = ", ".join(filter(None, [due.held_up_by, one.fault])) or None
-        tx.connection.execute(
-            insert(attempt).values(
-                delivery_id=due.id, number=number, started_at=one.started_at, milliseconds=one.milliseconds,
-                status=one.status, error=one.problem, fault=faults, answer=one.answer,
-            )
-        )  # fmt: skip
+    for number, one in enumerate(made, before + 1):
+        faults = ", ".join(filter(None, [due.held_up_by, one["fault"]])) or None
+        columns = {**one, "delivery_id": due.id, "number": number, "fault": faults}
+        tx.connection.execute(insert(attempt).values(**columns))
     schedule = tx.options.retry_seconds
     state, due_at = "failed", None
-    if any(one.problem is None for one in made):
+    if any(one["error"] is None for one in made):
         state = "delivered"
-    elif due.attempts < len(schedule) and not any(one.fault is FaultKind.LOSE for one in made):
-        state, due_at = (
-            "pending",
-            tx.real_now + _jittered(schedule[due.attempts], due, tx.options.effective_random_seed),
-        )
+    elif due.attempts < len(schedule) and not any(one["fault"] is FaultKind.LOSE for one in made):
+        seed = tx.options.effective_random_seed
+        # Jitter spreads the retries of deliveries that failed together.
+        dice = random.Random(None if seed is None else f"{seed}:{due.seq}:{due.attempts}")  # noqa: S311
+        seconds = schedule[due.attempts] * dice.uniform(1 - JITTER, 1 + JITTER)
+        state, due_at = "pending", tx.real_now + timedelta(seconds=seconds)
     # A delivery that was cancelled during the attempt stays cancelled.
     tx.connection.execute(
         update(delivery)
@@ -160,27 +141,6 @@ def settle(tx: Transaction, due: DueDelivery, made: Sequence[AttemptRecord]) -> 
         .where(delivery.c.held, delivery.c.url == due.url, delivery.c.seq < due.seq)
         .values(held=False, due_at=tx.real_now)
     )
-
-
-def _due_at(tx: Transaction, url: str, limit: int) -> list[DueDelivery]:
-    rows = tx.connection.execute(
-        select(
-            delivery.c.id, delivery.c.seq, delivery.c.subscription_id, delivery.c.url,
-            raised_event.c.event_type,
-            raised_event.c.body, delivery.c.attempts, delivery.c.due_at, delivery.c.held_up_by,
-        )
-        .join(raised_event, raised_event.c.id == delivery.c.raised_id)
-        .where(delivery.c.url == url, delivery.c.due_at <= tx.real_now)
-        .order_by(delivery.c.due_at, delivery.c.seq)
-        .limit(limit)
-    )  # fmt: skip
-    return [DueDelivery(*row) for row in rows]
-
-
-def _jittered(seconds: float, due: DueDelivery, seed: int | None) -> timedelta:
-    # Jitter spreads the retries of deliveries that failed together.
-    dice = random.Random(None if seed is None else f"{seed}:{due.seq}:{due.attempts}")  # noqa: S311
-    return timedelta(seconds=seconds * dice.uniform(1 - JITTER, 1 + JITTER))
 
 
 def _prune_events(tx: Transaction, newest: int) -> None:
@@ -232,8 +192,7 @@ def find_subscription(tx: Transaction, subscription_id: str) -> Row[Any] | None:
 
 def subscription_page(tx: Transaction, limit: int, cursor: str | None) -> ListPage[Row[Any]]:
     """Return a page of all subscriptions, oldest first."""
-    order = [subscription.c.seq]
-    return fetch_page(tx.connection, select(subscription), order, limit, cursor, subscription.name)
+    return fetch_page(tx, select(subscription), limit, cursor, subscription.c.seq)
 
 
 def ping_subscription(tx: Transaction, subscription_id: str, url: str) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 
 
@@ -66,15 +65,3 @@ class PostResult:
     problem: FailureReason | None = None
     answer: bytes | None = None
     """The beginning of the response's body, if it is text."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptRecord:
-    """One attempt, as the delivery log stores it."""
-
-    started_at: datetime
-    milliseconds: int
-    status: int | None
-    problem: FailureReason | None
-    fault: FaultKind | None
-    answer: str | None

@@ -1,96 +1,44 @@
-"""The sender: delivers what is due, on a pool of threads; each attempt is signed, sent and recorded.
+"""The sender: delivers what is due, on an event loop; each attempt is signed, sent and recorded.
 
-One thread selects due deliveries and hands them to the pool; it wakes up after a commit, after an attempt
-and at the next retry. Which deliveries are in progress is known in memory only: in the database they stay
-due until they are settled, so after a crash they are sent again, at least once.
+It looks for due deliveries after a commit, after an attempt and at the next retry. Which deliveries are in
+progress is known in memory only: in the database they stay due until they are settled, so after a crash they
+are sent again, at least once.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import cached_property
+from typing import Any
 
-from billhook.clock import Clock
+from sqlalchemy import Row
+
 from billhook.errors import ConfigError
 from billhook.sandbox.service import Service
 from billhook.sandbox.webhooks import faults, signing_secrets
-from billhook.sandbox.webhooks.http_post import WebhookPoster
-from billhook.sandbox.webhooks.outbox import DueDelivery, count_due, find_due, next_due_at, settle
-from billhook.sandbox.webhooks.outcomes import SPOILING, AttemptRecord, FailureReason, FaultKind, PostResult
+from billhook.sandbox.webhooks.addresses import destination
+from billhook.sandbox.webhooks.http_post import post
+from billhook.sandbox.webhooks.outbox import count_due, find_due, next_due_at, settle
+from billhook.sandbox.webhooks.outcomes import SPOILING, FailureReason, FaultKind, PostResult
 from billhook.sandbox.webhooks.signing_secrets import Secret, Signer, new_secret
 
 KEPT_ANSWER_BYTES = 200
 STALE = timedelta(hours=1)
-THREADS = 32
+MAX_IN_PROGRESS = 32
 MAX_PER_DESTINATION = 4
-"""Concurrent deliveries to one host and port, so that a receiver that hangs does not take all threads."""
+"""Concurrent deliveries to one host and port, so that a receiver that hangs does not hold up all others."""
 MIN_WAIT_SECONDS = 0.05
+FLUSH_POLL_SECONDS = 0.01
 ERROR_PAUSE_SECONDS = 1.0
 logger = logging.getLogger("billhook.sandbox")
-
-
-class Attempter:
-    """Makes delivery attempts; safe to use from many threads. Signs by the machine's time."""
-
-    def __init__(self, poster: WebhookPoster, clock: Clock) -> None:
-        self._poster = poster
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._wrong_secret: Secret | None = None
-
-    def attempt(self, due: DueDelivery, signer: Signer, fault: FaultKind | None) -> list[AttemptRecord]:
-        """Send the delivery once, or twice at the same time if the fault is DUPLICATE."""
-        if fault is not FaultKind.DUPLICATE:
-            return [self._send(due, signer, fault)]
-        with ThreadPoolExecutor(2, thread_name_prefix="sandbox-duplicate") as both:
-            return list(both.map(lambda _: self._send(due, signer, fault), range(2)))
-
-    def _send(self, due: DueDelivery, signer: Signer, fault: FaultKind | None) -> AttemptRecord:
-        # The duration by the monotonic clock: the machine's time may be set during an attempt.
-        started_at, began = self._clock.now(), time.monotonic()
-        secrets = [self._unknown_secret(signer)] if fault is FaultKind.WRONG_SECRET else signer.secrets
-        try:
-            # Signed again for each attempt: a retry after hours would otherwise be refused as stale.
-            signed_at = started_at - STALE if fault is FaultKind.STALE else started_at
-            headers = replace(signer, secrets=secrets).sign(
-                due.body, event_type=due.event_type, now=signed_at, message_id=due.id
-            )
-        except (ValueError, ConfigError):
-            result = PostResult(problem=FailureReason.NOT_SIGNED)
-        else:
-            result = self._post(due, headers, fault)
-        milliseconds = round((time.monotonic() - began) * 1000)
-        answer = _response_text(result.answer, signer.secrets)
-        return AttemptRecord(started_at, milliseconds, result.status, result.problem, fault, answer)
-
-    def _post(self, due: DueDelivery, headers: dict[str, str], fault: FaultKind | None) -> PostResult:
-        more = {
-            "Content-Type": "application/json",
-            "User-Agent": "billhook-sandbox",
-            "X-Webhook-Type": due.event_type,
-        }
-        body = _flip_one_bit(due.body, due.seq) if fault is FaultKind.CORRUPT else due.body
-        if fault is FaultKind.LOSE:
-            return PostResult(problem=FailureReason.LOST)
-        result = self._poster.post(due.url, {**more, **headers}, body)
-        if fault in SPOILING and result.problem is None:
-            lost = fault is FaultKind.DROP
-            problem = FailureReason.ANSWER_LOST if lost else FailureReason.SHOULD_HAVE_REFUSED
-            return replace(result, problem=problem)
-        return result
-
-    def _unknown_secret(self, signer: Signer) -> Secret:
-        with self._lock:
-            if self._wrong_secret is None:
-                self._wrong_secret = new_secret(signer.scheme)
-            return self._wrong_secret
 
 
 def _flip_one_bit(body: bytes, seed: int) -> bytes:
@@ -114,32 +62,31 @@ def _response_text(answer: bytes | None, secrets: Sequence[Secret]) -> str | Non
 
 
 class Sender:
-    """Delivers until it is stopped; sleeps while nothing is due."""
+    """Delivers until it is stopped; sleeps while nothing is due. Signs by the machine's time."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        options = service.options
-        self._poster = WebhookPoster(options.delivery_timeout_seconds, allow_private=options.allow_private)
-        self._attempter = Attempter(self._poster, service.clock.real)
-        self._changed = threading.Condition()
-        self._wake_up = False
-        self._changes = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._may_be_due = asyncio.Event()
         self._stopped = threading.Event()
         self._in_progress: dict[str, str] = {}
-        self._threads: ThreadPoolExecutor | None = None
+        """The destination of each delivery, by its id."""
+        self._tasks: set[asyncio.Task[None]] = set()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the threads; deliveries left over from a crash are due and sent first."""
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="sandbox-sender")
-        self._thread = threading.Thread(target=self._run, name="sandbox-sender", daemon=True)
+        """Start the thread of the loop; deliveries left over from a crash are due and sent first."""
+        # As it ends, asyncio.run() aborts the attempts in progress.
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._run()), name="sandbox-sender", daemon=True
+        )
         self._thread.start()
 
     def wake(self) -> None:
         """Look for due deliveries now."""
-        with self._changed:
-            self._wake_up = True
-            self._changed.notify_all()
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._may_be_due.set)
 
     def stop(self) -> None:
         """Stop sending. Attempts in progress are aborted and made again after the next start."""
@@ -147,92 +94,126 @@ class Sender:
         self.wake()
         if self._thread is not None:
             self._thread.join()
-        self._poster.close()
-        if self._threads is not None:
-            self._threads.shutdown(wait=True)
 
     def flush(self, timeout_seconds: float) -> int:
         """Wait at most `timeout_seconds` until nothing is due; return how many deliveries still are."""
         ends = time.monotonic() + timeout_seconds
         self.wake()
         while True:
-            with self._changed:
-                seen = self._changes  # before counting, so that a change in between is not missed
             with self._service.transaction(writes=False) as tx:
                 due = count_due(tx)
-            left = ends - time.monotonic()
-            if not due or left <= 0:
-                return due
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._changes != seen or self._stopped.is_set(),  # noqa: B023 - called at once
-                    left,
-                )
-            if self._stopped.is_set():  # not counted again: the database is closed next
+            # Not counted again after the end: the database is closed next.
+            if not due or time.monotonic() >= ends or self._stopped.wait(FLUSH_POLL_SECONDS):
                 return due
 
-    def _run(self) -> None:
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
         while not self._stopped.is_set():
-            with self._changed:
-                self._wake_up = False
+            self._may_be_due.clear()
             try:
-                wait = self._send_due()
-            except Exception as error:  # noqa: BLE001 - this thread must survive, or nothing is sent any more
-                self._log_and_pause("selecting due deliveries", error)
-                continue
-            with self._changed:
-                self._changed.wait_for(lambda: self._wake_up or self._stopped.is_set(), wait)
+                wait = await self._start_due()
+            except Exception as error:  # noqa: BLE001 - the loop must go on, or nothing is sent any more
+                self._log("selecting due deliveries", error)
+                wait = ERROR_PAUSE_SECONDS
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._may_be_due.wait()
 
-    def _send_due(self) -> float | None:
-        """Hand out due deliveries. Returns the seconds until the next poll; None: until woken up."""
-        with self._changed:
-            sent = set(self._in_progress)
-            busy = Counter(self._in_progress.values())
+    async def _start_due(self) -> float | None:
+        """Start to send due deliveries. Returns the seconds until the next look; None: until woken up."""
+        jobs, signer, wait = await asyncio.to_thread(self._select, dict(self._in_progress))
+        for due, fault in jobs:
+            self._in_progress[due.id] = destination(due.url)
+            task = asyncio.create_task(self._deliver(due, signer, fault))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return wait
+
+    def _select(
+        self, in_progress: dict[str, str]
+    ) -> tuple[list[tuple[Row[Any], FaultKind | None]], Signer, float | None]:
         with self._service.transaction(writes=False) as tx:
-            found = find_due(tx, THREADS - len(sent), busy, sent, MAX_PER_DESTINATION)
+            found = find_due(tx, MAX_IN_PROGRESS, MAX_PER_DESTINATION, in_progress)
             any_fault = bool(found) and faults.any_fault(tx)
             signer = signing_secrets.current_signer(tx)
             next_at, now = next_due_at(tx), tx.real_now
-        jobs: list[tuple[DueDelivery, FaultKind | None]] = [(due, None) for due in found]
+        jobs: list[tuple[Row[Any], FaultKind | None]] = [(due, None) for due in found]
         if any_fault:
             with self._service.transaction(writes=True) as tx:
                 jobs = faults.decide(tx, found)
-        for due, fault in jobs:
-            self._hand_out(due, signer, fault)
         if len(jobs) < len(found):
-            self._notify_change()  # other deliveries may take the place of those that faults hold
-        return None if next_at is None else max((next_at - now).total_seconds(), MIN_WAIT_SECONDS)
+            return jobs, signer, 0  # other deliveries may take the place of those that faults hold
+        wait = None if next_at is None else max((next_at - now).total_seconds(), MIN_WAIT_SECONDS)
+        return jobs, signer, wait
 
-    def _hand_out(self, due: DueDelivery, signer: Signer, fault: FaultKind | None) -> None:
-        with self._changed:
-            self._in_progress[due.id] = due.destination
-        assert self._threads is not None  # noqa: S101 - for the type
-        self._threads.submit(self._deliver, due, signer, fault)
-
-    def _deliver(self, due: DueDelivery, signer: Signer, fault: FaultKind | None) -> None:
+    async def _deliver(self, due: Row[Any], signer: Signer, fault: FaultKind | None) -> None:
         try:
-            if self._stopped.is_set():
-                return
-            made = self._attempter.attempt(due, signer, fault)
-            # stop() may have aborted the attempt: then its result says nothing about the receiver.
-            if not self._stopped.is_set():
-                with self._service.transaction(writes=True) as tx:
-                    settle(tx, due, made)
+            times = 2 if fault is FaultKind.DUPLICATE else 1
+            made = await asyncio.gather(*(self._attempt(due, signer, fault) for _ in range(times)))
+            # In a thread, because it waits for the transactions of others.
+            await asyncio.to_thread(self._settle, due, made)
         except Exception as error:  # noqa: BLE001 - the delivery stays due and is sent again
-            self._log_and_pause("delivery", error)
+            self._log("delivery", error)
+            await asyncio.sleep(ERROR_PAUSE_SECONDS)
         finally:
-            with self._changed:
-                del self._in_progress[due.id]
-            self._notify_change()
+            del self._in_progress[due.id]
+            self._may_be_due.set()
 
-    def _notify_change(self) -> None:
-        """Wake up the thread that hands out, and the callers of `flush`."""
-        with self._changed:
-            self._changes += 1
-            self._wake_up = True
-            self._changed.notify_all()
+    def _settle(self, due: Row[Any], made: Sequence[dict[str, Any]]) -> None:
+        with self._service.transaction(writes=True) as tx:
+            settle(tx, due, made)
 
-    def _log_and_pause(self, doing: str, error: Exception) -> None:
+    async def _attempt(self, due: Row[Any], signer: Signer, fault: FaultKind | None) -> dict[str, Any]:
+        """Return the columns of the attempt's row."""
+        # The duration by the monotonic clock: the machine's time may be set during an attempt.
+        started_at, began = self._service.clock.real.now(), time.monotonic()
+        secrets: Sequence[Secret] = signer.secrets
+        if fault is FaultKind.WRONG_SECRET:
+            secrets = [self._unknown_secret]
+        try:
+            # Signed again for each attempt: a retry after hours would otherwise be refused as stale.
+            signed_at = started_at - STALE if fault is FaultKind.STALE else started_at
+            headers = replace(signer, secrets=secrets).sign(
+                due.body, event_type=due.event_type, now=signed_at, message_id=due.id
+            )
+        except (ValueError, ConfigError):
+            result = PostResult(problem=FailureReason.NOT_SIGNED)
+        else:
+            result = await self._post(due, headers, fault)
+        return {
+            "started_at": started_at,
+            "milliseconds": round((time.monotonic() - began) * 1000),
+            "status": result.status,
+            "error": result.problem,
+            "fault": fault,
+            "answer": _response_text(result.answer, signer.secrets),
+        }
+
+    async def _post(self, due: Row[Any], headers: dict[str, str], fault: FaultKind | None) -> PostResult:
+        more = {
+            "Content-Type": "application/json",
+            "User-Agent": "billhook-sandbox",
+            "X-Webhook-Type": due.event_type,
+        }
+        body = _flip_one_bit(due.body, due.seq) if fault is FaultKind.CORRUPT else due.body
+        if fault is FaultKind.LOSE:
+            return PostResult(problem=FailureReason.LOST)
+        options = self._service.options
+        result = await post(
+            due.url, {**more, **headers}, body,
+            timeout_seconds=options.delivery_timeout_seconds, allow_private=options.allow_private,
+        )  # fmt: skip
+        if fault in SPOILING and result.problem is None:
+            lost = fault is FaultKind.DROP
+            problem = FailureReason.ANSWER_LOST if lost else FailureReason.SHOULD_HAVE_REFUSED
+            return replace(result, problem=problem)
+        return result
+
+    @cached_property
+    def _unknown_secret(self) -> Secret:
+        return new_secret(self._service.options.scheme)
+
+    @staticmethod
+    def _log(doing: str, error: Exception) -> None:
         """Log the type of the error only: its text may hold a body."""
         logger.error("%s failed, retrying: %s", doing, type(error).__name__)
-        self._stopped.wait(ERROR_PAUSE_SECONDS)

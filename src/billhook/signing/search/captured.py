@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, get_args
 
 from billhook.errors import SignatureMalformed
 from billhook.signing.parsing import MAX_HEADER_BYTES, TIME_FORMATS, Encoding, TimeFormatName, read_signature
+from billhook.signing.source import TYPE_HEADER
 from billhook.signing.standard_webhooks import URL_SAFE
 
 BASE64URL: Final = "base64url"
@@ -72,7 +73,7 @@ class TimeText(NamedTuple):
 class CapturedRequest:
     """A request as captured, with what may be its signature, its time and its id, the likely ones first.
 
-    `headers` are as they were spelt. `event_type` is the value of X-Webhook-Type, None without one.
+    `headers` are as they were spelt. `event_type` is the value of the type's header, None without one.
     """
 
     headers: Mapping[str, str]
@@ -85,7 +86,9 @@ class CapturedRequest:
     """Names and values of headers."""
 
     @classmethod
-    def of(cls, headers: Mapping[str, str], body: bytes, target: str) -> CapturedRequest:
+    def of(
+        cls, headers: Mapping[str, str], body: bytes, target: str, type_header: str = TYPE_HEADER
+    ) -> CapturedRequest:
         """Find signatures, times and ids among `headers`."""
         parts = list(_parts(headers))
         # Times in an entry beside the signature come first: schemes with such an entry sign it.
@@ -97,7 +100,8 @@ class CapturedRequest:
             if _ID.fullmatch(text) and not _NO_ID.fullmatch(name.lower()) and text not in taken
         ]
         ids.sort(key=lambda each: (not each[0].lower().endswith("id"), "webhook" not in each[0].lower()))
-        event_type = next((text for name, text in headers.items() if name.lower() == "x-webhook-type"), None)
+        kinds = (text for name, text in headers.items() if name.lower() == type_header.lower())
+        event_type = next(kinds, None)
         return cls(headers, body, target, event_type, list(_signatures(parts)), times, ids[:MAX_IDS])
 
 

@@ -25,6 +25,7 @@ from billhook.signing.search.contents import (
     uniform_templates,
 )
 from billhook.signing.search.key_forms import CandidateKey, key_forms
+from billhook.signing.source import TYPE_HEADER
 from billhook.signing.standard_webhooks import VERSIONS
 
 BUDGET_BYTES: Final = 8_000_000_000
@@ -65,6 +66,7 @@ def search(
     secrets: Sequence[str],
     *,
     target: str = "/",
+    type_header: str = TYPE_HEADER,
     captured_at: datetime | None = None,
     tolerance_seconds: int = 300,
 ) -> SearchResult:
@@ -73,7 +75,7 @@ def search(
     `headers` keep the spelling of their names, and lines of one name are joined by a comma; `captured_at` is
     aware.
     """
-    finder = _Search(CapturedRequest.of(headers, body, target), secrets, captured_at)
+    finder = _Search(CapturedRequest.of(headers, body, target, type_header), secrets, captured_at)
     results = list(finder.results())
     misses = [each for each in results if isinstance(each, NearMiss)]
     found = [each for each in results if isinstance(each, FoundScheme)]

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy import select
 
 from billhook.fields.types import MaybeListOf
 from billhook.resources import CatalogProduct, Contract, ContractProduct, NewContract, Plan, ProductGroup
-from billhook.resources.base import WRITE_ONLY
 from billhook.sandbox.billing import custom_fields
 from billhook.sandbox.billing.contracts.cycles import ContractRecord, cycle_at, renews
 from billhook.sandbox.billing.contracts.ownership import Seller
@@ -33,22 +33,17 @@ CATALOG_PRODUCTS = Repository(catalog_product, CatalogProduct, "cat")
 BILLING_INTERVALS = ("Monthly", "Quarterly", "Yearly")
 
 
-class PlanRecord(Plan, register=False):
-    """A plan as it is stored, with its products, which the API does not show."""
-
-    products: Annotated[MaybeListOf[ContractProduct], WRITE_ONLY] = None
+Products = Annotated[MaybeListOf[ContractProduct], Field(description="Products that the plan sells.")]
 
 
-PLANS = Repository(plan, PlanRecord, "pln")
+class FullPlan(Plan, register=False):
+    """A plan with its products, which GET /plans/{planId} does not show."""
+
+    products: Products = None
+
+
+PLANS = Repository(plan, FullPlan, "pln")
 CONTRACTS = Repository(contract, ContractRecord, "con")
-
-
-def product_names(tx: Transaction, product_ids: Collection[str]) -> dict[str, str]:
-    """Return the names of these products by id, with one query. Unknown ids are left out."""
-    if not product_ids:
-        return {}
-    which = in_texts(catalog_product.c.id, product_ids)
-    return {product.id: product.name for product in CATALOG_PRODUCTS.all(tx, which)}
 
 
 def plan_products(tx: Transaction, plan_ids: Collection[str]) -> dict[str, list[ContractProduct]]:
@@ -86,20 +81,15 @@ def find(tx: Transaction, contract_id: str) -> ContractRecord:
     return found
 
 
-def active(tx: Transaction, customer_id: str, at: datetime) -> list[ContractRecord]:
-    """Return the customer's contracts in force at that moment, oldest first."""
-    return in_force(tx, [customer_id], at)
-
-
 def in_force(tx: Transaction, customer_ids: Collection[str], at: datetime) -> list[ContractRecord]:
-    """Return the contracts in force at that moment of at most 1000 customers, with one query."""
+    """Return the contracts in force at that moment of at most 1000 customers, oldest first."""
     return CONTRACTS.all(
         tx,
         contract.c.customer_id.in_(customer_ids),
         contract.c.status == "Active",
         contract.c.deleted_at.is_(None),
-        contract.c.start_at <= at,
-        contract.c.end_at.is_(None) | (contract.c.end_at > at),
+        contract.c.start_date <= at,
+        contract.c.end_date.is_(None) | (contract.c.end_date > at),
     )
 
 
@@ -115,7 +105,7 @@ def sellers(tx: Transaction, contract: ContractRecord) -> list[Seller]:
         select(columns.body)
         # Null while a contract is in review: it changes nothing of what others sell.
         .where(columns.customer_id == contract.customer_id, columns.in_force_at.is_not(None))
-        .order_by(columns.in_force_at, columns.start_at, columns.seq)
+        .order_by(columns.in_force_at, columns.start_date, columns.seq)
     )
     found = [CONTRACTS.read(row) for row in rows]
     return [
@@ -170,7 +160,8 @@ def sold_products(tx: Transaction, contract: ContractRecord) -> list[SoldProduct
     plans = plan_products(tx, [contract.plan_id] if contract.plan_id else [])
     sold = _products(contract, plans)
     wanted = {product.catalog_product_id for product, _ in sold if product.catalog_product_id is not None}
-    names = product_names(tx, wanted)
+    known = CATALOG_PRODUCTS.all(tx, in_texts(catalog_product.c.id, wanted)) if wanted else []
+    names = {each.id: each.name for each in known}
     measured_by = meters.by_product(tx, wanted)
     found, counted = [], set[str]()
     for number, (product, group) in enumerate(sold, 1):

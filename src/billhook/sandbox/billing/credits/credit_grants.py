@@ -6,7 +6,6 @@ The specification shows only the identifier of a credit product. Source: spec, "
 
 from __future__ import annotations
 
-from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from pydantic import Field, StrictStr
 
 from billhook.events import CreditKind
 from billhook.resources import CreditGrant, Resource, StoredResource
-from billhook.sandbox.billing import customers, scheduled_jobs
+from billhook.sandbox.billing import scheduled_jobs
 from billhook.sandbox.billing.credits.credit_pools import (
     EXPIRY,
     LedgerReference,
@@ -51,8 +50,8 @@ CREDIT_PRODUCTS = Repository(credit_product, CreditProduct, "crp")
 def create_credit_product(tx: Transaction, request: NewCreditProduct) -> CreditProduct:
     """Create a credit product; of kind Monetary by default."""
     check_kind(request.balance_kind, "balanceKind")
-    data = {"balanceKind": str(CreditKind.MONETARY), **_present_fields(request)}
-    return CREDIT_PRODUCTS.add(tx, data)
+    kind = request.balance_kind or str(CreditKind.MONETARY)
+    return CREDIT_PRODUCTS.add(tx, {**request_document(request), "balanceKind": kind})
 
 
 def _find_or_create_product(tx: Transaction, product_id: str | None, kind: str | None) -> CreditProduct:
@@ -75,56 +74,23 @@ def check_kind(kind: str | None, param: str) -> None:
         raise invalid_request(f"{param} must be {' or '.join(CreditKind)}", param)
 
 
-def _present_fields(request: NewCreditProduct) -> dict[str, object]:
-    # A null means the default, which it would otherwise replace.
-    data = request_document(request)
-    return {name: value for name, value in data.items() if value is not None}
+def grant(tx: Transaction, customer_id: str, credit_grant: CreditGrant, link: LedgerReference) -> str | None:
+    """Add credits to a customer's pool and return the id of the ledger entry; none without an amount.
 
-
-def grant(
-    tx: Transaction,
-    customer_id: str,
-    amount: Decimal,
-    *,
-    credit_product_id: str | None = None,
-    kind: str | None = None,
-    expires_at: datetime | None = None,
-    automatic: bool = True,
-    link: LedgerReference | None = None,
-) -> str:
-    """Add credits to a customer's pool and return the id of the ledger entry. Emits CreditPoolIncreased.
-
-    Without a `kind`, it is the credit product's. `automatic`: usage draws the credits by itself.
+    Emits CreditPoolIncreased.
     """
+    if credit_grant.grant_amount is None:
+        return None
     # A pool has one kind; its product's kind is only the default.
-    product = _find_or_create_product(tx, credit_product_id, kind)
-    pool_key = (customer_id, product.id, kind or str(product.balance_kind))
-    lot_id, entry_id = add_lot(
-        tx, pool_key, amount, link or LedgerReference(), expires_at=expires_at, automatic=automatic
-    )
-    if expires_at is not None and expires_at <= tx.now:
+    product = _find_or_create_product(tx, credit_grant.credit_product_id, credit_grant.balance_kind)
+    pool_key = (customer_id, product.id, credit_grant.balance_kind or str(product.balance_kind))
+    lot_id, entry_id = add_lot(tx, pool_key, credit_grant, link)
+    if has_expired(tx, credit_grant):
         # Granted and expired in the past: both entries are in the ledger.
         expire_lot(tx, lot_id)
-    elif expires_at is not None:
-        scheduled_jobs.schedule(tx, expires_at, "credit_expiry", lot_id)
+    elif credit_grant.expiration_date is not None:
+        scheduled_jobs.schedule(tx, credit_grant.expiration_date, "credit_expiry", lot_id)
     return entry_id
-
-
-def grant_from(tx: Transaction, customer_id: str, credit_grant: CreditGrant, link: LedgerReference) -> None:
-    """Grant the credits of a contract's or a top-up's CreditGrant; none without an amount."""
-    if credit_grant.grant_amount is not None:
-        grant(
-            tx, customer_id, credit_grant.grant_amount, credit_product_id=credit_grant.credit_product_id,
-            kind=credit_grant.balance_kind, expires_at=credit_grant.expiration_date,
-            automatic=credit_grant.apply_automatically is not False, link=link,
-        )  # fmt: skip
-
-
-def check_customer_exists(tx: Transaction, customer_id: str) -> None:
-    """Reject a request about the credits of an unknown customer."""
-    # 400 instead of 404: the id is a field of the request, not part of its path.
-    if customers.CUSTOMERS.find(tx, customer_id) is None:
-        raise invalid_request("there is no such customer", "customerId")
 
 
 def check_amount(amount: Decimal, param: str) -> None:

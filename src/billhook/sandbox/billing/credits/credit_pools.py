@@ -16,12 +16,12 @@ from sqlalchemy import ColumnElement, Row, delete, insert, select, update
 
 from billhook.events import CreditPoolDepleted, CreditPoolIncreased, CreditPoolThresholdCrossed
 from billhook.fields.types import ListOf
-from billhook.resources import CreditLedgerEntry, CreditLedgerPage
+from billhook.resources import CreditGrant, CreditLedgerEntry, CreditLedgerPage
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
 from billhook.sandbox.billing.thresholds import percent, threshold_rules, thresholds_crossed
 from billhook.sandbox.operations import sandbox_field
-from billhook.sandbox.storage.columns import in_texts, present
-from billhook.sandbox.storage.repository import fetch_page
+from billhook.sandbox.storage.columns import in_texts
+from billhook.sandbox.storage.repository import fetch_page, shown
 from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, ledger_entry
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event
@@ -86,26 +86,22 @@ def customer_pools(
 def add_lot(
     tx: Transaction,
     pool_key: tuple[str, str, str],
-    amount: Decimal,
+    credit_grant: CreditGrant,
     link: LedgerReference,
-    *,
-    expires_at: datetime | None,
-    automatic: bool,
 ) -> tuple[str, str]:
     """Add a lot of credits to the pool (customer id, credit product id, kind); return lot id and entry id.
 
     The pool is created if necessary. Emits CreditPoolIncreased.
     """
-    pool = _find_or_make(tx, *pool_key)
-    lot_id = new_id("lot")
+    pool, lot_id, amount = _find_or_make(tx, *pool_key), new_id("lot"), credit_grant.grant_amount or ZERO
     tx.connection.execute(
         insert(credit_lot).values(
             id=lot_id,
             pool_id=pool.id,
             contract_id=link.contract_id,
             remaining=amount,
-            expires_at=expires_at,
-            automatic=automatic,
+            expires_at=credit_grant.expiration_date,
+            automatic=credit_grant.apply_automatically is not False,
         )
     )
     return lot_id, _change_balance(tx, pool, "Grant", amount, link)
@@ -212,7 +208,8 @@ def _change_balance(
         )
     )  # fmt: skip
     if amount > 0:
-        _raise_increased(tx, pool, changed, amount)
+        details = _event_details(tx, changed)
+        raise_event(tx, CreditPoolIncreased(**details, granted_amount=amount, previous_balance=pool.balance))
     else:
         _raise_decreased(tx, pool, changed)
     return entry_id
@@ -258,7 +255,7 @@ class LedgerPageView(CreditLedgerPage, register=False):
 def ledger_page(tx: Transaction, customer_id: str, limit: int, cursor: str | None) -> LedgerPageView:
     """Return a page of a customer's ledger entries, oldest first."""
     query = _READ.where(ledger_entry.c.customer_id == customer_id)
-    found = fetch_page(tx.connection, query, [ledger_entry.c.seq], limit, cursor, ledger_entry.name)
+    found = fetch_page(tx, query, limit, cursor, ledger_entry.c.seq)
     return LedgerPageView(entries=found.of(_entry_view).items, **found.fields())
 
 
@@ -268,21 +265,12 @@ def find_entry(tx: Transaction, entry_id: str) -> LedgerEntryView:
 
 
 def _entry_view(row: Row[Any]) -> LedgerEntryView:
-    names = ("id", "created_at", "type", "amount", "invoice_id", "contract_id", "credit_product_id")
-    details = {
-        **present(row, *names),
-        "balance_after_entry": row.balance_after,
-        "credit_pool_id": row.pool_id,
-    }
-    if row.type in _NOTED:
-        details["credit_note_number"] = f"CN-{row.created_at.year}-{row.seq:04}"
-    return LedgerEntryView(**details, erp_id=None, integration_entities=[])  # no other system is connected
-
-
-def _raise_increased(tx: Transaction, before: CreditPool, after: CreditPool, amount: Decimal) -> None:
-    """Emit CreditPoolIncreased."""
-    details = _event_details(tx, after)
-    raise_event(tx, CreditPoolIncreased(**details, granted_amount=amount, previous_balance=before.balance))
+    note = f"CN-{row.created_at.year}-{row.seq:04}" if row.type in _NOTED else None
+    entry = shown(
+        LedgerEntryView, row, balance_after_entry=row.balance_after, credit_pool_id=row.pool_id,
+        credit_note_number=note, integration_entities=[],
+    )  # fmt: skip
+    return entry.model_copy(update={"erp_id": None})  # no other system is connected
 
 
 def _raise_decreased(tx: Transaction, before: CreditPool, after: CreditPool) -> None:

@@ -6,7 +6,6 @@ Source: spec, "Resources and their fields", Contract, creditGrants. The values o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from types import MappingProxyType
@@ -17,10 +16,9 @@ from billhook.resources import CreditGrant
 from billhook.sandbox.billing import customers, scheduled_jobs
 from billhook.sandbox.billing.contracts.contracts import CONTRACTS
 from billhook.sandbox.billing.contracts.cycles import ContractRecord, renews
-from billhook.sandbox.billing.credits.credit_grants import grant_from, has_expired
+from billhook.sandbox.billing.credits.credit_grants import grant, has_expired
 from billhook.sandbox.billing.credits.credit_pools import LedgerReference
-from billhook.sandbox.billing.money import ZERO
-from billhook.sandbox.billing.rating import Charge, charge
+from billhook.sandbox.billing.rating import Charge, credit_charge
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.storage.tables.billing import invoice, ledger_entry
 from billhook.sandbox.storage.transaction import Transaction
@@ -79,15 +77,8 @@ def credit_charges(
     since = tx.connection.execute(billed).scalar() or contract.start_date
     due = (columns.contract_id == contract.id) & (columns.grant_due_at >= since)
     granted = select(columns.grant_number).where(due, columns.grant_due_at < end).order_by(columns.seq)
-    found = []
-    for number in tx.connection.scalars(granted):
-        credit_grant = (contract.credit_grants or [])[number]
-        if credit_grant.price:
-            name = credit_grant.name or "Credits"
-            product_id = credit_grant.credit_product_id or name
-            made = charge(product_id, name, [], credit_grant.price, smallest=smallest)
-            found.append(replace(made, units=credit_grant.grant_amount or ZERO))
-    return found
+    sold = [(contract.credit_grants or [])[number] for number in tx.connection.scalars(granted)]
+    return [credit_charge(credit_grant, smallest) for credit_grant in sold if credit_grant.price]
 
 
 def _grant(tx: Transaction, contract: ContractRecord, number: int, moment: datetime) -> None:
@@ -96,7 +87,7 @@ def _grant(tx: Transaction, contract: ContractRecord, number: int, moment: datet
     # Credits that would expire at once are neither granted nor charged.
     if not has_expired(tx, credit_grant) and not customers.inactive_customers(tx, [contract.customer_id]):
         link = LedgerReference(contract_id=contract.id, grant=(number, moment))
-        grant_from(tx, contract.customer_id, credit_grant, link)
+        grant(tx, contract.customer_id, credit_grant, link)
 
 
 def _schedule_next(tx: Transaction, contract: ContractRecord, number: int, moment: datetime | None) -> None:

@@ -25,7 +25,7 @@ from billhook.fields.strict_json import datetime_text
 from billhook.fields.types import BillingStatus
 from billhook.resources import Customer, DepositTo, PaymentInfo
 from billhook.sandbox.billing import customers, money, scheduled_jobs
-from billhook.sandbox.billing.credits.credit_grants import grant_from, has_expired
+from billhook.sandbox.billing.credits.credit_grants import grant, has_expired
 from billhook.sandbox.billing.credits.credit_pools import LedgerReference
 from billhook.sandbox.billing.invoices import invoices
 from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord, page_url
@@ -58,16 +58,14 @@ def approve(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
     )
     # Counted from the approval: until then the invoice may still change.
     due_at = tx.now + timedelta(days=days)
-    invoice = invoices.INVOICES.change(
-        tx, invoice, {"approvedAt": tx.now, "dueDate": due_at}, approved_at=tx.now, due_at=due_at
-    )
+    invoice = invoices.INVOICES.change(tx, invoice, {"approvedAt": tx.now, "dueDate": due_at})
     # Approved on request before its time.
     scheduled_jobs.cancel(tx, invoice.id, "invoice_approval")
     scheduled_jobs.schedule(tx, due_at, "invoice_due", invoice.id)
     raise_event(tx, InvoiceApproved(date=tx.now, invoice_id=invoice.id))
     # Top-up credits are granted on approval, not on payment. Source: spec, "States and transitions".
     if invoice.credit_grant is not None:
-        grant_from(tx, customer.id, invoice.credit_grant, LedgerReference(invoice_id=invoice.id))
+        grant(tx, customer.id, invoice.credit_grant, LedgerReference(invoice_id=invoice.id))
     return send_invoice(tx, invoice)
 
 
@@ -93,7 +91,11 @@ def send_invoice(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
         raise_event(
             tx, InvoiceSendFailed(invoice_id=invoice.id, invoice_number=invoice.invoice_number, date=tx.now)
         )
-    return _open_for_payment(tx, invoice)
+    # The invoice was sent again: a payment may have changed its status already.
+    if invoice.billing_status != BillingStatus.NONE:
+        return invoice
+    status = BillingStatus.PENDING_PAYMENT if invoice.amount_due > 0 else BillingStatus.PAID
+    return change_status(tx, invoice, status)
 
 
 def _recipients(customer: Customer) -> list[str]:
@@ -138,12 +140,7 @@ def change_status(
     Emits InvoicePaymentStatusChanged if the status changes.
     """
     before = str(stored.billing_status)
-    fields = {**(changes or {}), "billingStatus": status.value}
-    columns = {"billing_status": status.value}
-    if "amountPaid" in fields:
-        # A column besides the document: customers' amounts are summed in SQL.
-        columns["amount_paid"] = fields["amountPaid"]
-    stored = invoices.INVOICES.change(tx, stored, fields, **columns)
+    stored = invoices.INVOICES.change(tx, stored, {**(changes or {}), "billingStatus": status.value})
     if status != before:
         raise_event(
             tx,
@@ -200,16 +197,6 @@ def record_failure(
     return stored
 
 
-def _open_for_payment(tx: Transaction, stored: InvoiceRecord) -> InvoiceRecord:
-    """Set the status of an approved invoice to PendingPayment, or to Paid if nothing is due."""
-    # The invoice was sent again: a payment may have changed its status already.
-    if stored.billing_status != BillingStatus.NONE:
-        return stored
-    return change_status(
-        tx, stored, BillingStatus.PENDING_PAYMENT if stored.amount_due > 0 else BillingStatus.PAID
-    )
-
-
 def handle_invoice_due(tx: Transaction, invoice_id: str) -> None:
     """Handle the job `invoice_due`: an unpaid invoice becomes Overdue, unless nothing is due."""
     stored = invoices.INVOICES.get(tx, invoice_id)
@@ -242,11 +229,13 @@ def _payment_info(
     tx: Transaction, stored: InvoiceRecord, amount: Decimal, method: str | None, status: str, note: str | None
 ) -> object:
     optional: dict[str, Any] = {} if note is None else {"note": note}
+    of_customer = f"{stored.customer_id} {method or 'Card'}"
     info = PaymentInfo(
         transaction_id=new_id("txn"),
         date=datetime_text(tx.now),
         payment_method=method or "Card",
-        payment_method_id=_method_id(str(stored.customer_id), method or "Card"),
+        # One for each customer and method.
+        payment_method_id=f"pm_{hashlib.sha256(of_customer.encode()).hexdigest()[:20]}",
         amount=amount,
         currency=stored.currency,
         status=status,
@@ -255,8 +244,3 @@ def _payment_info(
         **optional,
     )
     return to_document(info)
-
-
-def _method_id(customer_id: str, method: str) -> str:
-    """Return the id of a payment method, `pm_4f0e…`: one for each customer and method."""
-    return f"pm_{hashlib.sha256(f'{customer_id} {method}'.encode()).hexdigest()[:20]}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from decimal import Decimal, localcontext
 from typing import Any
 
 from sqlalchemy import func, select
@@ -22,14 +22,14 @@ from billhook.sandbox.billing.contracts import contracts
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
 from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord, LineItemRecord
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
-from billhook.sandbox.billing.rating import Charge, Unpaid
+from billhook.sandbox.billing.rating import AMOUNTS, Charge, Unpaid, credit_charge
 from billhook.sandbox.storage.repository import Repository, to_document
 from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event
 
 INVOICES = Repository(invoice, InvoiceRecord, "inv")
-_SUMS = ("total", "subtotal", "overage", "discount", "credits_used")
+
 BROUGHT_FORWARD = "Carried forward from an earlier invoice"
 """The line that reduces an invoice; it increases it if an earlier invoice was rewritten meanwhile."""
 CARRIED_FORWARD = "Carried forward to the next invoice"
@@ -46,10 +46,15 @@ def issue_cycle_invoice(
     customer = customers.find(tx, contract.customer_id)
     start, end = cycle
     currency = money.billing_currency(contract, customer)
-    brought = _carried_amount(tx, contract.id, currency)
+    # What the contract's invoices have left to this one.
+    of = invoice.c
+    kept = select(of.carried).where(
+        of.contract_id == contract.id, of.currency == currency, of.carried != ZERO
+    )
+    brought = exact_sum(tx.connection.scalars(kept))
     # The amount was negative on the earlier invoice, so its line reduces this one.
     if brought:
-        charges = [*charges, adjustment(BROUGHT_FORWARD, brought.copy_negate())]
+        charges = [*charges, Charge("", BROUGHT_FORWARD, ZERO, brought.copy_negate())]
     charges = [*charges, *_carried_forward(charges, money.smallest_unit(currency))]
     data = {
         "contractId": contract.id,
@@ -59,8 +64,7 @@ def issue_cycle_invoice(
         "isTrial": contract.is_trial is True,
         "paymentDays": contract.payment_days,
     }
-    columns = {"kind": "cycle", "contract_id": contract.id, "cycle_start": start, "cycle_end": end}
-    return _issue(tx, customer, data, charges, columns)
+    return _issue(tx, customer, data, charges, {"cycle_start": start, "cycle_end": end})
 
 
 def issue_top_up_invoice(tx: Transaction, customer_id: str, grant: CreditGrant) -> str:
@@ -70,22 +74,9 @@ def issue_top_up_invoice(tx: Transaction, customer_id: str, grant: CreditGrant) 
     """
     customer = customers.find(tx, customer_id)
     currency = money.billing_currency(None, customer)
-    zero = ZERO.quantize(money.smallest_unit(currency))
-    with localcontext(EXACT):
-        price = (grant.price or ZERO).quantize(zero, ROUND_HALF_EVEN)
-    name = grant.name or "Credits"
-    charge = Charge(
-        product_id=grant.credit_product_id or name,
-        product_name=name,
-        units=grant.grant_amount or ZERO,
-        subtotal=price,
-        discount=zero,
-        overage=zero,
-        credits_used=zero,
-        total=price,
-    )
-    data = {"name": name, "currency": currency, "isTrial": False, "creditGrant": to_document(grant)}
-    return _issue(tx, customer, data, [charge], {"kind": "topup"}).id
+    charge = credit_charge(grant, money.smallest_unit(currency))
+    data = {"name": charge.product_name, "currency": currency, "isTrial": False}
+    return _issue(tx, customer, {**data, "creditGrant": to_document(grant)}, [charge], {}).id
 
 
 def add_to_lines(tx: Transaction, stored: InvoiceRecord, differences: Sequence[Charge]) -> InvoiceRecord:
@@ -108,7 +99,7 @@ def add_to_lines(tx: Transaction, stored: InvoiceRecord, differences: Sequence[C
         "revenueBreakdown": to_document(breakdown),
         "amount": breakdown.total,
     }
-    return INVOICES.change(tx, stored, changes, amount=breakdown.total, carried=_carried_by(charges))
+    return INVOICES.change(tx, stored, changes, carried=_carried_by(charges))
 
 
 def _issue(
@@ -119,8 +110,9 @@ def _issue(
     columns: Mapping[str, Any],
 ) -> InvoiceRecord:
     invoice_id = new_id("inv")
-    # The year of the sandbox's clock, which the number shows as well.
-    number = _next_number(tx, tx.now.year)
+    # Without gaps in a year: a transaction that writes is alone, so no other takes the same number.
+    last = select(func.max(invoice.c.number)).where(invoice.c.year == tx.now.year)
+    number = (tx.connection.execute(last).scalar() or 0) + 1
     smallest = money.smallest_unit(data["currency"])
     lines = [_line(invoice_id, charge, smallest) for charge in charges]
     breakdown = _breakdown(charges, smallest)
@@ -138,15 +130,9 @@ def _issue(
         tx,
         {**data, **known},
         resource_id=invoice_id,
-        customer_id=customer.id,
-        billing_status=BillingStatus.NONE.value,
-        currency=data["currency"],
-        amount=breakdown.total,
-        amount_paid=ZERO,
         carried=_carried_by(charges),
         # Kept with the invoice: a later change of the rate does not revalue it.
-        usd_rate=money.exchange_rate(tx, data["currency"]),
-        issued_at=tx.now,
+        usd_rate=money.check_currency(tx, data["currency"], "currency"),
         year=tx.now.year,
         number=number,
         **columns,
@@ -182,7 +168,7 @@ def charge_of(line: LineItemRecord) -> Charge:
         product_id=line.product_id or "",
         product_name=line.product_name or "",
         units=line.units or ZERO,
-        **{name: getattr(amounts, name) for name in _SUMS},
+        **{name: getattr(amounts, name) for name in AMOUNTS},
         exceeded=line.exceeded,
         line_key=line.line_key,
         cycle=(cycle.start_time, cycle.end_time) if cycle.start_time and cycle.end_time else None,
@@ -193,30 +179,9 @@ def charge_of(line: LineItemRecord) -> Charge:
 def _breakdown(charges: Sequence[Charge], smallest: Decimal) -> RevenueBreakdown:
     zero = ZERO.quantize(smallest)
     with localcontext(EXACT):
-        sums = {name: sum((getattr(each, name) for each in charges), zero) for name in _SUMS}
+        names = (*AMOUNTS, "total")
+        sums = {name: sum((getattr(each, name) for each in charges), zero) for name in names}
     return RevenueBreakdown(**sums, tax=zero)
-
-
-def _next_number(tx: Transaction, year: int) -> int:
-    # Without gaps: a transaction that writes is alone, so no other takes the same number.
-    last = tx.connection.execute(select(func.max(invoice.c.number)).where(invoice.c.year == year)).scalar()
-    return (last or 0) + 1
-
-
-def adjustment(name: str, amount: Decimal) -> Charge:
-    """Return a line item without a product."""
-    # Keeps the exponent: 0.00 for dollars, 0 for yen.
-    zero = amount * 0
-    return Charge(
-        product_id="",
-        product_name=name,
-        units=ZERO,
-        subtotal=amount,
-        discount=zero,
-        overage=zero,
-        credits_used=zero,
-        total=amount,
-    )
 
 
 def _is_adjustment(charge: Charge, *names: str) -> bool:
@@ -226,22 +191,13 @@ def _is_adjustment(charge: Charge, *names: str) -> bool:
 def _carried_forward(charges: Sequence[Charge], smallest: Decimal) -> list[Charge]:
     """Return the line that raises these charges to zero, if they are below it."""
     rest = _breakdown(charges, smallest).total or ZERO
-    return [adjustment(CARRIED_FORWARD, rest.copy_negate())] if rest < 0 else []
+    return [Charge("", CARRIED_FORWARD, ZERO, rest.copy_negate())] if rest < 0 else []
 
 
 def _carried_by(charges: Sequence[Charge]) -> Decimal:
     """Return what an invoice leaves to later ones, less what it has taken over."""
     carried = [each for each in charges if _is_adjustment(each, BROUGHT_FORWARD, CARRIED_FORWARD)]
     return exact_sum(each.total for each in carried)
-
-
-def _carried_amount(tx: Transaction, contract_id: str, currency: str) -> Decimal:
-    """Return what the contract's invoices have left to its next one."""
-    of = invoice.c
-    kept = select(of.carried).where(
-        of.contract_id == contract_id, of.currency == currency, of.carried != ZERO
-    )
-    return exact_sum(tx.connection.scalars(kept))
 
 
 def raise_overage(tx: Transaction, invoice: InvoiceRecord, charge: Charge) -> None:

@@ -95,7 +95,13 @@ def rewrite_drafts(tx: Transaction, customer_ids: Collection[str], since: dateti
     It costs one query if all of these cycles are still to be billed. Emits Overage for a product whose usage
     has gone beyond its commitment.
     """
-    for (contract_id, start, end), found in groupby(_drafts(tx, customer_ids, since), _cycle_of):
+    drafts_of_all = invoices.INVOICES.all(
+        tx,
+        in_texts(invoice.c.customer_id, customer_ids),
+        invoice.c.billing_status == BillingStatus.NONE.value,
+        invoice.c.cycle_end > since,
+    )
+    for (contract_id, start, end), found in groupby(sorted(drafts_of_all, key=_cycle_of), _cycle_of):
         # A cycle can have several invoices (issuedSeparately), and one of them may be approved.
         drafts = {each.id: (each, _keys(each)) for each in found}
         keys = set().union(*(keys for _, keys in drafts.values()))
@@ -109,16 +115,6 @@ def rewrite_drafts(tx: Transaction, customer_ids: Collection[str], since: dateti
                 for charge, difference in mine:
                     if difference.exceeded:
                         invoices.raise_overage(tx, rewritten, charge)
-
-
-def _drafts(tx: Transaction, customer_ids: Collection[str], since: datetime) -> list[InvoiceRecord]:
-    found = invoices.INVOICES.all(
-        tx,
-        in_texts(invoice.c.customer_id, customer_ids),
-        invoice.c.billing_status == BillingStatus.NONE.value,
-        invoice.c.cycle_end > since,
-    )
-    return sorted(found, key=_cycle_of)
 
 
 def _cycle_of(billed: InvoiceRecord) -> tuple[str, datetime, datetime]:

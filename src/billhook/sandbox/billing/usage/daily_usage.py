@@ -13,7 +13,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, delete, func, insert, select, type_coerce, update
+from sqlalchemy import BigInteger, ColumnElement, delete, func, select, type_coerce, update
+from sqlalchemy.dialects.sqlite import insert
 
 from billhook.fields import strict_json
 from billhook.sandbox.billing.money import ZERO, exact_sum
@@ -28,8 +29,6 @@ from billhook.sandbox.billing.usage.meters import (
 from billhook.sandbox.storage.columns import (
     from_microseconds,
     in_texts,
-    insert_rows,
-    select_by_keys,
     to_microseconds,
 )
 from billhook.sandbox.storage.tables.billing import invoice
@@ -44,14 +43,6 @@ UsageKey = tuple[str, str, int, int]
 
 _EPOCH = date(1970, 1, 1)
 _KEY = ("customer_id", "meter_id", "day", "since")
-_FIGURES = ("events", "total", "highest", "last", "last_at", "after_invoice")
-_ASSIGNMENTS = ", ".join(f"{name} = excluded.{name}" for name in _FIGURES)
-_REPLACE = f"ON CONFLICT ({', '.join(_KEY)}) DO UPDATE SET {_ASSIGNMENTS}"
-_MEASURE = (
-    f"ON CONFLICT ({', '.join(_KEY)}) DO UPDATE "
-    "SET measured = excluded.measured, after_invoice = excluded.after_invoice"
-)
-_IGNORE = "ON CONFLICT DO NOTHING"
 
 
 def day_number(moment: datetime | date) -> int:
@@ -103,8 +94,15 @@ def consumed_units(
         for row in rows
         if row.day not in by_measurement and any(start <= row.since < end for start, end in exact)
     ]
-    is_unique = meter.aggregation_method is AggregationMethod.UNIQUE
-    distinct = _instances(tx, customer_id, meter, [row.since for row in counted]) if is_unique else 0
+    distinct = 0
+    if meter.aggregation_method is AggregationMethod.UNIQUE:
+        seen = usage_instance.c
+        of_rows = seen.since.in_([row.since for row in counted])
+        # Distinct over all rows: a value used on two days counts once.
+        query = select(func.count(seen.instance.distinct())).where(
+            seen.customer_id == customer_id, seen.meter_id == meter.id, of_rows
+        )
+        distinct = tx.connection.execute(query).scalar_one()
     return figure(meter.aggregation_method, measured, counted, distinct)
 
 
@@ -131,17 +129,6 @@ def figure(
             return max(lasts, default=(0, ZERO))[1]
         case AggregationMethod.UNIQUE:
             return exact_sum([*figures, Decimal(distinct)])
-
-
-def _instances(tx: Transaction, customer_id: str, meter: Meter, since: list[int]) -> int:
-    """Return the number of distinct instances in these rows."""
-    seen = usage_instance.c
-    # Distinct over all rows: a value used on two days counts once.
-    return tx.connection.execute(
-        select(func.count(seen.instance.distinct())).where(
-            seen.customer_id == customer_id, seen.meter_id == meter.id, seen.since.in_(since)
-        )
-    ).scalar_one()
 
 
 @dataclass(slots=True)
@@ -194,31 +181,53 @@ class UsageRollup:
 
     def write(self, tx: Transaction) -> set[UsageKey]:
         """Add the contributions to the stored rows, and return the keys of the changed rows."""
-        stored = select_by_keys(tx.connection, usage_day, list(self._tallies))
-        there = {(row.customer_id, row.meter_id, row.day, row.since): row for row in stored}
-        newest = newest_invoice(tx)
-        rows = [
-            (*key, *_updated_figures(tally, there.get(key)), newest) for key, tally in self._tallies.items()
-        ]
-        insert_rows(tx.connection, usage_day, (*_KEY, *_FIGURES), rows, _REPLACE)
+        if not self._tallies:
+            return set()
+        owners, days = {key[0] for key in self._tallies}, [key[2] for key in self._tallies]
+        of = usage_day.c
+        rows = tx.connection.execute(
+            select(usage_day).where(in_texts(of.customer_id, owners), of.day.between(min(days), max(days)))
+        )
+        stored = {(row.customer_id, row.meter_id, row.day, row.since): row for row in rows}
+        _store(tx, {key: _updated_figures(tally, stored.get(key)) for key, tally in self._tallies.items()})
         # One row for each distinct value: a number alone could not be merged with another batch's.
-        seen = [(*key, instance) for key, tally in self._tallies.items() for instance in tally.instances]
-        insert_rows(tx.connection, usage_instance, (*_KEY, "instance"), seen, _IGNORE)
+        seen = [
+            {**_columns(key), "instance": instance}
+            for key, tally in self._tallies.items()
+            for instance in tally.instances
+        ]
+        if seen:
+            tx.connection.execute(insert(usage_instance).on_conflict_do_nothing(), seen)
         return set(self._tallies)
 
 
-def _updated_figures(tally: _Tally, there: Any) -> tuple[int, str, str, str, int]:
-    """Return the figures of a row that was `there`, or None; all of _FIGURES but the last."""
-    events, total, highest = len(tally.values), exact_sum(tally.values), max(tally.values)
-    last, last_at = str(tally.last), tally.last_at or 0
-    if there is None:
-        return events, str(total), str(highest), last, last_at
-    # Null in a row that only a measurement has created.
-    if there.highest is not None:
-        highest = max(Decimal(there.highest), highest)
-    if there.last_at is not None and there.last_at > last_at:
-        last, last_at = there.last, there.last_at
-    return there.events + events, str(exact_sum([Decimal(there.total), total])), str(highest), last, last_at
+def _updated_figures(tally: _Tally, stored: Any) -> dict[str, Any]:
+    """Return the figures of a row that was `stored`, or None."""
+    values = tally.values
+    figures: dict[str, Any] = {"events": len(values), "total": exact_sum(values), "highest": max(values)}
+    last: dict[str, Any] = {"last": tally.last, "last_at": tally.last_at or 0}
+    if stored is not None:
+        figures["events"] += stored.events
+        figures["total"] = exact_sum([stored.total, figures["total"]])
+        # Null in a row that only a measurement has created.
+        if stored.highest is not None:
+            figures["highest"] = max(stored.highest, figures["highest"])
+        if stored.last_at is not None and stored.last_at > last["last_at"]:
+            last = {"last": stored.last, "last_at": stored.last_at}
+    return {**figures, **last}
+
+
+def _store(tx: Transaction, rows: Mapping[UsageKey, Mapping[str, Any]]) -> None:
+    """Store these columns of rows of daily usage, and that they change now; the others stay."""
+    newest = newest_invoice(tx)
+    values = [{**_columns(key), **columns, "after_invoice": newest} for key, columns in rows.items()]
+    made = insert(usage_day)
+    changes = {name: made.excluded[name] for name in values[0] if name not in _KEY}
+    tx.connection.execute(made.on_conflict_do_update(set_=changes), values)
+
+
+def _columns(key: UsageKey) -> dict[str, Any]:
+    return dict(zip(_KEY, key, strict=True))
 
 
 def newest_invoice(tx: Transaction) -> int:
@@ -228,10 +237,8 @@ def newest_invoice(tx: Transaction) -> int:
 
 def set_measured(tx: Transaction, row: UsageKey, value: Decimal) -> None:
     """Store the measured figure of a day in the row with which the day begins."""
-    values = (*row, 0, "0", newest_invoice(tx), str(value))
-    names = (*_KEY, "events", "total", "after_invoice", "measured")
     # Events of the day may have created the row, whose figures stay.
-    insert_rows(tx.connection, usage_day, names, [values], _MEASURE)
+    _store(tx, {row: {"measured": value}})
 
 
 def mark_changed(

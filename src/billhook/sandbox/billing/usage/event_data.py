@@ -6,8 +6,8 @@ Source: spec, "Endpoints", POST /v2/events/aggregation.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,7 +21,7 @@ from billhook.sandbox.storage.columns import to_microseconds
 from billhook.sandbox.storage.tables.usage import event
 
 _YEAR_1 = datetime(1, 1, 1, tzinfo=UTC)  # a Monday
-_HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)
+_DAY, _MICROSECOND = timedelta(days=1), timedelta(microseconds=1)
 _DATA = "data."
 
 
@@ -50,93 +50,63 @@ class EventData:
         return case((self._type == "text", text), (is_boolean, self._type), else_=self.value)
 
 
-class Grouping(ABC):
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _no_names(start: datetime, end: datetime) -> Iterable[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
     """Groups events: in the database by `column`, in the response by `name`."""
 
-    @abstractmethod
-    def column(self) -> ColumnElement[Any]:
-        """Return an expression over the table of events that is equal for the events of one group."""
-
-    def name(self, value: Any) -> str:
-        """Return the group's name, from the value of `column`; empty without a value."""
-        return "" if value is None else str(value)
-
-    def all(self, start: datetime, end: datetime) -> Iterator[str]:
-        """Yield the names of the groups from `start` to before `end` that exist even without events."""
-        return iter(())
+    column: ColumnElement[Any]
+    """An expression over the table of events that is equal for the events of one group."""
+    name: Callable[[Any], str] = _text
+    """Returns the group's name, from the value of `column`."""
+    all: Callable[[datetime, datetime], Iterable[str]] = _no_names
+    """Returns the names of the groups between two moments that exist even without events."""
 
 
-class _FixedSpan(Grouping):
-    """Spans of one length since the year 1: hours, days, weeks from Monday. Named by their start."""
+def _spans(length: timedelta) -> Grouping:
+    """Return the grouping by spans of one length since the year 1: hours, days, weeks from Monday."""
 
-    def __init__(self, length: timedelta) -> None:
-        self._length = length
+    def name(number: int) -> str:
+        begin = _YEAR_1 + number * length
+        return datetime_text(begin) if length < _DAY else begin.date().isoformat()
 
-    def column(self) -> ColumnElement[Any]:
-        # Counted from the year 1 no number is negative, so integer division rounds down.
-        since = type_coerce(event.c.at, BigInteger) - to_microseconds(_YEAR_1)
-        return since // (self._length // timedelta(microseconds=1))
+    def names(start: datetime, end: datetime) -> Iterable[str]:
+        first, last = ((moment - _YEAR_1) // length for moment in (start, end - _MICROSECOND))
+        return map(name, range(first, last + 1))
 
-    def name(self, value: Any) -> str:
-        begin = _YEAR_1 + value * self._length
-        return datetime_text(begin) if self._length < _DAY else begin.date().isoformat()
-
-    def all(self, start: datetime, end: datetime) -> Iterator[str]:
-        if end <= start:
-            return iter(())
-        last = (end - timedelta(microseconds=1) - _YEAR_1) // self._length
-        return (self.name(number) for number in range((start - _YEAR_1) // self._length, last + 1))
+    # Counted from the year 1 no number is negative, so integer division rounds down.
+    since = type_coerce(event.c.at, BigInteger) - to_microseconds(_YEAR_1)
+    return Grouping(since // (length // _MICROSECOND), name, names)
 
 
-class _Month(Grouping):
-    """Calendar months in UTC."""
-
-    def column(self) -> ColumnElement[Any]:
-        text = "strftime('%Y-%m', event.at / 86400000000 * 86400, 'unixepoch')"
-        # Rounded down, not towards zero: before 1970 the two differ.
-        return literal_column(text.replace("event.at", f"(event.at - {_OF_DAY})"), Text)
-
-    def all(self, start: datetime, end: datetime) -> Iterator[str]:
-        if end <= start:
-            return iter(())
-        # `end` is exclusive: midnight of a first belongs to the month before it.
-        last = end - timedelta(microseconds=1)
-        numbers = range(start.year * 12 + start.month - 1, last.year * 12 + last.month)
-        return (f"{number // 12:04}-{number % 12 + 1:02}" for number in numbers)
+def _months(start: datetime, end: datetime) -> Iterable[str]:
+    # `end` is exclusive: midnight of a first belongs to the month before it.
+    last = end - _MICROSECOND
+    numbers = range(start.year * 12 + start.month - 1, last.year * 12 + last.month)
+    return (f"{number // 12:04}-{number % 12 + 1:02}" for number in numbers)
 
 
+# Rounded down, not towards zero: before 1970 the two differ.
 _OF_DAY = "((event.at % 86400000000) + 86400000000) % 86400000000"
-
-
-class _Column(Grouping):
-    """A column of the table: customers, and names of events."""
-
-    def __init__(self, column: ColumnElement[Any]) -> None:
-        self._column = column
-
-    def column(self) -> ColumnElement[Any]:
-        return self._column
-
-
-class _Data(Grouping):
-    """The value under a key of the event's data, as text."""
-
-    def __init__(self, key: str) -> None:
-        self._key = key
-
-    def column(self) -> ColumnElement[Any]:
-        return EventData(self._key).text()
+_MONTH = f"strftime('%Y-%m', (event.at - {_OF_DAY}) / 86400000000 * 86400, 'unixepoch')"
 
 
 def grouping(group_by: str) -> Grouping:
     """Return the grouping of this name; rejects an unknown one."""
-    known: dict[str, Grouping] = {
-        "hour": _FixedSpan(_HOUR),
-        "day": _FixedSpan(_DAY),
-        "week": _FixedSpan(_WEEK),
-        "month": _Month(),
-        "customer": _Column(event.c.customer_id),
-        "eventName": _Column(event.c.name),
+    known = {
+        "hour": _spans(timedelta(hours=1)),
+        "day": _spans(_DAY),
+        "week": _spans(timedelta(weeks=1)),
+        "month": Grouping(literal_column(_MONTH, Text), all=_months),
+        "customer": Grouping(event.c.customer_id),
+        "eventName": Grouping(event.c.name),
     }
     if group_by in known:
         return known[group_by]
@@ -146,7 +116,7 @@ def grouping(group_by: str) -> Grouping:
             check_property(key, "groupBy")
         except RuleBroken as error:
             raise invalid_request(str(error), "groupBy") from None
-        return _Data(key)
+        return Grouping(EventData(key).text())
     raise invalid_request(
         f"groupBy must be one of {', '.join(known)}, or {_DATA}<name> for a key in the events' data",
         "groupBy",

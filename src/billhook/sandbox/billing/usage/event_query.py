@@ -39,10 +39,8 @@ def list_events(tx: Transaction, query: EventQuery, limit: int) -> ListPage[str]
         where.append(event.c.name == query.event_name)
     if query.customer_alias is not None:
         where.append(event.c.alias == query.customer_alias)
-    order = [type_coerce(event.c.at, BigInteger), event.c.seq]
-    found = fetch_page(
-        tx.connection, select(event.c.body).where(*where), order, limit, query.cursor, event.name
-    )
+    at = type_coerce(event.c.at, BigInteger)
+    found = fetch_page(tx, select(event.c.body).where(*where), limit, query.cursor, event.c.seq, at)
     return found.of(lambda row: row.body)
 
 
@@ -51,12 +49,16 @@ def aggregate(tx: Transaction, request: AggregationRequest) -> list[DataPoint]:
     period = request.period
     if period.end_time < period.start_time:
         raise invalid_request("endTime is before startTime", "period.startTime", "period.endTime")
-    _check_keys(request)
+    keys = [wanted.key for wanted in request.meters]
+    if not 1 <= len(keys) <= MAX_AGGREGATED_METERS:
+        raise invalid_request(f"meters must have 1 to {MAX_AGGREGATED_METERS} entries", "meters")
+    if len(set(keys)) < len(keys):
+        raise invalid_request("two meters have the same key: give each its own", "meters")
     groups = grouping(request.group_by)
     customer_clause = _customer_clause(tx, request)
     figures: defaultdict[str, dict[str, Decimal]] = defaultdict(dict)
     # Counted while generating: a long period must not fill the memory before it is rejected.
-    if request.fill_dates:
+    if request.fill_dates and period.start_time < period.end_time:
         for count, name in enumerate(groups.all(period.start_time, period.end_time)):
             _check_count(count + 1)
             figures[name] = {}
@@ -64,19 +66,10 @@ def aggregate(tx: Transaction, request: AggregationRequest) -> list[DataPoint]:
         for group, value in _figures(tx, wanted, groups, customer_clause, period):
             figures[group][wanted.key] = value
             _check_count(len(figures))
-    keys = [wanted.key for wanted in request.meters]
     return [
         DataPoint(group=group, values={key: figures[group].get(key, ZERO) for key in keys})
         for group in sorted(figures)
     ]
-
-
-def _check_keys(request: AggregationRequest) -> None:
-    keys = [wanted.key for wanted in request.meters]
-    if not 1 <= len(keys) <= MAX_AGGREGATED_METERS:
-        raise invalid_request(f"meters must have 1 to {MAX_AGGREGATED_METERS} entries", "meters")
-    if len(set(keys)) < len(keys):
-        raise invalid_request("two meters have the same key: give each its own", "meters")
 
 
 def _check_count(count: int) -> None:
@@ -89,8 +82,7 @@ def _check_count(count: int) -> None:
 def _customer_clause(tx: Transaction, request: AggregationRequest) -> ColumnElement[bool]:
     """Return the condition for the customer's events, or for all customers that match the pattern."""
     # An unknown customer would otherwise look like one without usage.
-    if customers.CUSTOMERS.find(tx, request.customer_id) is None:
-        raise invalid_request("there is no such customer", "customerId")
+    customers.find_named(tx, request.customer_id)
     if request.customer_id_pattern is None:
         return event.c.customer_id == request.customer_id
     # GLOB instead of LIKE, which ignores case. The pattern is matched against the few aliases of each
@@ -110,7 +102,7 @@ def _figures(
     method = AggregationMethod.COUNT if meter is None else meter.aggregation_method
     where = [customer_clause, event.c.name == wanted.event_name]
     where += [event.c.at >= period.start_time, event.c.at < period.end_time]
-    columns: list[ColumnElement[Any]] = [groups.column().label("grouped")]
+    columns: list[ColumnElement[Any]] = [groups.column.label("grouped")]
     if meter is not None:
         # What the meter counted when the events arrived. Without filters it counts all of them, and the index
         # alone is read.

@@ -112,7 +112,10 @@ class NewMeter(Resource, register=False):
             check_property(self.property, "property")
         # Checked here: a MeterFilter does not know its position in the list.
         for n, one in enumerate(self.filters):
-            _check_filter(one, f"filters.{n}")
+            check_property(one.property, f"filters.{n}.property")
+            if (wanted := _expected_value(one.operator, one.value)) is not None:
+                text = f"the value of a filter {one.operator} must be {wanted}"
+                raise RuleBroken(text, f"filters.{n}.value")
         return self
 
 
@@ -127,12 +130,6 @@ def check_property(name: str, param: str) -> None:
             f"{param} must be a key in the event's data without quotes, backslashes and control characters",
             param,
         )
-
-
-def _check_filter(one: MeterFilter, place: str) -> None:
-    check_property(one.property, f"{place}.property")
-    if (wanted := _expected_value(one.operator, one.value)) is not None:
-        raise RuleBroken(f"the value of a filter {one.operator} must be {wanted}", f"{place}.value")
 
 
 def _expected_value(operator: FilterOperator, value: Any) -> str | None:
@@ -160,24 +157,31 @@ METERS = Repository(meter, Meter, "mtr")
 
 def create(tx: Transaction, request: NewMeter) -> Meter:
     """Create a meter. It counts events that arrive from now on."""
-    _check_filters(request)
+    # Each filter and value is one more condition for every event that is aggregated.
+    if len(request.filters) > MAX_CONDITIONS:
+        raise invalid_request(f"a meter has at most {MAX_CONDITIONS} filters", "filters")
+    for n, one in enumerate(request.filters):
+        if isinstance(one.value, list) and len(one.value) > MAX_CONDITIONS:
+            raise invalid_request(f"a filter has at most {MAX_CONDITIONS} values", f"filters.{n}.value")
     for name in ("event_name", "key", "property", "catalog_product_id"):
         if (text := getattr(request, name)) is not None:
             check_key(text, NewMeter.model_fields[name].alias or name)
     # Keys tell meters of one event apart in aggregations.
-    key = request.key or _free_key(tx, request.event_name)
-    if find_by_key(tx, request.event_name, key) is not None:
+    taken = {one.key for one in by_event_name(tx, [request.event_name]).get(request.event_name, ())}
+    names = itertools.chain([request.event_name], (f"{request.event_name}-{n}" for n in itertools.count(2)))
+    key = request.key or next(name for name in names if name not in taken)
+    if key in taken:
         raise invalid_request("another meter of this event has this key", "key", code="already_exists")
-    if request.catalog_product_id is not None:
-        _check_product(tx, request.catalog_product_id)
+    if (product_id := request.catalog_product_id) is not None:
+        known = select(catalog_product.c.seq).where(catalog_product.c.id == product_id)
+        if tx.connection.execute(known).first() is None:
+            raise invalid_request("there is no such catalog product", "catalogProductId")
+        # Two meters would bill the same usage twice.
+        if find_by_product(tx, product_id) is not None:
+            text = "another meter measures this product"
+            raise invalid_request(text, "catalogProductId", code="already_exists")
     data = request_document(request)
-    return METERS.add(
-        tx,
-        {**data, "key": key, "filters": data.get("filters") or []},
-        event_name=request.event_name,
-        key=key,
-        catalog_product_id=request.catalog_product_id,
-    )
+    return METERS.add(tx, {**data, "key": key, "filters": data.get("filters") or []})
 
 
 def find_by_product(tx: Transaction, catalog_product_id: str) -> Meter | None:
@@ -193,48 +197,12 @@ def by_product(tx: Transaction, catalog_product_ids: Collection[str]) -> dict[st
     return {str(each.catalog_product_id): each for each in METERS.all(tx, which)}
 
 
-def find_by_id_or_product(tx: Transaction, meter_or_product_id: str) -> Meter | None:
-    """Return the meter with this id, or the catalog product's with this id. Source: spec, Measurement."""
-    return METERS.find(tx, meter_or_product_id) or find_by_product(tx, meter_or_product_id)
-
-
-def find_by_key(tx: Transaction, event_name: str, key: str) -> Meter | None:
-    """Return the meter of this event with this key, or None."""
-    return METERS.first(tx, meter.c.event_name == event_name, meter.c.key == key)
-
-
 def by_event_name(tx: Transaction, names: Collection[str]) -> dict[str, list[Meter]]:
     """Return the meters for events with these names, oldest first. At most 1000 names."""
     found: defaultdict[str, list[Meter]] = defaultdict(list)
     for one in METERS.all(tx, meter.c.event_name.in_(names)):
         found[one.event_name].append(one)
     return found
-
-
-def _check_filters(request: NewMeter) -> None:
-    """Reject too many filters or values: each is one more condition for every event that is aggregated."""
-    if len(request.filters) > MAX_CONDITIONS:
-        raise invalid_request(f"a meter has at most {MAX_CONDITIONS} filters", "filters")
-    for n, one in enumerate(request.filters):
-        if isinstance(one.value, list) and len(one.value) > MAX_CONDITIONS:
-            raise invalid_request(f"a filter has at most {MAX_CONDITIONS} values", f"filters.{n}.value")
-
-
-def _free_key(tx: Transaction, event_name: str) -> str:
-    """Return the event's name as a key, with a number if another meter has that key."""
-    names = itertools.chain([event_name], (f"{event_name}-{n}" for n in itertools.count(2)))
-    return next(name for name in names if find_by_key(tx, event_name, name) is None)
-
-
-def _check_product(tx: Transaction, catalog_product_id: str) -> None:
-    there = select(catalog_product.c.seq).where(catalog_product.c.id == catalog_product_id)
-    if tx.connection.execute(there).first() is None:
-        raise invalid_request("there is no such catalog product", "catalogProductId")
-    # Two meters would bill the same usage twice.
-    if find_by_product(tx, catalog_product_id) is not None:
-        raise invalid_request(
-            "another meter measures this product", "catalogProductId", code="already_exists"
-        )
 
 
 ONE = Decimal(1)

@@ -5,7 +5,7 @@ A resource is stored as JSON in `body`; other columns repeat what queries filter
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text, UniqueConstraint
+from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
 
 from billhook.sandbox.storage.columns import DecimalText, UtcMicroseconds, document, metadata, record, serial
 
@@ -13,10 +13,10 @@ customer = document(
     "customer",
     Column("external_id", Text, unique=True),
     Column("anonymous", Boolean, nullable=False, default=False),
-    Column("inactive", Boolean, nullable=False, default=False),
+    Column("status", Text),
 )
 """Customers. `anonymous` is true if usage under an unknown alias created the customer, and no request has
-changed it since. `inactive` is true if its status is Inactive."""
+changed it since."""
 alias = Table(
     "alias",
     metadata,
@@ -38,11 +38,10 @@ catalog_product = document("catalog_product", Column("external_id", Text, unique
 custom_field = document(
     "custom_field",
     Column("entity", Text, nullable=False),
-    Column("name", Text, nullable=False),
+    Column("custom_field_name", Text, nullable=False),
     # A customer and a contract may have fields of the same name.
-    UniqueConstraint("entity", "name"),
+    UniqueConstraint("entity", "custom_field_name"),
 )
-"""Definitions of custom fields; `name` is customFieldName."""
 cloud_usage = document("cloud_usage", Column("idempotency_key", Text, unique=True))
 """Results of submissions to marketplaces."""
 setting = Table(
@@ -51,25 +50,15 @@ setting = Table(
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
-"""Values of the sandbox itself: the fingerprint of its tables, the offset of its clock, its keys."""
-api_token = Table(
-    "api_token",
-    metadata,
-    serial(),
-    # A copy of the database must not be enough to log in.
-    Column("digest", LargeBinary, nullable=False, unique=True),
-    Column("created_at", UtcMicroseconds, nullable=False),
-    Column("revoked_at", UtcMicroseconds),
-)
-"""API tokens, as SHA-256; at most one is not revoked. Source: spec, "Authentication", rules 2 and 3."""
+"""Values of the sandbox itself: the offset of its clock, its keys."""
 contract = document(
     "contract",
     Column("customer_id", Text, nullable=False, index=True),
     # Not unique: the external id of a deleted contract is free for another one.
     Column("external_id", Text, index=True),
     Column("status", Text, nullable=False),
-    Column("start_at", UtcMicroseconds, nullable=False),
-    Column("end_at", UtcMicroseconds),
+    Column("start_date", UtcMicroseconds, nullable=False),
+    Column("end_date", UtcMicroseconds),
     Column("deleted_at", UtcMicroseconds),
     Column("in_force_at", UtcMicroseconds),
 )
@@ -79,7 +68,6 @@ invoice = document(
     "invoice",
     Column("customer_id", Text, nullable=False),
     Column("contract_id", Text),
-    Column("kind", Text, nullable=False),
     Column("billing_status", Text, nullable=False),
     Column("currency", Text, nullable=False),
     Column("amount", DecimalText, nullable=False),
@@ -88,8 +76,6 @@ invoice = document(
     # The rate at the time of issue: a later change must not revalue an issued invoice.
     Column("usd_rate", DecimalText, nullable=False),
     Column("issued_at", UtcMicroseconds, nullable=False),
-    Column("approved_at", UtcMicroseconds),
-    Column("due_at", UtcMicroseconds),
     Column("cycle_start", UtcMicroseconds),
     Column("cycle_end", UtcMicroseconds),
     Column("year", Integer, nullable=False),
@@ -100,7 +86,7 @@ invoice = document(
     Index("invoice_issued", "issued_at"),
     Index("invoice_cycle", "contract_id", "cycle_start"),
 )
-"""Invoices. `kind` is cycle (of a contract, from `cycle_start` to `cycle_end`) or topup (of credits).
+"""Invoices: of a contract's cycle, from `cycle_start` to `cycle_end`, or of a top-up of credits, without.
 `number` counts the invoices of a `year`. `usd_rate`: US dollars for one unit of `currency`. `carried` is what
 the invoice leaves to the contract's later ones, less what it has taken over from earlier ones."""
 report = record(

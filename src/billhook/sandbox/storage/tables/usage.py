@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from sqlalchemy import BigInteger, Column, Index, Table, Text, UniqueConstraint
 
 from billhook.sandbox.storage.columns import DecimalText, UtcMicroseconds, document, metadata, serial
@@ -43,11 +45,11 @@ usage_day = Table(
     Column("meter_id", Text, primary_key=True),
     Column("day", BigInteger, primary_key=True),
     Column("since", BigInteger, primary_key=True),
-    Column("events", BigInteger, nullable=False),
-    Column("total", DecimalText, nullable=False),
+    Column("events", BigInteger, nullable=False, default=0),
+    Column("total", DecimalText, nullable=False, default=Decimal(0)),
     Column("highest", DecimalText),
     Column("last", DecimalText),
-    Column("last_at", UtcMicroseconds),
+    Column("last_at", BigInteger),
     Column("measured", DecimalText),
     Column("after_invoice", BigInteger, nullable=False),
     # Each invoice looks for usage that came after the one before it.
@@ -85,8 +87,8 @@ usage_instance = Table(
 measurement = document(
     "measurement",
     Column("customer_id", Text, nullable=False),
-    Column("meter_id", Text, nullable=False),
+    Column("measured_meter_id", Text, nullable=False),
     Column("day", BigInteger, nullable=False),
-    UniqueConstraint("customer_id", "meter_id", "day"),
+    UniqueConstraint("customer_id", "measured_meter_id", "day"),
 )
-"""The latest measurement of each day; `meter_id` is a meter's id, also if the request had a product's."""
+"""The latest measurement of each day, with the meter also where its `meter_id` is a product's."""
