@@ -192,6 +192,14 @@ def list_issues(inbox: Inbox, states: Sequence[IssueState] = (), subject: str | 
     return sorted(counted, key=lambda each: (order.index(each.state), -_latest(each), each.id))
 
 
+def count_issues(inbox: Inbox) -> dict[IssueState, int]:
+    """Return how many issues are in each state."""
+    query = select(issue.c.state, func.count()).group_by(issue.c.state)
+    with inbox.database.read() as connection:
+        found = {row[0]: row[1] for row in connection.execute(query)}
+    return {state: found.get(state, 0) for state in IssueState}
+
+
 def find_issue(inbox: Inbox, issue_id: str) -> Issue | None:
     """Return the issue with an id; None without one."""
     with inbox.database.read() as connection:
@@ -221,6 +229,9 @@ def clear_texts(connection: Connection, delivery_ids: Sequence[int]) -> None:
     failed = select(failure.c.fingerprint).join(run, run.c.id == failure.c.run_id)
     ids = set(connection.execute(failed.where(in_values(run.c.delivery_id, delivery_ids))).scalars())
     quarantined = QUARANTINED.where(in_values(delivery.c.id, delivery_ids))
+    dead = in_values(run.c.delivery_id, delivery_ids), in_states(run.c.state, RunState.DEAD)
+    handlers = connection.execute(select(run.c.handler).where(*dead)).scalars()
+    ids |= {fingerprint(handler, IssueKind.DEAD) for handler in handlers}
     ids |= {quarantine_id(row) for row in connection.execute(quarantined, {"most": len(delivery_ids)})}
     own = in_values(issue.c.fingerprint, sorted(filter(None, ids)))
     for row in connection.execute(select(issue.c.fingerprint, issue.c.title).where(own)).all():
