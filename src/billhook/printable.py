@@ -12,6 +12,8 @@ import unicodedata
 from typing import Any
 
 TRACEBACK_LIMIT = 16_000
+IDENTIFIER_CHARACTERS = 100
+"""How long an identifying value gets, which is stored in an index; a longer one is cut."""
 
 # Controls, formats (bidirectional overrides), surrogates, private use, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})

@@ -80,7 +80,7 @@ COMMANDS_WITH_JSON: dict[str, tuple[str, ...]] = {
     "subscribe": ("--callback-url", "https://shop.example/webhooks/billing", "--dry-run"),
 }
 """How each command is called whose `--json` is shown here; the demo's is made by its own report."""
-MAPS = {"refused", "by_type", "headers", "params", "addresses", "sample"}
+MAPS = {"refused", "by_type", "headers", "params", "addresses", "sample", "identifiers"}
 """Keys of --json below which the keys are data, such as names of headers."""
 
 

@@ -28,8 +28,9 @@ from billhook.cli.selection import (
 )
 from billhook.events.inspection import names_customer, search_parts
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
+from billhook.inbox.bodies import search_bodies
 from billhook.inbox.deliveries import count, page
-from billhook.inbox.erase import EraseResult, empty_log, search_bodies
+from billhook.inbox.erase import EraseResult, empty_log
 from billhook.inbox.erase import erase as erase_these
 from billhook.inbox.retention import PRUNABLE, Cutoffs
 from billhook.program import in_program
@@ -217,9 +218,12 @@ def _of_customer(inbox: Inbox, customer: str, selection: Selection) -> tuple[Fou
     def examine(event_type: str, body: bytes) -> bool | None:
         return names_customer(event_type, body, customer)
 
-    bounded = selection.bounded(inbox)
+    bounded, parts = selection.bounded(inbox), search_parts(customer)
+    # At once, by the index. The bodies are read all the same: no index has aliases, nor what is not planned.
+    indexed = search_bodies(inbox, replace(bounded, search=customer), parts, examine)
+    click.echo(f"found {len(indexed.found)} by the index; reading the bodies for others", err=True)
     with progress("searching", count(inbox, bounded)) as steps:
-        search = search_bodies(inbox, bounded, search_parts(customer), examine, steps)
+        search = search_bodies(inbox, bounded, parts, examine, steps)
     click.echo(f"searched {delivery_count(search.searched)}: {len(search.found)} of this customer", err=True)
     which = " ".join(filter(None, ["--customer …", selection.conditions]))
     return Found([search.found], len(search.found), which), search.unsure

@@ -24,7 +24,10 @@ from billhook.cli.output import (
 )
 from billhook.cli.params import DELIVERY_ID, TEXT, TIME, as_json
 from billhook.cli.replay import replay
+from billhook.cli.resend import resend
 from billhook.cli.selection import ALL_FILTERS, Selection, confirming, delivery_count, selecting
+from billhook.errors import PayloadError
+from billhook.events import Event, parse_event
 from billhook.inbox import Deliveries, DeliveryDetails
 from billhook.inbox.deliveries import details
 from billhook.inbox.discard import DiscardResult
@@ -39,7 +42,7 @@ _LONGEST_REASON = 500
 
 
 @click.command()
-@selecting("event_type", "source", "key", "contains", "conflicts")
+@selecting("event_type", "source", "key", "search", "contains", "conflicts")
 @click.option(
     "-n", "--lines", type=click.IntRange(0, 100_000), metavar="N",
     help="Begin with the newest N. Default: 10; with --since all of them.",
@@ -51,7 +54,8 @@ _LONGEST_REASON = 500
 def tail(selection: Selection, lines: int | None, since: datetime | None) -> None:
     """Print the newest deliveries, and then each new one as it is stored, until Ctrl-C.
 
-    A line has the time of receipt in UTC, the id, the type, the state at that moment, the source and the key.
+    A line has the time of receipt in UTC, the id, the type, the state at that moment, the source, the key and
+    what the delivery is about.
     An inbox that is unavailable meanwhile is waited for.
 
     \b
@@ -88,13 +92,18 @@ def _print(one: DeliveryDetails, *, as_json: bool) -> None:
     cells = (received, summary.id, summary.event_type or "(none)", one.status, summary.source, summary.key)
     # Of the same widths in every line, for each is printed before the next is known.
     padded = [printable(cell).ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)]
+    about = summary.identifiers
+    if one.status == "received":  # it is planned some milliseconds later
+        with suppress(PayloadError):
+            event = parse_event(summary.event_type, one.body)
+            about = event.identifying_values() if isinstance(event, Event) else ()
     conflict = "" if summary.conflict_of is None else f"  conflicts with {summary.conflict_of}"
-    click.echo("  ".join(padded) + conflict)
+    click.echo("  ".join([*padded, *about]) + conflict)
 
 
 @click.group()
 def deliveries() -> None:
-    """List, follow, show, replay, forward, discard, export, prune and erase deliveries.
+    """List, follow, show, replay, resend, forward, discard, export, prune and erase deliveries.
 
     Standalone they need no secrets of the receiver.
 
@@ -117,6 +126,7 @@ deliveries.add_command(erase)
 deliveries.add_command(forward)
 deliveries.add_command(prune)
 deliveries.add_command(replay)
+deliveries.add_command(resend)
 deliveries.add_command(tail)
 
 
@@ -144,7 +154,7 @@ def list_(selection: Selection, limit: int, after: int | None) -> None:
       billhook deliveries list --state retrying --error KeyError
       billhook deliveries list --state dead --since 2h
       billhook deliveries list --type InvoiceApproved --json | jq '.[].key'
-      billhook deliveries list --contains inv_3007 --since 7d
+      billhook deliveries list --search inv_3007
     """
     with open_inbox() as inbox:
         print_deliveries(inbox, selection.bounded(inbox), limit, after, as_json=selection.as_json)
@@ -177,6 +187,8 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
         delivery_format.print_delivery(found[0])
         shown = {each.handler for each in found[0].runs}
         say_paused(one for one in paused if one.name in shown)
+        if found[0].body:
+            delivery_format.print_hints(found[0])
 
 
 @deliveries.command()

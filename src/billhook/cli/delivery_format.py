@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
+from shlex import quote
 from typing import Any
 
 import click
@@ -71,6 +72,10 @@ def print_delivery(details: DeliveryDetails) -> None:
     if summary.signed_at is not None:
         click.echo(f"signed   {summary.signed_at.isoformat()}")
     click.echo(f"key      {printable(summary.key)}")
+    if summary.identifiers:
+        click.echo(f"about    {' '.join(summary.identifiers)}")
+    if summary.edited_from is not None:
+        click.echo(f"its body was edited by an operator, from delivery {summary.edited_from}")
     if summary.sent_as is not None:
         click.echo(f"sent as  {printable(summary.sent_as) or '(no type)'}")
     if summary.conflict_of is not None:
@@ -95,6 +100,15 @@ def print_delivery(details: DeliveryDetails) -> None:
         hint = in_program(f"`billhook deliveries show {summary.id} --body`")
         click.echo(f"… truncated; {hint} prints all of it")
     _print_runs(details.runs)
+
+
+def print_hints(details: DeliveryDetails) -> None:
+    """Print the commands that send a delivery elsewhere, or edited to a handler, on stderr."""
+    one, handler = details.summary.id, next((run.handler for run in details.runs), "NAME")
+    curl = in_program(f"billhook deliveries forward {one} --curl --to URL --secret-file FILE")
+    edit = in_program(f"billhook deliveries resend {one} --handler {quote(printable(handler))}")
+    click.echo(f"\nas curl, signed now for a receiver of your own: {curl}", err=True)
+    click.echo(f"edited, to one handler: {edit}", err=True)
 
 
 def _print_error(error: dict[str, Any], what: str) -> None:
@@ -171,8 +185,16 @@ def _header(name: str) -> str:
 
 # Of several runs the one whose state comes first is shown; a `due` run that failed before is `retrying`.
 _STATES_BY_SEVERITY = ("dead", "paused", "retrying", "running", "due", "waiting", "discarded", "succeeded")
-_OPTIONAL_COLUMNS = ("source", "next try (UTC)", "twin of", "conflict of", "why discarded", "last error")
-_SPARE_COLUMNS = ("key", "next try (UTC)", "attempts", "handler")
+_OPTIONAL_COLUMNS = (
+    "about",
+    "source",
+    "next try (UTC)",
+    "twin of",
+    "conflict of",
+    "why discarded",
+    "last error",
+)
+_SPARE_COLUMNS = ("key", "next try (UTC)", "attempts", "handler", "about")
 """The columns that a narrow terminal leaves out, in this order; `show` prints them all."""
 
 
@@ -220,6 +242,7 @@ def _row(one: ListedDelivery) -> dict[str, Any]:
         "received (UTC)": _format_time(summary.received_at),
         "type": summary.event_type or "(none)",
         "state": one.status,
+        "about": " ".join(summary.identifiers),
         "source": summary.source,
         "handler": None if run is None else run.handler + more,
         "attempts": None if run is None else run.attempts,

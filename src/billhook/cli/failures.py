@@ -81,12 +81,13 @@ def list_(states: Sequence[str], as_json: bool) -> None:
     if not found:
         click.echo("nothing is wrong" if not states else f"no issue is {' or '.join(states)}")
         return
-    columns = ("issue", "state", "count", "last", "of", "what")
+    columns = ("issue", "state", "count", "last", "of", "what", "newest")
     rows = [
-        (one.id, one.state, f"{one.count:,}", format_ago(one.last_at, now), one.subject, _what(one))
+        (one.id, one.state, f"{one.count:,}", format_ago(one.last_at, now), one.subject, _what(one),
+         _example(one, one.examples[0]) if one.examples else None)
         for one in found
-    ]
-    print_table("", columns, rows, whole=columns[:4], cut="what")
+    ]  # fmt: skip
+    print_table("", columns, rows, whole=columns[:4], cut="what", optional=["newest"], spare=["newest"])
     click.echo(in_program(f"`billhook failures show {found[0].id}` shows one"), err=True)
 
 
@@ -207,12 +208,18 @@ def _facts(one: Issue, now: datetime, in_a_day: int) -> list[tuple[str, str]]:
     if one.kind is IssueKind.FAILURE:
         facts.append(("attempts", f"{one.count:,} failed, {in_a_day:,} of them in {_HOURS} h"))
     if one.deliveries:
-        facts.append(("deliveries", f"{one.deliveries:,}, the newest {', '.join(map(str, one.examples))}"))
+        newest = ", ".join(_example(one, delivery_id) for delivery_id in one.examples)
+        facts.append(("deliveries", f"{one.deliveries:,}, the newest {newest}"))
     if one.who:
         facts.append((one.state.value, f"by {one.who}" + (f": {one.why}" if one.why else "")))
     if one.ignored_until is not None:
         facts.append(("until", f"{one.ignored_until:%Y-%m-%d %H:%M:%S} UTC"))
     return facts
+
+
+def _example(one: Issue, delivery_id: int) -> str:
+    about = " ".join(one.identifiers.get(delivery_id, ()))
+    return f"{delivery_id} ({about})" if about else str(delivery_id)
 
 
 def _hints(one: Issue) -> list[tuple[str, str]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import math
+import shlex
 import sys
 import time
 from collections import Counter, defaultdict
@@ -63,6 +65,7 @@ _MOST_ANSWERS = 50
     help="A file with the secret that this receiver knows (for timestamped-rsa: the private key).",
 )  # fmt: skip
 @SCHEME
+@click.option("--curl", is_flag=True, help="Print each as a command of curl, signed now, and send nothing.")
 @click.option(
     "--follow", is_flag=True, default=None,
     help="Send each delivery that is stored from now on, until Ctrl-C: to the app on your machine.",
@@ -76,6 +79,7 @@ def forward(
     url: str,
     secret_file: str,
     scheme: str | None,
+    curl: bool,
     follow: bool | None,
     new_ids: bool,
     timeout: float,
@@ -93,6 +97,7 @@ def forward(
     \b
     Examples:
       billhook deliveries forward 42 --to http://127.0.0.1:8001/webhooks/billing --secret-file own.txt
+      billhook deliveries forward 42 --curl --to http://127.0.0.1:8001/webhooks/billing --secret-file own.txt
       billhook deliveries forward --since 1h --rate 5 --to https://staging.example/hooks --secret-file own.txt
       billhook deliveries forward --follow --to http://127.0.0.1:5000/webhooks/billing --secret-file own.txt
     """
@@ -117,6 +122,13 @@ def forward(
         type_headers=_type_headers(settings.type_header),
     )
     with HttpPoster(parse_target(url), timeout) as poster, open_inbox() as inbox:
+        if curl:
+            found = selection.find(inbox)
+            for delivery in (
+                (one for batch in found.batches for one in details(inbox, batch)) if found else ()
+            ):
+                click.echo(_as_curl(url, delivery, signed(delivery)))
+            return
         if follow:
             _follow(inbox, selection, signed, poster, urlsplit(url))
             return
@@ -127,6 +139,20 @@ def forward(
     _report(found.total, sent, dry_run=selection.dry_run, as_json=selection.as_json)
     if sent.is_bad:
         sys.exit(1)
+
+
+def _as_curl(url: str, delivery: DeliveryDetails, headers: Mapping[str, str]) -> str:
+    """Return a line for a shell. The signature is in it, for as long as it is valid, and no secret."""
+    given = {"Content-Type": "application/json", **headers}
+    words = ["curl", url, *(word for name, text in given.items() for word in ("-H", f"{name}: {text}"))]
+    try:
+        text = delivery.body.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if text.isprintable():
+        return shlex.join([*words, "--data-raw", text])
+    encoded = base64.b64encode(delivery.body).decode()
+    return f"printf %s {encoded} | base64 -d | {shlex.join([*words, '--data-binary', '@-'])}"
 
 
 def _type_headers(default: str) -> Mapping[str, str]:

@@ -36,6 +36,10 @@ _FILTERS = {
     "key": click.option(
         "--key", type=TEXT, metavar="KEY", help="With this key, the id that the sender signed."
     ),
+    "search": click.option(
+        "--search", type=TEXT, metavar="TEXT",
+        help="With this id, this key, or this identifying value, such as an invoice's id; whole.",
+    ),
     "since": click.option(
         "--since", type=TIME, help="Received since this time: an age (2h, 7d) or ISO 8601."
     ),
@@ -142,7 +146,7 @@ class Selection:
         if not (self.ids or is_enough) and self.filter.is_everything:
             raise click.UsageError(
                 f"nothing to {_verb()} is selected: give ids, or one of --type --state --error --source "
-                "--key --since --until --contains --handler --conflicts"
+                "--key --search --since --until --contains --handler --conflicts"
             )
         if self.ids and not self.filter.is_everything:
             raise click.UsageError("give ids or filters, not both")
@@ -190,7 +194,7 @@ class Selection:
                 continue
             option = "--type" if field.name == "event_type" else f"--{field.name}"
             text = f"{value:%Y-%m-%dT%H:%M:%S}" if isinstance(value, datetime) else printable(value)
-            if field.name in ("contains", "error"):
+            if field.name in ("contains", "error", "search"):
                 text = "…"
             options.append(option if value is True else f"{option} {text}")
         return " ".join(options)

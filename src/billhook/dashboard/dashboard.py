@@ -41,6 +41,7 @@ _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/deliveries/<int:delivery_id>", "delivery", delivery.show, "GET"),
     ("/deliveries/<int:delivery_id>/body", "body", delivery.send_body, "GET"),
     ("/deliveries/<int:delivery_id>/replay", "replay", delivery.replay_one, "POST"),
+    ("/deliveries/<int:delivery_id>/resend", "resend", delivery.resend_one, "POST"),
     ("/deliveries/<int:delivery_id>/discard", "discard", delivery.discard_one, "POST"),
     ("/deliveries/<int:delivery_id>/erase", "erase", delivery.erase_one, "POST"),
     ("/failures", "failures", issues.show_failures, "GET"),

@@ -22,7 +22,7 @@ from billhook.inbox.deliveries import BATCH, count, handler_names, id_batches, p
 from billhook.inbox.replay import ReplayResult, replay
 from billhook.inbox.states import DeliveryState, DeliveryStatus
 
-FIELDS = ("type", "state", "source", "handler", "key", "error", "contains", "since", "until")
+FIELDS = ("search", "type", "state", "source", "handler", "key", "error", "contains", "since", "until")
 """The text fields of the form, named like the options of the command."""
 FLAGS = ("conflicts", "twins")
 SEARCH_LIMIT = 100_000
@@ -45,8 +45,8 @@ class FilterForm(NamedTuple):
 
     @property
     def has_filters(self) -> bool:
-        """Whether there are other filters than the state."""
-        return any(name != "state" for name in self.fields)
+        """Whether there are other filters than the state and the search."""
+        return any(name not in ("search", "state") for name in self.fields)
 
     def with_absolute_times(self) -> FilterForm:
         """Return the form with times instead of ages, so that it selects the same deliveries later on."""
@@ -114,7 +114,7 @@ def parse_filter_form(values: Mapping[str, str], now: datetime) -> FilterForm:
         mistakes.append(f"state: there is none that is named {state!r}")
         state = None
     chosen: dict[str, Any] = {name: name in fields for name in FLAGS}
-    chosen |= {name: fields.get(name) for name in ("source", "handler", "key", "error", "contains")}
+    chosen |= {name: fields.get(name) for name in ("search", "source", "handler", "key", "error", "contains")}
     selection = DeliveryFilter(event_type=fields.get("type"), state=state, **times, **chosen)
     return FilterForm(fields, selection, tuple(mistakes))
 
@@ -226,7 +226,7 @@ def _batches(ids: list[int]) -> list[list[int]]:
 
 def _conditions(form: FilterForm) -> str:
     """Return the filters for the record, without texts of a search: they may name a customer."""
-    bare = (*FLAGS, "contains", "error")
+    bare = (*FLAGS, "contains", "error", "search")
     return (
         ", ".join(name if name in bare else f"{name} {value}" for name, value in form.fields.items()) or "all"
     )

@@ -15,10 +15,12 @@ from flask import Response, abort, current_app, request, url_for
 
 from billhook.dashboard.context import DashboardContext, describe, replay_batches, run_state, tone
 from billhook.dashboard.deliveries import parse_filter_form, parse_id
-from billhook.errors import InvalidJSON
+from billhook.engines.resend import resend
+from billhook.errors import ConfigError, InvalidJSON, PayloadError
 from billhook.events import EVENT_TYPES
 from billhook.events.inspection import event_json_schema, event_summary, schema_fields, unlisted
 from billhook.fields import strict_json
+from billhook.fields.model import describe_details
 from billhook.handlers.quarantine import parse_error
 from billhook.handlers.tracebacks import users_frames
 from billhook.inbox import DeliveryDetails
@@ -28,6 +30,7 @@ from billhook.inbox.erase import empty_log, erase
 from billhook.inbox.related import neighbours, related_deliveries
 from billhook.pages.charts import Lane, Mark, lane_chart
 from billhook.pages.text import format_time
+from billhook.printable import printable
 from billhook.receiver import webhook_routes
 from billhook.receiver.intake import CREDENTIAL
 
@@ -176,6 +179,9 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
         unfinished=found.summary.state in ("received", "planned"),
         frames=users_frames,
         command=f"{context.command} deliveries show {delivery_id}",
+        curl=f"{context.command} deliveries forward {delivery_id} --curl --to URL --secret-file FILE",
+        editable=text if text.encode() == found.body and len(text) <= RAW_CHARACTERS else None,
+        handlers=_handlers_of(context, found),
         here=form.fields,
         before=parse_id(request.args.get("before")),
         previous=previous,
@@ -209,6 +215,30 @@ def replay_one(context: DashboardContext, delivery_id: int) -> Response:
         )
     done = replay_batches(context, [[delivery_id]], which, handler=handler, again=again)
     return _back(context, delivery_id, describe(done), "good" if done.deliveries else "warn")
+
+
+def _handlers_of(context: DashboardContext, found: DeliveryDetails) -> list[str]:
+    named = context.state.handlers.by_name(found.summary.event_type)
+    return sorted(name for name, handler in named.items() if handler.handles(found.summary.source))
+
+
+def resend_one(context: DashboardContext, delivery_id: int) -> Response:
+    """Have one handler called with the edited body, as a new delivery, and show that."""
+    found = context.delivery(delivery_id)
+    if found.summary.state in ("pruned", "erased"):
+        abort(400, "The body of this delivery is gone.")
+    handler, body = request.form.get("handler", ""), request.form.get("body", "").encode()
+    try:
+        with context.recorded("resend", f"{delivery_id} edited, handler {printable(handler)}") as record:
+            new_id = resend(context.inbox, context.state.handlers, found, handler, body, context.now)
+            record(1, [new_id])
+    except PayloadError as error:
+        wrong = f" ({describe_details(error.details)})" if error.details else ""
+        abort(400, f"Nothing was stored: {error}{wrong}.")
+    except ConfigError as error:
+        abort(400, f"Nothing was stored: {error}.")
+    context.inbox.waker.wake()
+    return _back(context, new_id, f"Stored, with the edited body, for {printable(handler)}.", "good")
 
 
 def discard_one(context: DashboardContext, delivery_id: int) -> Response:

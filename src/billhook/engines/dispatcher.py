@@ -140,7 +140,8 @@ class Dispatcher:
                 names = tuple([handler.name for handler in handlers])
                 is_plain = names and not options and self.limits.keys().isdisjoint(names)
                 claimable = stored if is_plain else None
-                plan = RunPlan(stored.delivery_id, names, options=options, claimable=claimable)
+                about = event.identifying_values() if isinstance(event, Event) and event.identify else ()
+                plan = RunPlan(stored.delivery_id, names, None, options, claimable, about)
                 planned.append(PlannedDelivery(plan, stored, event))
         return planned
 

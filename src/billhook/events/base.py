@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
@@ -20,10 +21,12 @@ from billhook.errors import InvalidPayload
 from billhook.fields import WireModel, strict_json
 from billhook.fields.model import read, require_object
 from billhook.fields.types import ExactDecimal, UtcDatetime
+from billhook.printable import IDENTIFIER_CHARACTERS, first_line
 from billhook.signals import event_signal
 
 TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
 """What a receiver takes for the name of a type; a delivery under any other name is quarantined."""
+_MOST_IDENTIFYING = 3
 _registered: dict[str, type[Event]] = {}
 RaisedAt = Annotated[
     UtcDatetime, Field(description="Time at which the event was raised.", examples=["2026-01-15T09:30:00Z"])
@@ -54,7 +57,8 @@ class Event(WireModel):
 
     To add a type, write its class: from then on `EVENT_TYPES`, `parse_event` and `signals` know it. Where the
     header's value is no good name for a class, `class PullRequest(Event, type="pull_request")` gives it. A
-    class that only holds fields for others says `class Common(Event, register=False)`.
+    class that only holds fields for others says `class Common(Event, register=False)`. Lists of deliveries
+    show what an event is about by the fields in `identify = ("order_id", "amount")`.
 
     Source: spec, "Events", rules 1 and 2.
     """
@@ -64,6 +68,12 @@ class Event(WireModel):
 
     signal_name: ClassVar[str]
     """The name of the class in snake_case: the name of its signal."""
+
+    identify: ClassVar[tuple[str, ...]] = ()
+    """The fields that say what an event is about: at most three ids and amounts, no names or addresses.
+
+    Their values are stored in plain text beside the delivery, shown in lists, and found by an index.
+    """
 
     def __init_subclass__(cls, *, register: bool = True, type: str | None = None, **kwargs: Any) -> None:  # noqa: A002
         # `register` and `type` are for the hook below, which pydantic calls with the finished class.
@@ -80,6 +90,7 @@ class Event(WireModel):
         super().__pydantic_init_subclass__(**kwargs)
         cls.type = type or cls.__name__
         cls.signal_name = to_snake(cls.__name__)
+        _check_identify(cls)
         if register:
             if not TYPE_NAME.fullmatch(cls.type):
                 raise TypeError(
@@ -95,6 +106,18 @@ class Event(WireModel):
             _registered[cls.type] = cls
             event_signal(cls.signal_name)
 
+    def identifying_values(self) -> tuple[str, ...]:
+        """Return the values of the fields in `identify` that are given, as short printable texts."""
+        texts: list[str] = []
+        for name in self.identify:
+            value = getattr(self, name)
+            text = "" if value is None else str(value)
+            if len(text) > IDENTIFIER_CHARACTERS or not text.isprintable():  # of few: it takes a while
+                text = first_line(text, IDENTIFIER_CHARACTERS)
+            if text and text not in texts:
+                texts.append(text)
+        return tuple(texts)
+
     def to_json(self) -> bytes:
         """Return the body as sent; `parse_event(event.type, event.to_json()) == event`.
 
@@ -102,6 +125,20 @@ class Event(WireModel):
         without a JSON form raise TypeError or ValueError.
         """
         return strict_json.dumps(self.model_dump(by_alias=True, exclude_unset=True))
+
+
+def _check_identify(model: type[Event]) -> None:
+    names, place = model.identify, f"{model.__name__}.identify"
+    if not isinstance(names, tuple):
+        raise TypeError(f'{place} is {names!r}: give a tuple of fields, as in identify = ("order_id",)')
+    if len(names) > _MOST_IDENTIFYING:
+        raise TypeError(f"{place} names {len(names)} fields: name {_MOST_IDENTIFYING} at most")
+    for name in names:
+        if name not in model.model_fields:
+            near = get_close_matches(to_snake(str(name)), model.model_fields, n=1)
+            known = ", ".join(model.model_fields) or "none"
+            hint = f"did you mean {near[0]!r}?" if near else f"the fields are {known}"
+            raise TypeError(f"{place} names {name!r}, which is no field of the class: {hint}")
 
 
 EVENT_TYPES: Mapping[str, type[Event]] = MappingProxyType(_registered)

@@ -30,6 +30,8 @@ class AnonymousCustomer(Event):
     Source: spec, "Events", rule 5.
     """
 
+    identify = ("id", "external_id")
+
     id: Annotated[StrictStr, Field(description="Id of the new, anonymous customer.", examples=["cus_9001"])]
     name: Annotated[StrictStr, Field(description="Name assigned to the customer.", examples=["acme-trial"])]
     external_id: ExternalId = None
@@ -69,12 +71,16 @@ class CustomerCreated(NewCustomer, Event):
     Source: spec, "Events".
     """
 
+    identify = ("customer_id", "external_id")
+
 
 class NewCustomerWithoutContract(Event):
     """A customer is new and not under contract.
 
     Source: spec, "Events".
     """
+
+    identify = ("customer_id",)
 
     date: RaisedAt
     customer_id: CustomerId
@@ -86,6 +92,8 @@ class CustomerPortalLinkSent(Event):
 
     Source: spec, "Events".
     """
+
+    identify = ("customer_id",)
 
     customer_id: CustomerId
     is_successful: Annotated[StrictBool, Field(description="Whether the link was sent.", examples=[False])]
@@ -109,6 +117,8 @@ class UpcomingRenewal(Event):
     Source: spec, "Events". The body is shaped like ContractExpired's: only the header tells them apart.
     """
 
+    identify = ("contract_id",)
+
     date: RaisedAt
     contract_end_date: _EndDate
     contract_name: ContractName
@@ -123,6 +133,8 @@ class ContractExpired(Event):
     Source: spec, "Events". The body is shaped like UpcomingRenewal's: only the header tells them apart.
     """
 
+    identify = ("contract_id",)
+
     date: RaisedAt
     contract_end_date: _EndDate
     contract_name: ContractName
@@ -136,6 +148,8 @@ class ContractCreated(Event):
 
     Source: spec, "Events".
     """
+
+    identify = ("contract_id", "customer_id")
 
     date: RaisedAt
     contract_id: ContractId

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, StrictStr
 
@@ -33,6 +33,8 @@ __all__ = [
 
 class _CreditPoolEvent(Event, register=False):
     """The fields that the three events have in common."""
+
+    identify: ClassVar[tuple[str, ...]] = ("customer_id", "credit_pool_id")
 
     date: RaisedAt
     customer_id: CustomerId
@@ -71,6 +73,8 @@ class CreditPoolIncreased(_CreditPoolEvent):
     Source: spec, "Events".
     """
 
+    identify = ("customer_id", "credit_pool_id", "granted_amount")
+
     granted_amount: Annotated[ExactDecimal, Field(description="Credits added.", examples=[Decimal("500.00")])]
     previous_balance: Annotated[
         ExactDecimal, Field(description="Balance before, in credits.", examples=[Decimal("187.50")])
@@ -86,6 +90,8 @@ class InvoiceApproved(Event):
     Source: spec, "Events".
     """
 
+    identify = ("invoice_id",)
+
     date: RaisedAt
     invoice_id: InvoiceId
 
@@ -95,6 +101,8 @@ class InvoicePaymentStatusChanged(Event):
 
     Source: spec, "Events"; for the states, "States and transitions".
     """
+
+    identify = ("invoice_id", "total")
 
     invoice_id: InvoiceId
     billing_status: Annotated[
@@ -135,6 +143,8 @@ class InvoiceSendFailed(Event):
     Source: spec, "Events".
     """
 
+    identify = ("invoice_id", "invoice_number")
+
     invoice_id: InvoiceId
     invoice_number: Annotated[
         StrictStr | None,
@@ -148,6 +158,8 @@ class PaymentFailed(Event):
 
     Source: spec, "Events".
     """
+
+    identify = ("customer_id", "invoice_id", "amount")
 
     date: RaisedAt
     customer_id: CustomerId

@@ -50,6 +50,8 @@ class MonthEndReport(Event):
     Source: spec, "Events". The body is shaped like UnchargedEvents': only the header tells them apart.
     """
 
+    identify = ("report_id",)
+
     date: RaisedAt
     report_id: _ReportId
 
@@ -59,6 +61,8 @@ class UnchargedEvents(Event):
 
     Source: spec, "Events". The body is shaped like MonthEndReport's: only the header tells them apart.
     """
+
+    identify = ("report_id",)
 
     date: RaisedAt
     report_id: _ReportId
@@ -77,6 +81,8 @@ class Overage(Event):
     Source: spec, "Events".
     """
 
+    identify = ("customer_id", "invoice_id", "overage_amount")
+
     date: RaisedAt
     overage_amount: Annotated[
         ExactDecimal, Field(description="Amount of the overage, in `currency`.", examples=[Decimal("37.50")])
@@ -93,6 +99,8 @@ class TierCrossed(Event):
     Source: spec, "Events".
     """
 
+    identify = ("customer_id", "contract_id", "variant_id")
+
     date: RaisedAt
     customer_id: CustomerId
     contract_id: ContractId
@@ -108,6 +116,8 @@ class FinalTierExceeded(Event):
 
     Source: spec, "Events".
     """
+
+    identify = ("customer_id", "contract_id", "product_id")
 
     date: RaisedAt
     customer_id: CustomerId
@@ -127,6 +137,8 @@ class CommitmentCrossed(ProductConsumptionSnapshot, Event):
     Source: spec, "Events". The body names neither customer nor time, so two bodies may be equal.
     """
 
+    identify = ("product_id", "exceeded_amount")
+
     exceeded_amount: ExceededAmount
 
 
@@ -135,6 +147,8 @@ class CommitmentUsageCrossed(Event):
 
     Source: spec, "Events".
     """
+
+    identify = ("customer_id",)
 
     date: RaisedAt
     customer_id: CustomerId
@@ -150,6 +164,8 @@ class CurrencyCommitmentUsageCrossed(Event):
 
     Source: spec, "Events".
     """
+
+    identify = ("customer_id", "product_id", "consumed_amount")
 
     date: RaisedAt
     product_id: ProductId

@@ -1,4 +1,4 @@
-"""Deliveries: list, show, count, export and follow them, and read their bodies in bulk.
+"""Deliveries: list, show, count, export and follow them.
 
 Reading takes no lock and goes in pages by id, so it does not slow the receiver down.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from sqlalchemy import Connection, func, select
 
@@ -25,7 +25,7 @@ from billhook.inbox.limits import PAUSED_RUN
 from billhook.inbox.new_ids import NewIds
 from billhook.inbox.pending import next_times
 from billhook.inbox.records import HandlerLimits
-from billhook.inbox.schema import delivery, failure, handler, run
+from billhook.inbox.schema import IDENTIFIERS, delivery, failure, handler, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState, delivery_status
 from billhook.inbox.transaction import NO_LIMITS
@@ -53,6 +53,8 @@ _SUMMARY = (
     .label("twin_of"),
     delivery.c.conflict_of,
     delivery.c.sent_as,
+    delivery.c.edited_from,
+    *IDENTIFIERS,
 )
 _RUN = (
     run.c.id,
@@ -78,18 +80,25 @@ def page(
     inbox: Inbox, selection: DeliveryFilter, limit: int, below: int | None = None
 ) -> list[DeliverySummary]:
     """Return a page of the selected, newest first; `below` is the last id of the page before it."""
-    query = select(*_SUMMARY).where(*selection.conditions()).order_by(delivery.c.id.desc()).limit(limit)
+    query = select(*_SUMMARY).where(*selection.newest(limit, below)).order_by(delivery.c.id.desc())
     if below is not None:
         query = query.where(delivery.c.id < below)
     with inbox.database.read() as connection:
-        return [DeliverySummary(*row) for row in connection.execute(query)]
+        return [_summary(row) for row in connection.execute(query.limit(limit))]
 
 
 def summaries(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliverySummary]:
     """Return these deliveries as a list shows them, oldest first; unknown ids are skipped."""
     query = select(*_SUMMARY).where(in_values(delivery.c.id, delivery_ids)).order_by(delivery.c.id)
     with inbox.database.read() as connection:
-        return [DeliverySummary(*row) for row in connection.execute(query)]
+        return [_summary(row) for row in connection.execute(query)]
+
+
+def _summary(row: Sequence[Any]) -> DeliverySummary:
+    """Make it of the columns of _SUMMARY, which others may follow."""
+    own, identifiers = row[: len(_SUMMARY) - len(IDENTIFIERS)], row[: len(_SUMMARY)][-len(IDENTIFIERS) :]
+    values: list[Any] = [*own, tuple(filter(None, identifiers))]
+    return DeliverySummary(*values)
 
 
 def with_runs(inbox: Inbox, listed: Sequence[DeliverySummary]) -> list[ListedDelivery]:
@@ -161,18 +170,17 @@ def details(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliveryDetails]:
     with inbox.database.read() as connection:
         query = select(*_SUMMARY, delivery.c.body, delivery.c.headers, delivery.c.error)
         # One snapshot for all three tables, so that a delivery, its runs and their failures agree.
-        rows = connection.execute(query.where(delivery.c.id.in_(delivery_ids)).order_by(delivery.c.id))
-        details_rows = list(rows.mappings())
+        rows = connection.execute(query.where(delivery.c.id.in_(delivery_ids)).order_by(delivery.c.id)).all()
         runs = _runs(connection, delivery_ids, _failures(connection, delivery_ids))
     return [
         DeliveryDetails(
-            summary=DeliverySummary(**{name: row[name] for name in DeliverySummary.__slots__}),
-            error=row["error"],
-            runs=runs.get(row["id"], []),
-            body=row["body"],
-            headers=json.loads(row["headers"]),
+            summary=_summary(row),
+            error=row.error,
+            runs=runs.get(row.id, []),
+            body=row.body,
+            headers=json.loads(row.headers),
         )
-        for row in details_rows
+        for row in rows
     ]
 
 
@@ -216,27 +224,6 @@ def _runs(
             RunDetails(**own, failures=failures.get(row["id"], []))
         )
     return by_delivery
-
-
-def read_bodies(inbox: Inbox, event_types: Collection[str], since: datetime) -> Iterator[ReadBody]:
-    """Yield the bodies of deliveries of these types received since then, oldest first.
-
-    A batch is in memory at a time, and no transaction is open while the caller works.
-    """
-    columns = (delivery.c.id, delivery.c.event_type, delivery.c.state, delivery.c.body)
-    chosen = select(*columns).where(
-        in_values(delivery.c.event_type, sorted(event_types)), delivery.c.received_at >= since
-    )
-    after = 0
-    while True:
-        with inbox.database.read() as connection:
-            rows = connection.execute(
-                chosen.where(delivery.c.id > after).order_by(delivery.c.id).limit(_READ_TOGETHER)
-            ).all()
-        yield from (ReadBody(*row) for row in rows)
-        if len(rows) < _READ_TOGETHER:
-            return
-        after = rows[-1].id
 
 
 class Deliveries:
@@ -377,15 +364,6 @@ def _selected(inbox: Inbox, ids: Sequence[int], selection: DeliveryFilter) -> li
 # --- records ------------------------------------------------------------------------------------------
 
 
-class ReadBody(NamedTuple):
-    """The body of a delivery, with its type and its stored state."""
-
-    delivery_id: int
-    event_type: str
-    state: str
-    body: bytes
-
-
 class SearchBound(NamedTuple):
     """What a search reads: a number of deliveries, and the id and time of the oldest; None without any."""
 
@@ -399,7 +377,8 @@ class DeliverySummary:
     """A delivery in a list; `body_bytes` is its length, `twin_of` the first delivery it duplicates.
 
     `event_type` is "" for a delivery without a type; `sent_as` is the type as sent, where an operator named
-    another one; `conflict_of` is the id of the delivery that it contradicts.
+    another one; `conflict_of` is the id of the delivery that it contradicts, `edited_from` that of the one
+    whose body an operator edited for it. `identifiers` say what it is about, from when it is planned.
     """
 
     id: int
@@ -413,6 +392,8 @@ class DeliverySummary:
     twin_of: int | None = None
     conflict_of: int | None = None
     sent_as: str | None = None
+    edited_from: int | None = None
+    identifiers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

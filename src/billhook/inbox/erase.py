@@ -1,32 +1,30 @@
 """Erase deliveries for an operator: their content is removed for good, and the key is kept.
 
-An erased delivery has lost body, headers and errors, the digest of the body, and of its runs the errors, the
-failed attempts and the keys that are made of the body's fields. Left are what tells a duplicate and what was
-done: source, key, type, times, and each handler with its result. Without a digest every later delivery of
-the same key and type counts as a duplicate, with any bytes. It is never replayed, for no handler may be
-called with an empty body.
+An erased delivery has lost body, headers and errors, identifying values, the digest of the body, and of its
+runs the errors, the failed attempts and the keys that are made of the body's fields. Left are what tells a
+duplicate and what was done: source, key, type, times, and each handler with its result. Without a digest
+every later delivery of the same key and type counts as a duplicate, with any bytes. It is never replayed, for
+no handler may be called with an empty body.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, field
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, delete, or_, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from billhook.inbox.counts import keeping
-from billhook.inbox.deliveries import BATCH, id_batches
 from billhook.inbox.discard import discard_in
-from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.issues import clear_texts
 from billhook.inbox.limits import forget_errors
 from billhook.inbox.locks import lock_counts, lock_deliveries, lock_order
 from billhook.inbox.retention import FINISHED
-from billhook.inbox.schema import delivery, failure, run
-from billhook.inbox.sql import in_states, in_values, position_of
+from billhook.inbox.schema import NO_IDENTIFIERS, delivery, failure, run
+from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, check
 
 _UNFINISHED = (DeliveryState.RECEIVED, DeliveryState.PLANNED)
@@ -98,7 +96,14 @@ def _empty(connection: Connection, states: dict[int, DeliveryState]) -> None:
     connection.execute(
         update(delivery)
         .where(in_values(delivery.c.id, states), in_states(delivery.c.state, *FINISHED))
-        .values(state=DeliveryState.ERASED.value, body=b"", headers="{}", error=None, digest=None)
+        .values(
+            state=DeliveryState.ERASED.value,
+            body=b"",
+            headers="{}",
+            error=None,
+            digest=None,
+            **NO_IDENTIFIERS,
+        )
     )
 
 
@@ -120,44 +125,3 @@ def empty_log(inbox: Inbox) -> bool:
         if time.monotonic() > end:
             return False
         time.sleep(0.02)  # a worker's poll holds the log for some milliseconds
-
-
-# --- search -------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class BodySearch:
-    """What a search of bodies found: ids of deliveries, `unsure` are those whose bodies could not be read."""
-
-    found: list[int] = field(default_factory=list)
-    unsure: list[int] = field(default_factory=list)
-    searched: int = 0
-
-
-def search_bodies(
-    inbox: Inbox,
-    selection: DeliveryFilter,
-    parts: Sequence[bytes],
-    examine: Callable[[str, bytes], bool | None],
-    progress: Callable[[int], object] = lambda number: None,
-) -> BodySearch:
-    """Search the bodies of the selected deliveries, oldest first, a batch in memory at a time.
-
-    A body that has one of the `parts` is given to `examine` with its type: True for a match, False for none,
-    None if that cannot be said. Only what is stored as it begins is searched. `progress` is called with the
-    number of each batch.
-    """
-    result = BodySearch()
-    has_part = or_(*(position_of(part, delivery.c.body) > 0 for part in parts))
-    columns = (delivery.c.id, delivery.c.event_type, delivery.c.body)
-    for batch in id_batches(inbox, selection, BATCH):
-        query = select(*columns).where(in_values(delivery.c.id, batch), has_part).order_by(delivery.c.id)
-        with inbox.database.read() as connection:
-            rows = connection.execute(query).all()
-        for row in rows:
-            verdict = examine(row.event_type, row.body)
-            if verdict is not False:
-                (result.unsure if verdict is None else result.found).append(row.id)
-        result.searched += len(batch)
-        progress(len(batch))
-    return result

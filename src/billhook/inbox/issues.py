@@ -14,8 +14,8 @@ A failure of one bug is an issue, and so is all else that billhook.inbox.occurre
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -43,7 +43,7 @@ from billhook.inbox.occurrences import (
     occurrences_in_figures,
     quarantine_id,
 )
-from billhook.inbox.schema import delivery, failure, issue, run
+from billhook.inbox.schema import IDENTIFIERS, delivery, failure, issue, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import RunState
 
@@ -70,7 +70,8 @@ class Issue:
     """What is wrong: `subject` is the handler or the event type, `place` where the user's code failed.
 
     `count` is how many attempts failed, runs are dead or deliveries are quarantined, as far as they are
-    stored; `deliveries` how many deliveries that concerns, with the newest as `examples`.
+    stored; `deliveries` how many deliveries that concerns, with the newest as `examples`. `identifiers` say
+    what each of these is about, by its id.
     """
 
     id: str
@@ -89,6 +90,7 @@ class Issue:
     count: int = 0
     deliveries: int = 0
     examples: tuple[int, ...] = ()
+    identifiers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> int:
@@ -185,7 +187,7 @@ def list_issues(inbox: Inbox, states: Sequence[IssueState] = (), subject: str | 
         if subject is not None:
             query = query.where(issue.c.subject == subject)
         found = [_issue(row) for row in connection.execute(query.limit(MOST))]
-        counted = [_counted(connection, each) for each in found]
+        counted = _identified(connection, [_counted(connection, each) for each in found])
     order = list(IssueState)
     return sorted(counted, key=lambda each: (order.index(each.state), -_latest(each), each.id))
 
@@ -202,7 +204,7 @@ def find_issue(inbox: Inbox, issue_id: str) -> Issue | None:
     """Return the issue with an id; None without one."""
     with inbox.database.read() as connection:
         row = connection.execute(select(issue).where(issue.c.fingerprint == issue_id)).first()
-        return None if row is None else _counted(connection, _issue(row))
+        return None if row is None else _identified(connection, [_counted(connection, _issue(row))])[0]
 
 
 def change_issue(
@@ -333,6 +335,17 @@ def _counted(connection: Connection, one: Issue) -> Issue:
         one, first_at=first_at, last_at=last_at, count=count, deliveries=deliveries,
         examples=tuple(ids)[:_EXAMPLES],
     )  # fmt: skip
+
+
+def _identified(connection: Connection, counted: Sequence[Issue]) -> list[Issue]:
+    """Return the issues with what their examples are about."""
+    ids = {delivery_id for each in counted for delivery_id in each.examples}
+    query = select(delivery.c.id, *IDENTIFIERS).where(in_values(delivery.c.id, sorted(ids)))
+    about = {row[0]: tuple(filter(None, row[1:])) for row in connection.execute(query)}
+    return [
+        replace(each, identifiers={one: about[one] for one in each.examples if about.get(one)})
+        for each in counted
+    ]
 
 
 def _latest(one: Issue) -> float:

@@ -6,13 +6,15 @@ handler with an identity, its run is stored as discarded.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Text, bindparam, select, update
+from sqlalchemy import BigInteger, Connection, FromClause, Text, Update, select, update
+from sqlalchemy.types import TypeEngine
 
 from billhook.inbox.counts import open_time
 from billhook.inbox.limits import PAUSED_COUNT
@@ -24,18 +26,39 @@ from billhook.inbox.records import (
     StoredDelivery,
 )
 from billhook.inbox.runs import finish_deliveries, insert_runs, new_run, release_next
-from billhook.inbox.schema import delivery, run
-from billhook.inbox.sql import in_parameter, in_states, in_values
+from billhook.inbox.schema import IDENTIFIERS, delivery, run
+from billhook.inbox.sql import in_states, in_values, json_rows, json_rows_on_sqlite
 from billhook.inbox.states import DeliveryState, RunState
 
 _PLAIN = RunOptions()
-# The state in the condition decides between two workers that read the same delivery: one of them plans it.
-_PLAN = (
-    update(delivery)
-    .where(in_parameter(delivery.c.id, "delivery_ids"), in_states(delivery.c.state, DeliveryState.RECEIVED))
-    .values(state=bindparam("new_state", type_=Text), error=bindparam("reason", type_=Text))
-    .returning(delivery.c.id, delivery.c.key, PAUSED_COUNT)
-)
+_IDENTIFIERS = tuple(column.name for column in IDENTIFIERS)
+_PLANNED: dict[str, TypeEngine[Any]] = {
+    "delivery_id": BigInteger(),
+    "new_state": Text(),
+    "reason": Text(),
+    **dict.fromkeys(_IDENTIFIERS, Text()),
+}
+
+
+def _plan_statement(planned: FromClause) -> Update:
+    """Build the update for rows with the columns of _PLANNED."""
+    return (
+        update(delivery)
+        # The state decides between two workers that read the same delivery: one of them plans it.
+        .where(delivery.c.id == planned.c.delivery_id, in_states(delivery.c.state, DeliveryState.RECEIVED))
+        .values(
+            state=planned.c.new_state,
+            error=planned.c.reason,
+            **{name: planned.c[name] for name in _IDENTIFIERS},
+        )
+        .returning(delivery.c.id, delivery.c.key, PAUSED_COUNT)
+    )
+
+
+_PLAN = {
+    "postgresql": _plan_statement(json_rows("plans", _PLANNED)),
+    "sqlite": _plan_statement(json_rows_on_sqlite("plans", _PLANNED)),
+}
 
 
 class PlanningResult(NamedTuple):
@@ -55,17 +78,18 @@ def plan(connection: Connection, plans: Sequence[RunPlan], now: datetime) -> Pla
 
     Those of plans that are `claimable` are left to the caller, unless a handler is paused.
     """
-    alike: defaultdict[tuple[DeliveryState, str | None], list[int]] = defaultdict(list)
+    rows = []
     for planned in plans:
         state = DeliveryState.PLANNED if planned.handlers else DeliveryState.DONE
         if planned.error is not None:
             state = DeliveryState.QUARANTINED
-        alike[state, planned.error].append(planned.delivery_id)
+        row = {"delivery_id": planned.delivery_id, "new_state": state.value, "reason": planned.error}
+        rows.append(row | dict(zip(_IDENTIFIERS, planned.identifiers, strict=False)))
     keys: dict[int, str | None] = {}  # of those that no other worker has planned; None with a paused handler
-    for (state, error), delivery_ids in alike.items():
-        values = {"delivery_ids": delivery_ids, "new_state": state.value, "reason": error}
-        for delivery_id, key, paused in connection.execute(_PLAN, values):
-            keys[delivery_id] = None if paused else key
+    for delivery_id, key, paused in connection.execute(
+        _PLAN[connection.dialect.name], {"plans": json.dumps(rows)}
+    ):
+        keys[delivery_id] = None if paused else key
     making: list[RunPlan] = []
     left_to_claim: list[tuple[StoredDelivery, str]] = []
     mine = [planned for planned in plans if planned.delivery_id in keys]

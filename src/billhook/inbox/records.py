@@ -116,7 +116,8 @@ class RunPlan(NamedTuple):
     """The plan for a received delivery: run these handlers, or quarantine it for `error`.
 
     `options` are by the handler's name; most handlers have none. `claimable` is the delivery if its runs may
-    be claimed as they are made: it has handlers, and none with limits or options.
+    be claimed as they are made: it has handlers, and none with limits or options. `identifiers` say what
+    it is about: three texts at most.
     """
 
     delivery_id: int
@@ -125,6 +126,7 @@ class RunPlan(NamedTuple):
     # By name, not by handler: the inbox stores strings, and knows no handlers.
     options: Mapping[str, RunOptions] = MappingProxyType({})
     claimable: StoredDelivery | None = None
+    identifiers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

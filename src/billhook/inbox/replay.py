@@ -6,9 +6,22 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from billhook.inbox.counts import keeping
 from billhook.inbox.inbox import Inbox
@@ -17,7 +30,7 @@ from billhook.inbox.pending import STORED_COLUMNS
 from billhook.inbox.planning import make_runs
 from billhook.inbox.records import RunOptions, RunPlan, StoredDelivery
 from billhook.inbox.runs import release_next
-from billhook.inbox.schema import delivery, run
+from billhook.inbox.schema import IDENTIFIERS, delivery, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
 
@@ -102,6 +115,20 @@ def _which(handler: str | None, all_handlers: bool, only_failed: bool) -> Column
     if handler is not None:
         return and_(run.c.handler == handler, broken if only_failed else or_(_FINISHED, failed))
     return or_(_FINISHED, failed) if all_handlers else broken
+
+
+def store_edited(inbox: Inbox, edited: StoredDelivery, planned: RunPlan, original: int) -> int:
+    """Store the edited copy of a delivery with the runs that are planned for it; return its id."""
+    names = ("source", "key", "event_type", "sent_as", "headers", "received_at", "body")
+    values: dict[str, Any] = {name: getattr(edited, name) for name in names}
+    values |= {"digest": sha256(edited.body).digest(), "edited_from": original}
+    values |= zip((column.name for column in IDENTIFIERS), planned.identifiers, strict=False)
+    with inbox.database.write() as connection:
+        lock_order(connection)
+        row = insert(delivery).values(**values, state=DeliveryState.PLANNED.value)
+        delivery_id: int = connection.execute(row.returning(delivery.c.id)).scalar_one()
+        make_runs(connection, [planned._replace(delivery_id=delivery_id)], edited.received_at)
+    return delivery_id
 
 
 def _read_as(

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, delete, exists, select, update
 
 from billhook.inbox.counts import keeping
 from billhook.inbox.locks import lock_counts
-from billhook.inbox.schema import action, delivery, run
+from billhook.inbox.schema import NO_IDENTIFIERS, action, delivery, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
 
@@ -156,7 +156,7 @@ def prune(
                 check(state, DeliveryState.PRUNED)
             # Failures go with their runs, by the foreign key.
             connection.execute(delete(run).where(in_values(run.c.delivery_id, ids)))
-            nothing = {"body": b"", "headers": "{}", "error": None}
+            nothing = {"body": b"", "headers": "{}", "error": None, **NO_IDENTIFIERS}
             connection.execute(
                 update(delivery)
                 .where(in_values(delivery.c.id, ids))

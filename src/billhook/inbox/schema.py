@@ -21,9 +21,9 @@ from sqlalchemy import (
 
 from billhook.inbox.sql import UtcDateTime
 
-REVISION = "0012"
+REVISION = "0013"
 """The migration that this code was written for; with a newer one it stores deliveries at most."""
-FIRST_RELEASED = "0012"
+FIRST_RELEASED = "0013"
 """The first migration of a release: inboxes of earlier revisions hold nothing that has to be kept."""
 
 
@@ -52,6 +52,8 @@ delivery = Table(
     Column("sent_as", Text),
     # The first delivery of its key, where this one contradicts it. No foreign key: see run.twin_of.
     Column("conflict_of", _Id),
+    # The delivery whose body an operator edited and had handled once more as this one; no foreign key either.
+    Column("edited_from", _Id),
     Column("headers", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("error", Text),
@@ -60,11 +62,17 @@ delivery = Table(
     # SHA-256 of the body, kept when the body is pruned: the same key with other bytes is no duplicate. NULL
     # when the delivery is erased.
     Column("digest", LargeBinary),
+    # What it is about, as its event type identifies it; NULL until it is planned.
+    Column("identifier_1", Text),
+    Column("identifier_2", Text),
+    Column("identifier_3", Text),
     # Last, so that reading the others of a row never walks through a large body.
     Column("body", LargeBinary, nullable=False),
     UniqueConstraint("source", "key", "duplicate_slot"),
     Index(None, "event_type", "id"),
 )
+IDENTIFIERS = (delivery.c.identifier_1, delivery.c.identifier_2, delivery.c.identifier_3)
+NO_IDENTIFIERS = {column.name: None for column in IDENTIFIERS}
 run = Table(
     "run",
     metadata,
@@ -217,6 +225,10 @@ _partial("delivery_received_idx", "state IN ('received')", delivery.c.id)
 _partial("delivery_unfinished_idx", "state IN ('received', 'planned')", delivery.c.id)
 _partial("delivery_failed_idx", "state IN ('dead', 'quarantined')", delivery.c.state, delivery.c.id)
 _partial("delivery_conflict_idx", "conflict_of IS NOT NULL", delivery.c.id)
+for _identifier in IDENTIFIERS:
+    _partial(
+        f"delivery_{_identifier.name}_idx", f"{_identifier.name} IS NOT NULL", _identifier, delivery.c.id
+    )
 _partial("run_claim_idx", "state IN ('due', 'running')", run.c.state, run.c.handler, run.c.due_at, run.c.id)
 _partial("run_dead_idx", "state IN ('dead')", run.c.handler, run.c.finished_at)
 _partial("failure_fingerprint_idx", "fingerprint IS NOT NULL", failure.c.fingerprint, failure.c.id)

@@ -39,6 +39,7 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
+    select,
     text,
 )
 from sqlalchemy.dialects import sqlite
@@ -237,6 +238,16 @@ def utc_text(moment: datetime) -> str:
     """Return a time as SQLAlchemy writes it to SQLite: UTC, `2026-01-31 23:59:59.000000`."""
     # Not by strftime: that takes three times as long, twice for each delivery.
     return moment.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
+
+
+def json_rows_on_sqlite(parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
+    """Return the rows of a parameter, a JSON text, to be joined with a table of SQLite."""
+    each = func.json_each(bindparam(parameter, type_=Text)).table_valued("value")
+    typed = [
+        func.json_extract(each.c.value, literal_column(f"'$.{name}'"), type_=column_type).label(name)
+        for name, column_type in columns.items()
+    ]
+    return select(*typed).select_from(each).subquery(parameter)
 
 
 def distinct_values(name: str, column: str, table: str, of_index: str) -> str:

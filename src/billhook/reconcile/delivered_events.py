@@ -26,7 +26,8 @@ from billhook.events import (
 )
 from billhook.fields import strict_json
 from billhook.inbox import DeliveryState, Inbox
-from billhook.inbox.deliveries import ReadBody, details, read_bodies
+from billhook.inbox.bodies import ReadBody, read_bodies
+from billhook.inbox.deliveries import details
 
 PROVING_TYPES: dict[str, tuple[str, ...]] = {
     InvoiceApproved.type: ("invoiceId",),

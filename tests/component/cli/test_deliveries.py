@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 
 import pytest
 
@@ -43,6 +44,12 @@ def test_every_filter_selects(run, shop):
         "--after 3": [2, 1],
         "--key m2": [2],
         "--key m9": [],
+        "--search inv_1": [2],
+        "--search m2": [2],
+        "--search 2": [2],
+        "--search inv_": [],
+        "--search inv_1 --state done": [],
+        "--search inv_1 --key m2": [2],
         "--contains inv_1": [2],
         "--contains nothing": [],
         "--contains inv_1 --type PingTest": [],
@@ -54,6 +61,17 @@ def test_every_filter_selects(run, shop):
     found = {one: ids(run("deliveries", "list", "--json", *one.split())) for one in selected}
 
     assert found == selected
+
+
+def test_a_list_and_a_delivery_say_what_they_are_about(run, shop):
+    listed = json.loads(run("deliveries", "list", "--json").stdout)
+
+    assert [one["identifiers"] for one in listed] == [[], [], ["inv_1"], ["cus_1042", "inv_3007", "1249.90"]]
+    assert "  cus_1042 inv_3007 1249.90  " in run("deliveries", "list").stdout
+    assert "\nabout    cus_1042 inv_3007 1249.90\n" in run("deliveries", "show", "1").stdout
+    shown = run("deliveries", "show", "2")
+    assert "billhook deliveries forward 2 --curl --to URL --secret-file FILE" in shown.stderr
+    assert re.search("billhook deliveries resend 2 --handler (?:book|send)\n", shown.stderr)
 
 
 def test_a_full_page_prints_the_option_for_the_next_page(run, shop):

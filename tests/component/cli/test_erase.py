@@ -39,6 +39,7 @@ def test_erase_removes_content_and_list_show_and_json_say_so(run, shop):
     assert "send" in shown
     assert (document["body"], document["headers"], document["runs"][0]["failures"]) == ("", {}, [])
     assert "inv_1" not in shown + json.dumps(document)
+    assert run("deliveries", "list", "--search", "inv_1", "--json").stdout == "[]\n"
     assert [
         one["id"] for one in json.loads(run("deliveries", "list", "--state", "erased", "--json").stdout)
     ] == [2]
@@ -139,6 +140,7 @@ def test_all_deliveries_of_a_customer_are_erased_and_no_other(run, customers, wh
         8: "quarantined",
     }  # fmt: skip
     assert result.stdout == "2 of 2 deliveries erased\n"
+    assert "found 1 by the index; reading the bodies for others\n" in result.stderr
     assert "searched 8 deliveries: 2 of this customer" in result.stderr
 
 

@@ -57,6 +57,7 @@ def test_issues_are_listed_once_for_each_bug(cli):
     what = r"KeyError: … \(.*test_failures\.py:\d+ in book\)"
     assert re.search(rf"open +2 +(?:\d+ .* ago|just now) +shop\.book +{what}", shown.stdout)
     assert re.search(r"open +2 +(?:\d+ .* ago|just now) +shop\.book +runs are dead", shown.stdout)
+    assert shown.stdout.count(" 2 (inv_2)") == 2
     assert "billhook failures show" in shown.stderr
 
 
@@ -68,7 +69,7 @@ def test_an_issue_is_shown_with_its_traceback_and_commands(cli):
 
     assert text.startswith(f"{id_}  OPEN  KeyError: …")
     assert "attempts  2 failed, 2 of them in 24 h" in text
-    assert "deliveries  2, the newest 2, 1" in text
+    assert "deliveries  2, the newest 2 (inv_2), 1 (inv_1)" in text
     assert "raise KeyError(event.invoice_id)" in text
     assert "billhook/handlers/call.py" not in text
     hints = ("deliveries show 2", "deliveries replay --state dead", "handlers pause shop.book")

@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from billhook.posting import HttpReply
 from billhook.signing import StandardWebhooks
 from support.inbox_view import change, incoming, open_inbox, place_of, rows
 from support.receivers import BillhookReceiver, Receiver, billhook_receiver, receiving
+from support.signing import APPROVED
 
 OWN = "whsec_" + "b" * 32
 
@@ -189,6 +191,22 @@ def test_many_different_answers_are_counted_together(forward, plain, inbox_url, 
 
     answers = [one["answer"] for one in json.loads(result.stdout)["answers"]]
     assert answers.count("other answers") == 2
+
+
+# --- as curl ----------------------------------------------------------------------------------------
+
+
+def test_curl_sends_the_request_that_is_printed_without_the_secret(forward, staging):
+    printed = forward(staging.url, "1", "2", "3", "--curl").stdout
+
+    assert staging.stored() == []
+    assert OWN not in printed
+    for line in printed.splitlines():
+        subprocess.run(["sh", "-c", line.replace("curl ", "curl --silent ")], check=True, capture_output=True)
+    bodies = {key: (kind, body) for key, kind, body in staging.stored()}
+    assert list(bodies) == ["m1", "m2", "m3"]
+    assert bodies["m2"] == ("InvoiceApproved", APPROVED)
+    assert bodies["m3"] == ("PingTest", b'{"\x1b]0;title\x07 \xff')
 
 
 # --- following ---------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from billhook.inbox import Deliveries
 from support.apps import deliver
 from support.inbox_view import incoming, open_inbox, place_of
 from support.processes import until
+from support.signing import APPROVED
 from support.timeouts import scaled
 
 
@@ -68,6 +69,18 @@ def test_tail_begins_with_the_newest_oldest_first(run, shop, once):
         ["3", "PingTest", "quarantined", "default", "m3"],
         ["4", "PingTest", "done", "default", "m4"],
     ]
+
+
+def test_tail_says_what_a_delivery_is_about_before_it_is_planned(run, shop, inbox_url, once):
+    inbox = open_inbox(place_of(inbox_url))
+    inbox.put(incoming("k5", event_type="InvoiceApproved", body=APPROVED))
+    inbox.close()
+
+    shown = [run("deliveries", "tail", "--key", key).stdout for key in ("m2", "k5")]
+    planned, received = (re.split("  +", line) for line in shown)
+
+    assert planned[3:] == ["dead", "default", "m2", "inv_1\n"]
+    assert received[3:] == ["received", "default", "k5", "inv_1\n"]
 
 
 def test_the_columns_of_tail_are_aligned_for_every_listed_type(run, shop, once):

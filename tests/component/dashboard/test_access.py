@@ -15,11 +15,13 @@ from billhook.extension import get_state
 from billhook.inbox.actions import list_actions
 from support.apps import deliver
 from support.dashboard import ORIGIN, PAGES, Site
+from support.signing import APPROVED
 
 ACTIONS = {
     "deliveries/replay": {"id": "1"},
     "deliveries/replay/confirmed": {"id": "1"},
     "deliveries/1/replay": {},
+    "deliveries/1/resend": {"handler": "shop.book", "body": APPROVED.decode()},
     "deliveries/1/discard": {"reason": "done by hand"},
     "deliveries/1/erase": {"discard": "1"},
     "failures/{issue}/replay": {},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -311,6 +312,31 @@ def test_a_handler_that_nothing_knows_is_not_paused(failing):
 
 
 @pytest.mark.slow
+def test_an_edited_body_goes_to_one_handler_as_a_delivery_of_its_own(failing):
+    failing.broken.clear()
+    body = APPROVED.decode().replace("inv_1", "inv_9")
+
+    notice = failing.act("deliveries/1/resend", handler="shop.book", body=body)
+    failing.state.handle_due()
+
+    assert notice == "Stored, with the edited body, for shop.book."
+    (edited,) = details(failing.inbox, [4])
+    assert (edited.summary.edited_from, edited.summary.identifiers) == (1, ("inv_9",))
+    assert [(run.handler, run.state) for run in edited.runs] == [("shop.book", "succeeded")]
+    assert "An operator edited its body, from delivery 1" in " ".join(failing.text("deliveries/4").split())
+    assert recorded(failing)[0] == ("alice", "resend", "1 edited, handler shop.book: 4", 1)
+
+
+def test_an_edited_body_that_cannot_be_handled_is_refused(failing):
+    invalid = failing.post("deliveries/1/resend", handler="shop.book", body="{}")
+    unknown = failing.post("deliveries/1/resend", handler="shop.none", body=APPROVED.decode())
+
+    assert (invalid.status_code, unknown.status_code) == (400, 400)
+    assert "invoiceId: Field required" in html.unescape(invalid.text)
+    assert "no handler &#39;shop.none&#39;" in unknown.text
+    assert len(details(failing.inbox, [1, 2, 3, 4])) == 3
+
+
 def test_the_page_of_actions_shows_who_did_what(failing):
     for _ in range(52):
         failing.post("deliveries/1/replay")

@@ -39,11 +39,22 @@ def test_the_list_shows_state_handlers_and_error(site):
 
     text = " ".join(made.text("deliveries").split())
 
-    assert "InvoiceApproved done" in text
+    assert "InvoiceApproved inv_1 done" in text
     assert re.search(
-        r"InvoiceApproved retrying book retrying, (?:next in \d+ s|due now) mail succeeded", text
+        r"InvoiceApproved inv_1 retrying book retrying, (?:next in [\d.]+ s|due now) mail succeeded", text
     )
     assert "KeyError: 'no ledger\\nsecond line'" in text
+
+
+def test_a_delivery_says_what_it_is_about_and_offers_it_as_curl_without_a_secret(site):
+    made = site()
+    made.deliver()
+
+    shown = made.get("deliveries/1").text
+
+    assert "<title>Delivery 1: inv_1" in shown
+    assert "flask --app shop billhook deliveries forward 1 --curl --to URL --secret-file FILE<" in shown
+    assert SECRET not in shown
 
 
 def test_filters_combine_and_the_command_says_the_same(site):
@@ -60,6 +71,9 @@ def test_filters_combine_and_the_command_says_the_same(site):
         "type=InvoiceApproved&state=done": [1],
         "handler=shop.mail&error=LEDGER": [2],
         "contains=inv_2": [2],
+        "search=inv_2": [2],
+        "search=msg_3": [3],
+        "search=inv_": [],
         "key=msg_1": [1],
         "since=1h&until=2030-01-01": [3, 2, 1],
         "until=1h": [],

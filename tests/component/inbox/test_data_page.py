@@ -150,7 +150,7 @@ def test_the_times_of_the_page_are_those_of_the_code():
     months = timedelta(days=396)  # 13
 
     assert f"`BILLHOOK_RETENTION_DAYS` ({default:g} days)" in page["delivery"].kept
-    assert f"until they are {retention.KEYS_DAYS:g} days old" in page["delivery"].kept
+    assert f"stay for at least {retention.KEYS_DAYS:g} days" in page["delivery"].kept
     assert page["billhook_issue"].kept.startswith(f"{issues.KEPT_FOR.days} days after it was resolved")
     assert (page["billhook_action"].kept, retention.ACTIONS_KEPT_FOR) == ("13 months", months)
     assert (

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.dialects import sqlite
 
 from billhook.errors import ConfigError, InboxUnavailable
-from billhook.inbox import Deliveries, DeliveryFilter, Inbox, new_ids
+from billhook.inbox import Deliveries, DeliveryFilter, Inbox, bodies, new_ids
 from billhook.inbox import deliveries as deliveries_module
 from billhook.inbox.deliveries import search_bound
 from billhook.inbox.new_ids import NewIds
@@ -178,14 +178,12 @@ def test_opening_a_file_that_is_not_there_makes_none(tmp_path):
 
 
 def test_bodies_are_read_in_batches(inbox, monkeypatch):
-    monkeypatch.setattr(deliveries_module, "_READ_TOGETHER", 2)
+    monkeypatch.setattr(bodies, "_READ_TOGETHER", 2)
     for number in range(5):
         kind = "PingTest" if number != 3 else "Overage"
         inbox.put(incoming(f"m{number}", event_type=kind, at=NOON + timedelta(minutes=number)))
 
-    found = list(
-        deliveries_module.read_bodies(inbox, ["PingTest", "InvoiceApproved"], NOON + timedelta(minutes=1))
-    )
+    found = list(bodies.read_bodies(inbox, ["PingTest", "InvoiceApproved"], NOON + timedelta(minutes=1)))
 
     assert [(one.event_type, one.state, one.body) for one in found] == [("PingTest", "received", b"{}")] * 3
     assert [one.delivery_id for one in found] == sorted({one.delivery_id for one in found})

@@ -21,8 +21,9 @@ from billhook.inbox import (
     RunResult,
     RunState,
 )
+from billhook.inbox.bodies import search_bodies
 from billhook.inbox.discard import discard
-from billhook.inbox.erase import EraseResult, empty_log, erase, search_bodies
+from billhook.inbox.erase import EraseResult, empty_log, erase
 from billhook.inbox.replay import ReplayResult, replay
 from billhook.inbox.retention import Cutoffs
 from support.inbox_view import NOON, incoming, open_inbox, rows, value
@@ -381,7 +382,7 @@ def test_a_search_examines_the_bodies_that_have_a_part(inbox):
 
 @only_sqlite
 def test_a_search_reads_a_batch_at_a_time_and_tells_how_far_it_is(inbox, monkeypatch):
-    monkeypatch.setattr("billhook.inbox.erase.BATCH", 2)
+    monkeypatch.setattr("billhook.inbox.bodies.BATCH", 2)
     ids = [put(inbox, f"k{number}") for number in range(5)]
     steps = []
 

@@ -3,11 +3,12 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0012"
+revision = "0013"
 down_revision = None
 
 ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 TIME = sa.DateTime(timezone=True)
+IDENTIFIERS = ("identifier_1", "identifier_2", "identifier_3")
 LABELS = ("source", "event_type", "handler", "what", "cause")
 
 
@@ -107,12 +108,14 @@ def _make_delivery() -> None:
         sa.Column("event_type", sa.Text, nullable=False),
         sa.Column("sent_as", sa.Text),
         sa.Column("conflict_of", ID),
+        sa.Column("edited_from", ID),
         sa.Column("headers", sa.Text, nullable=False),
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("error", sa.Text),
         sa.Column("signed_at", TIME),
         sa.Column("received_at", TIME, nullable=False),
         sa.Column("digest", sa.LargeBinary),
+        *(sa.Column(name, sa.Text) for name in IDENTIFIERS),
         sa.Column("body", sa.LargeBinary, nullable=False),
         sa.UniqueConstraint("source", "key", "duplicate_slot", name="delivery_source_key_duplicate_slot_key"),
     )
@@ -121,6 +124,8 @@ def _make_delivery() -> None:
     _partial_index("delivery_unfinished_idx", "state IN ('received', 'planned')", "id")
     _partial_index("delivery_failed_idx", "state IN ('dead', 'quarantined')", "state", "id")
     _partial_index("delivery_conflict_idx", "conflict_of IS NOT NULL", "id")
+    for name in IDENTIFIERS:
+        _partial_index(f"delivery_{name}_idx", f"{name} IS NOT NULL", name, "id")
 
 
 def _make_run() -> None:

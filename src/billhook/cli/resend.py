@@ -1,0 +1,69 @@
+"""`billhook deliveries resend`: edit the body of a delivery, and have one handler called with it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import BinaryIO
+
+import click
+
+from billhook.cli.context import open_inbox, worker_hint
+from billhook.cli.handlers import load_subscribers
+from billhook.cli.output import CliError, printable
+from billhook.cli.params import DELIVERY_ID, TEXT
+from billhook.cli.selection import recording
+from billhook.engines.resend import resend as resend_this
+from billhook.errors import PayloadError
+from billhook.fields.model import describe_details
+from billhook.inbox.deliveries import details
+
+
+@click.command()
+@click.argument("delivery_id", type=DELIVERY_ID, metavar="ID")
+@click.option("--handler", type=TEXT, required=True, metavar="NAME", help="The handler that is called.")
+@click.option(
+    "--file",
+    "file",
+    type=click.File("rb"),
+    help="The edited body; - reads stdin. Default: your editor opens.",
+)
+def resend(delivery_id: int, handler: str, file: BinaryIO | None) -> None:
+    """Edit the body of a delivery, and have one handler called with it.
+
+    The edited delivery is a new one, marked as edited from this one: it has a key of its own, is a duplicate
+    of nothing, and goes to this handler only. The effects that the handler had before are made again.
+
+    \b
+    Examples:
+      billhook deliveries resend 42 --handler shop.chase
+      billhook deliveries show 42 --body > body.json
+      billhook deliveries resend 42 --handler shop.chase --file body.json
+    """
+    with open_inbox() as inbox:
+        original = next(iter(details(inbox, [delivery_id])), None)
+        if original is None or original.summary.state in ("pruned", "erased"):
+            raise CliError(f"there is no delivery {delivery_id} with a body: see `billhook deliveries list`")
+        body = _edited(original.body) if file is None else file.read()
+        handlers = load_subscribers()
+        try:
+            with recording(inbox, "resend", f"{delivery_id} edited, handler {printable(handler)}") as add:
+                new_id = resend_this(inbox, handlers, original, handler, body, datetime.now(UTC))
+                add(1, (new_id,))
+        except PayloadError as error:
+            wrong = f" ({describe_details(error.details)})" if error.details else ""
+            raise CliError(f"{error}{wrong}; nothing was stored") from None
+        inbox.waker.wake()
+        hint = worker_hint(inbox)
+    click.echo(f"delivery {new_id} is delivery {delivery_id} with the edited body, for {printable(handler)}")
+    if hint is not None:
+        click.echo(hint, err=True)
+
+
+def _edited(body: bytes) -> bytes:
+    try:
+        text = click.edit(body.decode(), extension=".json")
+    except UnicodeDecodeError:
+        raise CliError("the body is not UTF-8: give the edited one with --file") from None
+    if text is None:
+        raise CliError("the body was not edited; nothing was stored")
+    return text.encode()

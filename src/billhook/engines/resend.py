@@ -1,0 +1,48 @@
+"""Have one handler called with an edited copy of a delivery, which is stored as a delivery of its own."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from datetime import datetime
+
+from billhook.engines.dispatcher import run_options
+from billhook.errors import ConfigError
+from billhook.events import Event, parse_event
+from billhook.handlers import ConnectedHandlers
+from billhook.inbox import DeliveryDetails, Inbox, RunOptions, RunPlan, StoredDelivery
+from billhook.inbox.replay import store_edited
+
+
+def resend(
+    inbox: Inbox,
+    handlers: ConnectedHandlers,
+    original: DeliveryDetails,
+    handler_name: str,
+    body: bytes,
+    now: datetime,
+) -> int:
+    """Store a delivery with this body for one handler; return its id. Call `inbox.waker.wake()` afterwards.
+
+    Its key is new, so that it is no duplicate of anything, for `delivery.once` either; nor is it a content
+    duplicate. Raises ConfigError for a handler that does not handle such deliveries, PayloadError for a body
+    that cannot be read as the event type. Then nothing is stored.
+    """
+    summary = original.summary
+    named = handlers.by_name(summary.event_type)
+    handler = named.get(handler_name)
+    if handler is None or not handler.handles(summary.source):
+        known = ", ".join(name for name, each in named.items() if each.handles(summary.source)) or "none"
+        raise ConfigError(
+            f"no handler {handler_name!r} handles {summary.event_type} from {summary.source}: it has {known}"
+        )
+    event = parse_event(summary.event_type, body, as_named=summary.sent_as is not None)
+    key = f"edited-{summary.id}-{secrets.token_hex(8)}"
+    headers = json.dumps(original.headers)
+    stored = StoredDelivery(
+        0, summary.source, key, summary.event_type, body, headers, None, now, sent_as=summary.sent_as
+    )
+    options = RunOptions(run_options(handler, stored, event).order_key)
+    about = event.identifying_values() if isinstance(event, Event) else ()
+    plan = RunPlan(0, (handler.name,), options={handler.name: options}, identifiers=about)
+    return store_edited(inbox, stored, plan, summary.id)

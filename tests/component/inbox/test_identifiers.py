@@ -1,0 +1,131 @@
+"""Identifying values: stored when a delivery is planned, shown in lists, found by indexes, erased."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+
+from billhook.inbox import DeliveryFilter, RunPlan
+from billhook.inbox.deliveries import count, details, page, summaries
+from billhook.inbox.erase import erase
+from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
+from billhook.inbox.occurrences import IssueKind
+from billhook.inbox.replay import replay
+from billhook.inbox.retention import Cutoffs
+from support.inbox_view import NOON, change, incoming, rows
+from support.query_plans import fill, query_plans
+
+LATER = NOON + timedelta(days=3)
+COLUMNS = "SELECT identifier_1, identifier_2, identifier_3 FROM delivery WHERE id = ?"
+
+
+def put(inbox, key, *identifiers, handlers=(), error=None):
+    """A delivery that is planned and about these values; its id."""
+    delivery_id = inbox.put(incoming(key)).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(delivery_id, handlers, error, identifiers=identifiers)], NOON)
+    return delivery_id
+
+
+def found(inbox, text, limit=50, below=None, **others):
+    return [one.id for one in page(inbox, DeliveryFilter(search=text, **others), limit, below)]
+
+
+def test_a_plan_stores_what_each_delivery_is_about(inbox):
+    ids = [inbox.put(incoming(key)).delivery_id for key in ("k1", "k2", "k3")]
+    about = [("cus_1", "inv_1", "12.50"), ("cus_2",), ()]
+    with inbox.transaction("w") as transaction:
+        transaction.plan(
+            [RunPlan(one, ("h",), identifiers=own) for one, own in zip(ids, about, strict=True)], NOON
+        )
+
+    assert [one.identifiers for one in summaries(inbox, ids)] == about
+    assert [one.summary.identifiers for one in details(inbox, ids)] == about
+
+
+def test_a_delivery_is_found_by_its_id_its_key_and_each_value_whole(inbox):
+    first = put(inbox, "k1", "cus_1", "inv_1", "12.50")
+    second = put(inbox, "k2", "cus_1", "inv_2")
+    waiting = inbox.put(incoming("k3")).delivery_id
+
+    assert found(inbox, "cus_1") == [second, first]
+    assert found(inbox, "inv_1") == found(inbox, "12.50") == found(inbox, "k1") == [first]
+    assert found(inbox, str(waiting)) == found(inbox, "k3") == [waiting]
+    assert found(inbox, "cus") == found(inbox, "CUS_1") == found(inbox, "999") == found(inbox, "9" * 40) == []
+
+
+def test_a_value_of_many_deliveries_is_read_page_by_page(inbox):
+    ids = [put(inbox, f"k{number}", "cus_1", "cus_1" if number else "x") for number in range(5)]
+
+    first = found(inbox, "cus_1", 2)
+    assert first == [ids[4], ids[3]]
+    assert found(inbox, "cus_1", 2, below=first[-1]) == [ids[2], ids[1]]
+    assert count(inbox, DeliveryFilter(search="cus_1")) == 5
+
+
+def test_a_search_goes_with_other_conditions(inbox):
+    put(inbox, "k1", "cus_1")
+    waiting = put(inbox, "k2", "cus_1", handlers=("h",))
+
+    assert found(inbox, "cus_1", 1, state="planned") == [waiting]
+    assert found(inbox, "cus_1", event_type="Overage") == []
+
+
+def test_a_long_value_is_found_by_the_text_that_was_sent(inbox):
+    delivery_id = put(inbox, "k1", "x" * 99 + "…")
+
+    assert found(inbox, "x" * 500) == [delivery_id]
+
+
+def test_a_delivery_that_is_read_again_is_about_what_it_is_read_as(inbox, where):
+    delivery_id = put(inbox, "k1", "cus_1", "inv_1")
+    replay(inbox, [delivery_id], NOON)
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(delivery_id, error="not readable")], NOON)
+
+    assert rows(where, COLUMNS, delivery_id) == [(None, None, None)]
+
+
+def test_erased_and_pruned_deliveries_are_about_nothing(inbox, where):
+    erased, pruned = put(inbox, "k1", "cus_1", "inv_1", "1"), put(inbox, "k2", "cus_1", "inv_1", "1")
+    erase(inbox, [erased], NOON)
+    inbox.prune(Cutoffs.of(LATER, 1.0))
+
+    assert rows(where, COLUMNS, erased) + rows(where, COLUMNS, pruned) == [(None, None, None)] * 2
+    assert found(inbox, "cus_1") == []
+
+
+def test_an_issue_says_what_its_deliveries_are_about_until_they_are_erased(inbox):
+    delivery_id = put(inbox, "k1", "cus_1", error="not readable")
+    update_issues(inbox, NOON)
+    (issue,) = (one for one in list_issues(inbox) if one.kind is IssueKind.QUARANTINE)
+    assert issue.identifiers == {delivery_id: ("cus_1",)}
+    change_issue(inbox, issue.id, IssueState.ACKNOWLEDGED, NOON, who="ann", why="cus_1 asked")
+
+    erase(inbox, [delivery_id], NOON)
+
+    (issue,) = (one for one in list_issues(inbox) if one.kind is IssueKind.QUARANTINE)
+    assert (issue.identifiers, issue.why) == ({}, None)
+
+
+@pytest.mark.parametrize("text", ["cus_7", "0.00", "77"])
+def test_a_search_reads_by_indexes_beside_many_deliveries(inbox, where, text):
+    fill(where, 20_000)
+    change(
+        where,
+        "UPDATE delivery SET identifier_1 = 'cus_' || (id % 1000), identifier_2 = 'inv_' || id, "
+        "identifier_3 = CASE WHEN id % 2 = 0 THEN '0.00' ELSE CAST(id AS text) END",
+    )
+    change(where, "ANALYZE")
+
+    plans = query_plans(inbox, lambda: found(inbox, text))
+
+    used = "\n".join(plans)
+    of_key = "duplicate_slot" if inbox.database.is_remote else "sqlite_autoindex_delivery"
+    # PostgreSQL walks the ids of a value that every second delivery has.
+    of_amounts = ["delivery_identifier_3_idx"] if text != "0.00" else []
+    for index in ("delivery_identifier_1_idx", "delivery_identifier_2_idx", of_key, *of_amounts):
+        assert index in used
+    assert not re.search(r"Seq Scan on delivery|SCAN (?:delivery|found)\b(?! USING)", used), used
