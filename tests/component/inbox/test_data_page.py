@@ -98,7 +98,8 @@ def deliveries(inbox):
     options = RunOptions(f"order {MARK}", ContentKey("digest", ("customer_id",), NOON, 60.0))
     error = f"KeyError: {MARK}"
     with inbox.transaction("w", {"book": HandlerLimits(("book",), pause_after=1)}) as transaction:
-        transaction.plan([RunPlan(failing, ("book",), options={"book": options})], NOON)
+        plan = RunPlan(failing, ("book",), options={"book": options}, identifiers=(MARK,) * 3)
+        transaction.plan([plan], NOON)
         transaction.plan([RunPlan(unreadable, error=f"no InvoiceApproved: {MARK}")], NOON)
         (claim,) = transaction.claim(9, NOON, LATER)
         ids = (claim.run_id, claim.token, failing, claim.attempt)
