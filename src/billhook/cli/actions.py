@@ -30,7 +30,7 @@ from billhook.inbox.actions import list_actions
 )
 @as_json
 def actions(since: datetime | None, limit: int, after: int | None, as_json: bool) -> None:
-    """List what operators did, newest first: replay, discard, erase, prune, forward --follow, pause, resume.
+    """List what operators did, newest first: from replay and discard to export, forward and pause.
 
     Each is recorded with the name of the operating system's user, for 13 months. What --contains, --error and
     --customer searched for is not recorded.

@@ -25,7 +25,14 @@ from billhook.cli.output import (
 from billhook.cli.params import DELIVERY_ID, TEXT, TIME, as_json
 from billhook.cli.replay import replay
 from billhook.cli.resend import resend
-from billhook.cli.selection import ALL_FILTERS, Selection, confirming, delivery_count, selecting
+from billhook.cli.selection import (
+    ALL_FILTERS,
+    Selection,
+    confirming,
+    delivery_count,
+    recording,
+    selecting,
+)
 from billhook.errors import PayloadError
 from billhook.events import Event, parse_event
 from billhook.inbox import Deliveries, DeliveryDetails
@@ -197,7 +204,7 @@ def export(selection: Selection) -> None:
     """Write deliveries as JSON Lines, oldest first, with bodies, runs and failures.
 
     A body that is not UTF-8 is in body_base64 instead of body. The file has the permissions of your shell's
-    umask: run umask 077 first, because it holds customers' data.
+    umask: run umask 077 first, because it holds customers' data. `billhook actions` lists each export.
 
     \b
     Example:
@@ -205,13 +212,18 @@ def export(selection: Selection) -> None:
     """
     from billhook.inbox.deliveries import count, export
 
-    with open_inbox() as inbox:
+    exported: list[int] = []
+    with open_inbox() as inbox, recording(inbox, "export", selection.conditions) as add:
         bounded = selection.bounded(inbox)
-        with progress("exporting", count(inbox, bounded)) as steps:
-            # One line at a time: an inbox can be larger than the memory.
-            for one in export(inbox, bounded):
-                print_json_line(details_json(one))
-                steps()
+        try:
+            with progress("exporting", count(inbox, bounded)) as steps:
+                # One line at a time: an inbox can be larger than the memory.
+                for one in export(inbox, bounded):
+                    exported.append(one.summary.id)
+                    print_json_line(details_json(one))
+                    steps()
+        finally:
+            add(len(exported), exported)
 
 
 @deliveries.command()

@@ -270,20 +270,24 @@ class _Sent:
 def _send(
     inbox: Inbox, found: Found, signed: Callable[[DeliveryDetails], dict[str, str]], poster: HttpPoster
 ) -> _Sent:
-    sent = _Sent()
-    with progress("sending", found.total) as steps:
-        for delivery in (one for batch in found.batches for one in details(inbox, batch)):
-            steps()
-            if why := _NO_BODY.get(delivery.summary.state):
-                sent.skipped[why] += 1
-                continue
-            try:
-                headers = signed(delivery)
-            except ValueError as error:
-                sent.skipped[f"cannot be signed: {first_line(str(error))}"] += 1
-                continue
-            if not sent.add(delivery.summary.id, poster.post(delivery.body, headers)):
-                break
+    sent, ids = _Sent(), list[int]()
+    with progress("sending", found.total) as steps, recording(inbox, "forward", found.which) as add:
+        try:
+            for delivery in (one for batch in found.batches for one in details(inbox, batch)):
+                steps()
+                if why := _NO_BODY.get(delivery.summary.state):
+                    sent.skipped[why] += 1
+                    continue
+                try:
+                    headers = signed(delivery)
+                except ValueError as error:
+                    sent.skipped[f"cannot be signed: {first_line(str(error))}"] += 1
+                    continue
+                ids.append(delivery.summary.id)
+                if not sent.add(delivery.summary.id, poster.post(delivery.body, headers)):
+                    break
+        finally:
+            add(len(ids), () if found.is_named else ids)
     return sent
 
 

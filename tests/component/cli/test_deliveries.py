@@ -171,6 +171,10 @@ def test_export_is_json_lines_oldest_first(run, shop, monkeypatch):
 
     assert [json.loads(line)["id"] for line in lines] == [1, 2, 3, 4]
     assert [json.loads(line)["key"] for line in dead] == ["m2"]
+    recorded = [
+        (one["what"], one["which"], one["deliveries"]) for one in json.loads(run("actions", "--json").stdout)
+    ]
+    assert recorded == [("export", "--state dead: 2", 1), ("export", "1-4", 4)]
 
 
 def test_commands_without_an_inbox_fail_and_create_no_file(run, tmp_path):

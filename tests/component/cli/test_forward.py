@@ -80,12 +80,18 @@ def test_a_second_time_the_receiver_knows_them_unless_they_have_new_ids(forward,
     assert json.loads(anew.stdout)["statuses"] == {"200": 2}
 
 
-def test_options_select_what_is_sent(forward, plain):
+def test_options_select_what_is_sent_and_actions_list_it(forward, plain, run):
     forward(plain.url, "--type", "InvoiceApproved")
     forward(plain.url, "--contains", "inv_1")
     forward(plain.url, "--state", "quarantined")
+    forward(plain.url, "1", "2")
+    forward(plain.url, "1", "--dry-run")
 
-    assert [got.id for got in plain.got] == ["m2", "m2", "m3"]
+    assert [got.id for got in plain.got] == ["m2", "m2", "m3", "m1", "m2"]
+    recorded = [
+        one["which"] for one in json.loads(run("actions", "--json").stdout) if one["what"] == "forward"
+    ]
+    assert recorded == ["1-2", "--state quarantined: 3", "--contains …: 2", "--type InvoiceApproved: 2"]
 
 
 def test_the_answers_are_counted_and_a_refusal_is_exit_code_1(forward):
