@@ -347,7 +347,7 @@ def test_a_worker_that_stops_amid_a_transaction_holds_the_receiver_up_for_second
 
 
 def refused(cli):
-    """Whether a delivery is refused. No process is started for it: that may take as long as the lock is held."""
+    """Whether a delivery is refused. A process for it might take as long as the lock is held."""
     headers = sign(StandardWebhooks(), SECRET, "PingTest", b"{}", datetime.now(UTC))
     with HttpPoster(urlsplit(cli.url), 10.0) as poster:
         return poster.post(b"{}", headers).status != 200
