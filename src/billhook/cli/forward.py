@@ -104,10 +104,10 @@ def forward(
     new = replace(
         selection.filter, event_type=None, source=None, key=None, contains=None, conflicts=False
     ).is_everything
-    if follow and (selection.ids or selection.dry_run or selection.rate is not None or not new):
+    if follow and (selection.ids or selection.dry_run or curl or selection.rate is not None or not new):
         raise click.UsageError(
-            "--follow sends what is stored from now on: leave out ID, --dry-run, --rate, --state, --error, "
-            "--since, --until and --handler"
+            "--follow sends what is stored from now on: leave out ID, --dry-run, --rate, --curl, --state, "
+            "--error, --search, --since, --until and --handler"
         )
     secrets = read_secrets_file(secret_file)
     if not secrets:

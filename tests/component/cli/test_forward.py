@@ -321,7 +321,9 @@ def test_following_waits_for_a_server_that_is_not_there(forward, storing, monkey
     assert f"127.0.0.1:{plain.port} does not take delivery 5 (Connection refused)" in result.stderr
 
 
-@pytest.mark.parametrize("options", ["1", "--dry-run", "--since 1h", "--state dead", "--rate 5"])
+@pytest.mark.parametrize(
+    "options", ["1", "--dry-run", "--since 1h", "--state dead", "--rate 5", "--curl", "--search m1"]
+)
 def test_following_is_only_for_what_is_new(forward, plain, options):
     result = forward(plain.url, "--follow", *options.split())
 
