@@ -227,8 +227,9 @@ def _hints(one: Issue) -> list[tuple[str, str]]:
     hints = []
     if one.examples:
         hints.append(("look at one", in_program(f"billhook deliveries show {one.examples[0]}")))
+        hints.append(("look at all", in_program(f"billhook deliveries list --issue {one.id}")))
     if one.kind in (IssueKind.FAILURE, IssueKind.DEAD):
-        hints.append(("replay", in_program("billhook deliveries replay --state dead --dry-run")))
+        hints.append(("replay", in_program(f"billhook deliveries replay --issue {one.id} --dry-run")))
         hints.append(("stop", in_program(f"billhook handlers pause {quote(one.subject)}")))
     if one.kind is IssueKind.SILENCE:
         hints.append(("look", in_program("billhook status")))

@@ -107,7 +107,7 @@ def forward(
     if follow and (selection.ids or selection.dry_run or curl or selection.rate is not None or not new):
         raise click.UsageError(
             "--follow sends what is stored from now on: leave out ID, --dry-run, --rate, --curl, --state, "
-            "--error, --search, --since, --until and --handler"
+            "--error, --search, --issue, --since, --until and --handler"
         )
     secrets = read_secrets_file(secret_file)
     if not secrets:

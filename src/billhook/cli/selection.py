@@ -21,6 +21,7 @@ from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.actions import ids_text, recorded
 from billhook.inbox.deliveries import BATCH, count, details, handler_names, id_batches, search_bound
+from billhook.inbox.issues import find_issue, of_issue
 
 _SEARCH_LIMIT = 100_000
 """How many bodies a search for a text reads: some seconds' work for the database."""
@@ -39,6 +40,9 @@ _FILTERS = {
     "search": click.option(
         "--search", type=TEXT, metavar="TEXT",
         help="With this id, this key, or this identifying value, such as an invoice's id; whole.",
+    ),
+    "issue": click.option(
+        "--issue", type=TEXT, metavar="ISSUE", help="Of this issue: see `billhook failures list`."
     ),
     "since": click.option(
         "--since", type=TIME, help="Received since this time: an age (2h, 7d) or ISO 8601."
@@ -146,7 +150,7 @@ class Selection:
         if not (self.ids or is_enough) and self.filter.is_everything:
             raise click.UsageError(
                 f"nothing to {_verb()} is selected: give ids, or one of --type --state --error --source "
-                "--key --search --since --until --contains --handler --conflicts"
+                "--key --search --issue --since --until --contains --handler --conflicts"
             )
         if self.ids and not self.filter.is_everything:
             raise click.UsageError("give ids or filters, not both")
@@ -173,16 +177,23 @@ class Selection:
         return found._replace(batches=paced(found.batches, self.rate))
 
     def bounded(self, inbox: Inbox) -> DeliveryFilter:
-        """Bound a search for a text to the newest of the selected deliveries; print the bound on stderr."""
-        if self.filter.contains is None:
-            return self.filter
-        number, from_id, received_at = search_bound(inbox, self.filter, self.search_limit)
+        """Bound a search for a text to the newest of the selected deliveries; print the bound on stderr.
+
+        Raises CliError for an unknown issue.
+        """
+        issue_id = self.filter.issue
+        if issue_id is not None and find_issue(inbox, issue_id) is None:
+            raise CliError(f"there is no issue {printable(issue_id)}: see `billhook failures list`")
+        selected = of_issue(inbox, self.filter)
+        if selected.contains is None:
+            return selected
+        number, from_id, received_at = search_bound(inbox, selected, self.search_limit)
         is_full = number == self.search_limit
         searched = f"searched {'the newest ' if is_full else ''}{delivery_count(number)}"
         if received_at is not None:
             searched += f", back to {received_at:%Y-%m-%d %H:%M:%S} UTC"
         click.echo(searched + ("; --search-limit N searches more" if is_full else ""), err=True)
-        return replace(self.filter, from_id=from_id)
+        return replace(selected, from_id=from_id)
 
     @property
     def conditions(self) -> str:
@@ -190,7 +201,7 @@ class Selection:
         options = []
         for field in fields(self.filter):
             value = getattr(self.filter, field.name)
-            if value in (None, False) or field.name == "decided":
+            if value in (None, False, ()) or field.name == "decided":
                 continue
             option = "--type" if field.name == "event_type" else f"--{field.name}"
             text = f"{value:%Y-%m-%dT%H:%M:%S}" if isinstance(value, datetime) else printable(value)

@@ -32,6 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
+from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.fingerprint import fingerprint
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.occurrences import (
@@ -287,6 +288,16 @@ def _delivery_ids(connection: Connection, one: Issue, after: int) -> list[int]:
     ids = found.distinct().subquery().c.delivery_id
     query = select(ids).where(ids > after).order_by(ids).limit(_BATCH)
     return list(connection.execute(query).scalars())
+
+
+def of_issue(inbox: Inbox, selection: DeliveryFilter) -> DeliveryFilter:
+    """Return a filter that also selects what an issue of quarantined deliveries is about."""
+    one = None if selection.issue is None else find_issue(inbox, selection.issue)
+    if one is None or one.kind is not IssueKind.QUARANTINE:
+        return selection
+    with inbox.database.read() as connection:
+        rows = connection.execute(QUARANTINED, {"most": MOST})
+        return replace(selection, quarantined=tuple(row.id for row in rows if quarantine_id(row) == one.id))
 
 
 def _issue(row: Any) -> Issue:

@@ -13,7 +13,9 @@ from sqlalchemy import event
 
 from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, issues
 from billhook.inbox.counts import Counted
+from billhook.inbox.deliveries import page
 from billhook.inbox.erase import erase
+from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.issues import (
     IssueState,
     change_issue,
@@ -21,6 +23,7 @@ from billhook.inbox.issues import (
     find_issue,
     list_issues,
     newest_traceback,
+    of_issue,
     times_of,
     update_issues,
 )
@@ -181,6 +184,44 @@ def test_the_deliveries_of_a_failure_are_those_that_its_bug_keeps_from_being_don
     one = max(of_kind(inbox, IssueKind.FAILURE), key=lambda one: one.count)
 
     assert list(failing_delivery_ids(inbox, one)) == [[dead, retrying]]
+
+
+def listed(inbox, one):
+    return [each.id for each in page(inbox, of_issue(inbox, DeliveryFilter(issue=one.id)), 10)]
+
+
+def test_a_filter_selects_the_deliveries_of_an_issue_of_each_kind(inbox):
+    done = fail(inbox, "done", state=RunState.DUE)
+    with inbox.transaction("w") as transaction:
+        (claim,) = transaction.claim(1, NOON + MINUTE, NOON + HOUR, only=done)
+    settle(inbox, claim, NOON + MINUTE)
+    dead, other = fail(inbox, "dead"), fail(inbox, "other", group="another bug")
+    reasons = ("the body is not JSON", "no amount", "the body is not JSON")
+    unreadable = [quarantine(inbox, f"m{number}", reason) for number, reason in enumerate(reasons)]
+    update_issues(inbox, NOON + MINUTE)
+
+    failures, quarantined = (
+        {one.count: one for one in of_kind(inbox, kind)} for kind in (IssueKind.FAILURE, IssueKind.QUARANTINE)
+    )
+
+    assert listed(inbox, failures[2]) == [dead, done]
+    assert listed(inbox, failures[1]) == [other]
+    assert listed(inbox, only(inbox, IssueKind.DEAD)) == [other, dead]
+    assert listed(inbox, quarantined[2]) == [unreadable[2], unreadable[0]]
+    assert page(inbox, DeliveryFilter(issue="0" * 12), 10) == []
+
+
+def test_the_deliveries_of_an_issue_are_found_by_indexes_beside_many(inbox, where):
+    fill(where, 20_000)
+    fail(inbox, "dead")
+    update_issues(inbox, NOON + MINUTE)
+    change(where, "ANALYZE")
+    one = only(inbox)
+
+    used = "\n".join(query_plans(inbox, lambda: page(inbox, DeliveryFilter(issue=one.id), 10)))
+
+    assert "run_dead_idx" in used
+    assert not re.search(r"Seq Scan on (?:delivery|run)|SCAN (?:delivery|run|failure)\b", used), used
 
 
 def quarantine(inbox, key, reason, at=NOON):
