@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -20,11 +19,11 @@ from billhook.inbox import Inbox
 from billhook.inbox.issues import (
     Issue,
     IssueState,
+    by_hour,
     change_issue,
     find_issue,
     list_issues,
     newest_traceback,
-    times_of,
     update_issues,
 )
 from billhook.inbox.occurrences import IssueKind
@@ -106,14 +105,13 @@ def show(id_: str, as_json: bool) -> None:
         update_issues(inbox, now)
         one = _find(inbox, id_)
         newest = newest_traceback(inbox, one.id)
-        times = times_of(inbox, one.id, now - timedelta(hours=_HOURS))
+        hours = by_hour(inbox, one.id, now - timedelta(hours=_HOURS))
     if as_json:
-        hours = Counter(at.replace(minute=0, second=0, microsecond=0) for at in times)
-        by_hour = [{"hour": hour, "count": hours[hour]} for hour in sorted(hours)]
-        print_json({**asdict(one), "by_hour": by_hour, "traceback": newest and newest[1]})
+        listed = [{"hour": hour, "count": hours[hour]} for hour in sorted(hours)]
+        print_json({**asdict(one), "by_hour": listed, "traceback": newest and newest[1]})
         return
     click.echo(f"{one.id}  {one.state.value.upper()}  {printable(_what(one))}")
-    for name, text in _facts(one, now, len(times)):
+    for name, text in _facts(one, now, hours.total()):
         click.echo(f"{name:>12}  {printable(text)}")
     if newest is not None:
         click.echo(f"\nnewest, of delivery {newest[0]}:")
