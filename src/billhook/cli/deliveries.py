@@ -12,7 +12,8 @@ from billhook.cli import delivery_format
 from billhook.cli.context import open_inbox
 from billhook.cli.deletion import erase, prune
 from billhook.cli.delivery_format import details_json, print_deliveries
-from billhook.cli.forward import Outage, forward
+from billhook.cli.follow import Outage
+from billhook.cli.forward import forward
 from billhook.cli.output import (
     CliError,
     UsageConfigError,
