@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
 
 import click
 
@@ -125,9 +124,8 @@ def _report_pruned(
     both = emptied + deleted
     if as_json:
         by_state = {state: {"keys_kept": emptied[state], "deleted": deleted[state]} for state in _ALL_STATES}
-        result: dict[str, Any] = {"older_than_days": days, "dry_run": dry_run}
-        result |= {"pruned": both.total(), "keys_kept": emptied.total()}
-        print_json({**result, "deleted": deleted.total(), "by_state": by_state})
+        totals = {"pruned": both.total(), "keys_kept": emptied.total(), "deleted": deleted.total()}
+        print_json({"older_than_days": days, "dry_run": dry_run, **totals, "by_state": by_state})
     elif not both:
         click.echo(f"no finished delivery is older than {_in_days(days)}")
     else:

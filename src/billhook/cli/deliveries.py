@@ -23,7 +23,7 @@ from billhook.cli.output import (
     progress,
     say_paused,
 )
-from billhook.cli.params import DELIVERY_ID, TEXT, TIME, as_json
+from billhook.cli.params import DELIVERY_ID, TEXT, TIME, as_json, integer
 from billhook.cli.replay import replay
 from billhook.cli.resend import resend
 from billhook.cli.selection import (
@@ -140,13 +140,7 @@ deliveries.add_command(tail)
 
 @deliveries.command("list")
 @selecting(*ALL_FILTERS)
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=50,
-    show_default=True,
-    help="The highest number of deliveries.",
-)
+@integer("--limit", 1, 10_000, 50, "The highest number of deliveries.")
 @click.option(
     "--after",
     type=DELIVERY_ID,

@@ -19,7 +19,7 @@ from billhook.extension import configured_scheme
 from billhook.receiver.blueprint import webhook_routes
 from billhook.receiver.intake import RequestHeaders
 from billhook.settings import read_secrets_file
-from billhook.signing.search import FoundScheme, NearMiss, SearchResult, search
+from billhook.signing.search import FoundScheme, SearchResult, search
 from billhook.signing.source import DEFAULT_SOURCE, TYPE_HEADER, Source
 
 _MAX_FILE_BYTES = 32 * 1024 * 1024
@@ -172,33 +172,27 @@ def _listed(title: str, sentences: Sequence[str]) -> list[str]:
 
 
 def _as_json(result: SearchResult, notes: Sequence[str], secret_file: str | None) -> dict[str, Any]:
+    misses = [
+        {"kind": each.kind, "said": each.explanation}
+        | {"scheme": each.scheme and _scheme_json(each.scheme, secret_file)}
+        for each in result.near_misses
+    ]
     return {
         "found": bool(result.schemes),
         "schemes": [_scheme_json(each, secret_file) for each in result.schemes],
-        "near_misses": [_miss_json(each, secret_file) for each in result.near_misses],
-        "signature_headers": list(result.signature_headers),
+        "near_misses": misses,
+        "signature_headers": result.signature_headers,
         "contents_tried": result.tried,
-        "notes": list(notes),
+        "notes": notes,
     }
 
 
 def _scheme_json(found: FoundScheme, secret_file: str | None) -> dict[str, Any]:
-    return {
-        "kind": found.kind,
-        "arguments": dict(found.arguments),
-        "options": options_of(found),
-        "python": python_of(found, secret_file),
-        "secret_number": found.secret_number,
-        "secret_change": found.secret_change or None,
-        "signature_header": found.signature_header,
-        "content": found.content,
-        "signed_at": found.signed_at,
-    }
-
-
-def _miss_json(miss: NearMiss, secret_file: str | None) -> dict[str, Any]:
-    scheme = None if miss.scheme is None else _scheme_json(miss.scheme, secret_file)
-    return {"kind": miss.kind, "said": miss.explanation, "scheme": scheme}
+    same = ("kind", "arguments", "secret_number", "signature_header", "content", "signed_at")
+    made = {"options": options_of(found), "python": python_of(found, secret_file)}
+    return (
+        {name: getattr(found, name) for name in same} | made | {"secret_change": found.secret_change or None}
+    )
 
 
 def _notes(request: RawRequest, result: SearchResult) -> list[str]:

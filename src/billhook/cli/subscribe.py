@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal, InvalidOperation
 
 import click
@@ -183,23 +183,13 @@ def _may_be_done(error: Exception) -> bool:
 
 
 def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_json: bool) -> None:
-    results = [(each, "would be subscribed" if dry_run else each.result) for each in done]
+    if dry_run:
+        done = [replace(each, result="would be subscribed") for each in done]
     if as_json:
-        subscriptions = [
-            {
-                "event_type": each.event_type,
-                "threshold": each.threshold,
-                "recurring_threshold": each.recurring_threshold,
-                "result": result,
-                "error": each.error,
-            }
-            for each, result in results
-        ]
+        subscriptions = [asdict(each) for each in done]
         print_json({"callback_url": callback_url, "dry_run": dry_run, "subscriptions": subscriptions})
     else:
-        rows = [
-            (each.event_type, each.threshold, each.recurring_threshold, result) for each, result in results
-        ]
+        rows = [(each.event_type, each.threshold, each.recurring_threshold, each.result) for each in done]
         columns = ("event type", "threshold", "recurring", "result")
         print_table("", columns, rows, whole=("event type", "result"))
         for each in done:
