@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 
 import click
@@ -183,13 +184,8 @@ def erase(selection: Selection, customer: str | None, discard: bool) -> None:
             return
         ids = [one for batch in found.batches for one in batch]
         found = found._replace(batches=[*in_batches(ids, _BATCH)])
-
-        def count(batch: list[int]) -> EraseResult:
-            return erase_these(inbox, batch, now, discard_unfinished=discard, dry_run=True)
-
-        def change(batch: list[int]) -> EraseResult:
-            return erase_these(inbox, batch, now, discard_unfinished=discard)
-
+        change = partial(erase_these, inbox, now=now, discard_unfinished=discard)
+        count = partial(change, dry_run=True)
         done, clean = replace(selection, dry_run=True).apply(inbox, found, count, EraseResult()), True
         if done.unfinished and not selection.dry_run:
             each = (one for batch in found.batches if count(batch).unfinished for one in batch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import click
 
@@ -182,7 +183,7 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
     if not found:
         raise CliError(f"there is no delivery {delivery_id} in this inbox: see `billhook deliveries list`")
     if as_json:
-        print_json(delivery_format.details_json(found[0]))
+        print_json(details_json(found[0]))
     elif body:
         delivery_format.write_body(found[0].body)
     else:
@@ -247,10 +248,7 @@ def discard(selection: Selection, reason: str) -> None:
         found = selection.find(inbox, "Discard {}?")
         if found is None:
             return
-
-        def change(batch: list[int]) -> DiscardResult:
-            return discard_these(inbox, batch, reason, now, dry_run=selection.dry_run)
-
+        change = partial(discard_these, inbox, reason=reason, now=now, dry_run=selection.dry_run)
         done = selection.apply(inbox, found, change, DiscardResult())
     if selection.as_json:
         counts = {"selected": found.total, "discarded": done.deliveries, "runs": done.runs}

@@ -95,14 +95,10 @@ def _setup(
         return Setup.of_app(app, sample_size=sample_size, gunicorn_file=gunicorn_file)
     settings = load_settings()
     return Setup(
-        settings,
-        os.environ,
-        lambda: [default_source(settings)],
-        lambda: closing.enter_context(open_inbox(missing_ok=True)),
-        lambda: load_subscribers(handlers),
-        sample_size=sample_size,
-        gunicorn_file=gunicorn_file,
-    )
+        settings, os.environ, lambda: [default_source(settings)],
+        lambda: closing.enter_context(open_inbox(missing_ok=True)), lambda: load_subscribers(handlers),
+        sample_size=sample_size, gunicorn_file=gunicorn_file,
+    )  # fmt: skip
 
 
 def _print(findings: Sequence[Finding]) -> None:

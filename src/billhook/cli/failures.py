@@ -199,8 +199,7 @@ def _what(one: Issue) -> str:
 
 def _facts(one: Issue, now: datetime, in_a_day: int) -> list[tuple[str, str]]:
     """Return what is known of an issue, by name."""
-    is_type = one.kind in (IssueKind.QUARANTINE, IssueKind.SILENCE)
-    label = "event type" if is_type else "handler"
+    label = "event type" if one.kind in (IssueKind.QUARANTINE, IssueKind.SILENCE) else "handler"
     facts = [(label, one.subject)] if one.subject else []
     facts.append(("opened", format_ago(one.opened_at, now)))
     if one.first_at is not None and one.last_at is not None:

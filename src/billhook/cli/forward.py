@@ -6,7 +6,7 @@ import base64
 import shlex
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -102,19 +102,11 @@ def forward(
         raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
     settings = signing_settings(scheme)
     signer = configured_scheme(settings)
-    signed = partial(
-        _headers,
-        scheme=signer,
-        secret=secrets[0],
-        new_ids=new_ids,
-        type_headers=_type_headers(settings.type_header),
-    )
+    type_headers = _type_headers(settings.type_header)
+    signed = partial(_headers, scheme=signer, secret=secrets[0], new_ids=new_ids, type_headers=type_headers)
     with HttpPoster(parse_target(url), timeout) as poster, open_inbox() as inbox:
         if curl:
-            found = selection.find(inbox)
-            for delivery in (
-                (one for batch in found.batches for one in details(inbox, batch)) if found else ()
-            ):
+            for delivery in _bodies(inbox, selection.find(inbox)):
                 click.echo(_as_curl(url, delivery, signed(delivery)))
             return
         if follow:
@@ -191,13 +183,18 @@ class _Sent:
         return self.stopped_at is None
 
 
+def _bodies(inbox: Inbox, found: Found | None) -> Iterator[DeliveryDetails]:
+    for batch in found.batches if found else ():
+        yield from details(inbox, batch)
+
+
 def _send(
     inbox: Inbox, found: Found, signed: Callable[[DeliveryDetails], dict[str, str]], poster: HttpPoster
 ) -> _Sent:
     sent, ids = _Sent(), list[int]()
     with progress("sending", found.total) as steps, recording(inbox, "forward", found.which) as add:
         try:
-            for delivery in (one for batch in found.batches for one in details(inbox, batch)):
+            for delivery in _bodies(inbox, found):
                 steps()
                 if why := NO_BODY.get(delivery.summary.state):
                     sent.skipped[why] += 1
@@ -230,11 +227,10 @@ def _report(total: int, sent: _Sent, *, dry_run: bool, as_json: bool) -> None:
         click.echo(f"{delivery_count(total)} would be sent")
         return
     print_answers(sent.answers)
-    taken: Counter[str] = Counter(accepted=0)
-    for (status, text), count in answers:
-        if status is not None and status < 300:
-            taken["duplicates" if '"duplicate"' in text else "accepted"] += count
-    results = ", ".join(f"{count} {result}" for result, count in taken.items())
+    taken = [(text, count) for (status, text), count in answers if status is not None and status < 300]
+    duplicates = sum(count for text, count in taken if '"duplicate"' in text)
+    results = f"{sum(count for _, count in taken) - duplicates} accepted"
+    results += f", {duplicates} duplicates" if duplicates else ""
     click.echo(f"{number} of {delivery_count(total)} sent, {results}")
     for reason, count in sent.skipped.items():
         click.echo(f"{count} not sent, {reason}")

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.context import import_handlers, reject_handlers_argument, user_app, worker_hint
+from billhook.cli.context import import_handlers, reject_handlers_argument, say_missing_worker, user_app
 from billhook.cli.events import event_class, sample_body, suggest
 from billhook.cli.output import print_json, printable, progress
 from billhook.cli.params import as_json, handlers_argument, integer
@@ -118,9 +118,7 @@ def send(
     _report(answers, place, as_json)
     app = user_app()
     if url is None and app is not None and any(answer.status == 200 for answer in answers):
-        hint = worker_hint(get_state(app).inbox)
-        if hint is not None:
-            click.echo(f"note: stored, but not handled yet. {hint}", err=True)
+        say_missing_worker(get_state(app).inbox, "note: stored, but not handled yet. ")
     if any(answer.status != 200 for answer in answers):
         sys.exit(1)
 

@@ -58,7 +58,10 @@ def signature(
       billhook doctor signature --request captured/20260115T093000-0001.http --secret-file secret.txt
     """
     request = _read_request(request_file)
-    secrets = _read_secrets(secret_file)
+    # With --secret-file, a mistake in the options does not matter.
+    secrets = read_secrets_file(secret_file) if secret_file else load_settings().read_secrets()
+    if not secrets:
+        raise ConfigError("no secret to try: give --secret-file, or set BILLHOOK_SECRETS_FILE")
     at = captured_at or datetime.fromtimestamp(request_file.stat().st_mtime, UTC)
     result = search(
         request.headers,
@@ -86,14 +89,6 @@ def _read_request(path: Path) -> RawRequest:
     if len(raw) > _MAX_FILE_BYTES:
         raise UsageConfigError(f"--request {path} is over {_MAX_FILE_BYTES} bytes: give one request")
     return parse_request(raw, str(path))
-
-
-def _read_secrets(secret_file: str | None) -> Sequence[str]:
-    # With --secret-file, a mistake in the options does not matter.
-    secrets = read_secrets_file(secret_file) if secret_file else load_settings().read_secrets()
-    if not secrets:
-        raise ConfigError("no secret to try: give --secret-file, or set BILLHOOK_SECRETS_FILE")
-    return secrets
 
 
 def _type_header() -> str:
