@@ -181,10 +181,9 @@ def _print(comparison: Reconciliation, missing: Sequence[MissingEvent], stored: 
     if missing:
         columns = ("missing event", "object", "id", "customer", "at (UTC)", "because")
         rows = [
-            (one.event_type, one.kind, one.resource_id, one.customer_id, f"{one.at:%Y-%m-%d %H:%M:%S}",
-             one.detail)
+            (one.event_type, one.kind, one.resource_id, one.customer_id, f"{one.at:%F %T}", one.detail)
             for one in missing
-        ]  # fmt: skip
+        ]
         print_table("", columns, rows, whole=columns[:5])
     checked = ", ".join(f"{number} {kind}" for kind, number in sorted(comparison.checked.items()))
     found = "1 event has" if len(missing) == 1 else f"{len(missing)} events have"
@@ -203,8 +202,7 @@ def _notes(
     delivered: DeliveredEvents, missing: Sequence[MissingEvent], unchecked: Mapping[str, int]
 ) -> Iterator[str]:
     """Yield what limits the result."""
-    never = sorted({one.event_type for one in missing if not delivered.counts[one.event_type]})
-    if never:
+    if never := sorted({one.event_type for one in missing if not delivered.counts[one.event_type]}):
         yield (
             f"there is no {', '.join(never)} at all in this range; for types that you do not subscribe "
             "to, name the others with --type"

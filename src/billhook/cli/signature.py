@@ -62,15 +62,10 @@ def signature(
     secrets = read_secrets_file(secret_file) if secret_file else load_settings().read_secrets()
     if not secrets:
         raise ConfigError("no secret to try: give --secret-file, or set BILLHOOK_SECRETS_FILE")
-    at = captured_at or datetime.fromtimestamp(request_file.stat().st_mtime, UTC)
     result = search(
-        request.headers,
-        request.body,
-        secrets,
-        target=request.target,
-        type_header=_type_header(),
-        captured_at=at,
-    )
+        request.headers, request.body, secrets, target=request.target, type_header=_type_header(),
+        captured_at=captured_at or datetime.fromtimestamp(request_file.stat().st_mtime, UTC),
+    )  # fmt: skip
     notes = [*_notes(request, result), *_about_what_is_set(request, result, secrets)]
     if as_json:
         print_json(_as_json(result, notes, secret_file))
@@ -132,17 +127,15 @@ def python_of(found: FoundScheme, secret_file: str | None) -> str:
 
 
 def _told(result: SearchResult, notes: Sequence[str], secret_file: str | None) -> list[str]:
-    lines = (
-        _told_scheme(result.schemes[0], secret_file) if result.schemes else ["No scheme fits this request."]
-    )
-    for other in result.schemes[1:3]:
-        lines.append(f"Also fits: {other.kind} over {other.content!r}, in {other.signature_header}")
-    wrong = [each.explanation for each in result.near_misses]
-    return [
-        *lines,
-        *_listed("What may be wrong:" if not result.schemes else "What is wrong:", wrong),
-        *_listed("Note:", notes),
+    lines = [line for each in result.schemes[:1] for line in _told_scheme(each, secret_file)]
+    lines += [
+        f"Also fits: {other.kind} over {other.content!r}, in {other.signature_header}"
+        for other in result.schemes[1:3]
     ]
+    wrong = [each.explanation for each in result.near_misses]
+    title = "What is wrong:" if lines else "What may be wrong:"
+    lines = lines or ["No scheme fits this request."]
+    return [*lines, *_listed(title, wrong), *_listed("Note:", notes)]
 
 
 def _told_scheme(found: FoundScheme, secret_file: str | None) -> list[str]:
@@ -220,36 +213,28 @@ def _about_what_is_set(request: RawRequest, result: SearchResult, secrets: Seque
     """Say whether what is configured now would take this request, but for its age."""
     if not result.schemes:
         return []
+    app = user_app()
     try:
+        if app is None:
+            scheme = configured_scheme(load_settings())
+            source = Source(DEFAULT_SOURCE, scheme, secrets, type_header=_type_header())
+            named = {f"the scheme that is configured ({scheme.name})": source}
+        else:
+            sources = [route.source for route in webhook_routes(app)]
+            named = {f"the app's source {each.name!r} ({each.scheme.name})": each for each in sources}
         return [
-            f"{name} {_verdict(source, request, result.schemes[0].signed_at)}"
-            for name, source in _configured(secrets)
+            f"{name} {_verdict(each, request, result.schemes[0].signed_at)}" for name, each in named.items()
         ]
     except BillhookError as error:
         return [f"the scheme that is configured cannot be used with these secrets: {error}"]
 
 
-def _configured(secrets: Sequence[str]) -> list[tuple[str, Source]]:
-    """Return the sources of the app, or the one that the options describe, with `secrets`."""
-    app = user_app()
-    if app is None:
-        scheme = configured_scheme(load_settings())
-        name = f"the scheme that is configured ({scheme.name})"
-        return [(name, Source(DEFAULT_SOURCE, scheme, secrets, type_header=_type_header()))]
-    sources = {route.source.name: route.source for route in webhook_routes(app)}
-    return [(f"the app's source {name!r} ({each.scheme.name})", each) for name, each in sources.items()]
-
-
 def _verdict(source: Source, request: RawRequest, signed_at: datetime | None) -> str:
     headers = RequestHeaders({name.lower(): value for name, value in request.headers.items()})
+    event_type, now = headers.get(source.type_header or TYPE_HEADER, ""), signed_at or datetime.now(UTC)
     try:
         source.scheme.verify(
-            headers,
-            request.body,
-            source.keys,
-            event_type=headers.get(source.type_header or TYPE_HEADER, ""),
-            now=signed_at or datetime.now(UTC),
-            tolerance_seconds=1,
+            headers, request.body, source.keys, event_type=event_type, now=now, tolerance_seconds=1
         )
     except SignatureError as error:
         return f"would refuse this request: {error}"

@@ -191,7 +191,7 @@ def _to_json(overview: Overview, text: str, lines: Sequence[str]) -> dict[str, A
         one["type"] = one.pop("event_type")
     del document["refused_seconds"]
     document |= {"schema": document.pop("revision"), "summary": text, "crossed": lines}
-    return {**document, "unfinished": overview.backlog.waiting, **document.pop("backlog")}
+    return {"unfinished": overview.backlog.waiting, **document.pop("backlog"), **document}
 
 
 @click.command()
