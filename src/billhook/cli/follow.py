@@ -28,7 +28,7 @@ _AWAY = (None, 502, 503, 504)
 _FIRST_WAIT = 0.25
 _LONGEST_WAIT = 10.0
 _RECORDED_AT_ONCE = 100
-"""After so many deliveries the record of actions has them, and this process forgets their ids."""
+"""How many ids are kept until the record of actions has them."""
 
 
 class Outage:
