@@ -15,7 +15,7 @@ import click
 
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, progress
-from billhook.cli.params import TEXT, FiniteNumber
+from billhook.cli.params import FiniteNumber, string
 from billhook.cli.selection import (
     Found,
     Selection,
@@ -145,11 +145,10 @@ def _in_days(days: float) -> str:
     "dead rows on PostgreSQL and traces of rows that moved on SQLite. The page of the inbox says more."
 )
 @selecting(ids=True, other="customer")
-@click.option(
+@string(
     "--customer",
-    type=TEXT,
-    metavar="ID",
-    help="Whose body names this customer: exactly this id, in a field that identifies a customer.",
+    "ID",
+    "Whose body names this customer: exactly this id, in a field that identifies a customer.",
 )
 @click.option(
     "--discard",

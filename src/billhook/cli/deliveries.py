@@ -24,7 +24,7 @@ from billhook.cli.output import (
     progress,
     say_paused,
 )
-from billhook.cli.params import DELIVERY_ID, TEXT, TIME, as_json, integer
+from billhook.cli.params import DELIVERY_ID, TIME, as_json, integer, string
 from billhook.cli.replay import replay
 from billhook.cli.resend import resend
 from billhook.cli.selection import (
@@ -224,9 +224,7 @@ def export(selection: Selection) -> None:
 
 @deliveries.command()
 @selecting(ids=True)
-@click.option(
-    "--reason", type=TEXT, required=True, metavar="TEXT", help="The reason; it is stored as the last error."
-)
+@string("--reason", "TEXT", "The reason; it is stored as the last error.", required=True)
 @confirming
 def discard(selection: Selection, reason: str) -> None:
     """Discard deliveries: those given by ID, or those that the options select.

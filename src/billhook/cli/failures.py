@@ -12,7 +12,7 @@ import click
 
 from billhook.cli.context import open_inbox, operator
 from billhook.cli.output import CliError, print_json, print_table, printable
-from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json
+from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json, string
 from billhook.cli.selection import recording
 from billhook.clock import format_ago, parse_duration
 from billhook.handlers.tracebacks import users_frames
@@ -33,7 +33,7 @@ from billhook.program import in_program
 _SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.IGNORED)
 _HOURS = 24
 _ids = click.argument("ids", type=TEXT, nargs=-1, required=True, metavar="ISSUE...")
-_why = click.option("--why", type=TEXT, metavar="TEXT", help="The reason, shown wherever the issue is.")
+_why = string("--why", "TEXT", "The reason, shown wherever the issue is.")
 
 
 @click.group(cls=DefaultGroup, default="list", subcommand_metavar="[OPTIONS] | COMMAND [ARGS]...")

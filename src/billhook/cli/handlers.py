@@ -11,7 +11,7 @@ import click
 from billhook.cli.context import import_handlers, open_inbox, user_app
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
-from billhook.cli.params import TEXT, DefaultGroup, as_json, handlers_argument, require_all
+from billhook.cli.params import TEXT, DefaultGroup, as_json, handlers_argument, require_all, string
 from billhook.cli.selection import recording
 from billhook.engines.dispatcher import handler_limits
 from billhook.errors import BillhookError
@@ -90,7 +90,7 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
 
 @handlers.command(short_help="Have the deliveries of a handler wait.")
 @click.argument("name", type=TEXT, metavar="NAME")
-@click.option("--why", type=TEXT, metavar="TEXT", help="The reason, shown wherever the handler is.")
+@string("--why", "TEXT", "The reason, shown wherever the handler is.")
 def pause(name: str, why: str | None) -> None:
     """Pause the handler NAME in all workers: its deliveries wait, and lose no attempt.
 

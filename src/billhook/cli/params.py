@@ -84,6 +84,11 @@ require_all = click.option(
 )
 
 
+def string(name: str, metavar: str, told: str, **more: Any) -> Option:
+    """Return an option for a text that a database can store."""
+    return click.option(name, type=TEXT, metavar=metavar, help=told, **more)
+
+
 def integer(name: str, least: int, most: int, default: int, told: str | None = None) -> Option:
     """Return an option for an integer within limits, whose help ends with its default."""
     limits = click.IntRange(least, most)

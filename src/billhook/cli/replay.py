@@ -12,7 +12,7 @@ from billhook.cli.context import open_inbox, say_missing_worker
 from billhook.cli.events import event_class
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, printable, say_paused
-from billhook.cli.params import TEXT
+from billhook.cli.params import TEXT, string
 from billhook.cli.selection import (
     MOST_FILTERS,
     RATE,
@@ -42,11 +42,10 @@ _NOTHING_FAILED = (
     "run that only waited for a retry does not."
 )
 @selecting(*(name for name in MOST_FILTERS if name != "handler"), ids=True, other="handler")
-@click.option(
+@string(
     "--handler",
-    type=TEXT,
-    metavar="NAME",
-    help="Only this handler's runs, with any result; with ids or filters also its first run for "
+    "NAME",
+    "Only this handler's runs, with any result; with ids or filters also its first run for "
     "deliveries received before the handler existed.",
 )
 @click.option(

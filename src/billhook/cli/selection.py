@@ -16,7 +16,7 @@ import click
 from billhook.cli.context import operator
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, printable, progress
-from billhook.cli.params import DELIVERY_ID, STATE, STATE_METAVAR, TEXT, TIME, FiniteNumber, as_json
+from billhook.cli.params import DELIVERY_ID, STATE, STATE_METAVAR, TEXT, TIME, FiniteNumber, as_json, string
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.actions import ids_text, recorded
@@ -32,18 +32,12 @@ _FILTERS = {
         help="Of this event type; may be repeated.",
     ),
     "state": click.option("--state", type=STATE, metavar=STATE_METAVAR, help="In this state."),
-    "error": click.option(
-        "--error", type=TEXT, metavar="TEXT", help="With this text in the last error, in upper or lower case."
-    ),
-    "source": click.option(
-        "--source", type=TEXT, multiple=True, metavar="NAME", help="From this source; may be repeated."
-    ),
-    "key": click.option(
-        "--key", type=TEXT, metavar="KEY", help="With this key, the id that the sender signed."
-    ),
-    "search": click.option(
-        "--search", type=TEXT, metavar="TEXT",
-        help="With this id, this key, or this identifying value, such as an invoice's id; whole.",
+    "error": string("--error", "TEXT", "With this text in the last error, in upper or lower case."),
+    "source": string("--source", "NAME", "From this source; may be repeated.", multiple=True),
+    "key": string("--key", "KEY", "With this key, the id that the sender signed."),
+    "search": string(
+        "--search", "TEXT",
+        "With this id, this key, or this identifying value, such as an invoice's id; whole.",
     ),
     "since": click.option(
         "--since", type=TIME, help="Received since this time: an age (2h, 7d) or ISO 8601."
@@ -51,15 +45,14 @@ _FILTERS = {
     "until": click.option(
         "--until", type=TIME, help="Received before this time: an age (2h, 7d) or ISO 8601."
     ),
-    "contains": click.option(
-        "--contains", type=TEXT, metavar="TEXT",
-        help="With this text in the body, exactly as sent. The search is bounded.",
+    "contains": string(
+        "--contains", "TEXT", "With this text in the body, exactly as sent. The search is bounded."
     ),
     "search_limit": click.option(
         "--search-limit", type=click.IntRange(1), metavar="N",
         help=f"How many deliveries --contains reads, the newest first. Default: {_SEARCH_LIMIT}.",
     ),
-    "handler": click.option("--handler", type=TEXT, metavar="NAME", help="With a run of this handler."),
+    "handler": string("--handler", "NAME", "With a run of this handler."),
     "twins": click.option(
         "--twins", is_flag=True, help="Deliveries that a handler has already had under another key."
     ),
