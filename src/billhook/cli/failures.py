@@ -11,7 +11,7 @@ import click
 
 from billhook.cli.context import open_inbox, operator
 from billhook.cli.output import CliError, print_json, print_table, printable
-from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json
+from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json, string
 from billhook.cli.selection import recording
 from billhook.clock import format_ago, parse_duration
 from billhook.handlers.tracebacks import users_frames
@@ -32,7 +32,7 @@ from billhook.program import in_program
 _SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.IGNORED)
 _HOURS = 24
 _ids = click.argument("ids", type=TEXT, nargs=-1, required=True, metavar="ISSUE...")
-_why = click.option("--why", type=TEXT, metavar="TEXT", help="The reason, shown wherever the issue is.")
+_why = string("--why", "TEXT", "The reason, shown wherever the issue is.")
 
 
 @click.group(cls=DefaultGroup, default="list", subcommand_metavar="[OPTIONS] | COMMAND [ARGS]...")
@@ -197,8 +197,7 @@ def _what(one: Issue) -> str:
 
 def _facts(one: Issue, now: datetime, in_a_day: int) -> list[tuple[str, str]]:
     """Return what is known of an issue, by name."""
-    is_type = one.kind in (IssueKind.QUARANTINE, IssueKind.SILENCE)
-    label = "event type" if is_type else "handler"
+    label = "event type" if one.kind in (IssueKind.QUARANTINE, IssueKind.SILENCE) else "handler"
     facts = [(label, one.subject)] if one.subject else []
     facts.append(("opened", format_ago(one.opened_at, now)))
     if one.first_at is not None and one.last_at is not None:

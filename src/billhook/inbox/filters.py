@@ -26,10 +26,11 @@ _IDS_END = 2**63
 class DeliveryFilter:
     """Which deliveries to select: every condition given must hold.
 
-    `state` is a DeliveryStatus or `planned`; `error` is part of a run's last error or of the delivery's own,
-    in upper or lower case. `handler`: it has a run of this name. `twins`: it is a content duplicate for a
-    handler. `conflicts`: it contradicts another delivery of its key. `decided` leaves out deliveries whose
-    type an operator has to decide: conflicts that no handler has had, and those without a type.
+    A delivery has one of several types or sources. `state` is a DeliveryStatus or `planned`; `error` is part
+    of a run's last error or of the delivery's own, in upper or lower case. `handler`: it has a run of this
+    name. `twins`: it is a content duplicate for a handler. `conflicts`: it contradicts another delivery of
+    its key. `decided` leaves out deliveries whose type an operator has to decide: conflicts that no handler
+    has had, and those without a type.
 
     `contains` is a text in the body, as it was sent or as JSON escapes it; the database reads each body for
     it, so bound the search by `from_id` (see billhook.inbox.deliveries.search_bound).
@@ -41,9 +42,9 @@ class DeliveryFilter:
     adds these as `quarantined`.
     """
 
-    event_type: str | None = None
+    event_type: str | tuple[str, ...] | None = None
     state: str | None = None
-    source: str | None = None
+    source: str | tuple[str, ...] | None = None
     handler: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -76,7 +77,9 @@ class DeliveryFilter:
         """Return the conditions as SQL, over `delivery`."""
         conditions: list[ColumnElement[bool]] = [] if self.search is None else [_found(self.search)]
         for column, value in ((delivery.c.event_type, self.event_type), (delivery.c.source, self.source)):
-            if value is not None:
+            if isinstance(value, tuple):
+                conditions.append(column.in_(value))
+            elif value is not None:
                 conditions.append(column == value)
         if self.since is not None:
             conditions.append(delivery.c.received_at >= self.since)
