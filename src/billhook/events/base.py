@@ -176,9 +176,9 @@ def parse_event(
 
     Raises InvalidJSON, or InvalidPayload for JSON that is not an object of this type. A body that has all
     fields of the type but looks like another type is invalid too: most schemes do not sign the type, so an
-    attacker who captured a failed payment could send it as an approved invoice. `as_named` skips this check,
-    for a type that an operator chose. Neither error repeats anything of the body; InvalidPayload.details has
-    `loc` (in camelCase), `msg`, `type`.
+    attacker who captured a failed payment could send it as an approved invoice. Only the billing service's
+    types are compared; `as_named` skips this check, for a type that an operator chose. Neither error repeats
+    anything of the body; InvalidPayload.details has `loc` (in camelCase), `msg`, `type`.
     """
     data = require_object(strict_json.loads(body), InvalidPayload)
     model = EVENT_TYPES.get(type)
@@ -196,18 +196,22 @@ def _look_alike(model: type[Event], data: dict[str, Any]) -> type[Event] | None:
 
     The body has fields of that type which `model` does not list, and all the fields that the type requires.
     PingTest has an empty body, so any field of another type is enough there. Fields that no type lists are
-    new in the service, and are ignored.
+    new in the service, and are ignored. Types of users are not compared: what theirs share is not known here.
     """
     own, _ = _fields(model)
     extra = data.keys() - own
-    if not extra:
+    if not extra or not _is_of_service(model):
         return None
     found = []
-    for other in EVENT_TYPES.values():
+    for other in filter(_is_of_service, EVENT_TYPES.values()):
         listed, required = _fields(other)
         if extra & listed and (required <= data.keys() or not own):
             found.append((len(listed & data.keys()), other))
     return max(found, key=lambda each: each[0])[1] if found else None
+
+
+def _is_of_service(model: type[Event]) -> bool:
+    return model.__module__.startswith(f"{__package__}.")
 
 
 @cache

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import permutations
 
 import pytest
 
 from billhook.errors import InvalidPayload, PayloadError
-from billhook.events import EVENT_TYPES, parse_event, sample
+from billhook.events import EVENT_TYPES, Event, parse_event, sample
+from billhook.events.base import _registered
 
 SAMPLES = {name: sample(model).to_json() for name, model in EVENT_TYPES.items()}
 PAIRS = list(permutations(EVENT_TYPES, 2))
@@ -78,3 +80,34 @@ def test_a_ping_is_empty_but_for_fields_of_no_other_type(body, good):
     else:
         with pytest.raises(InvalidPayload, match=r"looks like (MonthEndReport|UnchargedEvents)"):
             parse_event("PingTest", body)
+
+
+@pytest.fixture
+def own_types() -> Iterator[None]:
+    """Types that did not exist, and do not after the test."""
+    before = set(_registered)
+
+    class OrderCreated(Event):
+        order_id: str
+
+    class OrderPaid(Event):
+        order_id: str
+        amount: int
+
+    class Note(Event):
+        amount: int | None = None
+        invoice_id: str | None = None
+
+    yield
+    for name in set(_registered) - before:
+        del _registered[name]
+
+
+@pytest.mark.usefixtures("own_types")
+def test_types_of_users_are_compared_with_no_type():
+    assert parse_event("OrderCreated", b'{"orderId":"1","amount":3}').type == "OrderCreated"
+    assert parse_event("OrderCreated", b'{"orderId":"1","reportId":"r"}').type == "OrderCreated"
+    assert parse_event("InvoiceApproved", changed("InvoiceApproved", amount=3, orderId="1"))
+    assert parse_event("PingTest", b'{"orderId":"1"}').type == "PingTest"
+    with pytest.raises(InvalidPayload, match="looks like PaymentFailed"):
+        parse_event("InvoiceApproved", changed("PaymentFailed", orderId="1", amount=3))
