@@ -66,6 +66,7 @@ def send_new(
         click.echo(f"sending new deliveries to {url.netloc}; Ctrl-C ends it", err=True)
         try:
             for one in stream:
+                sent.append(one.summary.id)  # before it is sent: it may have arrived when this is ended
                 text = NO_BODY.get(one.summary.state) or _send_one(one, signed, poster, url.netloc)
                 summary = one.summary
                 line = {"id": summary.id, "type": summary.event_type, "key": summary.key, "result": text}
@@ -73,7 +74,6 @@ def send_new(
                     print_json_line(line)
                 else:
                     click.echo(printable(f"{summary.id}  {summary.event_type or '(none)'}  {text}"))
-                sent.append(summary.id)
                 if len(sent) == _RECORDED_AT_ONCE:
                     with suppress(InboxUnavailable):  # added all the same, and stored by the next call
                         add(len(sent), sent)

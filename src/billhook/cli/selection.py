@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -251,13 +252,29 @@ def recording(
 ) -> Iterator[Callable[[int, Iterable[int]], None]]:
     """Record an action of this user, which the block carries out; a `dry_run` is not recorded.
 
-    Gives what adds a number of changed deliveries, and the ids of those that conditions selected.
+    SIGTERM and a closed terminal end the block as Ctrl-C does, so that it can still note what it did. Gives
+    what adds a number of changed deliveries, and the ids of those that conditions selected.
     """
     if dry_run:
         yield lambda number, delivery_ids: None
         return
-    with recorded(inbox, operator(), what, which, datetime.now(UTC)) as recorder:
+    with (
+        recorded(inbox, operator(), what, which, datetime.now(UTC)) as recorder,
+        _ending_as_ctrl_c(signal.SIGTERM),
+        _ending_as_ctrl_c(signal.SIGHUP),
+    ):
         yield recorder.add
+
+
+@contextmanager
+def _ending_as_ctrl_c(number: signal.Signals) -> Iterator[None]:
+    before = signal.getsignal(number)
+    if before is not signal.SIG_IGN:  # as nohup sets it for SIGHUP
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before or signal.SIG_DFL)
 
 
 def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...]) -> list[int]:
