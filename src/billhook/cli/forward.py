@@ -6,11 +6,13 @@ import base64
 import shlex
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
+from itertools import chain
+from secrets import token_hex
 from urllib.parse import urlsplit
 
 import click
@@ -41,6 +43,8 @@ from billhook.signing import Scheme
 _MOST_WITHOUT_ANSWER = 10
 _MOST_ANSWERS = 50
 """How many different answers are counted one by one; a receiver's answers may all differ."""
+_LONGEST_ARGUMENT = 100_000
+"""Bytes of a body in an argument of curl: Linux refuses one of 128 KiB."""
 
 
 @click.command()
@@ -89,6 +93,35 @@ def forward(
       billhook deliveries forward --since 1h --rate 5 --to https://staging.example/hooks --secret-file own.txt
       billhook deliveries forward --follow --to http://127.0.0.1:5000/webhooks/billing --secret-file own.txt
     """
+    _check(selection, curl=curl, follow=follow)
+    secrets = read_secrets_file(secret_file)
+    if not secrets:
+        raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
+    settings = signing_settings(scheme)
+    signer = configured_scheme(settings)
+    type_headers = _type_headers(settings.type_header)
+    salt = token_hex(16) if new_ids else None
+    signed = partial(_headers, scheme=signer, secret=secrets[0], salt=salt, type_headers=type_headers)
+    with HttpPoster(parse_target(url), timeout) as poster, open_inbox() as inbox:
+        if follow:
+            send_new(inbox, selection, signed, poster, urlsplit(url))
+            return
+        found = selection.find(inbox, "" if curl else f"Send {{}} to {urlsplit(url).netloc}?")
+        if found is None:
+            return
+        sent = _Sent()
+        handle = partial(sent.post, poster)
+        if curl:  # it prints bodies, and is recorded like sending them
+            found, handle = found._replace(which=f"--curl {found.which}"), partial(_print_curl, url)
+        if not selection.dry_run:
+            _send(inbox, found, signed, sent, handle)
+    _report(selection, found.total, sent, curl=curl)
+    if sent.is_bad:
+        sys.exit(1)
+
+
+def _check(selection: Selection, *, curl: bool, follow: bool | None) -> None:
+    """Raise UsageError for options that do not go together."""
     new = replace(
         selection.filter, event_type=None, source=None, key=None, contains=None, conflicts=False
     ).is_everything
@@ -97,28 +130,13 @@ def forward(
             "--follow sends what is stored from now on: leave out ID, --dry-run, --rate, --curl, --state, "
             "--error, --search, --issue, --since, --until and --handler"
         )
-    secrets = read_secrets_file(secret_file)
-    if not secrets:
-        raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
-    settings = signing_settings(scheme)
-    signer = configured_scheme(settings)
-    type_headers = _type_headers(settings.type_header)
-    signed = partial(_headers, scheme=signer, secret=secrets[0], new_ids=new_ids, type_headers=type_headers)
-    with HttpPoster(parse_target(url), timeout) as poster, open_inbox() as inbox:
-        if curl:
-            for delivery in _bodies(inbox, selection.find(inbox)):
-                click.echo(_as_curl(url, delivery, signed(delivery)))
-            return
-        if follow:
-            send_new(inbox, selection, signed, poster, urlsplit(url))
-            return
-        found = selection.find(inbox, f"Send {{}} to {urlsplit(url).netloc}?")
-        if found is None:
-            return
-        sent = _Sent() if selection.dry_run else _send(inbox, found, signed, poster)
-    _report(found.total, sent, dry_run=selection.dry_run, as_json=selection.as_json)
-    if sent.is_bad:
-        sys.exit(1)
+    if curl and selection.as_json:
+        raise click.UsageError("--curl prints commands for a shell: leave out --json")
+
+
+def _print_curl(url: str, delivery: DeliveryDetails, headers: Mapping[str, str]) -> bool:
+    click.echo(_as_curl(url, delivery, headers))
+    return True
 
 
 def _as_curl(url: str, delivery: DeliveryDetails, headers: Mapping[str, str]) -> str:
@@ -129,7 +147,7 @@ def _as_curl(url: str, delivery: DeliveryDetails, headers: Mapping[str, str]) ->
         text = delivery.body.decode()
     except UnicodeDecodeError:
         text = "\0"
-    if text.isprintable():
+    if text.isprintable() and len(delivery.body) <= _LONGEST_ARGUMENT:
         return shlex.join([*words, "--data-raw", text])
     encoded = base64.b64encode(delivery.body).decode()
     return f"printf %s {encoded} | base64 -d | {shlex.join([*words, '--data-binary', '@-'])}"
@@ -143,14 +161,24 @@ def _type_headers(default: str) -> Mapping[str, str]:
 
 
 def _headers(
-    delivery: DeliveryDetails, scheme: Scheme, secret: str, *, new_ids: bool, type_headers: Mapping[str, str]
+    delivery: DeliveryDetails,
+    scheme: Scheme,
+    secret: str,
+    *,
+    salt: str | None,
+    type_headers: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the headers of a delivery, signed now. Raises ValueError for what the scheme cannot sign."""
+    """Return the headers of a delivery, signed now. Raises ValueError for what the scheme cannot sign.
+
+    With `salt` its id is a new one: the same for the same salt, so that a second try is a duplicate.
+    """
     summary, now = delivery.summary, datetime.now(UTC)
     header = type_headers[summary.source]
     signed = partial(sign, scheme, secret, summary.event_type, delivery.body, now, type_header=header)
+    if salt is not None:
+        return signed(sha256(f"{salt}{summary.id}".encode()).hexdigest())
     try:
-        return signed(None if new_ids else summary.key)
+        return signed(summary.key)
     except ValueError:
         # The key comes from another scheme and is no id of this one; its hash identifies it as well.
         return signed(sha256(summary.key.encode()).hexdigest())
@@ -182,19 +210,23 @@ class _Sent:
             self.stopped_at = delivery_id
         return self.stopped_at is None
 
-
-def _bodies(inbox: Inbox, found: Found | None) -> Iterator[DeliveryDetails]:
-    for batch in found.batches if found else ():
-        yield from details(inbox, batch)
+    def post(self, poster: HttpPoster, delivery: DeliveryDetails, headers: Mapping[str, str]) -> bool:
+        """Send a delivery, and count its answer; False as `add`."""
+        return self.add(delivery.summary.id, poster.post(delivery.body, headers))
 
 
 def _send(
-    inbox: Inbox, found: Found, signed: Callable[[DeliveryDetails], dict[str, str]], poster: HttpPoster
-) -> _Sent:
-    sent, ids = _Sent(), list[int]()
+    inbox: Inbox,
+    found: Found,
+    signed: Callable[[DeliveryDetails], dict[str, str]],
+    sent: _Sent,
+    handle: Callable[[DeliveryDetails, Mapping[str, str]], bool],
+) -> None:
+    """Sign each delivery that has a body, and call `handle` with it until that returns False; record it."""
+    ids: list[int] = []
     with progress("sending", found.total) as steps, recording(inbox, "forward", found.which) as add:
         try:
-            for delivery in _bodies(inbox, found):
+            for delivery in chain.from_iterable(details(inbox, batch) for batch in found.batches):
                 steps()
                 if why := NO_BODY.get(delivery.summary.state):
                     sent.skipped[why] += 1
@@ -205,35 +237,35 @@ def _send(
                     sent.skipped[f"cannot be signed: {first_line(str(error))}"] += 1
                     continue
                 ids.append(delivery.summary.id)
-                if not sent.add(delivery.summary.id, poster.post(delivery.body, headers)):
+                if not handle(delivery, headers):
                     break
         finally:
             add(len(ids), () if found.is_named else ids)
-    return sent
 
 
-def _report(total: int, sent: _Sent, *, dry_run: bool, as_json: bool) -> None:
+def _report(selection: Selection, total: int, sent: _Sent, *, curl: bool) -> None:
     number, answers = sent.answers.total(), sent.answers.most_common()
-    if as_json:
+    if selection.as_json:
         statuses: Counter[str] = Counter()
         for (status, _), count in answers:
             statuses["none" if status is None else str(status)] += count
         told = [{"status": status, "answer": text, "count": count} for (status, text), count in answers]
         result = {"selected": total, "sent": number, "statuses": statuses, "answers": told}
-        more = {"skipped": sent.skipped.total(), "stopped_at": sent.stopped_at, "dry_run": dry_run}
+        more = {"skipped": sent.skipped.total(), "stopped_at": sent.stopped_at, "dry_run": selection.dry_run}
         print_json({**result, **more})
         return
-    if dry_run:
+    if selection.dry_run:
         click.echo(f"{delivery_count(total)} would be sent")
         return
-    print_answers(sent.answers)
-    taken = [(text, count) for (status, text), count in answers if status is not None and status < 300]
-    duplicates = sum(count for text, count in taken if '"duplicate"' in text)
-    results = f"{sum(count for _, count in taken) - duplicates} accepted"
-    results += f", {duplicates} duplicates" if duplicates else ""
-    click.echo(f"{number} of {delivery_count(total)} sent, {results}")
+    if not curl:
+        print_answers(sent.answers)
+        taken = [(text, count) for (status, text), count in answers if status is not None and status < 300]
+        duplicates = sum(count for text, count in taken if '"duplicate"' in text)
+        results = f"{sum(count for _, count in taken) - duplicates} accepted"
+        results += f", {duplicates} duplicates" if duplicates else ""
+        click.echo(f"{number} of {delivery_count(total)} sent, {results}")
     for reason, count in sent.skipped.items():
-        click.echo(f"{count} not sent, {reason}")
+        click.echo(f"{count} not sent, {reason}", err=curl)
     if sent.stopped_at is not None:
         click.echo(
             f"stopped at delivery {sent.stopped_at}: {_MOST_WITHOUT_ANSWER} requests in a row had no answer; "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import signal
 import socket
 import subprocess
 import time
@@ -217,6 +218,48 @@ def test_curl_sends_the_request_that_is_printed_without_the_secret(forward, stag
     assert bodies["m3"] == ("PingTest", b'{"\x1b]0;title\x07 \xff')
 
 
+def test_curl_is_recorded_and_leaves_out_what_cannot_be_sent(forward, plain, inbox_url, run, monkeypatch):
+    change(place_of(inbox_url), "UPDATE delivery SET state = 'erased', body = '' WHERE id = 1")
+    real = StandardWebhooks.sign
+
+    def sign(scheme: Any, body: bytes, *arguments: Any, **options: Any) -> Any:
+        if body == APPROVED:
+            raise ValueError("no such content")
+        return real(scheme, body, *arguments, **options)
+
+    monkeypatch.setattr(StandardWebhooks, "sign", sign)
+
+    dry = forward(plain.url, "--since", "1h", "--curl", "--dry-run")
+    printed = forward(plain.url, "--since", "1h", "--curl")
+    forward(plain.url, "3", "--curl")
+
+    assert (dry.exit_code, dry.stdout) == (0, "4 deliveries would be sent\n")
+    assert (printed.exit_code, printed.stdout.count("curl http"), plain.got) == (1, 2, [])
+    assert "1 not sent, erased: only the key is left" in printed.stderr
+    assert "1 not sent, cannot be signed: no such content" in printed.stderr
+    last, first = json.loads(run("actions", "--json").stdout)
+    assert first["which"].startswith("--curl --since ")
+    assert (first["which"][-5:], first["deliveries"]) == (": 3-4", 2)
+    assert (last["what"], last["which"], last["deliveries"]) == ("forward", "--curl 3", 1)
+
+
+def test_curl_prints_a_command_that_a_shell_can_run_for_a_long_body(forward, plain, inbox_url):
+    long = b'{"text": "' + b"'" * 200_000 + b'"}'
+    change(place_of(inbox_url), f"UPDATE delivery SET body = x'{long.hex()}' WHERE id = 2")
+
+    printed = forward(plain.url, "2", "--curl").stdout
+    subprocess.run(["sh"], input=printed.encode(), check=True, capture_output=True)
+
+    assert [got.body for got in plain.got] == [long]
+
+
+def test_curl_is_not_json(forward, plain):
+    assert (
+        "--curl prints commands for a shell: leave out --json"
+        in forward(plain.url, "1", "--curl", "--json").stderr
+    )
+
+
 # --- following ---------------------------------------------------------------------------------------
 
 
@@ -330,6 +373,44 @@ def test_following_waits_for_a_receiver_that_is_away_and_loses_none(forward, sto
     assert pauses == [0.25, 0.5]
     assert result.stderr.count("; waiting for it") == 1
     assert "does not take delivery 5 (503); waiting for it" in result.stderr
+
+
+def test_following_under_a_new_id_keeps_it_for_every_try(forward, storing, pauses):
+    storing(("n1", "PingTest"), ("n2", "PingTest"))
+
+    with receiving(503, 200, 200) as receiver:
+        forward(receiver.url, "--follow", "--new-ids")
+        forward(receiver.url, "1", "--new-ids")
+        forward(receiver.url, "1", "--new-ids")
+
+    first, again, *others = [got.id for got in receiver.got]
+    assert first == again
+    assert len({first, *others, "n1", "n2", "m1"}) == 7
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_following_ends_at_a_signal_as_at_ctrl_c(forward, plain, storing, run, monkeypatch, number):
+    storing(("n1", "PingTest"), ("n2", "PingTest"))
+    follow = importlib.import_module("billhook.cli.follow")
+    real = follow.HttpPoster.post
+
+    def post(*arguments: Any) -> HttpReply:
+        reply = real(*arguments)
+        if len(plain.got) == 2:
+            signal.raise_signal(number)
+        return reply
+
+    monkeypatch.setattr(follow.HttpPoster, "post", post)
+    before = signal.signal(number, lambda *_: pytest.fail("the signal had its own effect"))
+    try:
+        result = forward(plain.url, "--follow")
+        assert signal.getsignal(number) is not signal.default_int_handler
+    finally:
+        signal.signal(number, before)
+
+    assert result.exit_code == 0, result.output
+    (listed,) = json.loads(run("actions", "--json").stdout)
+    assert (listed["which"], listed["deliveries"]) == ("--follow: 5-6", 2)
 
 
 def test_following_waits_for_a_server_that_is_not_there(forward, storing, monkeypatch, plain):
