@@ -11,9 +11,10 @@ import pytest
 
 from billhook import Billhook, Source
 from billhook.errors import ConfigError, MissingSecret, WeakSecret
-from billhook.extension import get_settings, get_state
+from billhook.extension import default_source, get_settings, get_state
 from billhook.file_modes import access_by_others
 from billhook.settings import OPTIONS, Settings, from_environ, read_secrets_file
+from billhook.signing import BodyHMAC
 from billhook.signing.source import TYPE_HEADER
 from billhook.standalone import create_app
 from support.apps import bare_app
@@ -391,6 +392,24 @@ def test_a_header_for_the_type_is_the_name_of_one(name):
         with pytest.raises(ConfigError, match=r"BILLHOOK_TYPE_HEADER is .*: it must be the name of a header"):
             Settings.from_mapping({"BILLHOOK_TYPE_HEADER": name})
     assert Settings.from_mapping({"BILLHOOK_TYPE_HEADER": ""}).type_header == TYPE_HEADER
+
+
+@pytest.mark.parametrize(
+    "name", ["Content-Type", "content-length", "HOST", "Cookie", "Webhook-Signature", "webhook-id"]
+)
+def test_a_header_with_a_meaning_of_its_own_is_no_type(name):
+    with pytest.raises(ConfigError, match=f"source 'eu': {name} names no event type.* BILLHOOK_TYPE_HEADER"):
+        Source("eu", secrets=[SECRET], type_header=name)
+    with pytest.raises(ConfigError, match=f"source 'default': {name} names no event type"):
+        default_source(Settings.from_mapping({"BILLHOOK_TYPE_HEADER": name, "BILLHOOK_SECRETS": SECRET}))
+
+
+def test_a_header_of_another_scheme_may_be_the_type():
+    other = BodyHMAC("X-Signature", replay_protection="dedupe-only")
+
+    assert Source("eu", other, ["s" * 32], type_header="Webhook-Id").type_header == "Webhook-Id"
+    with pytest.raises(ConfigError, match="x-signature names no event type"):
+        Source("eu", other, ["s" * 32], type_header="x-signature")
 
 
 def test_the_secrets_of_a_source_are_a_list_and_never_shown():

@@ -198,5 +198,5 @@ except Exception as error:
 
     assert ran.stdout.splitlines() == [
         "[]",
-        "MissingExtra billhook.tracing needs an optional dependency: pip install 'billhook[otel]'",
+        "MissingExtra billhook.tracing needs the extra otel: pip install '.[otel]' in the checkout",
     ]

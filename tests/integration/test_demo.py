@@ -98,7 +98,7 @@ def test_demo_without_the_sandbox_extra_sends_samples(temporary, tmp_path):
 
     assert "28 of 28 as expected" in done.stdout
     assert "- signed a sample of each event type and posted it" in done.stdout
-    assert "pip install 'billhook[sandbox]'" in done.stderr
+    assert "pip install '.[sandbox]'" in done.stderr
     assert list(temporary.iterdir()) == []
 
 
@@ -275,6 +275,6 @@ def test_a_demo_that_stays_needs_the_sandbox(temporary, tmp_path):
     )  # fmt: skip
 
     assert done.returncode != 0
-    assert "pip install 'billhook[sandbox]'" in done.stderr
+    assert "pip install '.[sandbox]'" in done.stderr
     assert "Traceback" not in done.stderr
     assert list(temporary.iterdir()) == []

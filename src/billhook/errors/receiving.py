@@ -189,7 +189,7 @@ class MissingExtra(ConfigError):
 
     def __init__(self, feature: str, extra: str) -> None:
         self.feature, self.extra = feature, extra
-        super().__init__(f"{feature} needs an optional dependency: pip install 'billhook[{extra}]'")
+        super().__init__(f"{feature} needs the extra {extra}: pip install '.[{extra}]' in the checkout")
 
 
 # --- one delivery ---------------------------------------------------------------------------------

@@ -15,6 +15,12 @@ RECONCILE_SOURCE = "reconcile"
 """The source of the synthetic deliveries that `billhook reconcile --inject` stores; no sender has it."""
 TYPE_HEADER = "X-Webhook-Type"
 """The header that names the event type, where neither the source nor the options name another."""
+_NO_TYPES = re.compile(
+    "accept(-.*)?|authorization|connection|content-.*|cookie|date|expect|forwarded|from|host|origin|referer|te|"
+    "trailer|transfer-encoding|upgrade|user-agent|via|x-forwarded-.*|x-real-ip|proxy-authorization",
+    re.IGNORECASE,
+)
+"""Headers of HTTP and of proxies: none of them is a type."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -49,6 +55,12 @@ class Source:
             raise ConfigError(
                 f"source {self.name!r}: type_header={self.type_header!r} is no name of a header, such as "
                 "X-GitHub-Event"
+            )
+        header = self.type_header or TYPE_HEADER
+        if _NO_TYPES.fullmatch(header) or header.lower() in map(str.lower, self.scheme.headers):
+            raise ConfigError(
+                f"source {self.name!r}: {header} names no event type, it has a meaning of its own: in "
+                "type_header or BILLHOOK_TYPE_HEADER, name the header in which the sender says the type"
             )
         if isinstance(self.secrets, str):
             raise ConfigError(f"source {self.name!r} has a text for secrets: give a list, secrets=[...]")

@@ -281,7 +281,7 @@ except Exception as error:
     assert python("import sys, billhook; print({'httpx2', 'billhook.client'} & set(sys.modules))") == "set()"
     assert python("import sys, billhook.client; print('httpx2' in sys.modules)") == "True"
     assert python(without.format(missing="httpx2")) == (
-        "MissingExtra billhook.client needs an optional dependency: pip install 'billhook[client]'"
+        "MissingExtra billhook.client needs the extra client: pip install '.[client]' in the checkout"
     )
     assert python(without.format(missing="billhook.resources")).startswith("ModuleNotFoundError")
 

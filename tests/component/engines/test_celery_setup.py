@@ -129,7 +129,7 @@ print([name for name in ("celery", "kombu") if name in sys.modules])
     [
         (
             WITHOUT,
-            "MissingExtra BILLHOOK_ENGINE=celery needs an optional dependency: pip install",
+            "MissingExtra BILLHOOK_ENGINE=celery needs the extra celery: pip install '.[celery]'",
         ),
         (WITHOUT_NEED, "[]"),
     ],

@@ -605,7 +605,7 @@ def test_a_token_without_the_extra_is_told(monkeypatch):
     headers = token({"data": hashlib.sha256(BODY).hexdigest()})
     monkeypatch.setitem(sys.modules, "jwt", None)
 
-    assert "pip install 'billhook[jwt]'" in misses(search(headers, BODY, [TEXT_SECRET]))[0][1]
+    assert "pip install '.[jwt]'" in misses(search(headers, BODY, [TEXT_SECRET]))[0][1]
 
 
 def test_what_only_looks_like_a_token_is_none():

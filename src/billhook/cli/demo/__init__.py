@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from billhook.cli.demo.expectations import DemoDelivery
 
 _SAMPLES_ONLY = (
-    "Note: sending samples; pip install 'billhook[sandbox]' to see the events of a real billing service"
+    "Note: sending samples; pip install '.[sandbox]' in the checkout to see the events of a billing service"
 )
 _NEXT = "Next: README.md shows how to write your own handlers and try them with a sandbox"
 
