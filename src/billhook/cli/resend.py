@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import BinaryIO
 
@@ -10,16 +11,17 @@ import click
 from billhook.cli.context import open_inbox, say_missing_worker
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, printable
-from billhook.cli.params import DELIVERY_ID, string
+from billhook.cli.params import DELIVERY_ID, handlers_argument, string
 from billhook.cli.selection import recording
 from billhook.engines.resend import resend as resend_this
-from billhook.errors import PayloadError
+from billhook.errors import BillhookError, PayloadError
 from billhook.fields.model import describe_details
 from billhook.inbox.deliveries import details
 
 
 @click.command()
 @click.argument("delivery_id", type=DELIVERY_ID, metavar="ID")
+@handlers_argument
 @string("--handler", "NAME", "The handler that is called.", required=True)
 @click.option(
     "--file",
@@ -27,15 +29,16 @@ from billhook.inbox.deliveries import details
     type=click.File("rb"),
     help="The edited body; - reads stdin. Default: your editor opens.",
 )
-def resend(delivery_id: int, handler: str, file: BinaryIO | None) -> None:
+def resend(delivery_id: int, handlers: Sequence[str], handler: str, file: BinaryIO | None) -> None:
     """Edit the body of a delivery, and have one handler called with it.
 
     The edited delivery is a new one, marked as edited from this one: it has a key of its own, is a duplicate
     of nothing, and goes to this handler only. The effects that the handler had before are made again.
+    HANDLERS are modules or .py files; the default is BILLHOOK_HANDLERS.
 
     \b
     Examples:
-      billhook deliveries resend 42 --handler shop.chase
+      billhook deliveries resend 42 shop.py --handler shop.chase
       billhook deliveries show 42 --body > body.json
       billhook deliveries resend 42 --handler shop.chase --file body.json
     """
@@ -44,10 +47,14 @@ def resend(delivery_id: int, handler: str, file: BinaryIO | None) -> None:
         if original is None or original.summary.state in ("pruned", "erased"):
             raise CliError(f"there is no delivery {delivery_id} with a body: see `billhook deliveries list`")
         body = _edited(original.body) if file is None else file.read()
-        handlers = load_subscribers()
+        connected = load_subscribers(handlers)
         try:
             with recording(inbox, "resend", f"{delivery_id} edited, handler {printable(handler)}") as add:
-                new_id = resend_this(inbox, handlers, original, handler, body, datetime.now(UTC))
+                try:
+                    new_id = resend_this(inbox, connected, original, handler, body, datetime.now(UTC))
+                except BillhookError:
+                    add(0)  # refused, and nothing was stored
+                    raise
                 add(1, (new_id,))
         except PayloadError as error:
             wrong = f" ({describe_details(error.details)})" if error.details else ""

@@ -33,8 +33,10 @@ def resend(
     handler = named.get(handler_name)
     if handler is None or not handler.handles(summary.source):
         known = ", ".join(name for name, each in named.items() if each.handles(summary.source)) or "none"
+        none = "" if named else "; name your modules or files as arguments or in BILLHOOK_HANDLERS"
         raise ConfigError(
             f"no handler {handler_name!r} handles {summary.event_type} from {summary.source}: it has {known}"
+            f"{none}"
         )
     event = parse_event(summary.event_type, body, as_named=summary.sent_as is not None)
     key = f"edited-{summary.id}-{secrets.token_hex(8)}"

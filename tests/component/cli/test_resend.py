@@ -87,6 +87,18 @@ def test_what_cannot_be_handled_is_not_stored(resend, where, arguments, body, me
     assert result.exit_code != 0
     assert message in result.stderr
     assert rows(where, "SELECT count(*) FROM delivery") == [(4,)]
+    assert rows(where, "SELECT deliveries FROM billhook_action WHERE deliveries IS NULL") == []
+
+
+def test_the_files_of_the_handlers_are_arguments_or_an_option(run, resend, tmp_path):
+    (tmp_path / "same.json").write_text('{"date": "2026-01-15T09:30:00Z", "invoiceId": "inv_9"}')
+    arguments = ("deliveries", "resend", "2", "--handler", "book", "--file", "same.json")
+
+    refused = run(*arguments)
+    named = run(*arguments, "orders.py")
+
+    assert "it has none; name your modules or files as arguments or in BILLHOOK_HANDLERS" in refused.stderr
+    assert (named.exit_code, named.stdout[:11]) == (0, "delivery 5 ")
 
 
 def test_without_a_file_the_editor_opens(run, resend, where, monkeypatch):
