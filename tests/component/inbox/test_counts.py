@@ -467,6 +467,25 @@ def test_counts_that_cannot_be_written_wait_in_memory_and_their_number_is_bounde
     buffered.close()
 
 
+def test_after_a_slow_write_counts_wait_longer_for_the_next(monkeypatch):
+    monkeypatch.setattr(buffered_counts, "PAUSE_FACTOR", 1e9)
+    written = []
+
+    def write(counts):
+        written.append(counts)
+        if len(written) == 1:
+            refuse(buffered, "stale")
+
+    buffered = BufferedCounts(write, every_seconds=0.01)
+    refuse(buffered)
+    until(lambda: written)
+    buffered._thread.join(0.1)
+    before = len(written)
+    buffered.close()
+
+    assert (before, len(written)) == (1, 2)
+
+
 def test_counts_wait_while_the_schema_is_that_of_another_version(caplog):
     """As in a process that was not restarted yet: with a traceback each time strangers could fill its log."""
     tries = itertools.count()
