@@ -2,8 +2,8 @@
 
     python tests/bench/slow_disk.py [--milliseconds 200 1000] [--rounds 3] [--seconds 15]
 
-Each fsync of the processes takes so much longer, by a library that is loaded before libc (needs `cc`). 16 senders
-send one delivery after the other; one that is refused waits for half a second.
+Each fsync of the processes takes so much longer, by a library that is loaded before libc (needs `cc`). 16
+senders send one delivery after the other; one that is refused waits for half a second.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def measure(
         "BILLHOOK_ENGINE": "worker",
     }
     program = [sys.executable, "-m", *command, f"127.0.0.1:{port}"]
-    server = subprocess.Popen(program, cwd=folder, env=environ, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        program, cwd=folder, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         while True:
             with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):

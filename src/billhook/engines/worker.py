@@ -32,8 +32,8 @@ LOAD_RUNS = 8
 SLOW_SECONDS = 0.1
 SLOW_FACTOR = 2
 SLOW_LIMIT_SECONDS = 5.0
-"""After a poll on SQLite that took longer than `SLOW_SECONDS`, pause for twice as long, up to this: on a disk that
-syncs slowly each transaction holds up the receivers for as long as its sync takes."""
+"""After a poll on SQLite that took longer than `SLOW_SECONDS`, pause for twice as long, up to this: on a disk
+that syncs slowly each transaction holds up the receivers for as long as its sync takes."""
 STALLED_SECONDS = 60.0
 MAX_ABANDONED_THREADS = 100
 """With more handler threads abandoned and still running, the process should be replaced by a new one."""
