@@ -288,26 +288,6 @@ def test_export_into_a_pipe_that_closes_is_no_stack_trace(cli):
     assert done.stderr == ""
 
 
-@pytest.mark.long
-def test_with_log_format_json_every_record_of_every_process_is_an_object(cli):
-    cli.environ |= {"BILLHOOK_LOG_FORMAT": "json", "BILLHOOK_RETRY_SCHEDULE_SECONDS": "60"}
-    process = cli.serve("shop_handlers.py")
-    cli.run("send", "InvoiceApproved", "--to", cli.url, "--set", "invoiceId=inv_1", "--id", "msg-1")
-    until(lambda: "inv_1 msg-1" in cli.read("handled.txt"))
-    with pytest.raises(urllib.error.HTTPError):
-        urllib.request.urlopen(urllib.request.Request(cli.url, b"{}", method="POST"), timeout=10)
-    process.send_signal(signal.SIGTERM)
-    process.wait(30)
-
-    lines = cli.log().splitlines()
-    records = [json.loads(line) for line in lines if line.startswith("{")]
-    others = [line.split(":")[0] for line in lines if not line.startswith("{")]
-    assert set(others) <= {"Deliveries", "Inbox", "Handlers"}
-    assert {"gunicorn.error", "billhook.worker", "billhook.receiver"} <= {one["logger"] for one in records}
-    (refused,) = [one for one in records if one["logger"] == "billhook.receiver"]
-    assert (refused["source"], refused["cause"]) == ("default", "missing")
-
-
 HOLDS_THE_LOCK = """
 import ctypes, os, signal
 from pathlib import Path

@@ -84,12 +84,6 @@ def test_a_client_without_options_fails_the_attempt_and_names_them(app_with, tmp
     )
 
 
-def test_a_handler_that_does_not_call_needs_no_options(app_with, tmp_path):
-    handled(app_with, {"BILLHOOK_ENGINE": "inline"}, lambda event, delivery: None)
-
-    assert value(tmp_path / "billhook.db", "SELECT state FROM run") == "succeeded"
-
-
 def test_all_handlers_and_threads_of_a_process_share_one(app_with, options):
     app_state = get_state(app_with(**options))
 

@@ -364,20 +364,6 @@ def test_a_flask_app_on_the_event_loop_is_refused_with_what_to_do_instead(tmp_pa
 
 
 @pytest.mark.slow
-def test_deliveries_of_an_earlier_process_are_handled_at_start(tmp_path: Path) -> None:
-    options = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_HANDLERS": "note.py"}
-    port = free_port()
-    web, _ = commands_of_the_units(port)
-    with running(web, tmp_path, **options, BILLHOOK_ENGINE="worker"):
-        eventually(lambda: ready(port))
-        assert deliver(port) == 200
-    assert not (tmp_path / "handled-1").exists()
-
-    with running(web, tmp_path, **options):
-        eventually((tmp_path / "handled-1").exists)
-
-
-@pytest.mark.slow
 def test_the_celery_units_command_handles_a_delivery_and_stops(tmp_path: Path) -> None:
     pytest.importorskip("celery", reason="the extra billhook[celery] is not installed")
     (tmp_path / "tasks.py").write_text("from celery import Celery\ncelery = Celery(broker='memory://')\n")

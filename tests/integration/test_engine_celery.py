@@ -159,22 +159,6 @@ def test_a_worker_that_is_killed_loses_nothing(shops, amqp_url):
 # --- messages that come twice, late, never, or from somebody else ---------------------------------
 
 
-def test_fifty_messages_for_one_delivery_are_one_call(shop):
-    app = shop.app()
-    celery = app.extensions["celery"]
-    inbox = get_state(app).inbox
-    delivery_id = inbox.put(incoming("msg_1")).delivery_id
-    for _ in range(50):
-        celery.send_task("billhook.handle", args=[delivery_id])
-        celery.send_task("shop.direct", args=["msg_1"])
-    with worker(shop) as running:
-        until(lambda: len([call for call in shop.calls() if call[0] == "direct"]) == 50, 60)
-        shop.finished(1)
-        until(lambda: running.log.read_text().count("Task billhook.handle") >= 100, 30)
-
-    assert Counter(name for name, *_ in shop.calls()) == {"direct": 50, "note": 1}
-
-
 def test_a_pickle_on_the_queue_is_not_opened(shop):
     app = shop.app()
     celery = app.extensions["celery"]

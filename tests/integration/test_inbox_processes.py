@@ -99,35 +99,6 @@ def _put_until(inbox, stop):
 
 
 @pytest.mark.slow
-def test_children_write_during_any_activity_of_the_forking_parent(where):
-    inbox = open_inbox(where)
-    inbox.put(incoming("parent"))
-    stop = threading.Event()
-
-    def read():
-        while not stop.is_set():
-            with inbox.database.read() as connection:
-                connection.exec_driver_sql("SELECT 1 FROM delivery").all()
-                time.sleep(0.02)
-
-    threads = [threading.Thread(target=read), threading.Thread(target=_put_until, args=(inbox, stop))]
-    for thread in threads:
-        thread.start()
-    try:
-        for number in range(4):
-            results = in_children(
-                2, lambda child, n=number: inbox.put(incoming(f"{n}-{child}")).status.encode()
-            )
-            assert results == [b"accepted"] * 2
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    inbox.close()
-    assert whole(where)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("guarded", [True, False])
 def test_control_a_child_forked_during_a_read_without_the_guard_can_never_empty_the_log(
     tmp_path, monkeypatch, guarded

@@ -407,10 +407,3 @@ def test_celery_is_refused_without_a_bare_app_too(tmp_path):
         Billhook().init_app(app)
 
     assert "billhook" not in app.extensions
-
-
-def test_the_standalone_module_has_no_app_attribute():
-    import billhook.standalone
-
-    with pytest.raises(AttributeError, match="has no attribute 'app'"):
-        billhook.standalone.app  # noqa: B018
