@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from support.postgres import unavailable
-
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus-alerts.yml"
-DAY = 24 * 60
 GOOD = {
     "billhook_inbox_up": "1x2000",
     'billhook_workers{engine="worker"}': "2x2000",
@@ -46,11 +42,6 @@ FAULTS = {
     },
     "BillhookTypeSilent": {'billhook_last_delivery_timestamp_seconds{type="InvoiceApproved"}': "0x2000"},
 }
-
-
-@pytest.fixture
-def promtool():
-    return shutil.which("promtool") or unavailable("no promtool: Debian's package prometheus has it")
 
 
 def case(series, firing):

@@ -7,7 +7,6 @@ import resource
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +17,6 @@ from support.apps import deliver, inbox_at
 from support.inbox_view import Foreigner, change, rows
 from support.processes import in_children, until
 from support.timeouts import scaled
-
-TESTS = Path(__file__).parents[1]
 
 
 def states(app):

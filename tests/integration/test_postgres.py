@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -23,8 +22,6 @@ from support.server import gunicorn, head
 from support.signing import SECRET
 from support.templates import new_inbox
 from support.timeouts import scaled
-
-TESTS = Path(__file__).parents[1]
 
 DEADLINE = 1.0
 """Seconds; the default would only be waited for longer."""

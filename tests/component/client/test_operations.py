@@ -131,19 +131,6 @@ def test_a_body_may_be_a_model_or_a_mapping_in_either_spelling(service, client):
     assert [taken.json for taken in service.taken[1:]] == [{"legalName": "Acme Limited"}] * 2 + [{}]
 
 
-def test_a_fetched_customer_is_sent_without_read_only_fields(service, client):
-    customer = json.loads(sample(Customer).to_json())
-    service.always("GET /customers/integration/crm/1", answered(200, {"customer": customer}))
-    service.always("PUT /customers/cus_1", answered(200, {"customer": customer}))
-
-    found = client.customers.get_by_integration("crm", "1")
-    client.customers.update("cus_1", found.model_copy(update={"due_days": "14"}))
-
-    sent = service.taken[-1].json
-    assert sent["dueDays"] == "14"
-    assert set(customer) - set(sent) >= {"id", "createdAt", "updatedAt", "paidAmount", "customFieldValues"}
-
-
 # --- the table ------------------------------------------------------------------------------------
 
 

@@ -6,9 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -19,24 +17,15 @@ from billhook.events import InvoiceApproved
 from billhook.extension import get_state
 from billhook.resources import Invoice, sample
 from support.apps import deliver
-from support.billing_service import CLIENT_ID, REFRESH_TOKEN, Service, a_server, answered, service_on
+from support.billing_service import CLIENT_ID, REFRESH_TOKEN, answered
 from support.inbox_view import value
 from support.processes import in_children, together
 from support.signing import APPROVED
 
 
-@pytest.fixture(scope="module")
-def http() -> Iterator[Any]:
-    with a_server() as running:
-        yield running
-
-
-@pytest.fixture
-def service(http) -> Service:
-    service = service_on(http)
-    invoice = json.loads(sample(Invoice).to_json())
-    service.always("GET /invoices/inv_1", answered(200, {"invoice": invoice}))
-    return service
+@pytest.fixture(autouse=True)
+def invoice(service) -> None:
+    service.always("GET /invoices/inv_1", answered(200, {"invoice": json.loads(sample(Invoice).to_json())}))
 
 
 @pytest.fixture
