@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from support.processes import run_command
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus-alerts.yml"
 GOOD = {
@@ -64,13 +65,11 @@ def judged(promtool, tmp_path, *cases):
     test = {"rule_files": [str(RULES)], "evaluation_interval": "5m", "tests": cases}
     (tmp_path / "test.yml").write_text(json.dumps(test))  # YAML includes JSON
     command = [promtool, "test", "rules", "test.yml"]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    return run_command(command, cwd=tmp_path)
 
 
 def test_the_rules_are_valid_and_every_alert_is_tested(promtool):
-    checked = subprocess.run(
-        [promtool, "check", "rules", str(RULES)], capture_output=True, text=True, check=False
-    )
+    checked = run_command([promtool, "check", "rules", str(RULES)])
 
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert re.findall(r"alert: (\w+)", RULES.read_text()) == list(FAULTS)

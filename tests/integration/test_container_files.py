@@ -26,6 +26,7 @@ from billhook.metrics import InboxCollector
 from billhook.settings import OPTIONS
 from support.examples import eventually, free_port
 from support.pages import PAGES, ROOT
+from support.processes import run_command
 from support.signing import SECRET
 from support.templates import new_inbox
 from support.timeouts import scaled
@@ -283,7 +284,7 @@ def test_prometheus_understands_what_it_is_given(promtool, tmp_path):
     shutil.copy(DEPLOY / settings["rule_files"][0], tmp_path)
 
     command = [promtool, "check", "config", "prometheus.yml"]
-    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    checked = run_command(command, cwd=tmp_path)
 
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -294,9 +295,7 @@ def test_prometheus_understands_each_expression_of_the_dashboard(promtool, tmp_p
     rules = [{"record": f"panel:{number}", "expr": text} for number, text in enumerate(texts)]
     (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
 
-    checked = subprocess.run(
-        [promtool, "check", "rules", "rules.yml"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    checked = run_command([promtool, "check", "rules", "rules.yml"], cwd=tmp_path)
 
     assert (checked.returncode == 0) is (wrong is None), checked.stdout + checked.stderr
 

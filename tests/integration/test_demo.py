@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from billhook.cli import main
 from billhook.cli.demo import processes
-from support.processes import until
+from support.processes import run_command, until
 from support.timeouts import scaled
 
 DEMO = [sys.executable, "-m", "billhook", "demo"]
@@ -61,10 +61,7 @@ def test_demo_handles_every_delivery_and_leaves_nothing(temporary, tmp_path):
     }
 
     started = time.monotonic()
-    done = subprocess.run(
-        [*DEMO, "--json"],
-        cwd=tmp_path, env=environment(temporary, **hostile), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_command([*DEMO, "--json"], cwd=tmp_path, env=environment(temporary, **hostile))
 
     assert done.returncode == 0, done.stdout + done.stderr
     run_demo = json.loads(done.stdout)
@@ -104,9 +101,7 @@ def test_demo_without_the_sandbox_extra_sends_samples(temporary, tmp_path):
 
 def run_demo(temporary: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """A demo that goes well."""
-    done = subprocess.run(
-        DEMO, env=environment(temporary, **more), capture_output=True, text=True, timeout=240, check=False
-    )
+    done = run_command(DEMO, env=environment(temporary, **more))
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
@@ -269,10 +264,7 @@ def test_a_demo_that_stays_needs_the_sandbox(temporary, tmp_path):
     (hidden / "limits.py").write_text("raise ModuleNotFoundError('not installed', name='limits')")
     path = [str(hidden), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
 
-    done = subprocess.run(
-        [*DEMO, "--stay"], env=environment(temporary, PYTHONPATH=os.pathsep.join(path)),
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+    done = run_command([*DEMO, "--stay"], env=environment(temporary, PYTHONPATH=os.pathsep.join(path)))
 
     assert done.returncode != 0
     assert "pip install 'billhook[sandbox]'" in done.stderr

@@ -30,6 +30,7 @@ from billhook.signing import StandardWebhooks
 from support.examples import eventually, free_port
 from support.inbox_view import value
 from support.postgres import with_options
+from support.processes import run_command
 from support.templates import new_inbox
 from support.timeouts import scaled
 
@@ -81,7 +82,7 @@ def conf_value(name: str) -> str:
 @functools.cache
 def gunicorn_output(flag: str) -> str:
     command = [sys.executable, "-m", "gunicorn", "-c", str(CONF), flag, "billhook.signals:emit"]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True, timeout=120)
+    done = run_command(command, env=environment(), check=True)
     return done.stdout
 
 
@@ -346,15 +347,7 @@ def test_a_flask_app_on_the_event_loop_is_refused_with_what_to_do_instead(tmp_pa
         f"127.0.0.1:{free_port()}",
         WSGI,
     ]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=environment(BILLHOOK_SECRETS=SECRET),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run_command(command, cwd=tmp_path, env=environment(BILLHOOK_SECRETS=SECRET))
 
     assert done.returncode != 0
     assert "create_asgi_app()" in done.stderr
@@ -439,13 +432,7 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
         shutil.copy(POSTGRES, tmp_path / f"{unit.name}.d" / "postgresql.conf")
     units = [str(tmp_path / unit.name) for unit in (*UNITS, CELERY_UNIT)]
 
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", *units],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_command(["systemd-analyze", "verify", "--man=no", *units])
 
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -474,13 +461,7 @@ def test_nginx_understands_the_site(tmp_path: Path) -> None:
         f" http {{ access_log off; {folders} include {tmp_path}/site.conf; }}"
     )
 
-    done = subprocess.run(
-        [nginx, "-t", "-q", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_command([nginx, "-t", "-q", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")])
 
     assert done.returncode == 0, done.stderr
 

@@ -26,7 +26,7 @@ from billhook.inbox import Inbox
 from support.apps import deliver, inbox_at
 from support.celery_workers import Shop, clean_up, worker
 from support.inbox_view import incoming, rows
-from support.processes import until
+from support.processes import run_command, until
 from support.proxy import proxied
 from support.senders import Senders
 from support.server import gunicorn
@@ -313,7 +313,7 @@ def test_the_celery_example_runs_as_documented(shop, tmp_path):
         started(worker_command + node, folder, environ, lambda log: "[queues]" in log),
     ):
         command = sent.replace("8000", port)
-        ran = subprocess.run(command, shell=True, cwd=folder, env=environ, capture_output=True, text=True)
+        ran = run_command(command, shell=True, cwd=folder, env=environ)
         assert ran.stdout.startswith('200 {"status": "accepted"}')
         until((folder / letter.split()[1]).exists, 30)
         until(lambda: (folder / letter.split()[1]).read_text().strip() == expected)

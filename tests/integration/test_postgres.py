@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import threading
 
@@ -15,7 +14,7 @@ import pytest
 from billhook.inbox.schema import REVISION
 from support.inbox_view import change, incoming, open_inbox, postgres, rows, value
 from support.postgres import libpq, with_options
-from support.processes import together, until
+from support.processes import run_command, together, until
 from support.proxy import proxied
 from support.senders import Senders, post
 from support.server import gunicorn, head
@@ -39,13 +38,9 @@ def accepted(server, key):
 
 def refusal(url):
     """What an app that does not start says, on an inbox at that URL."""
-    ran = subprocess.run(
+    ran = run_command(
         [sys.executable, "-c", "from billhook.standalone import create_app; create_app()"],
         env={**os.environ, "BILLHOOK_INBOX_URL": url, "BILLHOOK_SECRETS": SECRET},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
     )
     assert ran.returncode == 1
     assert "SchemaMismatch: " in ran.stderr
@@ -298,12 +293,9 @@ def test_a_password_that_is_changed_while_we_run_is_503_without_the_password(loc
 @pytest.mark.slow
 def test_a_database_without_the_schema_is_refused_until_the_command_it_names_was_run(postgres_url, tmp_path):
     said = refusal(postgres_url)
-    ran = subprocess.run(
+    ran = run_command(
         [sys.executable, "-m", "billhook", "db", "upgrade"],
         env={**os.environ, "BILLHOOK_INBOX_URL": postgres_url},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
     assert f"has schema none, this billhook needs {REVISION}: run `billhook db upgrade`" in said

@@ -23,6 +23,7 @@ import pytest
 from billhook.client import BillingClient
 from billhook.errors import AuthenticationFailed
 from billhook.resources import NewCatalogProduct
+from support.processes import run_command
 
 
 def free_port() -> int:
@@ -84,9 +85,7 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
 
 def refused(folder: Path, *arguments: str) -> str:
     """What is said to a command that cannot work."""
-    done = subprocess.run(
-        command(*arguments), cwd=folder, env=clean(), capture_output=True, text=True, timeout=240
-    )
+    done = run_command(command(*arguments), cwd=folder, env=clean())
     assert done.returncode == 2, done
     assert "Traceback" not in done.stderr
     return done.stderr
@@ -216,9 +215,7 @@ main(prog_name="billhook")
 def test_a_second_sandbox_on_the_same_file_is_refused_in_a_line(tmp_path: Path) -> None:
     with sandbox(tmp_path):
         second = [sys.executable, "-c", SHORT_TIMEOUT, "sandbox", "--bind", f"127.0.0.1:{free_port()}"]
-        done = subprocess.run(
-            second, cwd=tmp_path, env=clean(), capture_output=True, text=True, timeout=240, check=False
-        )
+        done = run_command(second, cwd=tmp_path, env=clean())
 
     waits, refuses = done.stderr.splitlines()
     assert done.returncode == 2
@@ -323,10 +320,9 @@ def test_the_lines_that_are_printed_make_a_receiver_in_each_preset(
         "secrets = read(s.secrets_file) if s.secrets_file else s.secrets\n"
         "print(s.signature, len(configured_scheme(s).load(secrets)), os.environ['BILLHOOK_API_CLIENT_ID'])"
     )
-    done = subprocess.run(
-        ["sh", "-ec", f'{lines}\nexec "$0" -c "$1"', sys.executable, report],
-        cwd=tmp_path, env=clean(), capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
+    done = run_command(
+        ["sh", "-ec", f'{lines}\nexec "$0" -c "$1"', sys.executable, report], cwd=tmp_path, env=clean()
+    )
     assert done.stdout.strip() == f"{signature} 1 my$shop's", done
     assert [each for each in ("signing secret", "public key") if f"  {each}" in said] == [word]
     assert "PRIVATE" not in said
@@ -405,14 +401,7 @@ def credentials(facts: dict[str, Any]) -> dict[str, str]:
 
 def asked(facts: dict[str, Any], *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """`billhook sandbox call` with the credentials that were printed."""
-    return subprocess.run(
-        command("call", *arguments),
-        env={**clean(), **credentials(facts)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        **more,
-    )
+    return run_command(command("call", *arguments), env={**clean(), **credentials(facts)}, **more)
 
 
 @pytest.mark.slow

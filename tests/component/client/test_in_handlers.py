@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from datetime import UTC, datetime
 
@@ -19,7 +18,7 @@ from billhook.resources import Invoice, sample
 from support.apps import deliver
 from support.billing_service import CLIENT_ID, REFRESH_TOKEN, answered
 from support.inbox_view import value
-from support.processes import in_children, together
+from support.processes import in_children, run_command, together
 from support.signing import APPROVED
 
 
@@ -129,13 +128,6 @@ Billhook().init_app(app)
 print({"httpx2", "billhook.client"} & set(sys.modules))
 """
     environ = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
-    ran = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=240,
-    )
+    ran = run_command([sys.executable, "-c", program, str(tmp_path)], env=environ, check=True)
 
     assert ran.stdout.strip() == "set()"

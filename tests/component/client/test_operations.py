@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -23,6 +22,7 @@ from billhook.events import InvoiceApproved
 from billhook.resources import Contract, Customer, Invoice, sample
 from billhook.settings import Settings
 from support.billing_service import CLIENT_ID, REFRESH_TOKEN, answered
+from support.processes import run_command
 
 # --- addresses ------------------------------------------------------------------------------------
 
@@ -249,9 +249,7 @@ def test_secrets_may_be_given_as_secrets(service):
 
 
 def python(program: str) -> str:
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    )
+    ran = run_command([sys.executable, "-c", program], check=True)
     return ran.stdout.strip()
 
 

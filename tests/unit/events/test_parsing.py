@@ -17,8 +17,6 @@ from billhook.events import (
     sample,
 )
 
-"""Required, and null where there is none: texts that describe. No id is among them."""
-
 
 def body_of(event_type: str) -> dict[str, object]:
     return json.loads(sample(EVENT_TYPES[event_type]).to_json())
