@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from billhook import threads
-from billhook.inbox import Inbox, RunPlan, RunResult, RunState
+from billhook.inbox import Inbox, RunPlan
 from billhook.inbox.schema import REVISION
 from support.inbox_view import NOON, change, incoming, open_inbox, place_of, rows, value
 from support.processes import in_children, together
+from support.runs import result_of
 from support.timeouts import scaled
 
 TESTS = Path(__file__).parents[1]
@@ -207,12 +208,7 @@ def test_one_run_is_claimed_by_one_of_four_processes(where):
         while True:
             with inbox.transaction(f"child{number}") as transaction:
                 claims = transaction.claim(3, NOON, NOON.replace(hour=13))
-                transaction.settle(
-                    [
-                        RunResult(c.run_id, c.token, c.delivery.delivery_id, 1, RunState.SUCCEEDED, NOON)
-                        for c in claims
-                    ]
-                )
+                transaction.settle([result_of(one) for one in claims])
             if not claims:
                 return ",".join(mine).encode()
             mine += [str(c.run_id) for c in claims]
