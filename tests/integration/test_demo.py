@@ -34,6 +34,15 @@ def temporary(tmp_path, monkeypatch) -> Path:
     return folder
 
 
+@pytest.fixture
+def hidden(tmp_path) -> Path:
+    """A folder that hides a package of the sandbox's."""
+    folder = tmp_path / "hidden"
+    folder.mkdir()
+    (folder / "limits.py").write_text("raise ModuleNotFoundError('not installed', name='limits')")
+    return folder
+
+
 def environment(temporary: Path, **more: str) -> dict[str, str]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
     return {**clean, "TMPDIR": str(temporary), **more}
@@ -86,11 +95,7 @@ def test_demo_prints_its_steps_within_80_columns(temporary):
 
 
 @pytest.mark.slow
-def test_demo_without_the_sandbox_extra_sends_samples(temporary, tmp_path):
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    (hidden / "limits.py").write_text("raise ModuleNotFoundError('not installed', name='limits')")
-
+def test_demo_without_the_sandbox_extra_sends_samples(temporary, hidden):
     done = run_demo(temporary, PYTHONPATH=str(hidden))
 
     assert "28 of 28 as expected" in done.stdout
@@ -258,10 +263,7 @@ def test_a_demo_that_stays_has_an_event_of_the_sandboxs_page_arrive_in_the_dashb
 
 
 @pytest.mark.slow
-def test_a_demo_that_stays_needs_the_sandbox(temporary, tmp_path):
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    (hidden / "limits.py").write_text("raise ModuleNotFoundError('not installed', name='limits')")
+def test_a_demo_that_stays_needs_the_sandbox(temporary, hidden):
     path = [str(hidden), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
 
     done = run_command([*DEMO, "--stay"], env=environment(temporary, PYTHONPATH=os.pathsep.join(path)))

@@ -277,10 +277,6 @@ def deliver(port: int) -> int:
         return connection.getresponse().status
 
 
-def test_gunicorn_finds_no_fault_with_the_configuration() -> None:
-    gunicorn_output("--check-config")
-
-
 def status(port: int, path: str, headers: dict[str, str]) -> int:
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
         connection.request("GET", path, headers=headers)

@@ -120,15 +120,6 @@ def test_a_delivery_is_accepted_at_other_spellings_of_its_address(server, path):
     assert server.stored(headers["webhook-id"]) == ("PingTest", b"{}")
 
 
-def test_health_and_readiness_answer(server):
-    replies = [server.ask(head({}, method="GET", path=path)) for path in ("/healthz", "/readyz")]
-
-    assert [(reply.status, reply.json) for reply in replies] == [
-        (200, {"status": "up"}),
-        (200, {"status": "ready"}),
-    ]
-
-
 # --- other servers --------------------------------------------------------------------------------
 
 
