@@ -1,6 +1,6 @@
 """Handlers that end their process, each engine in real processes: nobody beside them suffers.
 
-A process that ended is started again. How a Celery worker isolates them is in component/engines.
+A process that ended is started again. The Celery engine's are in test_engine_deadly_celery.py.
 """
 
 from __future__ import annotations

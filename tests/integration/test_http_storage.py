@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -12,12 +13,13 @@ import pytest
 
 from support.inbox_view import Foreigner, hang_up, rows
 from support.postgres import fresh_schema
-from support.processes import together, until
+from support.processes import run_command, together, until
 from support.server import Server, assert_unavailable, gunicorn, head, read_reply, request
 from support.signing import signed
 from support.templates import new_inbox
 from support.timeouts import scaled
 
+TESTS = Path(__file__).parents[1]
 DEADLINE = 1.0
 BOTH = ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
 
@@ -149,6 +151,57 @@ def test_corrupt_pages_are_503_until_they_are_repaired(frail):
         assert_unavailable(frail, "msg_pages", DEADLINE)
 
     assert_accepted(frail, "msg_pages")
+
+
+READ_ONLY = """
+import os
+from support.inbox_view import incoming
+from billhook.errors import InboxUnavailable
+from billhook.inbox import Inbox
+
+print("imported")
+
+def allow(mode):
+    for name in os.listdir("."):
+        if name.startswith("inbox.db"):
+            os.chmod(name, mode)
+
+inbox = Inbox("sqlite:///inbox.db", deadline_seconds=1)
+inbox.prepare()
+inbox.put(incoming("before"))
+inbox.database.close()
+allow(0o444)
+try:
+    inbox.put(incoming("during"))
+except InboxUnavailable as error:
+    print("refused:", error)
+allow(0o644)
+print(inbox.put(incoming("during")).status)
+inbox.close()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv to run as somebody without rights")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up root")
+def test_a_read_only_inbox_file_is_unavailable_until_it_is_writable():
+    folder = Path("/var/tmp") / f"billhook-read-only-{os.getpid()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    somebody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable]
+    here = {**os.environ, "PYTHONPATH": str(TESTS)}
+
+    try:
+        ran = run_command([*somebody, "-c", READ_ONLY], cwd=folder, env=here)
+    finally:
+        shutil.rmtree(folder)
+
+    if "imported" not in ran.stdout:
+        pytest.skip("this interpreter is not readable by others")
+    assert ran.stderr == ""
+    _, refused, status = ran.stdout.splitlines()
+    assert "failed: Permission denied" in refused  # of the lock, before the file itself is tried
+    assert status == "accepted"
 
 
 # --- breaking things ------------------------------------------------------------------------------

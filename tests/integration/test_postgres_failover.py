@@ -8,10 +8,12 @@ import pytest
 
 from billhook import Handlers
 from billhook.errors import InboxUnavailable
-from billhook.events import PingTest
+from billhook.events import ContractCreated, PingTest, sample
 from billhook.extension import get_state
 from billhook.inbox import Inbox
 from support.apps import deliver
+from support.celery_workers import Shop, clean_up, worker
+from support.inbox_view import rows
 from support.postgres import OwnServer, fresh_database, own_servers, with_options
 from support.processes import until
 from support.proxy import Proxy
@@ -77,3 +79,35 @@ def test_after_a_failover_everything_is_handled_without_a_restart(servers, addre
     get_state(app).inbox.check_writable()
     assert sent(app, "later") == 200
     until(lambda: "later" in handled, 10)
+
+
+@pytest.mark.slow
+def test_after_a_failover_celery_handles_what_came_before_and_after(servers, address, redis_url, tmp_path):
+    """Retries come due beside the standby: their messages are used up by workers that cannot claim them."""
+    url = with_options(address.url, "", target_session_attrs="any")
+    Inbox(url).upgrade()
+    shop = Shop(tmp_path, url, redis_url, {"schedule": [3]})
+    retried = [f"retried-{number}" for number in range(6)]
+    app = shop.app()
+
+    def attempts():
+        return {(key, attempt) for _, key, attempt, _ in shop.calls()}
+
+    try:
+        with worker(shop) as running:
+            assert sent(app, "before") == 200
+            for key in retried:
+                body = sample(ContractCreated).to_json()
+                assert deliver(app, body, "ContractCreated", message_id=key).status_code == 200
+            until(lambda: attempts() == {("before", 1), *((key, 1) for key in retried)})
+            due = "SELECT count(*) FROM billhook.run WHERE state = 'due' AND attempts = 1"
+            until(lambda: rows(address.url, due) == [(len(retried),)])
+            began = stand_by(servers, address, app)
+            until(lambda: sent(app, "after") == 200, 10)
+            until(lambda: attempts() >= {("after", 1), *((key, 2) for key in retried)}, 10)
+
+            assert time.monotonic() - began < scaled(10)
+            assert running.says("sweep failed")  # the control: it has seen the standby
+    finally:
+        app.extensions["billhook"].close()
+        clean_up(shop)

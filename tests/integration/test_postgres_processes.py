@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -21,8 +22,10 @@ from support.apps import deliver
 from support.inbox_view import NOON, hang_up, incoming, open_inbox, postgres, rows, upgraded
 from support.postgres import fresh_schema, with_options
 from support.processes import in_children, until
+from support.proxy import proxied
 from support.signing import signed
 from support.templates import new_inbox
+from support.timeouts import scaled
 
 TESTS = Path(__file__).parents[1]
 
@@ -135,6 +138,54 @@ def test_a_worker_survives_a_restart_and_a_freeze_of_the_server(running, frail_s
 
     until(lambda: states(frail_url) == {"done": 15}, 30)
     assert set(shop.called) == set(sent)
+
+
+def latencies(app, shop, count, name):
+    """Seconds from each delivery to its handler, one after the other."""
+    found = []
+    for number in range(count):
+        key = f"{name}_{number}"
+        started = time.monotonic()
+        assert deliver(app, message_id=key).status_code == 200
+        until(lambda key=key: key in shop.called)
+        found.append(shop.called[key] - started)
+        time.sleep(0.05)
+    return found
+
+
+@pytest.mark.slow
+def test_a_worker_is_notified_also_after_a_lost_connection(running, postgres_url):
+    name = f"woken-{os.getpid()}"
+    shop = Shop()
+    url = with_options(new_inbox(postgres_url), "", application_name=name)
+    app = running(shop.handlers, BILLHOOK_INBOX_URL=url, BILLHOOK_LEASE_SECONDS=30)
+    latencies(app, shop, 3, "warm")
+
+    first = latencies(app, shop, 7, "first")
+    time.sleep(2)  # a line that was opened just now would not be opened again at once
+    listening = rows(
+        postgres_url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ? "
+        "AND query LIKE 'LISTEN%'",
+        name,
+    )
+    latencies(app, shop, 1, "after")
+    second = latencies(app, shop, 7, "second")
+
+    assert len(listening) == 1
+    assert statistics.median(first) < scaled(0.4)
+    assert statistics.median(second) < scaled(0.4)
+
+
+@pytest.mark.slow
+def test_control_a_worker_without_notifications_is_slow(running, postgres_url):
+    shop = Shop()
+    with proxied(new_inbox(postgres_url)) as proxy:
+        proxy.altered = b"LISTEN ", b"LISTFN "
+        app = running(shop.handlers, BILLHOOK_INBOX_URL=proxy.url, BILLHOOK_LEASE_SECONDS=30)
+        time.sleep(0.3)
+
+        assert any(latencies(app, shop, 1, f"slow_{number}")[0] > 0.8 for number in range(20))
 
 
 FROZEN = """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from flask import Flask
 
 from billhook import Billhook, Delivery, Handlers, signals
 from billhook.events import (
+    ContractCreated,
     CustomerCreated,
     PaymentFailed,
     PingTest,
 )
+from support import deadly_handlers
 from support.signing import SECRET
 
 
@@ -31,7 +34,7 @@ def create_app(shop: dict[str, Any]) -> Flask:
         BILLHOOK_ENGINE="celery",
         BILLHOOK_INBOX_URL=shop["inbox_url"],
         BILLHOOK_LEASE_SECONDS=shop.get("lease_seconds", 30),
-        BILLHOOK_RETRY_SCHEDULE_SECONDS=[0.5],
+        BILLHOOK_RETRY_SCHEDULE_SECONDS=shop.get("schedule", [0.5]),
     )
     celery = Celery("shop", broker=shop["broker"], set_as_current=False)
     celery.conf.update(
@@ -39,10 +42,11 @@ def create_app(shop: dict[str, Any]) -> Flask:
         broker_transport_options=shop.get("transport", {}),
         worker_hijack_root_logger=False,
         broker_connection_retry_on_startup=True,
-        worker_prefetch_multiplier=4,
+        worker_prefetch_multiplier=shop.get("prefetch", 4),
     )
     app.extensions["celery"] = celery
-    Billhook(handlers=[handlers(Path(shop["folder"]) / "calls")]).init_app(app)
+    group = deadly_handlers.handlers if shop.get("deadly") else handlers(Path(shop["folder"]) / "calls")
+    Billhook(handlers=[group]).init_app(app)
     _observe(app, Path(shop["folder"]) / "observed")
 
     return app
@@ -60,6 +64,9 @@ def _note(path: Path, *facts: object) -> None:
     os.close(descriptor)
 
 
+Note = Callable[[str, Delivery], None]
+
+
 def handlers(calls: Path) -> Handlers:
     """One event type for each thing that a handler may do to its worker."""
     group = Handlers()
@@ -67,6 +74,12 @@ def handlers(calls: Path) -> Handlers:
     def note(name: str, delivery: Delivery) -> None:
         _note(calls, name, delivery.key, delivery.attempt, os.getpid())
 
+    _add_those_that_return(group, note)
+    _add_those_that_do_not(group, note)
+    return group
+
+
+def _add_those_that_return(group: Handlers, note: Note) -> None:
     @group.on(PingTest, name="note")
     def noting(event: PingTest, delivery: Delivery) -> None:
         note("note", delivery)
@@ -80,12 +93,18 @@ def handlers(calls: Path) -> Handlers:
         note("slow", delivery)
         time.sleep(2)
 
+    @group.on(ContractCreated, name="fails-once")
+    def fails_once(event: ContractCreated, delivery: Delivery) -> None:
+        note("fails-once", delivery)
+        if delivery.attempt == 1:
+            raise ValueError("not today")
+
+
+def _add_those_that_do_not(group: Handlers, note: Note) -> None:
     @group.on(PaymentFailed, name="hangs", timeout_seconds=0.5, retry=[])
     def hangs(event: PaymentFailed, delivery: Delivery) -> None:
         note("hangs", delivery)
         time.sleep(60)
-
-    return group
 
 
 def _observe(app: Flask, observed: Path) -> None:

@@ -103,7 +103,14 @@ class Workers:
 def workers(place: Place, processes: int) -> Iterator[Workers]:
     """`billhook worker`; who ends is started again: by its parent, or where there is none by us."""
     command = ("billhook", "worker", "--processes", str(processes), "--grace", "1")
-    running = Workers(place.folder, place.environ, *command)
+    with kept_up(place.folder, place.environ, *command) as running:
+        yield running
+
+
+@contextmanager
+def kept_up(folder: Path, environ: Mapping[str, str], *command: str) -> Iterator[Workers]:
+    """A process that is started again, until the block ends and it is killed with those below it."""
+    running = Workers(folder, environ, *command)
     try:
         yield running
     finally:
@@ -138,9 +145,14 @@ ENGINES: dict[str, Callable[[Place], AbstractContextManager[KeepUp]]] = {
 def finish(place: Place, engine: str, seconds: float = 120.0) -> None:
     """Have an engine handle what is stored, until every delivery is done or dead."""
     with ENGINES[engine](place) as keep_up:
-        started = time.monotonic()
-        while place.unfinished():
-            keep_up()
-            waited = time.monotonic() - started
-            assert waited < seconds or waited < scaled(seconds), f"{place.runs()}\n{place.log()[-8_000:]}"
-            time.sleep(0.05)
+        until_done(place, keep_up, seconds)
+
+
+def until_done(place: Place, keep_up: KeepUp, seconds: float = 120.0) -> None:
+    """Wait until every delivery is done or dead."""
+    started = time.monotonic()
+    while place.unfinished():
+        keep_up()
+        waited = time.monotonic() - started
+        assert waited < seconds or waited < scaled(seconds), f"{place.runs()}\n{place.log()[-8_000:]}"
+        time.sleep(0.05)
