@@ -1,14 +1,17 @@
-"""How long the way of one delivery is, in functions and files: from its request to its handler and back."""
+"""How long the way of one delivery is, in functions and files: to its answer, and to its handler."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 import threading
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import FrameType
 
 import pytest
+from flask import Flask
 
 import billhook
 from billhook import Billhook, Handlers, signals
@@ -21,8 +24,10 @@ from support.processes import until
 from support.signing import PATH, signed
 
 SOURCE = str(Path(billhook.__file__).parent) + "/"
-FUNCTIONS = 131
-FILES = 35
+FUNCTIONS = 35
+FILES = 11
+WHOLE_FUNCTIONS = 131
+WHOLE_FILES = 35
 STEPS = {
     "Scheme.verify",
     "ingest",
@@ -44,23 +49,115 @@ STEPS = {
 class Way:
     """The functions of billhook that threads enter while it is `open`, each with its file.
 
-    Comprehensions are part of their function.
+    Comprehensions are part of their function. `counts` says whether a frame is on the way.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Callable[[FrameType], bool]) -> None:
         self.open = False
         self.hops: set[tuple[str, str]] = set()
+        self._counts = counts
 
     def enter(self, frame: FrameType, event: str, _: object) -> None:
         """As a function for sys.setprofile."""
         code = frame.f_code
-        if self.open and event == "call" and code.co_filename.startswith(SOURCE):
+        if self.open and event == "call" and code.co_filename.startswith(SOURCE) and self._counts(frame):
             name = re.split(r"(?:\.<locals>)?\.<(?!locals)", code.co_qualname)[0]
             self.hops.add((code.co_filename.removeprefix(SOURCE), name))
 
     @property
     def files(self) -> set[str]:
         return {file for file, _ in self.hops}
+
+
+def _is_within(frame: FrameType | None, functions: Collection[str]) -> bool:
+    while frame is not None and frame.f_code.co_qualname not in functions:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _delays_the_answer(frame: FrameType) -> bool:
+    # Of the committer's thread counts what it does for a batch: what follows, such as waking the workers,
+    # delays no answer.
+    if threading.current_thread().name != "billhook-committer":
+        return True
+    return _is_within(frame, {"Committer._commit_batch"})
+
+
+async def _deliver_on_a_loop(app: Flask, way: Way) -> list[int]:
+    application = Billhook().asgi_app(app)
+    statuses: list[int] = []
+
+    async def send(message):
+        if "status" in message:
+            statuses.append(message["status"])
+
+    for number in range(4):
+        headers = [(name.lower().encode(), text.encode()) for name, text in signed().items()]
+        headers.append((b"content-length", b"2"))
+        pieces = iter([{"type": "http.request", "body": b"{}"}])
+
+        async def receive(pieces=pieces):
+            return next(pieces)
+
+        scope = {"type": "http", "method": "POST", "path": PATH, "headers": headers}
+        way.open = number == 3  # until then, what is made once is made
+        await application(scope, receive, send)
+        way.open = False
+    return statuses
+
+
+def _deliver_through_flask(app: Flask, way: Way) -> list[int]:
+    statuses = []
+    for number in range(4):
+        headers, client = signed(), app.test_client()
+        way.open = number == 3
+        statuses.append(client.post(PATH, data=b"{}", headers=headers).status_code)
+        way.open = False
+    return statuses
+
+
+@pytest.fixture
+def followed(plain_app, inbox_url, monkeypatch):
+    """Delivers through a door, and returns the way of the last delivery."""
+
+    def follow(door: str) -> Way:
+        for signal in SIGNALS:  # observers that other tests left would have the answer made in a thread
+            monkeypatch.setattr(signal, "receivers", {})
+        monkeypatch.setattr("billhook.extension.find_spec", lambda _: None)  # no hook for flask-wtf
+        way, before = Way(_delays_the_answer), sys.getprofile()
+        threading.setprofile(way.enter)
+        sys.setprofile(way.enter)
+        try:
+            app = plain_app(BILLHOOK_INBOX_URL=inbox_url)
+            Billhook(app)
+            if door == "asgi":
+                statuses = asyncio.run(_deliver_on_a_loop(app, way))
+            else:
+                statuses = _deliver_through_flask(app, way)
+        finally:
+            threading.setprofile(None)
+            sys.setprofile(before)
+        assert statuses == [200] * 4
+        return way
+
+    return follow
+
+
+@pytest.mark.parametrize("door", ["asgi", "flask"])
+def test_the_way_of_a_delivery_is_short(followed, door):
+    way = followed(door)
+
+    # As one text: of a list pytest shows the beginning only.
+    assert len(way.hops) <= FUNCTIONS, "\n".join(f"{file} {name}" for file, name in sorted(way.hops))
+    assert len(way.files) <= FILES, "\n".join(sorted(way.files))
+    # The control: both threads are followed, and the work after the commit is not.
+    names = {name for _, name in way.hops}
+    assert {"Scheme.verify", "ingest"} <= names
+    assert door == "flask" or {"AsgiApp.__call__", "Committer.put_async"} <= names
+    assert not {"Inbox._after_commit", "FifoWaker.notify", "PostgresWaker.notify"} & names
+
+
+# --- to the handler and back --------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -79,7 +176,7 @@ def whole_way(plain_app, inbox_url, monkeypatch):
 
     app = plain_app(BILLHOOK_INBOX_URL=inbox_url, BILLHOOK_ENGINE="worker")
     Billhook(app, handlers=[handlers])
-    way, before = Way(), sys.getprofile()
+    way, before = Way(lambda _: True), sys.getprofile()
     threading.setprofile(way.enter)
     worker = get_state(app).worker(1)  # starts the handlers' thread
     thread = threading.Thread(target=worker.run, name="worker", daemon=True)
@@ -124,8 +221,8 @@ def _count_done(where):
 
 def test_the_whole_way_to_the_handler_and_back_is_short(whole_way):
     shown = "\n".join(f"{file} {name}" for file, name in sorted(whole_way.hops))
-    assert len(whole_way.hops) <= FUNCTIONS, f"{len(whole_way.hops)} functions\n{shown}"
-    assert len(whole_way.files) <= FILES, f"{len(whole_way.files)} files\n{shown}"
+    assert len(whole_way.hops) <= WHOLE_FUNCTIONS, f"{len(whole_way.hops)} functions\n{shown}"
+    assert len(whole_way.files) <= WHOLE_FILES, f"{len(whole_way.files)} files\n{shown}"
     # The control: request, commit, loop, transaction, handler and result are followed.
     names = {name for _, name in whole_way.hops}
     assert names >= STEPS
