@@ -17,10 +17,11 @@ from billhook.inbox import counts as counts_of_inbox
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.counts import DURATION_BOUNDS, Counts
 from billhook.inbox.overview import read_totals
-from support.figures import at, claim, close, result_of, totals
+from support.figures import close, totals
 from support.inbox_view import NOON, hung, incoming, open_inbox, rows, upgraded, value
 from support.postgres import only_sqlite
 from support.processes import until
+from support.runs import at, claim, result_of
 
 OWNER = "host:1"
 
