@@ -53,7 +53,7 @@ class IngestResult:
 
 def validate_batch(tx: Transaction, batch: RawEventBatch) -> IngestResult:
     """Separate valid events from rejected ones. Of two events with one ref, the first is valid."""
-    checked = [validate_event(sent) for sent in batch.events]
+    checked = list(map(validate_event, batch.events, batch.texts(tx)))
     # One query for the whole batch.
     wanted = in_texts(event.c.ref, (valid.ref for valid in checked if isinstance(valid, ValidEvent)))
     stored = set(tx.connection.scalars(select(event.c.ref).where(wanted)))
