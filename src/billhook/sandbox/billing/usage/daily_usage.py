@@ -22,7 +22,6 @@ from billhook.sandbox.billing.usage import meters
 from billhook.sandbox.billing.usage.meters import (
     AggregationMethod,
     CompiledMeter,
-    Contribution,
     Meter,
     value_identity,
 )
@@ -36,6 +35,7 @@ from billhook.sandbox.storage.tables.usage import event, usage_cut, usage_day, u
 from billhook.sandbox.storage.transaction import Transaction
 
 MICROSECONDS_PER_DAY = 86_400_000_000
+MIN_MICROSECOND = to_microseconds(datetime.min.replace(tzinfo=UTC))
 TimeSpan = tuple[datetime, datetime]
 """From a moment to before another."""
 UsageKey = tuple[str, str, int, int]
@@ -136,7 +136,7 @@ class _Tally:
     values: list[Decimal] = field(default_factory=list)
     instances: set[str] = field(default_factory=set)
     last: Decimal | None = None
-    last_at: int | None = None
+    last_at: int = MIN_MICROSECOND
 
 
 class UsageRollup:
@@ -145,19 +145,38 @@ class UsageRollup:
     def __init__(self) -> None:
         self._tallies: defaultdict[UsageKey, _Tally] = defaultdict(_Tally)
 
-    def add(self, key: UsageKey, contribution: Contribution, at: int) -> None:
-        """Add a contribution at the microsecond `at`; of two at one time, the later call wins as `last`."""
-        value = contribution.value
-        # Without a value the event is stored, but changes no figure.
-        if value is None:
-            return
-        tally = self._tallies[key]
-        tally.values.append(value)
-        # `>=`: of two events at one moment the one that arrived later is the last.
-        if tally.last_at is None or at >= tally.last_at:
-            tally.last, tally.last_at = value, at
-        if contribution.instance is not None:
-            tally.instances.add(value_identity(contribution.instance) or "")
+    def add(
+        self,
+        customer_id: str,
+        at: int,
+        data: Mapping[str, Any],
+        counting: Iterable[CompiledMeter],
+        cuts: Mapping[tuple[str, int], Sequence[int]],
+    ) -> list[str]:
+        """Add an event at the microsecond `at`, and return the ids of the meters that it has a value for.
+
+        Of two events at one time, the later call wins as `last`.
+        """
+        day = at // MICROSECONDS_PER_DAY
+        since = day * MICROSECONDS_PER_DAY
+        # A cut splits a day between two billing cycles, so the row depends on the event's moment.
+        if cuts:
+            since = max((cut for cut in cuts.get((customer_id, day), ()) if cut <= at), default=since)
+        counted = []
+        for meter in counting:
+            value, instance = meter.contribution(data)
+            # Without a value the event is stored, but changes no figure.
+            if value is None:
+                continue
+            counted.append(meter.id)
+            tally = self._tallies[customer_id, meter.id, day, since]
+            tally.values.append(value)
+            # `>=`: of two events at one moment the one that arrived later is the last.
+            if at >= tally.last_at:
+                tally.last, tally.last_at = value, at
+            if instance is not None:
+                tally.instances.add(value_identity(instance) or "")
+        return counted
 
     def add_stored(self, tx: Transaction, owner_id: str, *where: ColumnElement[bool]) -> None:
         """Add the contributions of stored events that match, as usage of this customer."""
@@ -167,17 +186,12 @@ class UsageRollup:
             .order_by(event.c.seq)
         ).all()
         cuts = cuts_by_day(tx, [owner_id], [at // MICROSECONDS_PER_DAY for at, *_ in rows])
-        known: dict[str, CompiledMeter] = {}
+        known = {meter.id: CompiledMeter(meter) for meter in meters.METERS.all(tx)} if rows else {}
         for at, meter_ids, body in rows:
-            day = at // MICROSECONDS_PER_DAY
-            since = part_start(cuts.get((owner_id, day), ()), at)
             # Parsed strictly, as at ingestion: a float would change the figures.
             sent: Any = strict_json.loads(body.encode())
-            for meter_id in meter_ids.split():
-                if meter_id not in known:
-                    known[meter_id] = CompiledMeter(meters.METERS.get(tx, meter_id))
-                contribution = known[meter_id].contribution(sent.get("data") or {})
-                self.add((owner_id, meter_id, day, since), contribution, at)
+            counting = [known[meter_id] for meter_id in meter_ids.split()]
+            self.add(owner_id, at, sent.get("data") or {}, counting, cuts)
 
     def write(self, tx: Transaction) -> set[UsageKey]:
         """Add the contributions to the stored rows, and return the keys of the changed rows."""
@@ -205,7 +219,7 @@ def _updated_figures(tally: _Tally, stored: Any) -> dict[str, Any]:
     """Return the figures of a row that was `stored`, or None."""
     values = tally.values
     figures: dict[str, Any] = {"events": len(values), "total": exact_sum(values), "highest": max(values)}
-    last: dict[str, Any] = {"last": tally.last, "last_at": tally.last_at or 0}
+    last: dict[str, Any] = {"last": tally.last, "last_at": tally.last_at}
     if stored is not None:
         figures["events"] += stored.events
         figures["total"] = exact_sum([stored.total, figures["total"]])
@@ -298,13 +312,6 @@ def cuts_by_day(
         at = to_microseconds(row.at)
         found[row.customer_id, at // MICROSECONDS_PER_DAY].append(at)
     return found
-
-
-def part_start(of_day: Sequence[int], at: int) -> int:
-    """Return the start of the part of the day that contains the microsecond `at`."""
-    return max(
-        (each for each in of_day if each <= at), default=at // MICROSECONDS_PER_DAY * MICROSECONDS_PER_DAY
-    )
 
 
 def add_cuts(tx: Transaction, customer_id: str, moments: Iterable[datetime | None]) -> None:

@@ -19,7 +19,6 @@ from billhook.fields import strict_json
 from billhook.fields.model import require_object
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, EventBatch, UsageEvent
 from billhook.resources.usage import wrong_count
-from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY
 from billhook.sandbox.options import key_error
 from billhook.sandbox.storage.columns import to_microseconds
 from billhook.sandbox.storage.transaction import Transaction
@@ -80,11 +79,6 @@ class ValidEvent:
     data: Mapping[str, Any]
     text: str
     """Its JSON, with the timestamp in UTC."""
-
-    @property
-    def day(self) -> int:
-        """The day in UTC, as days since 1970."""
-        return self.at // MICROSECONDS_PER_DAY
 
 
 def validate_event(sent: Any, text: str) -> ValidEvent | str:
