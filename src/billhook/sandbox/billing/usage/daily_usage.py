@@ -43,6 +43,13 @@ UsageKey = tuple[str, str, int, int]
 
 _EPOCH = date(1970, 1, 1)
 _KEY = ("customer_id", "meter_id", "day", "since")
+_REPLACE_FIGURES = """
+INSERT INTO usage_day
+(customer_id, meter_id, day, since, after_invoice, events, total, highest, last, last_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET after_invoice = excluded.after_invoice, events = excluded.events,
+total = excluded.total, highest = excluded.highest, last = excluded.last, last_at = excluded.last_at
+"""
 
 
 def day_number(moment: datetime | date) -> int:
@@ -203,7 +210,12 @@ class UsageRollup:
             select(usage_day).where(in_texts(of.customer_id, owners), of.day.between(min(days), max(days)))
         )
         stored = {(row.customer_id, row.meter_id, row.day, row.since): row for row in rows}
-        _store(tx, {key: _updated_figures(tally, stored.get(key)) for key, tally in self._tallies.items()})
+        newest = newest_invoice(tx)
+        changed = [
+            (*key, newest, *_updated_figures(tally, stored.get(key))) for key, tally in self._tallies.items()
+        ]
+        # The driver's own executemany: SQLAlchemy would convert each value.
+        tx.connection.exec_driver_sql(_REPLACE_FIGURES, changed)
         # One row for each distinct value: a number alone could not be merged with another batch's.
         seen = [
             {**_columns(key), "instance": instance}
@@ -215,29 +227,19 @@ class UsageRollup:
         return set(self._tallies)
 
 
-def _updated_figures(tally: _Tally, stored: Any) -> dict[str, Any]:
-    """Return the figures of a row that was `stored`, or None."""
-    values = tally.values
-    figures: dict[str, Any] = {"events": len(values), "total": exact_sum(values), "highest": max(values)}
-    last: dict[str, Any] = {"last": tally.last, "last_at": tally.last_at}
+def _updated_figures(tally: _Tally, stored: Any) -> tuple[Any, ...]:
+    """Return the figures of a row that was `stored`, or None, with the tally added."""
+    events, total, highest = len(tally.values), exact_sum(tally.values), max(tally.values)
+    last, last_at = tally.last, tally.last_at
     if stored is not None:
-        figures["events"] += stored.events
-        figures["total"] = exact_sum([stored.total, figures["total"]])
+        events += stored.events
+        total = exact_sum([stored.total, total])
         # Null in a row that only a measurement has created.
         if stored.highest is not None:
-            figures["highest"] = max(stored.highest, figures["highest"])
-        if stored.last_at is not None and stored.last_at > last["last_at"]:
-            last = {"last": stored.last, "last_at": stored.last_at}
-    return {**figures, **last}
-
-
-def _store(tx: Transaction, rows: Mapping[UsageKey, Mapping[str, Any]]) -> None:
-    """Store these columns of rows of daily usage, and that they change now; the others stay."""
-    newest = newest_invoice(tx)
-    values = [{**_columns(key), **columns, "after_invoice": newest} for key, columns in rows.items()]
-    made = insert(usage_day)
-    changes = {name: made.excluded[name] for name in values[0] if name not in _KEY}
-    tx.connection.execute(made.on_conflict_do_update(set_=changes), values)
+            highest = max(stored.highest, highest)
+        if stored.last_at is not None and stored.last_at > last_at:
+            last, last_at = stored.last, stored.last_at
+    return events, str(total), str(highest), str(last), last_at
 
 
 def _columns(key: UsageKey) -> dict[str, Any]:
@@ -251,8 +253,10 @@ def newest_invoice(tx: Transaction) -> int:
 
 def set_measured(tx: Transaction, row: UsageKey, value: Decimal) -> None:
     """Store the measured figure of a day in the row with which the day begins."""
+    changes = {"measured": value, "after_invoice": newest_invoice(tx)}
     # Events of the day may have created the row, whose figures stay.
-    _store(tx, {row: {"measured": value}})
+    made = insert(usage_day).values(**_columns(row), **changes)
+    tx.connection.execute(made.on_conflict_do_update(set_=changes))
 
 
 def mark_changed(
