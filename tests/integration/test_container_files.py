@@ -24,7 +24,7 @@ from billhook.cli import main
 from billhook.inbox import Inbox
 from billhook.metrics import InboxCollector
 from billhook.settings import OPTIONS
-from support.examples import answers, eventually, free_port
+from support.examples import eventually, free_port
 from support.pages import PAGES, ROOT
 from support.postgres import unavailable
 from support.signing import SECRET
@@ -131,7 +131,15 @@ def test_it_stops_in_order_as_process_1(tmp_path, command):
             cwd=tmp_path, env={**environment, "BILLHOOK_SECRETS": SECRET}, stdout=output, stderr=output,
         )  # fmt: skip
     try:
-        eventually(lambda: answers(port) or alive.exists() or outside.poll() is not None, 60)
+        # Each web process: gunicorn waits long for one that gets its signal as it is forked.
+        eventually(
+            lambda: (
+                log.read_text().count("ASGI server listening") == 2
+                or alive.exists()
+                or outside.poll() is not None
+            ),
+            60,
+        )
         assert outside.poll() is None, log.read_text()
         children = Path(f"/proc/{outside.pid}/task/{outside.pid}/children").read_text()
         os.kill(int(children), signal.SIGTERM)

@@ -9,19 +9,13 @@ import click
 
 from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, print_table
-from billhook.cli.params import TIME, as_json
+from billhook.cli.params import TIME, as_json, integer
 from billhook.inbox.actions import list_actions
 
 
 @click.command()
 @click.option("--since", type=TIME, help="Done since this time: an age (2h, 7d) or ISO 8601.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=50,
-    show_default=True,
-    help="The highest number of actions.",
-)
+@integer("--limit", 1, 10_000, 50, "The highest number of actions.")
 @click.option(
     "--after",
     type=click.IntRange(1, 2**63 - 1),

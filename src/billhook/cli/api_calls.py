@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from billhook.cli.context import load_settings
 from billhook.cli.output import CliError, print_table, print_wire, progress
+from billhook.cli.params import integer
 from billhook.errors import AuthenticationFailed, RuleBroken
 from billhook.fields import strict_json
 from billhook.fields.model import describe_details
@@ -27,10 +28,9 @@ if TYPE_CHECKING:
 _CREDENTIALS = (
     "check BILLHOOK_API_CLIENT_ID, and BILLHOOK_API_REFRESH_TOKEN or BILLHOOK_API_REFRESH_TOKEN_FILE"
 )
-limit_option = click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True,
-    help="The highest number of items, over as many pages as needed.",
-)  # fmt: skip
+limit_option = integer(
+    "--limit", 1, 100_000, 50, "The highest number of items, over as many pages as needed."
+)
 _COLUMNS = {
     "catalog_products": ("id", "name", "product_code", "external_id", "description"),
     "consumptions": (

@@ -24,7 +24,7 @@ from typing import BinaryIO, Final
 import click
 
 from billhook.cli.output import UsageConfigError, printable
-from billhook.cli.params import listen
+from billhook.cli.params import integer, listen
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,20}) (\S{1,8192}) HTTP/1\.[01]")
@@ -131,19 +131,10 @@ def _unchunked(body: bytes, name: str) -> bytes:
     help="Where the files go; made if it is missing, with access for its owner alone.",
 )  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=8080, show_default=True)
-@click.option(
-    "--answer", type=click.IntRange(200, 599), default=200, show_default=True,
-    help="The status to answer; with 503 a sender tries again later.",
-)  # fmt: skip
-@click.option(
-    "--max-files", type=click.IntRange(1, 100_000), default=100, show_default=True,
-    help="Record no more when the folder has this many.",
-)  # fmt: skip
-@click.option(
-    "--max-mb", type=click.IntRange(1, 100_000), default=50, show_default=True,
-    help="Record no more when its files have this many MiB together.",
-)  # fmt: skip
+@integer("--port", 0, 65_535, 8080)
+@integer("--answer", 200, 599, 200, "The status to answer; with 503 a sender tries again later.")
+@integer("--max-files", 1, 100_000, 100, "Record no more when the folder has this many.")
+@integer("--max-mb", 1, 100_000, 50, "Record no more when its files have this many MiB together.")
 @click.option("--count", type=click.IntRange(1), help="Exit when this many have been recorded.")
 def capture(
     folder: Path, host: str, port: int, answer: int, max_files: int, max_mb: int, count: int | None

@@ -180,7 +180,8 @@ def missing_worker(inbox: Inbox) -> Finding | None:
     return None if missing is None else missing.in_program()
 
 
-def worker_hint(inbox: Inbox) -> str | None:
-    """Return a hint for the user if no worker seems to serve the inbox; else None."""
+def say_missing_worker(inbox: Inbox, before: str = "") -> None:
+    """Print a hint on stderr, with `before` it, if no worker seems to serve the inbox."""
     missing = missing_worker(inbox)
-    return None if missing is None else f"{missing.what}; {missing.remedy}"
+    if missing is not None:
+        click.echo(f"{before}{missing.what}; {missing.remedy}", err=True)

@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
-from typing import Any
 
 import click
 
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, progress
-from billhook.cli.params import TEXT, FiniteNumber
+from billhook.cli.params import FiniteNumber, string
 from billhook.cli.selection import (
     Found,
     Selection,
@@ -125,9 +125,8 @@ def _report_pruned(
     both = emptied + deleted
     if as_json:
         by_state = {state: {"keys_kept": emptied[state], "deleted": deleted[state]} for state in _ALL_STATES}
-        result: dict[str, Any] = {"older_than_days": days, "dry_run": dry_run}
-        result |= {"pruned": both.total(), "keys_kept": emptied.total()}
-        print_json({**result, "deleted": deleted.total(), "by_state": by_state})
+        totals = {"pruned": both.total(), "keys_kept": emptied.total(), "deleted": deleted.total()}
+        print_json({"older_than_days": days, "dry_run": dry_run, **totals, "by_state": by_state})
     elif not both:
         click.echo(f"no finished delivery is older than {_in_days(days)}")
     else:
@@ -146,11 +145,10 @@ def _in_days(days: float) -> str:
     "dead rows on PostgreSQL and traces of rows that moved on SQLite. The page of the inbox says more."
 )
 @selecting(ids=True, other="customer")
-@click.option(
+@string(
     "--customer",
-    type=TEXT,
-    metavar="ID",
-    help="Whose body names this customer: exactly this id, in a field that identifies a customer.",
+    "ID",
+    "Whose body names this customer: exactly this id, in a field that identifies a customer.",
 )
 @click.option(
     "--discard",
@@ -185,13 +183,8 @@ def erase(selection: Selection, customer: str | None, discard: bool) -> None:
             return
         ids = [one for batch in found.batches for one in batch]
         found = found._replace(batches=[*in_batches(ids, _BATCH)])
-
-        def count(batch: list[int]) -> EraseResult:
-            return erase_these(inbox, batch, now, discard_unfinished=discard, dry_run=True)
-
-        def change(batch: list[int]) -> EraseResult:
-            return erase_these(inbox, batch, now, discard_unfinished=discard)
-
+        change = partial(erase_these, inbox, now=now, discard_unfinished=discard)
+        count = partial(change, dry_run=True)
         done, clean = replace(selection, dry_run=True).apply(inbox, found, count, EraseResult()), True
         if done.unfinished and not selection.dry_run:
             each = (one for batch in found.batches if count(batch).unfinished for one in batch)

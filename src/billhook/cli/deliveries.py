@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import click
 
@@ -12,7 +13,8 @@ from billhook.cli import delivery_format
 from billhook.cli.context import open_inbox
 from billhook.cli.deletion import erase, prune
 from billhook.cli.delivery_format import details_json, print_deliveries
-from billhook.cli.forward import Outage, forward
+from billhook.cli.follow import Outage
+from billhook.cli.forward import forward
 from billhook.cli.output import (
     CliError,
     UsageConfigError,
@@ -22,7 +24,7 @@ from billhook.cli.output import (
     progress,
     say_paused,
 )
-from billhook.cli.params import DELIVERY_ID, TEXT, TIME, as_json
+from billhook.cli.params import DELIVERY_ID, TIME, as_json, integer, string
 from billhook.cli.replay import replay
 from billhook.cli.resend import resend
 from billhook.cli.selection import (
@@ -139,13 +141,7 @@ deliveries.add_command(tail)
 
 @deliveries.command("list")
 @selecting(*ALL_FILTERS)
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=50,
-    show_default=True,
-    help="The highest number of deliveries.",
-)
+@integer("--limit", 1, 10_000, 50, "The highest number of deliveries.")
 @click.option(
     "--after",
     type=DELIVERY_ID,
@@ -187,7 +183,7 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
     if not found:
         raise CliError(f"there is no delivery {delivery_id} in this inbox: see `billhook deliveries list`")
     if as_json:
-        print_json(delivery_format.details_json(found[0]))
+        print_json(details_json(found[0]))
     elif body:
         delivery_format.write_body(found[0].body)
     else:
@@ -228,9 +224,7 @@ def export(selection: Selection) -> None:
 
 @deliveries.command()
 @selecting(ids=True)
-@click.option(
-    "--reason", type=TEXT, required=True, metavar="TEXT", help="The reason; it is stored as the last error."
-)
+@string("--reason", "TEXT", "The reason; it is stored as the last error.", required=True)
 @confirming
 def discard(selection: Selection, reason: str) -> None:
     """Discard deliveries: those given by ID, or those that the options select.
@@ -252,10 +246,7 @@ def discard(selection: Selection, reason: str) -> None:
         found = selection.find(inbox, "Discard {}?")
         if found is None:
             return
-
-        def change(batch: list[int]) -> DiscardResult:
-            return discard_these(inbox, batch, reason, now, dry_run=selection.dry_run)
-
+        change = partial(discard_these, inbox, reason=reason, now=now, dry_run=selection.dry_run)
         done = selection.apply(inbox, found, change, DiscardResult())
     if selection.as_json:
         counts = {"selected": found.total, "discarded": done.deliveries, "runs": done.runs}

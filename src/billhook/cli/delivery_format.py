@@ -124,42 +124,30 @@ def _print_runs(runs: list[RunDetails]) -> None:
         return
     optional = ("took", "next", "last error", "why discarded")
     rows = [
-        (run.handler, run.status, run.attempts, took(run.duration_seconds), _next_attempt(run),
-         _last_error(run), _why_discarded(run))
+        (run.handler, run.status, run.attempts, took(run.duration_seconds), _next_attempt(run), *_texts(run))
         for run in runs
-    ]  # fmt: skip
+    ]
     print_table("runs", ("handler", "state", "attempts", *optional), rows, optional=optional)
     for run in runs:
         if run.twin_of is not None:
             click.echo(f"for {printable(run.handler)} it is a duplicate of delivery {run.twin_of}")
     failures = [(run.handler, one) for run in runs for one in run.failures]
     if failures:
-        print_table(
-            "failed attempts",
-            ("handler", "attempt", "at (UTC)", "took", "error"),
-            [
-                (
-                    handler,
-                    one.attempt,
-                    _format_time(one.failed_at),
-                    took(one.duration_seconds),
-                    one.error,
-                )
-                for handler, one in failures
-            ],
-        )
+        columns = ("handler", "attempt", "at (UTC)", "took", "error")
+        cells = [
+            (name, one.attempt, _format_time(one.failed_at), took(one.duration_seconds), one.error)
+            for name, one in failures
+        ]
+        print_table("failed attempts", columns, cells)
         last = failures[-1][1].traceback
         if last:
             click.echo("traceback of the last one:")
             click.echo(printable(users_frames(last.rstrip()), keep="\n"))
 
 
-def _last_error(run: RunDetails) -> str | None:
-    return None if run.state == RunState.DISCARDED else run.last_error
-
-
-def _why_discarded(run: RunDetails) -> str | None:
-    return run.last_error if run.state == RunState.DISCARDED else None
+def _texts(run: RunDetails) -> tuple[str | None, str | None]:
+    """Return the last error, and why the run was discarded: both are stored in one column."""
+    return (None, run.last_error) if run.state == RunState.DISCARDED else (run.last_error, None)
 
 
 def _next_attempt(run: RunDetails) -> str:
@@ -186,14 +174,8 @@ def _header(name: str) -> str:
 # Of several runs the one whose state comes first is shown; a `due` run that failed before is `retrying`.
 _STATES_BY_SEVERITY = ("dead", "paused", "retrying", "running", "due", "waiting", "discarded", "succeeded")
 _OPTIONAL_COLUMNS = (
-    "about",
-    "source",
-    "next try (UTC)",
-    "twin of",
-    "conflict of",
-    "why discarded",
-    "last error",
-)
+    "about", "source", "next try (UTC)", "twin of", "conflict of", "why discarded", "last error"
+)  # fmt: skip
 _SPARE_COLUMNS = ("key", "next try (UTC)", "attempts", "handler", "about")
 """The columns that a narrow terminal leaves out, in this order; `show` prints them all."""
 
@@ -235,8 +217,9 @@ def _print(shown: Sequence[ListedDelivery]) -> None:
 def _row(one: ListedDelivery) -> dict[str, Any]:
     summary, run = one.summary, min(one.runs, key=_rank, default=None)
     more = f" +{len(one.runs) - 1}" if len(one.runs) > 1 else ""
-    error = delivery_error(one.error) if run is None or one.error is not None else _last_error(run)
-    reason = None if run is None else _why_discarded(run)
+    error, reason = (None, None) if run is None else _texts(run)
+    if one.error is not None:
+        error = delivery_error(one.error)
     return {
         "id": summary.id,
         "received (UTC)": _format_time(summary.received_at),

@@ -22,7 +22,7 @@ from billhook.cli.context import (
 )
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, print_table, printable
-from billhook.cli.params import DefaultGroup, as_json, handlers_argument
+from billhook.cli.params import DefaultGroup, as_json, handlers_argument, integer
 from billhook.cli.signature import signature
 from billhook.doctor.checks import examine, run_checks
 from billhook.doctor.finding import Finding
@@ -58,12 +58,12 @@ def doctor() -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="gunicorn's settings file, which is executed. Default: ./gunicorn.conf.py, if there is one.",
 )  # fmt: skip
-@click.option(
-    "--sample", "sample_size", type=click.IntRange(0, 100_000), default=1_000, show_default=True,
-    help="How many of the newest deliveries to look at for what the models do not list.",
+@integer(
+    "--sample", 0, 100_000, 1_000,
+    "How many of the newest deliveries to look at for what the models do not list.",
 )  # fmt: skip
 @as_json
-def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample_size: int, as_json: bool) -> None:
+def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample: int, as_json: bool) -> None:
     """Examine everything: what `billhook doctor` does.
 
     \b
@@ -72,7 +72,7 @@ def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample_size: i
     """
     with ExitStack() as closing:
         try:
-            found, _ = examine(_setup(handlers, gunicorn_file, sample_size, closing), "doctor")
+            found, _ = examine(_setup(handlers, gunicorn_file, sample, closing), "doctor")
         except (BillhookError, CliError) as error:
             found = [finding_of(error)]
     findings = [each.in_program() for each in found]
@@ -95,14 +95,10 @@ def _setup(
         return Setup.of_app(app, sample_size=sample_size, gunicorn_file=gunicorn_file)
     settings = load_settings()
     return Setup(
-        settings,
-        os.environ,
-        lambda: [default_source(settings)],
-        lambda: closing.enter_context(open_inbox(missing_ok=True)),
-        lambda: load_subscribers(handlers),
-        sample_size=sample_size,
-        gunicorn_file=gunicorn_file,
-    )
+        settings, os.environ, lambda: [default_source(settings)],
+        lambda: closing.enter_context(open_inbox(missing_ok=True)), lambda: load_subscribers(handlers),
+        sample_size=sample_size, gunicorn_file=gunicorn_file,
+    )  # fmt: skip
 
 
 def _print(findings: Sequence[Finding]) -> None:

@@ -46,8 +46,9 @@ def events(names: Sequence[str], as_json: bool, json_schema: bool) -> None:
         schemas = {name: event_json_schema(each) for name, each in EVENT_TYPES.items()}
         print_json(schemas if model is None else event_json_schema(model))
     elif as_json:
-        each_json = [_type_json(each) for each in ([model] if model else EVENT_TYPES.values())]
-        print_json(each_json if model is None else each_json[0])
+        print_json(
+            [_type_json(each) for each in EVENT_TYPES.values()] if model is None else _type_json(model)
+        )
     elif model is None:
         rows = [(name, event_summary(each)) for name, each in EVENT_TYPES.items()]
         print_table("", ("type", "meaning"), rows)
@@ -58,11 +59,11 @@ def events(names: Sequence[str], as_json: bool, json_schema: bool) -> None:
 def _show(model: type[Event]) -> None:
     click.echo(f"{model.type}: {event_summary(model)}")
     click.echo(f"signal: billhook.signals.{model.signal_name}")
-    rows = schema_fields(event_json_schema(model))
-    if rows:
-        cells = [
-            (row["name"], row["type"], "yes" if row["required"] else "no", row["meaning"]) for row in rows
-        ]
+    cells = [
+        (row["name"], row["type"], "yes" if row["required"] else "no", row["meaning"])
+        for row in schema_fields(event_json_schema(model))
+    ]
+    if cells:
         print_table("", ("field", "type", "required", "meaning"), cells)
     else:
         click.echo("no fields: the body is {}")

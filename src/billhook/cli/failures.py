@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -12,7 +11,7 @@ import click
 
 from billhook.cli.context import open_inbox, operator
 from billhook.cli.output import CliError, print_json, print_table, printable
-from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json
+from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json, string
 from billhook.cli.selection import recording
 from billhook.clock import format_ago, parse_duration
 from billhook.handlers.tracebacks import users_frames
@@ -20,11 +19,11 @@ from billhook.inbox import Inbox
 from billhook.inbox.issues import (
     Issue,
     IssueState,
+    by_hour,
     change_issue,
     find_issue,
     list_issues,
     newest_traceback,
-    times_of,
     update_issues,
 )
 from billhook.inbox.occurrences import IssueKind
@@ -33,7 +32,7 @@ from billhook.program import in_program
 _SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.IGNORED)
 _HOURS = 24
 _ids = click.argument("ids", type=TEXT, nargs=-1, required=True, metavar="ISSUE...")
-_why = click.option("--why", type=TEXT, metavar="TEXT", help="The reason, shown wherever the issue is.")
+_why = string("--why", "TEXT", "The reason, shown wherever the issue is.")
 
 
 @click.group(cls=DefaultGroup, default="list", subcommand_metavar="[OPTIONS] | COMMAND [ARGS]...")
@@ -106,14 +105,13 @@ def show(id_: str, as_json: bool) -> None:
         update_issues(inbox, now)
         one = _find(inbox, id_)
         newest = newest_traceback(inbox, one.id)
-        times = times_of(inbox, one.id, now - timedelta(hours=_HOURS))
+        hours = by_hour(inbox, one.id, now - timedelta(hours=_HOURS))
     if as_json:
-        hours = Counter(at.replace(minute=0, second=0, microsecond=0) for at in times)
-        by_hour = [{"hour": hour, "count": hours[hour]} for hour in sorted(hours)]
-        print_json({**asdict(one), "by_hour": by_hour, "traceback": newest and newest[1]})
+        listed = [{"hour": hour, "count": hours[hour]} for hour in sorted(hours)]
+        print_json({**asdict(one), "by_hour": listed, "traceback": newest and newest[1]})
         return
     click.echo(f"{one.id}  {one.state.value.upper()}  {printable(_what(one))}")
-    for name, text in _facts(one, now, len(times)):
+    for name, text in _facts(one, now, hours.total()):
         click.echo(f"{name:>12}  {printable(text)}")
     if newest is not None:
         click.echo(f"\nnewest, of delivery {newest[0]}:")
@@ -199,8 +197,7 @@ def _what(one: Issue) -> str:
 
 def _facts(one: Issue, now: datetime, in_a_day: int) -> list[tuple[str, str]]:
     """Return what is known of an issue, by name."""
-    is_type = one.kind in (IssueKind.QUARANTINE, IssueKind.SILENCE)
-    label = "event type" if is_type else "handler"
+    label = "event type" if one.kind in (IssueKind.QUARANTINE, IssueKind.SILENCE) else "handler"
     facts = [(label, one.subject)] if one.subject else []
     facts.append(("opened", format_ago(one.opened_at, now)))
     if one.first_at is not None and one.last_at is not None:
@@ -227,8 +224,9 @@ def _hints(one: Issue) -> list[tuple[str, str]]:
     hints = []
     if one.examples:
         hints.append(("look at one", in_program(f"billhook deliveries show {one.examples[0]}")))
+        hints.append(("look at all", in_program(f"billhook deliveries list --issue {one.id}")))
     if one.kind in (IssueKind.FAILURE, IssueKind.DEAD):
-        hints.append(("replay", in_program("billhook deliveries replay --state dead --dry-run")))
+        hints.append(("replay", in_program(f"billhook deliveries replay --issue {one.id} --dry-run")))
         hints.append(("stop", in_program(f"billhook handlers pause {quote(one.subject)}")))
     if one.kind is IssueKind.SILENCE:
         hints.append(("look", in_program("billhook status")))

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import base64
-import math
 import shlex
 import sys
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import click
 
 from billhook.cli.context import open_inbox, user_app
-from billhook.cli.output import print_json, print_json_line, progress, took
-from billhook.cli.params import is_local
+from billhook.cli.follow import NO_BODY, send_new
+from billhook.cli.output import print_json, progress
 from billhook.cli.posting import SCHEME, TIMEOUT, parse_target, print_answers, signing_settings
 from billhook.cli.selection import (
     RATE,
     Found,
     Selection,
-    confirm,
     confirming,
     delivery_count,
     recording,
@@ -34,23 +30,15 @@ from billhook.cli.selection import (
 )
 from billhook.errors import ConfigError
 from billhook.extension import configured_scheme
-from billhook.inbox import Deliveries, DeliveryDetails, Inbox
+from billhook.inbox import DeliveryDetails, Inbox
 from billhook.inbox.deliveries import details
 from billhook.posting import HttpPoster, HttpReply, sign
-from billhook.printable import first_line, printable
+from billhook.printable import first_line
 from billhook.receiver.blueprint import webhook_routes
 from billhook.settings import read_secrets_file
 from billhook.signing import Scheme
 
 _MOST_WITHOUT_ANSWER = 10
-_NO_BODY = {
-    "pruned": "past its retention: only the key is left",
-    "erased": "erased: only the key is left",
-}
-_AWAY = (None, 502, 503, 504)
-"""The answers of a receiver, or of a proxy before it, that is not there now."""
-_FIRST_WAIT = 0.25
-_LONGEST_WAIT = 10.0
 _MOST_ANSWERS = 50
 """How many different answers are counted one by one; a receiver's answers may all differ."""
 
@@ -107,30 +95,22 @@ def forward(
     if follow and (selection.ids or selection.dry_run or curl or selection.rate is not None or not new):
         raise click.UsageError(
             "--follow sends what is stored from now on: leave out ID, --dry-run, --rate, --curl, --state, "
-            "--error, --search, --since, --until and --handler"
+            "--error, --search, --issue, --since, --until and --handler"
         )
     secrets = read_secrets_file(secret_file)
     if not secrets:
         raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
     settings = signing_settings(scheme)
     signer = configured_scheme(settings)
-    signed = partial(
-        _headers,
-        scheme=signer,
-        secret=secrets[0],
-        new_ids=new_ids,
-        type_headers=_type_headers(settings.type_header),
-    )
+    type_headers = _type_headers(settings.type_header)
+    signed = partial(_headers, scheme=signer, secret=secrets[0], new_ids=new_ids, type_headers=type_headers)
     with HttpPoster(parse_target(url), timeout) as poster, open_inbox() as inbox:
         if curl:
-            found = selection.find(inbox)
-            for delivery in (
-                (one for batch in found.batches for one in details(inbox, batch)) if found else ()
-            ):
+            for delivery in _bodies(inbox, selection.find(inbox)):
                 click.echo(_as_curl(url, delivery, signed(delivery)))
             return
         if follow:
-            _follow(inbox, selection, signed, poster, urlsplit(url))
+            send_new(inbox, selection, signed, poster, urlsplit(url))
             return
         found = selection.find(inbox, f"Send {{}} to {urlsplit(url).netloc}?")
         if found is None:
@@ -176,70 +156,6 @@ def _headers(
         return signed(sha256(summary.key.encode()).hexdigest())
 
 
-class Outage:
-    """Waits for a database or a receiver, longer each time; prints one line when that begins."""
-
-    def __init__(self) -> None:
-        self._seconds = 0.0
-        self._ended_at = -math.inf
-
-    def wait(self, what: object) -> None:
-        """Wait; `what` says who is away, and why."""
-        if time.monotonic() - self._ended_at > _LONGEST_WAIT:  # since then all was well
-            self._seconds = 0.0
-        if not self._seconds:
-            click.echo(f"{printable(what)}; waiting for it", err=True)
-        self._seconds = min(_LONGEST_WAIT, self._seconds * 2 or _FIRST_WAIT)
-        time.sleep(self._seconds)
-        self._ended_at = time.monotonic()
-
-
-def _follow(
-    inbox: Inbox,
-    selection: Selection,
-    signed: Callable[[DeliveryDetails], dict[str, str]],
-    poster: HttpPoster,
-    url: SplitResult,
-) -> None:
-    """Send each delivery that is stored from now on, until Ctrl-C, and record that it was done."""
-    if selection.asks and not is_local(f"{url.hostname}:{url.port or 443}"):
-        confirm(f"Send each new delivery to {url.netloc}?")
-    sent: list[int] = []
-    which = " ".join(filter(None, ["--follow", selection.conditions]))
-    with recording(inbox, "forward", which) as add, suppress(KeyboardInterrupt):
-        stream = Deliveries(inbox).follow(selection.filter, on_unavailable=Outage().wait)
-        click.echo(f"sending new deliveries to {url.netloc}; Ctrl-C ends it", err=True)
-        try:
-            for one in stream:
-                text = _NO_BODY.get(one.summary.state) or _send_one(one, signed, poster, url.netloc)
-                summary = one.summary
-                line = {"id": summary.id, "type": summary.event_type, "key": summary.key, "result": text}
-                if selection.as_json:
-                    print_json_line(line)
-                else:
-                    click.echo(printable(f"{summary.id}  {summary.event_type or '(none)'}  {text}"))
-                sent.append(summary.id)
-        finally:
-            add(len(sent), sent)
-
-
-def _send_one(
-    one: DeliveryDetails, signed: Callable[[DeliveryDetails], dict[str, str]], poster: HttpPoster, where: str
-) -> str:
-    """Send a delivery until there is an answer, signed anew each time; return the answer."""
-    outage = Outage()
-    while True:
-        try:
-            headers = signed(one)
-        except ValueError as error:
-            return f"not sent, it cannot be signed: {first_line(str(error))}"
-        reply = poster.post(one.body, headers)
-        answer = first_line(reply.body.strip())
-        if reply.status not in _AWAY:
-            return f"{reply.status} {answer} ({took(reply.seconds)})"
-        outage.wait(f"{where} does not take delivery {one.summary.id} ({reply.status or answer})")
-
-
 class _Sent:
     """Count the answers by status and text, and the deliveries that could not be sent."""
 
@@ -267,15 +183,20 @@ class _Sent:
         return self.stopped_at is None
 
 
+def _bodies(inbox: Inbox, found: Found | None) -> Iterator[DeliveryDetails]:
+    for batch in found.batches if found else ():
+        yield from details(inbox, batch)
+
+
 def _send(
     inbox: Inbox, found: Found, signed: Callable[[DeliveryDetails], dict[str, str]], poster: HttpPoster
 ) -> _Sent:
     sent, ids = _Sent(), list[int]()
     with progress("sending", found.total) as steps, recording(inbox, "forward", found.which) as add:
         try:
-            for delivery in (one for batch in found.batches for one in details(inbox, batch)):
+            for delivery in _bodies(inbox, found):
                 steps()
-                if why := _NO_BODY.get(delivery.summary.state):
+                if why := NO_BODY.get(delivery.summary.state):
                     sent.skipped[why] += 1
                     continue
                 try:
@@ -306,11 +227,10 @@ def _report(total: int, sent: _Sent, *, dry_run: bool, as_json: bool) -> None:
         click.echo(f"{delivery_count(total)} would be sent")
         return
     print_answers(sent.answers)
-    taken: Counter[str] = Counter(accepted=0)
-    for (status, text), count in answers:
-        if status is not None and status < 300:
-            taken["duplicates" if '"duplicate"' in text else "accepted"] += count
-    results = ", ".join(f"{count} {result}" for result, count in taken.items())
+    taken = [(text, count) for (status, text), count in answers if status is not None and status < 300]
+    duplicates = sum(count for text, count in taken if '"duplicate"' in text)
+    results = f"{sum(count for _, count in taken) - duplicates} accepted"
+    results += f", {duplicates} duplicates" if duplicates else ""
     click.echo(f"{number} of {delivery_count(total)} sent, {results}")
     for reason, count in sent.skipped.items():
         click.echo(f"{count} not sent, {reason}")

@@ -11,7 +11,7 @@ import click
 from billhook.cli.context import import_handlers, open_inbox, user_app
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
-from billhook.cli.params import TEXT, DefaultGroup, as_json, handlers_argument, require_all
+from billhook.cli.params import TEXT, DefaultGroup, as_json, handlers_argument, require_all, string
 from billhook.cli.selection import recording
 from billhook.engines.dispatcher import handler_limits
 from billhook.errors import BillhookError
@@ -64,8 +64,17 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     connected = load_subscribers(handlers)
     connected.check_names()
     paused, backlogs = _read_inbox(connected)
-    if as_json or connected.every():
-        _print(connected, paused, backlogs, as_json)
+    by_name, unhandled = types_by_handler(connected, UNKNOWN)
+    if as_json:
+        described = [
+            _to_json(handler, types, paused.get(name), backlogs.get(name))
+            for name, (handler, types) in by_name.items()
+        ]
+        print_json({"handlers": described, "unhandled": unhandled})
+    elif by_name:
+        _print_table(by_name, paused, backlogs)
+        if unhandled:
+            click.echo(f"Stored, but without a handler: {', '.join(unhandled)}")
     else:
         click.echo(
             "No handler is registered: name your modules or files as arguments or in BILLHOOK_HANDLERS"
@@ -81,7 +90,7 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
 
 @handlers.command(short_help="Have the deliveries of a handler wait.")
 @click.argument("name", type=TEXT, metavar="NAME")
-@click.option("--why", type=TEXT, metavar="TEXT", help="The reason, shown wherever the handler is.")
+@string("--why", "TEXT", "The reason, shown wherever the handler is.")
 def pause(name: str, why: str | None) -> None:
     """Pause the handler NAME in all workers: its deliveries wait, and lose no attempt.
 
@@ -171,32 +180,13 @@ def _read_inbox(connected: ConnectedHandlers) -> tuple[dict[str, PausedHandler],
         return {}, {}
 
 
-def _print(
-    connected: ConnectedHandlers,
-    paused: Mapping[str, PausedHandler],
-    backlogs: Mapping[str, HandlerBacklog],
-    as_json: bool,
-) -> None:
-    by_name, unhandled = types_by_handler(connected, UNKNOWN)
-    if as_json:
-        described = [
-            _handler_json(*entry, paused.get(name), backlogs.get(name)) for name, entry in by_name.items()
-        ]
-        print_json({"handlers": described, "unhandled": unhandled})
-        return
-    _print_table(by_name, paused, backlogs, len(EVENT_TYPES) + 1)
-    if unhandled:
-        click.echo(f"Stored, but without a handler: {', '.join(unhandled)}")
-
-
 def _print_table(
     by_name: Mapping[str, tuple[Handler, list[str]]],
     paused: Mapping[str, PausedHandler],
     backlogs: Mapping[str, HandlerBacklog],
-    every: int,
 ) -> None:
     # Most apps use none of these: a column appears with the first handler that does.
-    now = datetime.now(UTC)
+    now, every = datetime.now(UTC), len(EVENT_TYPES) + 1
     optional = ("state", "runs", "limits", "sources", "ordered by", "identity")
     has_sources = any(handler.sources for handler, _ in by_name.values())
     rows = [
@@ -237,26 +227,15 @@ def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
     return connected
 
 
-def _handler_json(
-    handler: Handler,
-    event_types: list[str],
-    paused: PausedHandler | None,
-    backlog: HandlerBacklog | None,
+def _to_json(
+    handler: Handler, types: list[str], paused: PausedHandler | None, backlog: HandlerBacklog | None
 ) -> dict[str, object]:
-    return {
-        "name": handler.name,
-        "aliases": list(handler.aliases),
-        "event_types": event_types,
-        "timeout_seconds": handler.timeout_seconds,
-        "retry_schedule_seconds": list(handler.retry.delays_seconds) if handler.retry else None,
-        "sources": list(handler.sources),
-        "ordered_by": handler.ordered_by,
-        "newest_only": handler.newest_only,
-        "identity": list(handler.identity),
+    same = ("name", "aliases", "timeout_seconds", "sources", "ordered_by", "newest_only", "identity")
+    return {name: getattr(handler, name) for name in (*same, "at_most", "pause_after")} | {
+        "event_types": types,
+        "retry_schedule_seconds": handler.retry and handler.retry.delays_seconds,
         "identity_window_seconds": handler.identity_window_seconds if handler.identity else None,
-        "at_most": handler.at_most,
         "rate": None if handler.rate is None else {"runs": handler.rate[0], "seconds": handler.rate[1]},
-        "pause_after": handler.pause_after,
-        "paused": None if paused is None else {"since": paused.since, "why": paused.why},
-        "runs": None if backlog is None else asdict(backlog),
+        "paused": paused and {"since": paused.since, "why": paused.why},
+        "runs": backlog and asdict(backlog),
     }

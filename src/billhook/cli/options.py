@@ -30,12 +30,8 @@ def options(as_json: bool, markdown: bool) -> None:
     if as_json and markdown:
         raise click.UsageError("choose one of --json and --markdown")
     if as_json:
-        print_json(
-            [
-                {"name": o.key, "default": o.default, "unit": o.unit, "help": o.help, "secret": o.secret}
-                for o in OPTIONS
-            ]
-        )
+        same = ("default", "unit", "help", "secret")
+        print_json([{"name": o.key} | {name: getattr(o, name) for name in same} for o in OPTIONS])
     elif markdown:
         click.echo(markdown_table(), nl=False)
     elif (terminal_width() or _TABLE_WIDTH) < _TABLE_WIDTH:
@@ -48,14 +44,8 @@ def options(as_json: bool, markdown: bool) -> None:
 def _narrow(option: Option) -> str:
     """Return the name and the default on one line, the meaning below."""
     head = "  ".join(part for part in (option.key, option.default_text, option.unit) if part)
-    meaning = textwrap.fill(
-        option.help,
-        terminal_width() or _TABLE_WIDTH,
-        initial_indent="    ",
-        subsequent_indent="    ",
-        break_on_hyphens=False,
-    )
-    return f"{head}\n{meaning}"
+    width = (terminal_width() or _TABLE_WIDTH) - 4
+    return f"{head}\n{textwrap.indent(textwrap.fill(option.help, width, break_on_hyphens=False), '    ')}"
 
 
 def markdown_table() -> str:

@@ -187,22 +187,16 @@ class BillhookGroup(click.Group):
         # On the group, not in `main`: under `flask billhook …` this group is the only part that is ours.
         try:
             return super().invoke(ctx)
-        except ConfigError as error:
-            raise UsageConfigError(in_program(str(error))) from None
         except BillhookError as error:
-            raise CliError(in_program(str(error))) from None
+            kind = UsageConfigError if isinstance(error, ConfigError) else CliError
+            raise kind(str(error)) from None
         except OSError as error:
             if error.errno not in _DISK_FULL:
                 raise
             # A full disk is the user's to mend. Any other OSError may be our mistake: it keeps its trace.
-            _discard_unwritten_output()
+            try:
+                sys.stdout.flush()
+            except OSError:  # given up, or Python would try again when it exits, and exit with code 120
+                with Path(os.devnull).open("wb") as null:
+                    os.dup2(null.fileno(), sys.stdout.fileno())
             raise CliError(f"cannot write: {error.strerror}") from None
-
-
-def _discard_unwritten_output() -> None:
-    """Give up what stdout could not write: Python would try again when it exits, and exit with code 120."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        with Path(os.devnull).open("wb") as null:
-            os.dup2(null.fileno(), sys.stdout.fileno())

@@ -21,6 +21,8 @@ from billhook.cli.output import UsageConfigError
 from billhook.clock import parse_time
 from billhook.errors import ConfigError
 
+Option = Callable[[Any], Any]
+
 
 class Parsed(click.ParamType):  # type: ignore[type-arg] # generic from click 8.4 on, and 8.2 is enough
     """A value that `parse` makes of the text; its ValueError says what is wrong."""
@@ -80,6 +82,17 @@ handlers_argument = click.argument("handlers", nargs=-1, metavar="[HANDLERS]..."
 require_all = click.option(
     "--require-all", is_flag=True, help="Fail (exit code 1) if an event type has no handler."
 )
+
+
+def string(name: str, metavar: str, told: str, **more: Any) -> Option:
+    """Return an option for a text that a database can store."""
+    return click.option(name, type=TEXT, metavar=metavar, help=told, **more)
+
+
+def integer(name: str, least: int, most: int, default: int, told: str | None = None) -> Option:
+    """Return an option for an integer within limits, whose help ends with its default."""
+    limits = click.IntRange(least, most)
+    return click.option(name, type=limits, default=default, show_default=True, help=told)
 
 
 class DefaultGroup(click.Group):

@@ -81,6 +81,7 @@ def reconcile(
       billhook reconcile --since 2026-01-15T08:00 --until 2026-01-15T12:00 --inject
     """
     from billhook.reconcile import DeliveredEvents, Reconciliation, TimeRange
+    from billhook.reconcile import inject as store
 
     now = datetime.now(UTC)
     period = TimeRange(since, now - _ON_THEIR_WAY if until is None else until)
@@ -96,9 +97,15 @@ def reconcile(
                 progress=lambda kind: steps(),
             )  # fmt: skip
             missing = list(comparison.missing())
-        stored = _inject(inbox, missing) if inject else None
+        stored = None
+        if inject:
+            with progress("storing", len(missing)) as steps:
+                stored = 0
+                for new in store(inbox, missing, datetime.now(UTC)):
+                    steps(new)
+                    stored += new
     if as_json:
-        print_json(_report(period, comparison, missing, stored or 0))
+        print_json(_to_json(period, comparison, missing, stored or 0))
     else:
         _print(comparison, missing, stored)
         notes = [*_notes(delivered, missing, comparison.unchecked)]
@@ -112,18 +119,6 @@ def reconcile(
             click.echo(f"note: {note}", err=True)
     if any(one.event is None or stored is None for one in missing):
         sys.exit(1)
-
-
-def _inject(inbox: Inbox, missing: Sequence[MissingEvent]) -> int:
-    """Store the synthetic deliveries; return how many are new."""
-    from billhook.reconcile import inject
-
-    stored = 0
-    with progress("storing", len(missing)) as steps:
-        for number in inject(inbox, missing, datetime.now(UTC)):
-            steps(number)
-            stored += number
-    return stored
 
 
 def _check_period(period: Any, now: datetime) -> None:
@@ -162,7 +157,13 @@ def _check_what_is_left(inbox: Inbox, period: Any, *, inject: bool) -> None:
     click.echo(f"{said}: what the service still has of them is listed as missing", err=True)
 
 
-def _report(period: Any, comparison: Reconciliation, missing: Sequence[MissingEvent], stored: int) -> Any:
+def _to_json(period: Any, comparison: Reconciliation, missing: Sequence[MissingEvent], stored: int) -> Any:
+    same = ("event_type", "customer_id", "at", "detail", "obstacle", "quarantined_as")
+    events = [
+        {name: getattr(one, name) for name in same}
+        | {"object": one.kind, "id": one.resource_id, "injectable": one.event is not None}
+        for one in missing
+    ]
     return {
         "since": period.since,
         "until": period.until,
@@ -171,20 +172,7 @@ def _report(period: Any, comparison: Reconciliation, missing: Sequence[MissingEv
         "missing": len(missing),
         "injected": stored,
         "by_type": Counter(one.event_type for one in missing),
-        "events": [
-            {
-                "event_type": one.event_type,
-                "object": one.kind,
-                "id": one.resource_id,
-                "customer_id": one.customer_id,
-                "at": one.at,
-                "detail": one.detail,
-                "injectable": one.event is not None,
-                "obstacle": one.obstacle,
-                "quarantined_as": one.quarantined_as,
-            }
-            for one in missing
-        ],
+        "events": events,
     }
 
 
@@ -193,10 +181,9 @@ def _print(comparison: Reconciliation, missing: Sequence[MissingEvent], stored: 
     if missing:
         columns = ("missing event", "object", "id", "customer", "at (UTC)", "because")
         rows = [
-            (one.event_type, one.kind, one.resource_id, one.customer_id, f"{one.at:%Y-%m-%d %H:%M:%S}",
-             one.detail)
+            (one.event_type, one.kind, one.resource_id, one.customer_id, f"{one.at:%F %T}", one.detail)
             for one in missing
-        ]  # fmt: skip
+        ]
         print_table("", columns, rows, whole=columns[:5])
     checked = ", ".join(f"{number} {kind}" for kind, number in sorted(comparison.checked.items()))
     found = "1 event has" if len(missing) == 1 else f"{len(missing)} events have"
@@ -215,8 +202,7 @@ def _notes(
     delivered: DeliveredEvents, missing: Sequence[MissingEvent], unchecked: Mapping[str, int]
 ) -> Iterator[str]:
     """Yield what limits the result."""
-    never = sorted({one.event_type for one in missing if not delivered.counts[one.event_type]})
-    if never:
+    if never := sorted({one.event_type for one in missing if not delivered.counts[one.event_type]}):
         yield (
             f"there is no {', '.join(never)} at all in this range; for types that you do not subscribe "
             "to, name the others with --type"

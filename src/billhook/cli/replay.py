@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import click
 
-from billhook.cli.context import open_inbox, worker_hint
+from billhook.cli.context import open_inbox, say_missing_worker
 from billhook.cli.events import event_class
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, printable, say_paused
-from billhook.cli.params import TEXT
+from billhook.cli.params import TEXT, string
 from billhook.cli.selection import (
     MOST_FILTERS,
     RATE,
@@ -41,11 +42,10 @@ _NOTHING_FAILED = (
     "run that only waited for a retry does not."
 )
 @selecting(*(name for name in MOST_FILTERS if name != "handler"), ids=True, other="handler")
-@click.option(
+@string(
     "--handler",
-    type=TEXT,
-    metavar="NAME",
-    help="Only this handler's runs, with any result; with ids or filters also its first run for "
+    "NAME",
+    "Only this handler's runs, with any result; with ids or filters also its first run for "
     "deliveries received before the handler existed.",
 )
 @click.option(
@@ -72,7 +72,11 @@ def replay(selection: Selection, handler: str | None, as_type: str | None, all_h
       billhook deliveries replay 44 --as PaymentFailed
     """
     if as_type is not None:
-        _check_type(as_type, alone=handler is None and not all_handlers)
+        if handler is not None or all_handlers:
+            raise click.UsageError(
+                "--as applies only before any handler has run: leave out --handler and --all-handlers"
+            )
+        event_class(as_type)  # refuses an unknown one
     if handler is not None and all_handlers:
         raise click.UsageError("choose one of --handler and --all-handlers")
     # What adds a run of the handler to deliveries without one; None if it is not registered here.
@@ -93,13 +97,10 @@ def replay(selection: Selection, handler: str | None, as_type: str | None, all_h
         found = selection.find(inbox, _question(inbox, selection.ids, handler, all_handlers))
         if found is None:
             return
-
-        def change(batch: list[int]) -> ReplayResult:
-            return replay_these(
-                inbox, batch, now, handler=handler, backfill=added, all_handlers=all_handlers,
-                as_type=as_type, dry_run=selection.dry_run,
-            )  # fmt: skip
-
+        change = partial(
+            replay_these, inbox, now=now, handler=handler, backfill=added, all_handlers=all_handlers,
+            as_type=as_type, dry_run=selection.dry_run,
+        )  # fmt: skip
         done = selection.apply(inbox, found, change, ReplayResult())
         _report(inbox, selection, found.total, done, with_succeeded=all_handlers or handler is not None)
 
@@ -122,15 +123,6 @@ def _question(inbox: Inbox, delivery_ids: tuple[int, ...], handler: str | None, 
         + left_out
         + "Effects of handlers that succeeded are made again, also with delivery.once(). Replay {}?"
     )
-
-
-def _check_type(as_type: str, *, alone: bool) -> None:
-    """Raise ConfigError, with the closest names, for a type that is neither built in nor the user's own."""
-    if not alone:
-        raise click.UsageError(
-            "--as applies only before any handler has run: leave out --handler and --all-handlers"
-        )
-    event_class(as_type)
 
 
 def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...], as_type: str | None) -> None:
@@ -163,6 +155,5 @@ def _report(
         if not done.deliveries:
             click.echo(_NOTHING_FINISHED if with_succeeded else _NOTHING_FAILED)
         say_paused(inbox.paused_handlers())
-    hint = worker_hint(inbox) if done.deliveries and not selection.dry_run else None
-    if hint is not None:
-        click.echo(hint, err=True)
+    if done.deliveries and not selection.dry_run:
+        say_missing_worker(inbox)

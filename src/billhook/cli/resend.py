@@ -7,10 +7,10 @@ from typing import BinaryIO
 
 import click
 
-from billhook.cli.context import open_inbox, worker_hint
+from billhook.cli.context import open_inbox, say_missing_worker
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, printable
-from billhook.cli.params import DELIVERY_ID, TEXT
+from billhook.cli.params import DELIVERY_ID, string
 from billhook.cli.selection import recording
 from billhook.engines.resend import resend as resend_this
 from billhook.errors import PayloadError
@@ -20,7 +20,7 @@ from billhook.inbox.deliveries import details
 
 @click.command()
 @click.argument("delivery_id", type=DELIVERY_ID, metavar="ID")
-@click.option("--handler", type=TEXT, required=True, metavar="NAME", help="The handler that is called.")
+@string("--handler", "NAME", "The handler that is called.", required=True)
 @click.option(
     "--file",
     "file",
@@ -53,10 +53,9 @@ def resend(delivery_id: int, handler: str, file: BinaryIO | None) -> None:
             wrong = f" ({describe_details(error.details)})" if error.details else ""
             raise CliError(f"{error}{wrong}; nothing was stored") from None
         inbox.waker.wake()
-        hint = worker_hint(inbox)
-    click.echo(f"delivery {new_id} is delivery {delivery_id} with the edited body, for {printable(handler)}")
-    if hint is not None:
-        click.echo(hint, err=True)
+        told = f"delivery {new_id} is delivery {delivery_id} with the edited body, for {printable(handler)}"
+        click.echo(told)
+        say_missing_worker(inbox)
 
 
 def _edited(body: bytes) -> bytes:

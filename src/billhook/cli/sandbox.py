@@ -178,20 +178,13 @@ def _prepare(sandbox: Sandbox, seed: str | None) -> dict[str, str | None]:
     # A secret that the user set is not printed again: terminals are recorded and shared.
     secret = None if sandbox.options.secrets or sandbox.has_public_key else key
     public_key = key if sandbox.has_public_key else None
-    return {
-        "client_id": sandbox.client_id,
-        "api_token": None,
-        "signing_secret": secret,
-        "public_key": public_key,
-    }
+    shown = {"signing_secret": secret, "public_key": public_key}
+    return {"client_id": sandbox.client_id, "api_token": None, **shown}
 
 
-_SIGNING = (
-    "BILLHOOK_SIGNATURE",
-    "BILLHOOK_SIGNATURE_HEADER",
-    "BILLHOOK_TIMESTAMP_HEADER",
-    "BILLHOOK_SIGNATURE_PREFIX",
-)
+_SIGNING = [
+    f"BILLHOOK_{name}" for name in ("SIGNATURE", "SIGNATURE_HEADER", "TIMESTAMP_HEADER", "SIGNATURE_PREFIX")
+]
 _PEM_FILE = "billhook-sandbox.pem"
 
 

@@ -16,29 +16,32 @@ import click
 from billhook.cli.context import operator
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, printable, progress
-from billhook.cli.params import DELIVERY_ID, STATE, STATE_METAVAR, TEXT, TIME, FiniteNumber, as_json
+from billhook.cli.params import DELIVERY_ID, STATE, STATE_METAVAR, TEXT, TIME, FiniteNumber, as_json, string
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.actions import ids_text, recorded
 from billhook.inbox.deliveries import BATCH, count, details, handler_names, id_batches, search_bound
+from billhook.inbox.issues import find_issue, of_issue
 
 _SEARCH_LIMIT = 100_000
 """How many bodies a search for a text reads: some seconds' work for the database."""
 
 # By the names of the fields of DeliveryFilter.
 _FILTERS = {
-    "event_type": click.option("--type", "event_type", type=TEXT, metavar="TYPE", help="Of this event type."),
+    "event_type": click.option(
+        "--type", "event_type", type=TEXT, multiple=True, metavar="TYPE",
+        help="Of this event type; may be repeated.",
+    ),
     "state": click.option("--state", type=STATE, metavar=STATE_METAVAR, help="In this state."),
-    "error": click.option(
-        "--error", type=TEXT, metavar="TEXT", help="With this text in the last error, in upper or lower case."
+    "error": string("--error", "TEXT", "With this text in the last error, in upper or lower case."),
+    "source": string("--source", "NAME", "From this source; may be repeated.", multiple=True),
+    "key": string("--key", "KEY", "With this key, the id that the sender signed."),
+    "search": string(
+        "--search", "TEXT",
+        "With this id, this key, or this identifying value, such as an invoice's id; whole.",
     ),
-    "source": click.option("--source", type=TEXT, metavar="NAME", help="From this source."),
-    "key": click.option(
-        "--key", type=TEXT, metavar="KEY", help="With this key, the id that the sender signed."
-    ),
-    "search": click.option(
-        "--search", type=TEXT, metavar="TEXT",
-        help="With this id, this key, or this identifying value, such as an invoice's id; whole.",
+    "issue": click.option(
+        "--issue", type=TEXT, metavar="ISSUE", help="Of this issue: see `billhook failures list`."
     ),
     "since": click.option(
         "--since", type=TIME, help="Received since this time: an age (2h, 7d) or ISO 8601."
@@ -46,15 +49,14 @@ _FILTERS = {
     "until": click.option(
         "--until", type=TIME, help="Received before this time: an age (2h, 7d) or ISO 8601."
     ),
-    "contains": click.option(
-        "--contains", type=TEXT, metavar="TEXT",
-        help="With this text in the body, exactly as sent. The search is bounded.",
+    "contains": string(
+        "--contains", "TEXT", "With this text in the body, exactly as sent. The search is bounded."
     ),
     "search_limit": click.option(
         "--search-limit", type=click.IntRange(1), metavar="N",
         help=f"How many deliveries --contains reads, the newest first. Default: {_SEARCH_LIMIT}.",
     ),
-    "handler": click.option("--handler", type=TEXT, metavar="NAME", help="With a run of this handler."),
+    "handler": string("--handler", "NAME", "With a run of this handler."),
     "twins": click.option(
         "--twins", is_flag=True, help="Deliveries that a handler has already had under another key."
     ),
@@ -138,7 +140,8 @@ class Selection:
         if limit is not None and options.get("contains") is None:
             raise click.UsageError("--search-limit is for --contains TEXT")
         asks = not (dry_run or yes or as_json)
-        filters = DeliveryFilter(**options)
+        chosen: dict[str, Any] = {name: value for name, value in options.items() if value != ()}
+        filters = DeliveryFilter(**chosen)
         return cls(ids or (), filters, limit or _SEARCH_LIMIT, dry_run, asks, as_json, rate)
 
     def check(self, *, is_enough: bool) -> None:
@@ -146,7 +149,7 @@ class Selection:
         if not (self.ids or is_enough) and self.filter.is_everything:
             raise click.UsageError(
                 f"nothing to {_verb()} is selected: give ids, or one of --type --state --error --source "
-                "--key --search --since --until --contains --handler --conflicts"
+                "--key --search --issue --since --until --contains --handler --conflicts"
             )
         if self.ids and not self.filter.is_everything:
             raise click.UsageError("give ids or filters, not both")
@@ -173,16 +176,23 @@ class Selection:
         return found._replace(batches=paced(found.batches, self.rate))
 
     def bounded(self, inbox: Inbox) -> DeliveryFilter:
-        """Bound a search for a text to the newest of the selected deliveries; print the bound on stderr."""
-        if self.filter.contains is None:
-            return self.filter
-        number, from_id, received_at = search_bound(inbox, self.filter, self.search_limit)
+        """Bound a search for a text to the newest of the selected deliveries; print the bound on stderr.
+
+        Raises CliError for an unknown issue.
+        """
+        issue_id = self.filter.issue
+        if issue_id is not None and find_issue(inbox, issue_id) is None:
+            raise CliError(f"there is no issue {printable(issue_id)}: see `billhook failures list`")
+        selected = of_issue(inbox, self.filter)
+        if selected.contains is None:
+            return selected
+        number, from_id, received_at = search_bound(inbox, selected, self.search_limit)
         is_full = number == self.search_limit
         searched = f"searched {'the newest ' if is_full else ''}{delivery_count(number)}"
         if received_at is not None:
             searched += f", back to {received_at:%Y-%m-%d %H:%M:%S} UTC"
         click.echo(searched + ("; --search-limit N searches more" if is_full else ""), err=True)
-        return replace(self.filter, from_id=from_id)
+        return replace(selected, from_id=from_id)
 
     @property
     def conditions(self) -> str:
@@ -190,13 +200,14 @@ class Selection:
         options = []
         for field in fields(self.filter):
             value = getattr(self.filter, field.name)
-            if value in (None, False) or field.name == "decided":
+            if value in (None, False, ()) or field.name == "decided":
                 continue
             option = "--type" if field.name == "event_type" else f"--{field.name}"
-            text = f"{value:%Y-%m-%dT%H:%M:%S}" if isinstance(value, datetime) else printable(value)
-            if field.name in ("contains", "error", "search"):
-                text = "…"
-            options.append(option if value is True else f"{option} {text}")
+            for one in value if isinstance(value, tuple) else [value]:
+                text = f"{one:%Y-%m-%dT%H:%M:%S}" if isinstance(one, datetime) else printable(one)
+                if field.name in ("contains", "error", "search"):
+                    text = "…"
+                options.append(option if one is True else f"{option} {text}")
         return " ".join(options)
 
     def apply(self, inbox: Inbox, found: Found, change: Callable[[list[int]], R], start: R) -> R:
@@ -294,9 +305,10 @@ def delivery_count(number: int) -> str:
 
 def no_match(inbox: Inbox, selection: DeliveryFilter) -> str:
     """Return that nothing matches; for an unknown type or handler with the known names."""
+    types = selection.event_type or ()
+    types = types if isinstance(types, tuple) else (types,)
     told = ["no deliveries match"]
-    if selection.event_type is not None and selection.event_type not in EVENT_TYPES:
-        told.append(suggest(selection.event_type, EVENT_TYPES, most=1))
+    told += [suggest(each, EVENT_TYPES, most=1) for each in types if each not in EVENT_TYPES]
     if selection.handler is not None and not count(inbox, DeliveryFilter(handler=selection.handler)):
         told.append(f"none has a run of {printable(selection.handler)}")
         names = handler_names(inbox)

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.context import import_handlers, reject_handlers_argument, user_app, worker_hint
+from billhook.cli.context import import_handlers, reject_handlers_argument, say_missing_worker, user_app
 from billhook.cli.events import event_class, sample_body, suggest
 from billhook.cli.output import print_json, printable, progress
-from billhook.cli.params import as_json, handlers_argument
+from billhook.cli.params import as_json, handlers_argument, integer
 from billhook.cli.posting import SCHEME, TIMEOUT, choose_signer, open_target, print_answers
 from billhook.doctor.deliveries import TEST_USER_AGENT
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
@@ -28,7 +28,6 @@ from billhook.fields import strict_json
 from billhook.posting import HttpReply, sign
 from billhook.printable import first_line
 from billhook.program import in_program
-from billhook.signing import Scheme
 
 _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
 """The index of a list item in a path: `.0` in `lines.0.amount`."""
@@ -61,9 +60,7 @@ _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
     "--secret-file", type=click.Path(exists=True, dir_okay=False),
     help="A file with the signing secret (for timestamped-rsa: the private key). Default: BILLHOOK_SECRETS.",
 )  # fmt: skip
-@click.option(
-    "--count", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="How many times to send."
-)
+@integer("--count", 1, 1_000_000, 1, "How many times to send.")
 @SCHEME
 @click.option("--id", "message_id", help="The delivery's id, if the scheme signs one. Default: random.")
 @TIMEOUT
@@ -99,6 +96,8 @@ def send(
     reject_handlers_argument(handlers)
     if event_type not in EVENT_TYPES:
         import_handlers(handlers)
+    if not (event_type.isascii() and event_type.isprintable()):
+        raise ConfigError(f"TYPE is {event_type!r}: it is sent in a header, so it must be printable ASCII")
     body = _build_payload(event_type, None if file is None else file.read(), changes)
     signer, secret, type_header = choose_signer(url, source, scheme, secret_file)
     answers = []
@@ -108,35 +107,20 @@ def send(
     with open_target(url, source, timeout) as (place, poster), progress("sending", count) as steps:
         for _ in range(count):
             # Signed anew each time: a random id makes each a new delivery; with --id they are duplicates.
-            headers = _headers(signer, secret, body, event_type, message_id, type_header)
-            answers.append(poster.post(body, headers))
+            try:
+                headers = sign(
+                    signer, secret, event_type, body, datetime.now(UTC), message_id, type_header=type_header
+                )
+            except ValueError as error:
+                raise ConfigError(f"--id is {message_id!r}, which cannot be signed: {error}") from None
+            answers.append(poster.post(body, {"User-Agent": TEST_USER_AGENT, **headers}))
             steps()
     _report(answers, place, as_json)
     app = user_app()
     if url is None and app is not None and any(answer.status == 200 for answer in answers):
-        hint = worker_hint(get_state(app).inbox)
-        if hint is not None:
-            click.echo(f"note: stored, but not handled yet. {hint}", err=True)
+        say_missing_worker(get_state(app).inbox, "note: stored, but not handled yet. ")
     if any(answer.status != 200 for answer in answers):
         sys.exit(1)
-
-
-def _headers(
-    signer: Scheme,
-    secret: str,
-    body: bytes,
-    event_type: str,
-    message_id: str | None,
-    type_header: str | None,
-) -> dict[str, str]:
-    if not (event_type.isascii() and event_type.isprintable()):
-        raise ConfigError(f"TYPE is {event_type!r}: it is sent in a header, so it must be printable ASCII")
-    try:
-        now = datetime.now(UTC)
-        headers = sign(signer, secret, event_type, body, now, message_id, type_header=type_header)
-    except ValueError as error:
-        raise ConfigError(f"--id is {message_id!r}, which cannot be signed: {error}") from None
-    return {"User-Agent": TEST_USER_AGENT, **headers}
 
 
 def _payload_warnings(event_type: str, body: bytes, changes: Sequence[str]) -> list[str]:
@@ -159,9 +143,8 @@ def _payload_warnings(event_type: str, body: bytes, changes: Sequence[str]) -> l
 def _field_types(event_type: str) -> Mapping[str, str]:
     """Return each field's type in words by its path; nothing for a type without a model."""
     model = EVENT_TYPES.get(event_type)
-    return (
-        {} if model is None else {row["name"]: row["type"] for row in schema_fields(event_json_schema(model))}
-    )
+    rows = [] if model is None else schema_fields(event_json_schema(model))
+    return {row["name"]: row["type"] for row in rows}
 
 
 def _build_payload(event_type: str, content: bytes | None, changes: Sequence[str]) -> bytes:
@@ -232,15 +215,9 @@ def _report(answers: Sequence[HttpReply], url: str, as_json: bool) -> None:
     seconds = sorted(answer.seconds for answer in answers)
     summary = {"p50_ms": _milliseconds(seconds, 0.5), "p99_ms": _milliseconds(seconds, 0.99)}
     if as_json:
-        statuses = Counter(str(answer.status) for answer in answers)
-        result: dict[str, object] = {
-            "sent": len(answers),
-            "statuses": dict(sorted(statuses.items())),
-            **summary,
-        }
-        if len(answers) == 1:
-            result["body"] = answers[0].body
-        print_json(result)
+        statuses = Counter(sorted(str(answer.status) for answer in answers))
+        body = {"body": answers[0].body} if len(answers) == 1 else {}
+        print_json({"sent": len(answers), "statuses": statuses, **summary, **body})
         return
     if len(answers) == 1:
         status = answers[0].status

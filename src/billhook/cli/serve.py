@@ -19,7 +19,15 @@ from flask import Flask
 
 from billhook.cli.context import load_app, worker_environment
 from billhook.cli.handlers import require_all_handled
-from billhook.cli.params import BIND, DEFAULT_BIND, check_bindable, handlers_argument, is_local, require_all
+from billhook.cli.params import (
+    BIND,
+    DEFAULT_BIND,
+    check_bindable,
+    handlers_argument,
+    integer,
+    is_local,
+    require_all,
+)
 from billhook.cli.processes import Child, HeartbeatSender, Supervisor, spawn
 from billhook.cli.worker import open_standard_streams, worker_children, worker_command
 from billhook.extension import get_state
@@ -39,16 +47,8 @@ _WEB_GRACE_SECONDS = 25.0
 @click.command()
 @handlers_argument
 @click.option("--bind", type=BIND, default=DEFAULT_BIND, show_default=True, help="HOST:PORT or unix:PATH.")
-@click.option(
-    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Web server processes."
-)
-@click.option(
-    "--threads",
-    type=click.IntRange(1, 256),
-    default=16,
-    show_default=True,
-    help="With gthread: threads of each web server process.",
-)
+@integer("--workers", 1, 64, 2, "Web server processes.")
+@integer("--threads", 1, 256, 16, "With gthread: threads of each web server process.")
 @click.option(
     "--worker-class",
     type=click.Choice(["asgi", "gthread"]),
@@ -56,13 +56,7 @@ _WEB_GRACE_SECONDS = 25.0
     show_default=True,
     help="How a web server process takes requests: on an event loop, or each in a thread.",
 )
-@click.option(
-    "--worker-processes",
-    type=click.IntRange(1, 256),
-    default=1,
-    show_default=True,
-    help="Processes that call the handlers.",
-)
+@integer("--worker-processes", 1, 256, 1, "Processes that call the handlers.")
 @require_all
 @click.option("--reload", is_flag=True, help="Load the handlers anew when their files change.")
 def serve(

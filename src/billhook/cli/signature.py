@@ -19,7 +19,7 @@ from billhook.extension import configured_scheme
 from billhook.receiver.blueprint import webhook_routes
 from billhook.receiver.intake import RequestHeaders
 from billhook.settings import read_secrets_file
-from billhook.signing.search import FoundScheme, NearMiss, SearchResult, search
+from billhook.signing.search import FoundScheme, SearchResult, search
 from billhook.signing.source import DEFAULT_SOURCE, TYPE_HEADER, Source
 
 _MAX_FILE_BYTES = 32 * 1024 * 1024
@@ -58,16 +58,14 @@ def signature(
       billhook doctor signature --request captured/20260115T093000-0001.http --secret-file secret.txt
     """
     request = _read_request(request_file)
-    secrets = _read_secrets(secret_file)
-    at = captured_at or datetime.fromtimestamp(request_file.stat().st_mtime, UTC)
+    # With --secret-file, a mistake in the options does not matter.
+    secrets = read_secrets_file(secret_file) if secret_file else load_settings().read_secrets()
+    if not secrets:
+        raise ConfigError("no secret to try: give --secret-file, or set BILLHOOK_SECRETS_FILE")
     result = search(
-        request.headers,
-        request.body,
-        secrets,
-        target=request.target,
-        type_header=_type_header(),
-        captured_at=at,
-    )
+        request.headers, request.body, secrets, target=request.target, type_header=_type_header(),
+        captured_at=captured_at or datetime.fromtimestamp(request_file.stat().st_mtime, UTC),
+    )  # fmt: skip
     notes = [*_notes(request, result), *_about_what_is_set(request, result, secrets)]
     if as_json:
         print_json(_as_json(result, notes, secret_file))
@@ -86,14 +84,6 @@ def _read_request(path: Path) -> RawRequest:
     if len(raw) > _MAX_FILE_BYTES:
         raise UsageConfigError(f"--request {path} is over {_MAX_FILE_BYTES} bytes: give one request")
     return parse_request(raw, str(path))
-
-
-def _read_secrets(secret_file: str | None) -> Sequence[str]:
-    # With --secret-file, a mistake in the options does not matter.
-    secrets = read_secrets_file(secret_file) if secret_file else load_settings().read_secrets()
-    if not secrets:
-        raise ConfigError("no secret to try: give --secret-file, or set BILLHOOK_SECRETS_FILE")
-    return secrets
 
 
 def _type_header() -> str:
@@ -137,17 +127,15 @@ def python_of(found: FoundScheme, secret_file: str | None) -> str:
 
 
 def _told(result: SearchResult, notes: Sequence[str], secret_file: str | None) -> list[str]:
-    lines = (
-        _told_scheme(result.schemes[0], secret_file) if result.schemes else ["No scheme fits this request."]
-    )
-    for other in result.schemes[1:3]:
-        lines.append(f"Also fits: {other.kind} over {other.content!r}, in {other.signature_header}")
-    wrong = [each.explanation for each in result.near_misses]
-    return [
-        *lines,
-        *_listed("What may be wrong:" if not result.schemes else "What is wrong:", wrong),
-        *_listed("Note:", notes),
+    lines = [line for each in result.schemes[:1] for line in _told_scheme(each, secret_file)]
+    lines += [
+        f"Also fits: {other.kind} over {other.content!r}, in {other.signature_header}"
+        for other in result.schemes[1:3]
     ]
+    wrong = [each.explanation for each in result.near_misses]
+    title = "What is wrong:" if lines else "What may be wrong:"
+    lines = lines or ["No scheme fits this request."]
+    return [*lines, *_listed(title, wrong), *_listed("Note:", notes)]
 
 
 def _told_scheme(found: FoundScheme, secret_file: str | None) -> list[str]:
@@ -172,33 +160,27 @@ def _listed(title: str, sentences: Sequence[str]) -> list[str]:
 
 
 def _as_json(result: SearchResult, notes: Sequence[str], secret_file: str | None) -> dict[str, Any]:
+    misses = [
+        {"kind": each.kind, "said": each.explanation}
+        | {"scheme": each.scheme and _scheme_json(each.scheme, secret_file)}
+        for each in result.near_misses
+    ]
     return {
         "found": bool(result.schemes),
         "schemes": [_scheme_json(each, secret_file) for each in result.schemes],
-        "near_misses": [_miss_json(each, secret_file) for each in result.near_misses],
-        "signature_headers": list(result.signature_headers),
+        "near_misses": misses,
+        "signature_headers": result.signature_headers,
         "contents_tried": result.tried,
-        "notes": list(notes),
+        "notes": notes,
     }
 
 
 def _scheme_json(found: FoundScheme, secret_file: str | None) -> dict[str, Any]:
-    return {
-        "kind": found.kind,
-        "arguments": dict(found.arguments),
-        "options": options_of(found),
-        "python": python_of(found, secret_file),
-        "secret_number": found.secret_number,
-        "secret_change": found.secret_change or None,
-        "signature_header": found.signature_header,
-        "content": found.content,
-        "signed_at": found.signed_at,
-    }
-
-
-def _miss_json(miss: NearMiss, secret_file: str | None) -> dict[str, Any]:
-    scheme = None if miss.scheme is None else _scheme_json(miss.scheme, secret_file)
-    return {"kind": miss.kind, "said": miss.explanation, "scheme": scheme}
+    same = ("kind", "arguments", "secret_number", "signature_header", "content", "signed_at")
+    made = {"options": options_of(found), "python": python_of(found, secret_file)}
+    return (
+        {name: getattr(found, name) for name in same} | made | {"secret_change": found.secret_change or None}
+    )
 
 
 def _notes(request: RawRequest, result: SearchResult) -> list[str]:
@@ -231,36 +213,28 @@ def _about_what_is_set(request: RawRequest, result: SearchResult, secrets: Seque
     """Say whether what is configured now would take this request, but for its age."""
     if not result.schemes:
         return []
+    app = user_app()
     try:
+        if app is None:
+            scheme = configured_scheme(load_settings())
+            source = Source(DEFAULT_SOURCE, scheme, secrets, type_header=_type_header())
+            named = {f"the scheme that is configured ({scheme.name})": source}
+        else:
+            sources = [route.source for route in webhook_routes(app)]
+            named = {f"the app's source {each.name!r} ({each.scheme.name})": each for each in sources}
         return [
-            f"{name} {_verdict(source, request, result.schemes[0].signed_at)}"
-            for name, source in _configured(secrets)
+            f"{name} {_verdict(each, request, result.schemes[0].signed_at)}" for name, each in named.items()
         ]
     except BillhookError as error:
         return [f"the scheme that is configured cannot be used with these secrets: {error}"]
 
 
-def _configured(secrets: Sequence[str]) -> list[tuple[str, Source]]:
-    """Return the sources of the app, or the one that the options describe, with `secrets`."""
-    app = user_app()
-    if app is None:
-        scheme = configured_scheme(load_settings())
-        name = f"the scheme that is configured ({scheme.name})"
-        return [(name, Source(DEFAULT_SOURCE, scheme, secrets, type_header=_type_header()))]
-    sources = {route.source.name: route.source for route in webhook_routes(app)}
-    return [(f"the app's source {name!r} ({each.scheme.name})", each) for name, each in sources.items()]
-
-
 def _verdict(source: Source, request: RawRequest, signed_at: datetime | None) -> str:
     headers = RequestHeaders({name.lower(): value for name, value in request.headers.items()})
+    event_type, now = headers.get(source.type_header or TYPE_HEADER, ""), signed_at or datetime.now(UTC)
     try:
         source.scheme.verify(
-            headers,
-            request.body,
-            source.keys,
-            event_type=headers.get(source.type_header or TYPE_HEADER, ""),
-            now=signed_at or datetime.now(UTC),
-            tolerance_seconds=1,
+            headers, request.body, source.keys, event_type=event_type, now=now, tolerance_seconds=1
         )
     except SignatureError as error:
         return f"would refuse this request: {error}"

@@ -23,7 +23,7 @@ from billhook.cli.output import CliError, print_json, print_table, printable, sa
 from billhook.cli.params import Parsed, as_json
 from billhook.clock import format_ago, format_duration, parse_duration
 from billhook.inbox import Inbox
-from billhook.inbox.handler_backlog import RUNS_LIMIT
+from billhook.inbox.handler_backlog import RUNS_LIMIT, HandlerBacklog
 from billhook.inbox.overview import Overview, read_overview
 from billhook.program import in_program
 from billhook.status import (
@@ -126,26 +126,40 @@ def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
     return lines
 
 
-# --- for people ---------------------------------------------------------------------------------------
-
-
 def _print(inbox: Inbox, overview: Overview, text: str) -> None:
-    moment = overview.at.strftime("%Y-%m-%d %H:%M:%S UTC")
-    click.echo(f"{moment}  {printable(inbox.database.display_url)}  schema {overview.revision}")
+    now = overview.at
+    click.echo(
+        f"{now:%Y-%m-%d %H:%M:%S UTC}  {printable(inbox.database.display_url)}  schema {overview.revision}"
+    )
     click.echo(printable(text) + "\n")
     print_table("", ("", "now", ""), _now_rows(overview), whole=("now",))
-    if overview.types:
-        click.echo()
-        columns = ("type", "24 h", "duplicates", "quarantined", "conflicts", "last")
-        print_table("", columns, _type_rows(overview), whole=("24 h",))
-    if overview.handlers:
-        click.echo()
-        headings = ("handler", "succeeded", "failed", "dead", "discarded", "p50", "p95")
-        print_table("", headings, _handler_rows(overview), whole=("succeeded", "p50", "p95"))
-    if overview.handler_backlogs:
-        click.echo()
-        states = [*overview.handler_backlogs[0].states, "oldest", "through"]
-        print_table("", ("handler", *states), _backlog_rows(overview), whole=states)
+    columns = ("type", "24 h", "duplicates", "quarantined", "conflicts", "last")
+    names = {"": "(none)", "*": "unknown types"}
+    types = [
+        (names.get(one.event_type, one.event_type), one.accepted, one.duplicates or "", one.quarantined or "",
+         one.conflicts or "", format_ago(one.last_at, now))
+        for one in types_of_models(overview)
+    ]  # fmt: skip
+    headings = ("handler", "succeeded", "failed", "dead", "discarded", "p50", "p95")
+    handlers = [
+        (one.name, one.succeeded, one.failed or "", one.dead or "", one.discarded or "",
+         took(one.p50_seconds), took(one.p95_seconds))
+        for one in overview.handlers
+    ]  # fmt: skip
+    states = [*HandlerBacklog("").states, "oldest", "through"]
+    backlogs = [
+        (one.name, *(number_text(number, RUNS_LIMIT) if number else "" for number in one.states.values()),
+         format_ago(one.oldest_due_at, now), format_ago(one.through_at, now))
+        for one in overview.handler_backlogs
+    ]  # fmt: skip
+    for titles, rows, whole in (
+        (columns, types, ["24 h"]),
+        (headings, handlers, ["succeeded", "p50", "p95"]),
+        (("handler", *states), backlogs, states),
+    ):
+        if rows:
+            click.echo()
+            print_table("", titles, rows, whole=whole)
     say_paused(overview.paused)
 
 
@@ -171,65 +185,13 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
     ]
 
 
-def _type_rows(overview: Overview) -> list[tuple[object, ...]]:
-    names = {"": "(none)", "*": "unknown types"}
-    return [
-        (
-            names.get(one.event_type, one.event_type),
-            *(one.accepted, one.duplicates or "", one.quarantined or "", one.conflicts or ""),
-            format_ago(one.last_at, overview.at),
-        )
-        for one in types_of_models(overview)
-    ]
-
-
-def _handler_rows(overview: Overview) -> list[tuple[object, ...]]:
-    return [
-        (
-            one.name,
-            *(one.succeeded, one.failed or "", one.dead or "", one.discarded or ""),
-            *(took(one.p50_seconds), took(one.p95_seconds)),
-        )
-        for one in overview.handlers
-    ]
-
-
-def _backlog_rows(overview: Overview) -> list[tuple[object, ...]]:
-    return [
-        (
-            one.name,
-            *(number_text(number, RUNS_LIMIT) if number else "" for number in one.states.values()),
-            format_ago(one.oldest_due_at, overview.at),
-            format_ago(one.through_at, overview.at),
-        )
-        for one in overview.handler_backlogs
-    ]
-
-
-# --- for programs -------------------------------------------------------------------------------------
-
-
 def _to_json(overview: Overview, text: str, lines: Sequence[str]) -> dict[str, Any]:
-    backlog = overview.backlog
-    return {
-        "at": overview.at,
-        "since": overview.since,
-        "schema": overview.revision,
-        "summary": text,
-        "unfinished": backlog.waiting,
-        **asdict(backlog),
-        "refused": dict(overview.refused),
-        "last_at": overview.last_at,
-        "types": [
-            {("type" if name == "event_type" else name): value for name, value in asdict(one).items()}
-            for one in overview.types
-        ],
-        "handlers": [asdict(one) for one in overview.handlers],
-        "handler_backlogs": [asdict(one) for one in overview.handler_backlogs],
-        "paused": [asdict(one) for one in overview.paused],
-        "workers": [asdict(one) for one in overview.workers],
-        "crossed": list(lines),
-    }
+    document = asdict(overview)
+    for one in document["types"]:
+        one["type"] = one.pop("event_type")
+    del document["refused_seconds"]
+    document |= {"schema": document.pop("revision"), "summary": text, "crossed": lines}
+    return {"unfinished": overview.backlog.waiting, **document.pop("backlog"), **document}
 
 
 @click.command()

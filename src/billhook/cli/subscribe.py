@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal, InvalidOperation
 
 import click
@@ -103,9 +103,7 @@ def subscribe(
       flask --app myshop billhook subscribe --callback-url https://shop.example/webhooks/billing
     """
     parse_http_url("--callback-url", callback_url, "https://HOST/PATH")
-    first = _by_event_type("--threshold", thresholds)
-    again = _by_event_type("--recurring-threshold", recurring)
-    planned = _plan(event_types or _handled_types(handlers), first, again)
+    planned = _plan(event_types or _handled_types(handlers), thresholds, recurring)
     with as_usage_errors():  # every request is validated before the first is sent
         for each in planned:
             WebhookSubscription(callback_url=callback_url, event_type=each.event_type, **each.thresholds)
@@ -113,15 +111,6 @@ def subscribe(
     _report(callback_url, done, dry_run, as_json)
     if not dry_run and any(each.result != "subscribed" for each in done):
         sys.exit(1)
-
-
-def _by_event_type(option: str, thresholds: Iterable[tuple[str, Decimal]]) -> dict[str, Decimal]:
-    """Return the thresholds of an option by event type. Raises UsageError if a type has two numbers."""
-    by_type: dict[str, Decimal] = {}
-    for event_type, number in thresholds:
-        if by_type.setdefault(event_type, number) != number:
-            raise click.UsageError(f"{option} names {event_type!r} twice, with different numbers: give one")
-    return by_type
 
 
 def _handled_types(handlers: Sequence[str]) -> list[str]:
@@ -135,17 +124,25 @@ def _handled_types(handlers: Sequence[str]) -> list[str]:
 
 
 def _plan(
-    event_types: Iterable[str], thresholds: dict[str, Decimal], recurring: dict[str, Decimal]
+    event_types: Iterable[str],
+    thresholds: Iterable[tuple[str, Decimal]],
+    recurring: Iterable[tuple[str, Decimal]],
 ) -> list[_Subscription]:
+    """Raise UsageError for a threshold of a type that is not subscribed to, or for two of one type."""
     names = dict.fromkeys(event_class(event_type).type for event_type in event_types)
-    # A threshold of a type that is not subscribed to would be ignored, and nothing would show it later.
-    for option, numbers in (("--threshold", thresholds), ("--recurring-threshold", recurring)):
-        for event_type in numbers:
-            if event_type not in names:
+    chosen: dict[str, dict[str, Decimal]] = {"--threshold": {}, "--recurring-threshold": {}}
+    for (option, numbers), given in zip(chosen.items(), (thresholds, recurring), strict=True):
+        for event_type, number in given:
+            if numbers.setdefault(event_type, number) != number:
+                raise click.UsageError(
+                    f"{option} names {event_type!r} twice, with different numbers: give one"
+                )
+            if event_type not in names:  # it would be ignored, and nothing would show it later
                 raise click.UsageError(
                     f"{option} names {event_type!r}, which is not subscribed to here: add --type {event_type}"
                 )
-    return [_Subscription(name, thresholds.get(name), recurring.get(name)) for name in names]
+    first, again = chosen.values()
+    return [_Subscription(name, first.get(name), again.get(name)) for name in names]
 
 
 def _subscribe_all(callback_url: str, planned: Sequence[_Subscription]) -> list[_Subscription]:
@@ -183,23 +180,13 @@ def _may_be_done(error: Exception) -> bool:
 
 
 def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_json: bool) -> None:
-    results = [(each, "would be subscribed" if dry_run else each.result) for each in done]
+    if dry_run:
+        done = [replace(each, result="would be subscribed") for each in done]
     if as_json:
-        subscriptions = [
-            {
-                "event_type": each.event_type,
-                "threshold": each.threshold,
-                "recurring_threshold": each.recurring_threshold,
-                "result": result,
-                "error": each.error,
-            }
-            for each, result in results
-        ]
+        subscriptions = [asdict(each) for each in done]
         print_json({"callback_url": callback_url, "dry_run": dry_run, "subscriptions": subscriptions})
     else:
-        rows = [
-            (each.event_type, each.threshold, each.recurring_threshold, result) for each, result in results
-        ]
+        rows = [(each.event_type, each.threshold, each.recurring_threshold, each.result) for each in done]
         columns = ("event type", "threshold", "recurring", "result")
         print_table("", columns, rows, whole=("event type", "result"))
         for each in done:

@@ -30,7 +30,7 @@ from billhook.cli.context import (
     worker_environment,
 )
 from billhook.cli.handlers import require_all_handled
-from billhook.cli.params import FiniteNumber, handlers_argument, require_all
+from billhook.cli.params import FiniteNumber, handlers_argument, integer, require_all
 from billhook.cli.processes import Child, HeartbeatSender, Supervisor, spawn, start_watchdog
 from billhook.engines.worker import MAX_ABANDONED_THREADS
 from billhook.errors import BillhookError, ConfigError
@@ -49,20 +49,8 @@ _EXIT_SECONDS = 1.0
 
 @click.command()
 @handlers_argument
-@click.option(
-    "--threads",
-    type=click.IntRange(1, 1_000),
-    default=8,
-    show_default=True,
-    help="Handlers that run at the same time in each process.",
-)
-@click.option(
-    "--processes",
-    type=click.IntRange(1, 256),
-    default=1,
-    show_default=True,
-    help="With two or more, a parent restarts those that die or hang.",
-)
+@integer("--threads", 1, 1_000, 8, "Handlers that run at the same time in each process.")
+@integer("--processes", 1, 256, 1, "With two or more, a parent restarts those that die or hang.")
 @click.option(
     "--grace", type=FiniteNumber(0, 3_600), default=25.0, show_default=True,
     help="Seconds that running handlers get to finish after SIGTERM.",

@@ -19,10 +19,23 @@ from billhook.dashboard.context import DashboardContext, describe, parse_rate, r
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import BATCH, count, handler_names, id_batches, page, search_bound, with_runs
+from billhook.inbox.issues import of_issue
 from billhook.inbox.replay import ReplayResult, replay
 from billhook.inbox.states import DeliveryState, DeliveryStatus
 
-FIELDS = ("search", "type", "state", "source", "handler", "key", "error", "contains", "since", "until")
+FIELDS = (
+    "search",
+    "issue",
+    "type",
+    "state",
+    "source",
+    "handler",
+    "key",
+    "error",
+    "contains",
+    "since",
+    "until",
+)
 """The text fields of the form, named like the options of the command."""
 FLAGS = ("conflicts", "twins")
 SEARCH_LIMIT = 100_000
@@ -68,13 +81,14 @@ class FilterForm(NamedTuple):
 
     def within_search_limit(self, inbox: Inbox) -> FilterForm:
         """Return the form with a search for a text bounded to the newest of the selected deliveries."""
-        if self.filter.contains is None:
-            return self
-        number, from_id, received_at = search_bound(inbox, self.filter, SEARCH_LIMIT)
+        selected = of_issue(inbox, self.filter)
+        if selected.contains is None:
+            return self._replace(filter=selected)
+        number, from_id, received_at = search_bound(inbox, selected, SEARCH_LIMIT)
         searched = f"Searched the newest {number:,} deliveries"
         if received_at is not None:
             searched += f", back to {received_at:%Y-%m-%d %H:%M:%S} UTC"
-        return self._replace(filter=replace(self.filter, from_id=from_id), searched=searched + ".")
+        return self._replace(filter=replace(selected, from_id=from_id), searched=searched + ".")
 
 
 def _quote(text: str) -> str:
@@ -114,7 +128,8 @@ def parse_filter_form(values: Mapping[str, str], now: datetime) -> FilterForm:
         mistakes.append(f"state: there is none that is named {state!r}")
         state = None
     chosen: dict[str, Any] = {name: name in fields for name in FLAGS}
-    chosen |= {name: fields.get(name) for name in ("search", "source", "handler", "key", "error", "contains")}
+    named = ("search", "issue", "source", "handler", "key", "error", "contains")
+    chosen |= {name: fields.get(name) for name in named}
     selection = DeliveryFilter(event_type=fields.get("type"), state=state, **times, **chosen)
     return FilterForm(fields, selection, tuple(mistakes))
 

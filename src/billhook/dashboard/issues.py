@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import datetime, timedelta
 
 from flask import Response, abort, request, url_for
@@ -13,12 +12,12 @@ from billhook.handlers.tracebacks import users_frames
 from billhook.inbox.issues import (
     Issue,
     IssueState,
+    by_hour,
     change_issue,
     failing_delivery_ids,
     find_issue,
     list_issues,
     newest_traceback,
-    times_of,
 )
 from billhook.inbox.occurrences import IssueKind
 from billhook.pages.charts import Series, bar_chart
@@ -118,7 +117,6 @@ def _by_hour(context: DashboardContext, one: Issue, now: datetime) -> object:
     """Return the chart of failed attempts in the last 24 hours."""
     hour = now.replace(minute=0, second=0, microsecond=0)
     hours = [hour - timedelta(hours=back) for back in reversed(range(_HOURS))]
-    times = times_of(context.inbox, one.id, hours[0])
-    numbers = Counter(at.replace(minute=0, second=0, microsecond=0) for at in times)
+    numbers = by_hour(context.inbox, one.id, hours[0])
     rows = [(f"{start:%H:%M}", (numbers[start],)) for start in hours]
     return bar_chart("Failed attempts by hour", (Series("failed", "bad"),), rows)

@@ -19,7 +19,7 @@ from billhook.engines.maintenance import AS_SHIPPED, Maintenance, MaintenanceOpt
 from billhook.engines.reporting import log_paused
 from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.engines.wakeup import PollBackoff, Wakeup
-from billhook.errors import BillhookError
+from billhook.errors import BillhookError, SchemaMismatch
 from billhook.inbox import NOTHING_DUE, Claim, Inbox, Lease, NextTimes, RunPlan
 from billhook.logs import fields
 
@@ -56,6 +56,8 @@ class Worker(Cycle):
         registration = WorkerRegistration(inbox, self._owner, engine, dispatcher.count_handlers)
         self._maintenance = Maintenance(inbox, maintenance, registration=registration)
         self._failures = 0
+        self._is_outdated = False
+        """Whether the inbox has the schema of a newer release, so that no result can be stored any more."""
         self._plan_limit = PLAN_LIMIT
         """How many deliveries a poll reads: fewer after each failure, as memory may lack."""
         self._polled_at, self._next_poll_at = time.monotonic(), 0.0
@@ -128,6 +130,7 @@ class Worker(Cycle):
                 pause = min(pause, self._maintenance.run_if_due(self._dispatcher.clock.now()))
         except Exception as error:
             self._failures += 1
+            self._is_outdated = isinstance(error, SchemaMismatch)
             self._plan_limit = max(1, self._plan_limit // 2)
             self._descriptors.record(error)
             self._failed()
@@ -141,7 +144,7 @@ class Worker(Cycle):
                 self._settle_one_by_one()
             self._back_off(pause)
             return 0.0
-        self._failures, self._plan_limit = 0, PLAN_LIMIT
+        self._failures, self._is_outdated, self._plan_limit = 0, False, PLAN_LIMIT
         return pause
 
     def _sleep(self, seconds: float) -> None:
@@ -274,7 +277,7 @@ class Worker(Cycle):
         pause = self._poll()
         while leases.runs or leases.to_release or self._unsettled:
             left = end - time.monotonic()
-            if left <= 0:
+            if left <= 0 or (self._is_outdated and not self._started()):
                 break
             # At most half a second: an abandoned handler gives no wake-up, and the grace may end.
             self._sleep(min(0.5, pause, left))

@@ -60,6 +60,8 @@ DURATION_BOUNDS = (
 )
 """The upper bounds of the steps of duration in seconds; the last step, beyond them, has none."""
 NO_DURATION = -1
+OF_ISSUE = "issue"
+"""What rows of the roll-up count that have an issue's fingerprint as cause: failures that were deleted."""
 _SHARES = 2**20
 """Durations are summed in these parts, of a microsecond: such a sum is exact up to 272 years, in any order.
 Others would fall by a rounding error when rows are merged, and Prometheus takes a fall for a restart."""
@@ -278,7 +280,8 @@ def _rows(
 ) -> TextualSelect:
     """Select what happened between two marks, to some deliveries or to all, as the table has it."""
     truncated, among = _BY_DIALECT[connection.dialect.name]
-    query = re.sub(r"hour_of\((\w+)\)", truncated[unit], _ROWS)
+    of_all = _ROWS if delivery_ids is None else _ROWS + _OF_ISSUES
+    query = re.sub(r"hour_of\((\w+)\)", truncated[unit], of_all)
     query = query.format(these="IS NOT NULL" if delivery_ids is None else among)
     values: dict[str, Any] = after._asdict() | {f"to_{name}": end for name, end in until._asdict().items()}
     if delivery_ids is not None:
@@ -328,6 +331,14 @@ _ROWS = f"""
         max(finished_at)
     FROM run WHERE finished_at > :finished_at AND finished_at <= :to_finished_at
         AND delivery_id {{these}} GROUP BY 1, 4, 5, 7
+"""  # noqa: S608 - constants
+# Only of deliveries that are removed: those that are stored are counted by their failures.
+_OF_ISSUES = f"""
+    UNION ALL
+    SELECT hour_of(failed_at), '', '', '', '{OF_ISSUE}', fingerprint, {NO_DURATION}, count(*), 0.0,
+        max(failed_at)
+    FROM failure JOIN run ON run.id = run_id WHERE fingerprint IS NOT NULL AND delivery_id {{these}}
+    GROUP BY 1, 6
 """  # noqa: S608 - constants
 
 

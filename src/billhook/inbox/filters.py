@@ -10,8 +10,8 @@ from datetime import datetime
 from sqlalchemy import BigInteger, ColumnElement, Select, and_, exists, func, literal, or_, select, union_all
 
 from billhook.inbox.limits import PAUSED_RUN
-from billhook.inbox.schema import IDENTIFIERS, delivery, run
-from billhook.inbox.sql import in_states, position_of
+from billhook.inbox.schema import IDENTIFIERS, delivery, failure, issue, run
+from billhook.inbox.sql import in_states, in_values, position_of
 from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState
 from billhook.printable import IDENTIFIER_CHARACTERS, first_line
 
@@ -26,20 +26,25 @@ _IDS_END = 2**63
 class DeliveryFilter:
     """Which deliveries to select: every condition given must hold.
 
-    `state` is a DeliveryStatus or `planned`; `error` is part of a run's last error or of the delivery's own,
-    in upper or lower case. `handler`: it has a run of this name. `twins`: it is a content duplicate for a
-    handler. `conflicts`: it contradicts another delivery of its key. `decided` leaves out deliveries whose
-    type an operator has to decide: conflicts that no handler has had, and those without a type.
+    A delivery has one of several types or sources. `state` is a DeliveryStatus or `planned`; `error` is part
+    of a run's last error or of the delivery's own, in upper or lower case. `handler`: it has a run of this
+    name. `twins`: it is a content duplicate for a handler. `conflicts`: it contradicts another delivery of
+    its key. `decided` leaves out deliveries whose type an operator has to decide: conflicts that no handler
+    has had, and those without a type.
 
     `contains` is a text in the body, as it was sent or as JSON escapes it; the database reads each body for
     it, so bound the search by `from_id` (see billhook.inbox.deliveries.search_bound).
 
     `search` is an id, a key or an identifying value, whole: all three are found by indexes.
+
+    `issue` is the id of an issue: deliveries of which an attempt failed by its bug, or of which the runs are
+    dead that it is about. Why a delivery is quarantined no index tells: `of_issue` in billhook.inbox.issues
+    adds these as `quarantined`.
     """
 
-    event_type: str | None = None
+    event_type: str | tuple[str, ...] | None = None
     state: str | None = None
-    source: str | None = None
+    source: str | tuple[str, ...] | None = None
     handler: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -51,6 +56,8 @@ class DeliveryFilter:
     contains: str | None = None
     from_id: int | None = None
     search: str | None = None
+    issue: str | None = None
+    quarantined: tuple[int, ...] = ()
 
     @property
     def is_everything(self) -> bool:
@@ -70,7 +77,9 @@ class DeliveryFilter:
         """Return the conditions as SQL, over `delivery`."""
         conditions: list[ColumnElement[bool]] = [] if self.search is None else [_found(self.search)]
         for column, value in ((delivery.c.event_type, self.event_type), (delivery.c.source, self.source)):
-            if value is not None:
+            if isinstance(value, tuple):
+                conditions.append(column.in_(value))
+            elif value is not None:
                 conditions.append(column == value)
         if self.since is not None:
             conditions.append(delivery.c.received_at >= self.since)
@@ -90,6 +99,8 @@ class DeliveryFilter:
             yield exists().where(own, run.c.twin_of.is_not(None))
         if self.error is not None:
             yield _says(self.error)
+        if self.issue is not None:
+            yield or_(_of_issue(self.issue), in_values(delivery.c.id, self.quarantined))
 
     def _of_content(self) -> Iterator[ColumnElement[bool]]:
         if self.key is not None:
@@ -145,6 +156,16 @@ def _says(text: str) -> ColumnElement[bool]:
     runs = select(run.c.delivery_id).where(run.c.last_error.icontains(text, autoescape=True))
     own = select(other.c.id).where(other.c.error.icontains(text, autoescape=True))
     return delivery.c.id.in_(union_all(runs, own))
+
+
+def _of_issue(issue_id: str) -> ColumnElement[bool]:
+    """Build the condition that an issue of failures or of dead runs concerns a delivery, by their indexes."""
+    failed = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
+    handler = select(issue.c.subject).where(issue.c.fingerprint == issue_id, issue.c.kind == "dead")
+    dead = select(run.c.delivery_id).where(
+        in_states(run.c.state, RunState.DEAD), run.c.handler == handler.scalar_subquery()
+    )
+    return delivery.c.id.in_(union_all(failed.where(failure.c.fingerprint == issue_id), dead))
 
 
 def _found(text: str, limit: int | None = None, below: int | None = None) -> ColumnElement[bool]:

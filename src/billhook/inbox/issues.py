@@ -1,7 +1,8 @@
 """Issues: what is wrong, each of them once and not once for each delivery.
 
 A failure of one bug is an issue, and so is all else that billhook.inbox.occurrences finds. A row of
-`billhook_issue` has the state of an issue only; how often it happened is read from what is stored.
+`billhook_issue` has the state of an issue only. How often it happened is read from what is stored, and from
+the roll-up of billhook.inbox.counts, which has the failures that retention or an operator has deleted.
 `update_issues` compares the two:
 
     it happens, and has no row                                     open
@@ -14,6 +15,7 @@ A failure of one bug is an issue, and so is all else that billhook.inbox.occurre
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -32,6 +34,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
+from billhook.inbox.counts import OF_ISSUE, hour_of
+from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.fingerprint import fingerprint
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.occurrences import (
@@ -43,7 +47,7 @@ from billhook.inbox.occurrences import (
     occurrences_in_figures,
     quarantine_id,
 )
-from billhook.inbox.schema import IDENTIFIERS, delivery, failure, issue, run
+from billhook.inbox.schema import IDENTIFIERS, delivery, failure, hourly_count, issue, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import RunState
 
@@ -54,6 +58,11 @@ KEPT_FOR = timedelta(days=30)
 _OF_FIGURES = (IssueKind.SILENCE, IssueKind.REFUSED)
 _EXAMPLES = 3
 _BATCH = 500
+
+
+_DELETED = select(hourly_count.c.hour, hourly_count.c.number, hourly_count.c.last_at).where(
+    hourly_count.c.what == OF_ISSUE
+)
 
 
 class IssueState(StrEnum):
@@ -69,9 +78,9 @@ class IssueState(StrEnum):
 class Issue:
     """What is wrong: `subject` is the handler or the event type, `place` where the user's code failed.
 
-    `count` is how many attempts failed, runs are dead or deliveries are quarantined, as far as they are
-    stored; `deliveries` how many deliveries that concerns, with the newest as `examples`. `identifiers` say
-    what each of these is about, by its id.
+    `count` is how many attempts failed, with those that retention or an operator has deleted, how many runs
+    are dead or how many deliveries are quarantined. `deliveries` is how many stored deliveries that concerns,
+    with the newest as `examples`. `identifiers` say what each of these is about, by its id.
     """
 
     id: str
@@ -116,11 +125,13 @@ def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> 
         )
         resolved = {"state": IssueState.RESOLVED.value, "who": None, "why": None, "changed_at": now}
         connection.execute(resolving.values(resolved))
+        old = [row.fingerprint for row in over if row.changed_at < now - KEPT_FOR]
+        forgotten = delete(issue).where(
+            in_values(issue.c.fingerprint, old), issue.c.changed_at < now - KEPT_FOR
+        )
+        gone = connection.execute(forgotten.returning(issue.c.fingerprint)).scalars().all()
         connection.execute(
-            delete(issue).where(
-                in_values(issue.c.fingerprint, [row.fingerprint for row in over]),
-                issue.c.changed_at < now - KEPT_FOR,
-            )
+            delete(hourly_count).where(hourly_count.c.what == OF_ISSUE, in_values(hourly_count.c.cause, gone))
         )
     return len(opened) + len(over)
 
@@ -252,11 +263,16 @@ def newest_traceback(inbox: Inbox, issue_id: str) -> tuple[int, str] | None:
         return None if row is None else (row[0], row[1])
 
 
-def times_of(inbox: Inbox, issue_id: str, since: datetime) -> list[datetime]:
-    """Return when the failures of an issue happened since a time, the newest 10,000 of them."""
+def by_hour(inbox: Inbox, issue_id: str, since: datetime) -> Counter[datetime]:
+    """Count an issue's failures by hour since a time: the newest 10,000 that are stored, and deleted ones."""
     query = select(failure.c.failed_at).where(failure.c.fingerprint == issue_id, failure.c.failed_at >= since)
     with inbox.database.read() as connection:
-        return list(connection.execute(query.order_by(failure.c.id.desc()).limit(10_000)).scalars())
+        times = connection.execute(query.order_by(failure.c.id.desc()).limit(10_000)).scalars()
+        hours = Counter(map(hour_of, times))
+        for row in connection.execute(_DELETED.where(hourly_count.c.cause == issue_id)):
+            if row.hour >= hour_of(since):
+                hours[row.hour] += row.number
+    return hours
 
 
 def failing_delivery_ids(inbox: Inbox, one: Issue) -> Iterator[list[int]]:
@@ -287,6 +303,16 @@ def _delivery_ids(connection: Connection, one: Issue, after: int) -> list[int]:
     ids = found.distinct().subquery().c.delivery_id
     query = select(ids).where(ids > after).order_by(ids).limit(_BATCH)
     return list(connection.execute(query).scalars())
+
+
+def of_issue(inbox: Inbox, selection: DeliveryFilter) -> DeliveryFilter:
+    """Return a filter that also selects what an issue of quarantined deliveries is about."""
+    one = None if selection.issue is None else find_issue(inbox, selection.issue)
+    if one is None or one.kind is not IssueKind.QUARANTINE:
+        return selection
+    with inbox.database.read() as connection:
+        rows = connection.execute(QUARANTINED, {"most": MOST})
+        return replace(selection, quarantined=tuple(row.id for row in rows if quarantine_id(row) == one.id))
 
 
 def _issue(row: Any) -> Issue:
@@ -330,6 +356,12 @@ def _counted(connection: Connection, one: Issue) -> Issue:
         examples = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id).where(of_it)
         examples = examples.order_by(failure.c.id.desc())
     count, first_at, last_at, deliveries = row
+    if one.kind is IssueKind.FAILURE:
+        deleted = connection.execute(_DELETED.where(hourly_count.c.cause == one.id)).all()
+        count += sum(each.number for each in deleted)
+        # The first time of an hour is not known when its failures are gone.
+        times = [*filter(None, (first_at, last_at)), *(each.last_at for each in deleted)]
+        first_at, last_at = min(times, default=None), max(times, default=None)
     ids = dict.fromkeys(connection.execute(examples.limit(_EXAMPLES * 4)).scalars())
     return replace(
         one, first_at=first_at, last_at=last_at, count=count, deliveries=deliveries,

@@ -72,11 +72,26 @@ def test_an_issue_is_shown_with_its_traceback_and_commands(cli):
     assert "deliveries  2, the newest 2 (inv_2), 1 (inv_1)" in text
     assert "raise KeyError(event.invoice_id)" in text
     assert "billhook/handlers/call.py" not in text
-    hints = ("deliveries show 2", "deliveries replay --state dead", "handlers pause shop.book")
+    listed, replayed = f"deliveries list --issue {id_}", f"deliveries replay --issue {id_} --dry-run"
+    hints = ("deliveries show 2", listed, replayed, "handlers pause shop.book")
     for hint in (*hints, f"failures resolve {id_}"):
         assert f"billhook {hint}" in text
     assert found["count"] == sum(hour["count"] for hour in found["by_hour"]) == 2
     assert "raise KeyError" in found["traceback"]
+
+
+def test_the_deliveries_of_an_issue_are_listed_and_replayed(cli, failing, run):
+    deliver(failing, APPROVED.replace(b"inv_1", b"inv_3"), "InvoiceApproved")
+    id_ = ids(cli)["failure"]
+
+    listed = json.loads(run("deliveries", "list", "--issue", id_, "--json").stdout)
+    counted = run("deliveries", "replay", "--issue", id_, "--dry-run")
+    unknown = run("deliveries", "replay", "--issue", "0" * 12, "--yes")
+
+    assert [one["id"] for one in listed] == [2, 1]
+    assert "2 deliveries" in counted.stdout
+    assert unknown.exit_code == 1
+    assert "there is no issue 000000000000: see `billhook failures list`" in unknown.stderr
 
 
 def test_what_operators_say_is_kept_and_recorded(cli, failing):

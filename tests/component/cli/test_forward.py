@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from click.testing import Result
 
 from billhook.clock import SystemClock
+from billhook.errors import InboxUnavailable
 from billhook.inbox import Deliveries
 from billhook.inbox.new_ids import NewIds
 from billhook.posting import HttpReply
@@ -221,7 +223,7 @@ def test_curl_sends_the_request_that_is_printed_without_the_secret(forward, stag
 @pytest.fixture
 def pauses(monkeypatch) -> list[float]:
     """The waits of `--follow`, which take no time."""
-    module = importlib.import_module("billhook.cli.forward")  # the package's attribute is the command
+    module = importlib.import_module("billhook.cli.follow")
     waited: list[float] = []
     clock = SimpleNamespace(sleep=waited.append, monotonic=time.monotonic)
     monkeypatch.setattr(module, "time", clock)
@@ -276,15 +278,45 @@ def test_following_sends_what_is_stored_from_now_on_and_marks_nothing(
     assert (listed["what"], listed["which"], listed["deliveries"]) == ("forward", "--follow: 5-7", 3)
 
 
-def test_following_keeps_to_a_type_and_a_source(forward, plain, storing):
-    storing(("n1", "PingTest"), ("n2", "InvoiceApproved"))
+def test_following_keeps_to_types_and_sources(forward, plain, storing, run):
+    storing(("n1", "PingTest"), ("n2", "InvoiceApproved"), ("n3", "PaymentFailed"))
+    chosen = "--type InvoiceApproved --type PaymentFailed --source default --source other"
 
-    result = forward(plain.url, "--follow", "--type", "InvoiceApproved", "--source", "default", "--json")
+    result = forward(plain.url, "--follow", *chosen.split(), "--json")
 
-    assert [got.id for got in plain.got] == ["n2"]
-    (line,) = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [got.id for got in plain.got] == ["n2", "n3"]
+    line = json.loads(result.stdout.splitlines()[0])
     assert (line["id"], line["type"], line["key"]) == (6, "InvoiceApproved", "n2")
     assert line["result"].startswith("200 ")
+    (listed,) = json.loads(run("actions", "--json").stdout)
+    assert listed["which"] == f"--follow {chosen}: 6-7"
+
+
+def test_following_forgets_the_deliveries_that_are_recorded(forward, plain, storing, run, monkeypatch):
+    follow = importlib.import_module("billhook.cli.follow")
+    monkeypatch.setattr(follow, "_RECORDED_AT_ONCE", 2)
+    real, added = follow.recording, []
+
+    @contextmanager
+    def recording(*arguments: Any) -> Iterator[Any]:
+        with real(*arguments) as add:
+
+            def noting(number: int, ids: list[int]) -> None:
+                added.append([*ids])
+                add(number, ids)
+                if len(added) == 1:  # noted, and not stored
+                    raise InboxUnavailable("it is away")
+
+            yield noting
+
+    monkeypatch.setattr(follow, "recording", recording)
+    storing(*((f"n{number}", "PingTest") for number in range(5)))
+
+    forward(plain.url, "--follow")
+
+    assert added == [[5, 6], [7, 8], [9]]
+    (listed,) = json.loads(run("actions", "--json").stdout)
+    assert (listed["which"], listed["deliveries"]) == ("--follow: 5-9", 5)
 
 
 def test_following_waits_for_a_receiver_that_is_away_and_loses_none(forward, storing, pauses):
@@ -302,7 +334,7 @@ def test_following_waits_for_a_receiver_that_is_away_and_loses_none(forward, sto
 
 def test_following_waits_for_a_server_that_is_not_there(forward, storing, monkeypatch, plain):
     storing(("n1", "PingTest"))
-    module = importlib.import_module("billhook.cli.forward")
+    module = importlib.import_module("billhook.cli.follow")
     real, failing = module.HttpPoster.post, iter([True, True])
 
     def post(poster: Any, body: bytes, headers: dict[str, str]) -> Any:

@@ -39,6 +39,8 @@ LOST = {
     "InvoicePaymentStatusChanged": 30, "CreditPoolIncreased": 30, "CreditPoolDepleted": 20,
 }  # fmt: skip
 """How many deliveries of each type the sandbox never sends: 200."""
+CUSTOMERS = 50
+"""Enough: each loses one of a type with a probability of 0.9, and 30 of them have to."""
 DAYS = 13
 """How long ago the sandbox's time begins; it is moved forward by a day less."""
 
@@ -125,7 +127,7 @@ def test_each_of_200_lost_events_is_found_and_no_other(business: Business):
     for event_type, times in LOST.items():
         business.fault("lose", eventType=event_type, times=times, probability=0.9)
     business.fault("drop", probability=0.5)  # their answers are lost: these arrive twice
-    business.live(40)
+    business.live(CUSTOMERS)
     lost = business.lost()
 
     result = business.reconcile("--read-customers", "--json")
@@ -135,8 +137,13 @@ def test_each_of_200_lost_events_is_found_and_no_other(business: Business):
     assert result.exit_code == 1
     delivered = json.loads(result.stdout)
     assert (delivered["missing"], delivered["by_type"], delivered["injected"]) == (200, LOST, 0)
-    # 40 customers with a grant and a deduction, a contract that was created and ended, and an invoice.
-    assert delivered["checked"] == {"contracts": 40, "credits": 80, "customers": 40, "invoices": 40}
+    # Each has a grant and a deduction, a contract that was created and ended, and an invoice.
+    assert delivered["checked"] == {
+        "contracts": CUSTOMERS,
+        "credits": 2 * CUSTOMERS,
+        "customers": CUSTOMERS,
+        "invoices": CUSTOMERS,
+    }
     assert business.receiver.statuses.count(200) > len(business.receiver.stored())  # `drop` struck
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 import pytest
 
@@ -37,6 +39,21 @@ def test_nothing_that_matches_is_no_failure_and_asks_nothing(run, shop):
     for more in ([], ["--dry-run"], ["--yes"]):
         result = run("deliveries", "replay", "--state", "received", *more)
         assert (result.exit_code, result.stdout, result.stderr) == (0, "no deliveries match\n", "")
+
+
+def test_several_types_or_sources_select_what_has_one_of_them(run, shop):
+    for options, ids in (
+        ("--type PaymentFailed --type PingTest", [4, 3, 1]),
+        ("--type PaymentFailed --type PingTest --state done", [4, 1]),
+        ("--source default --source other", [4, 3, 2, 1]),
+        ("--source other --source another", []),
+    ):
+        result = run("deliveries", "list", *options.split(), "--json")
+        assert [one["id"] for one in json.loads(result.stdout)] == ids
+
+    result = run("deliveries", "list", "--type", "InvoiceApprove", "--type", "PaymentFail")
+    told = "no deliveries match; did you mean InvoiceApproved?; did you mean PaymentFailed?\n"
+    assert (result.exit_code, result.stdout) == (0, told)
 
 
 def test_the_rate_decides_the_size_of_batches(monkeypatch):

@@ -19,8 +19,10 @@ from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.errors import InboxUnavailable
 from billhook.events import PingTest
 from billhook.extension import get_state
+from billhook.inbox.schema import REVISION
 from support.apps import deliver, inbox_at
-from support.inbox_view import incoming, rows
+from support.inbox_view import incoming, open_inbox, rows
+from support.next_release import next_release
 from support.processes import until
 
 
@@ -243,6 +245,27 @@ def test_a_closed_engine_does_not_use_the_inbox_and_excuses_running_handlers(app
     ]
     error = rows(inbox_at(app), "SELECT error FROM failure")[0][0]
     assert error == "the worker was stopped, and the handler did not return within the grace"
+
+
+def test_results_that_a_newer_schema_refuses_are_not_waited_for_at_the_end(app_with, tmp_path, monkeypatch):
+    monkeypatch.setattr(thread_engine, "GRACE_SECONDS", 1_000.0)
+    handlers, gate, begun = Handlers(), threading.Event(), threading.Event()
+
+    @handlers.on(PingTest, name="h")
+    def slow(event):
+        begun.set()
+        gate.wait(60)
+
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
+    deliver(app)
+    assert begun.wait(20)
+    with next_release(tmp_path / "next", oldest_writer=REVISION):
+        open_inbox(inbox_at(app)).upgrade()
+    gate.set()
+
+    get_state(app).engine.stop(1_000.0)
+
+    assert not get_state(app).engine.running
 
 
 # --- suspects, by a clock that is moved -----------------------------------------------------------

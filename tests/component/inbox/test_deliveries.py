@@ -120,6 +120,17 @@ def test_a_key_is_found_in_every_source(deliveries, inbox):
     assert deliveries.count(DeliveryFilter(key="m3")) == 0
 
 
+def test_one_of_several_types_and_sources_is_enough(deliveries, inbox):
+    for source in ("a", "b", "c"):
+        for event_type in ("X", "Y", "Z"):
+            inbox.put(incoming(f"{source}{event_type}", source=source, event_type=event_type))
+
+    found = deliveries.find(DeliveryFilter(event_type=("X", "Y"), source=("b", "c")))
+
+    assert keys(found) == ["cY", "cX", "bY", "bX"]
+    assert deliveries.count(DeliveryFilter(event_type=("X",), source="a")) == 1
+
+
 def test_a_text_is_found_in_the_exact_bytes_of_a_body(deliveries, inbox):
     bodies = {
         "plain": b'{"id": "inv_42"}',

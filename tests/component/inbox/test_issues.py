@@ -13,20 +13,25 @@ from sqlalchemy import event
 
 from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, issues
 from billhook.inbox.counts import Counted
+from billhook.inbox.deliveries import page
+from billhook.inbox.discard import discard
 from billhook.inbox.erase import erase
+from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.issues import (
     IssueState,
+    by_hour,
     change_issue,
     failing_delivery_ids,
     find_issue,
     list_issues,
     newest_traceback,
-    times_of,
+    of_issue,
     update_issues,
 )
 from billhook.inbox.notifications import due_notifications
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.replay import replay
+from billhook.inbox.retention import Cutoffs
 from support.inbox_view import NOON, change, incoming, rows, value
 from support.query_plans import fill, query_plans
 
@@ -89,7 +94,7 @@ def test_failures_of_one_bug_are_one_issue_whatever_their_ids(inbox):
     assert one.examples == tuple(ids[:-4:-1])
     assert (other.title, other.count) == ("KeyError: …", 1)
     assert newest_traceback(inbox, one.id) == (ids[-1], "Traceback\nValueError: cus_11 is gone")
-    assert len(times_of(inbox, one.id, NOON + 6 * SECOND)) == 6
+    assert by_hour(inbox, one.id, NOON + 6 * SECOND) == {NOON: 6}
     assert find_issue(inbox, one.id) == one
     assert find_issue(inbox, "0" * 12) is None
 
@@ -181,6 +186,91 @@ def test_the_deliveries_of_a_failure_are_those_that_its_bug_keeps_from_being_don
     one = max(of_kind(inbox, IssueKind.FAILURE), key=lambda one: one.count)
 
     assert list(failing_delivery_ids(inbox, one)) == [[dead, retrying]]
+
+
+def prune_all(inbox):
+    inbox.prune(Cutoffs.of(NOON + DAY, 0.5), after=0, limit=100)
+
+
+def erase_all(inbox):
+    erase(inbox, [1, 2], NOON + DAY)
+
+
+@pytest.mark.parametrize("remove", [prune_all, erase_all])
+def test_an_issues_numbers_outlive_its_failures(inbox, where, remove):
+    for number in range(2):
+        fail(inbox, f"k{number}", NOON + number * HOUR)
+    update_issues(inbox, NOON + 2 * HOUR)
+
+    remove(inbox)
+    fail(inbox, "later", NOON + DAY)
+
+    assert value(where, "SELECT count(*) FROM failure") == 1
+    one = only(inbox)
+    assert (one.count, one.deliveries, one.examples) == (3, 1, (3,))
+    assert (one.first_at, one.last_at) == (NOON, NOON + DAY)
+    assert by_hour(inbox, one.id, NOON) == {NOON: 1, NOON + HOUR: 1, NOON + DAY: 1}
+
+
+def test_a_replay_and_a_discard_count_no_failure_twice(inbox):
+    delivery_id = fail(inbox, "k")
+    update_issues(inbox, NOON + MINUTE)
+
+    replay(inbox, [delivery_id], NOON + HOUR)
+    discard(inbox, [delivery_id], "given up", NOON + HOUR)
+
+    assert only(inbox).count == 1
+
+
+def test_the_numbers_of_an_issue_go_with_its_row(inbox, where):
+    fail(inbox, "k")
+    update_issues(inbox, NOON + MINUTE)
+    prune_all(inbox)
+    assert value(where, "SELECT number FROM billhook_count WHERE what = 'issue'") == 1
+
+    update_issues(inbox, NOON + DAY)
+    update_issues(inbox, NOON + 32 * DAY)
+
+    assert value(where, "SELECT count(*) FROM billhook_issue") == 0
+    assert value(where, "SELECT count(*) FROM billhook_count WHERE what = 'issue'") == 0
+
+
+def listed(inbox, one):
+    return [each.id for each in page(inbox, of_issue(inbox, DeliveryFilter(issue=one.id)), 10)]
+
+
+def test_a_filter_selects_the_deliveries_of_an_issue_of_each_kind(inbox):
+    done = fail(inbox, "done", state=RunState.DUE)
+    with inbox.transaction("w") as transaction:
+        (claim,) = transaction.claim(1, NOON + MINUTE, NOON + HOUR, only=done)
+    settle(inbox, claim, NOON + MINUTE)
+    dead, other = fail(inbox, "dead"), fail(inbox, "other", group="another bug")
+    reasons = ("the body is not JSON", "no amount", "the body is not JSON")
+    unreadable = [quarantine(inbox, f"m{number}", reason) for number, reason in enumerate(reasons)]
+    update_issues(inbox, NOON + MINUTE)
+
+    failures, quarantined = (
+        {one.count: one for one in of_kind(inbox, kind)} for kind in (IssueKind.FAILURE, IssueKind.QUARANTINE)
+    )
+
+    assert listed(inbox, failures[2]) == [dead, done]
+    assert listed(inbox, failures[1]) == [other]
+    assert listed(inbox, only(inbox, IssueKind.DEAD)) == [other, dead]
+    assert listed(inbox, quarantined[2]) == [unreadable[2], unreadable[0]]
+    assert page(inbox, DeliveryFilter(issue="0" * 12), 10) == []
+
+
+def test_the_deliveries_of_an_issue_are_found_by_indexes_beside_many(inbox, where):
+    fill(where, 20_000)
+    fail(inbox, "dead")
+    update_issues(inbox, NOON + MINUTE)
+    change(where, "ANALYZE")
+    one = only(inbox)
+
+    used = "\n".join(query_plans(inbox, lambda: page(inbox, DeliveryFilter(issue=one.id), 10)))
+
+    assert "run_dead_idx" in used
+    assert not re.search(r"Seq Scan on (?:delivery|run)|SCAN (?:delivery|run|failure)\b", used), used
 
 
 def quarantine(inbox, key, reason, at=NOON):

@@ -85,7 +85,13 @@ def report(
     """Print the results; return True if every one is as expected. JSON has the addresses of what stays."""
     good = sum(not row.wrong for row in rows)
     if as_json:
-        found = {"ok": good == len(rows), "seconds": round(seconds, 2), "rows": [*map(_row_json, rows)]}
+        shown = [
+            {"sent": row.label, "type": row.event_type, "expected": row.status, "got": row.reply.status,
+             "answer": row.reply.body, "handler": row.handled, "state": row.stored, "ok": not row.wrong,
+             "wrong": row.wrong}
+            for row in rows
+        ]  # fmt: skip
+        found = {"ok": good == len(rows), "seconds": round(seconds, 2), "rows": shown}
         print_json({**found, "addresses": addresses} if addresses else found)
         return good == len(rows)
     columns = ("sent", "answer", "handler got", "inbox", "result")
@@ -95,12 +101,6 @@ def report(
             click.echo(f"{row.label}: {printable('; '.join(row.wrong))}")
     click.echo(f"{good} of {len(rows)} as expected, in {seconds:.1f} s")
     return good == len(rows)
-
-
-def _row_json(row: DemoDelivery) -> dict[str, Any]:
-    sent = {"sent": row.label, "type": row.event_type, "expected": row.status}
-    got = {"got": row.reply.status, "answer": row.reply.body, "handler": row.handled, "state": row.stored}
-    return {**sent, **got, "ok": not row.wrong, "wrong": row.wrong}
 
 
 def _cells(row: DemoDelivery) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -128,14 +129,10 @@ class DemoEnvironment:
                 password_file.write_text(":".join(login.values()), encoding="ascii")
                 environ["BILLHOOK_DASHBOARD"] = str(password_file)
                 self.addresses["dashboard"] = {"url": f"{url}/billhook/", "login": login}
-            commands = {
-                "the web server": web_command(f"fd://{listener.fileno()}", 1),
-                "the worker": worker_command(4, 5),
-            }
-            for name, command in commands.items():
-                self._children[name] = spawn(
-                    command, environ, stdout=log, stderr=log, cwd=self._folder, pass_fds=[listener.fileno()]
-                )
+            start = partial(spawn, environ=environ, stdout=log, stderr=log, cwd=self._folder)
+            web = web_command(f"fd://{listener.fileno()}", 1)
+            self._children["the web server"] = start(web, pass_fds=[listener.fileno()])
+            self._children["the worker"] = start(worker_command(4, 5))
 
     def _start_sandbox(self, stack: ExitStack) -> None:
         """Start the sandbox, if it is installed, in this process: a child would be slower."""
