@@ -1,6 +1,6 @@
 """What a disk that syncs slowly accepts: `billhook serve` as shipped, beside one web process alone.
 
-    python tests/bench/slow_disk.py [--milliseconds 200 1000] [--rounds 3] [--seconds 15]
+    python tests/bench/slow_disk.py [--milliseconds 200 1000] [--rounds 3] [--seconds 15] [--json FILE]
 
 Each fsync of the processes takes so much longer, by a library that is loaded before libc (needs `cc`). 16
 senders send one delivery after the other; one that is refused waits for half a second.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import json
 import os
 import statistics
 import subprocess
@@ -56,9 +57,11 @@ def main() -> None:
     parser.add_argument("--milliseconds", type=int, nargs="+", default=[200, 1000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write each ratio there")
     options = parser.parse_args()
+    measured: dict[str, list[float]] = {}
     for milliseconds in options.milliseconds:
-        ratios = []
+        ratios = measured.setdefault(f"{milliseconds} ms", [])
         for number in range(options.rounds):
             accepted = {}
             for name, command in RECEIVERS.items():
@@ -73,6 +76,8 @@ def main() -> None:
                 )
             alone, shipped = accepted.values()
             ratios.append(shipped / max(1, alone))
+            if options.json:
+                options.json.write_text(json.dumps(measured, indent=1) + "\n")
         spread = f"({min(ratios):.2f} to {max(ratios):.2f})"
         print(f"{milliseconds} ms: {statistics.median(ratios):.2f} {spread} of what one process accepts")
 
