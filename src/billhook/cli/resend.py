@@ -53,7 +53,7 @@ def resend(delivery_id: int, handlers: Sequence[str], handler: str, file: Binary
                 try:
                     new_id = resend_this(inbox, connected, original, handler, body, datetime.now(UTC))
                 except BillhookError:
-                    add(0)  # refused, and nothing was stored
+                    add(0, ())  # refused, and nothing was stored
                     raise
                 add(1, (new_id,))
         except PayloadError as error:
