@@ -31,7 +31,6 @@ from billhook.program import in_program
 if TYPE_CHECKING:
     from billhook.inbox import PausedHandler
 
-_PIPE_WIDTH = 160
 _MIN_CELL_WIDTH = 7
 _MIN_CUT_WIDTH = 10
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -84,7 +83,8 @@ def print_table(
 ) -> None:
     """Print a table on stdout. Cells are plain text, never markup.
 
-    Columns in `whole` are never wrapped; cells of `cut` end in … on a terminal. Without a cell that says
+    Columns in `whole` are never wrapped on a terminal, no column elsewhere; cells of `cut` end in … on a
+    terminal. Without a cell that says
     something an `optional` column is left out, and the `spare` ones are, in this order, on a terminal that is
     too narrow. Invisible characters are escaped but for those in `keep`: a line feed in an error's text would
     look like a further row.
@@ -113,9 +113,11 @@ def print_table(
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )
-    unbroken = {cut, *whole} if width is None else {*whole}
+    unbroken = (
+        {*columns} if width is None else {*whole}
+    )  # a program that reads a pipe expects a row on one line
     taken = 2 * (len(shown) - 1) + sum(widths[n] for n in shown if columns[n] in unbroken)
-    room = (width or _PIPE_WIDTH) - taken
+    room = (width or 0) - taken
     room = max(room, 0 if all(columns[n] in unbroken for n in shown) else _MIN_CELL_WIDTH)
     for number, own in shown.items():
         # Wrapped, not cut: people copy ids and names from tables.
