@@ -110,6 +110,18 @@ def test_a_secret_that_is_wrong(shop, run):
     assert "1 signatures matched no secret" in shown(run, "signed-deliveries-are-refused")
 
 
+def test_a_secret_that_was_changed_at_the_service(shop, run):
+    """Deliveries were accepted until then."""
+    deliver(shop, APPROVED, "InvoiceApproved")
+    headers = signed(APPROVED, "InvoiceApproved", secret=OTHER_SECRET)
+    for _ in range(5):
+        shop.test_client().post("/webhooks/billing", data=APPROVED, headers=headers)
+    get_state(shop).inbox.close()
+
+    text = shown(run, "signed-deliveries-are-refused")
+    assert "about 5 signatures have matched no secret since the last accepted delivery" in text
+
+
 def test_a_handler_whose_runs_are_dead(shop, run):
     deliver(shop, APPROVED, "InvoiceApproved")
     get_state(shop).handle_due()
