@@ -48,8 +48,8 @@ class IssueKind(StrEnum):
 
     @property
     def runbook(self) -> str:
-        """The section of the runbook that says what to do."""
-        return f"deploy/RUNBOOK.md#{_SECTIONS[self]}"
+        """The section of `billhook runbook` that says what to do."""
+        return _SECTIONS[self]
 
 
 _SECTIONS = {
