@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from billhook.inbox import Claim, Inbox, RunPlan, RunResult, RunState
+from billhook.inbox import Inbox, RunPlan
 from support.acceptance.stack import Stack
 from support.inbox_view import change, incoming, rows
 from support.processes import in_children
+from support.runs import result_of
 
 BATCH = 200
 LEASE = timedelta(hours=1)
@@ -42,12 +43,6 @@ def twice(taken: Counter[Any]) -> int:
     return sum(count - 1 for count in taken.values())
 
 
-def succeeded(claim: Claim, at: datetime) -> RunResult:
-    return RunResult(
-        claim.run_id, claim.token, claim.delivery.delivery_id, claim.attempt, RunState.SUCCEEDED, at
-    )
-
-
 def test_no_run_is_claimed_by_two_processes(inbox, figures, long):
     runs, processes = (40_000, 8) if long else (400, 3)
     store_runs(inbox, runs)
@@ -57,7 +52,7 @@ def test_no_run_is_claimed_by_two_processes(inbox, figures, long):
         while True:
             now = datetime.now(UTC)
             with inbox.transaction(f"claimer-{number}") as transaction:
-                transaction.settle([succeeded(claim, now) for claim in held[::2]])
+                transaction.settle([result_of(claim)._replace(at=now) for claim in held[::2]])
                 held = transaction.claim(chance.randrange(1, 40), now, now + LEASE)
                 next_due_at = transaction.next_times().due_at
             mine += [str(claim.run_id) for claim in held]

@@ -16,7 +16,7 @@ from support.acceptance.stack import STANDALONE, Process, Stack, stack_on
 from support.acceptance.system_calls import needs_strace
 from support.inbox_view import rows
 from support.postgres import unavailable
-from support.processes import together, until
+from support.processes import run_command, together, until
 
 DEADLINE = {"BILLHOOK_DEADLINE_SECONDS": "1"}
 SMALL_BYTES = 4 * 1024 * 1024
@@ -73,7 +73,7 @@ class SmallDisk:
         self.wrap = ["unshare", "-rm", "sh", "-c", mount, "sh"]
         if shutil.which("unshare") is None:
             unavailable("no file system can be mounted: unshare is not installed")
-        tried = subprocess.run([*self.wrap, "true"], capture_output=True, text=True, check=False)
+        tried = run_command([*self.wrap, "true"])
         if tried.returncode:
             unavailable(f"no file system can be mounted here: {tried.stderr.strip()}")
 

@@ -10,11 +10,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from billhook.failpoints import FAILPOINTS
-from billhook.inbox import RunPlan, RunResult, RunState
+from billhook.inbox import RunPlan
 from support.acceptance.senders import Line, Load, body_of, load_on
 from support.acceptance.stack import Stack
 from support.inbox_view import change, incoming
 from support.processes import in_children, until
+from support.runs import result_of
 
 LOST = "the worker died, or was silent for longer than its lease"
 LATEST = 20
@@ -149,9 +150,7 @@ def test_a_worker_that_settles_before_it_calls_is_caught(stack, inbox):
         with inbox.transaction("hasty") as transaction:
             transaction.plan([RunPlan(delivery_id, ("note",))], now)
             (claim,) = transaction.claim(1, now, now + timedelta(seconds=1))
-            transaction.settle(
-                [RunResult(claim.run_id, claim.token, delivery_id, 1, RunState.SUCCEEDED, now)]
-            )
+            transaction.settle([result_of(claim)._replace(at=now)])
         os.kill(os.getpid(), signal.SIGKILL)
         return b"lives"
 

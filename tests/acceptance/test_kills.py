@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from support.acceptance.senders import Load, digest, load_on
-from support.acceptance.stack import STANDALONE, Process, Stack
+from support.acceptance.senders import Load, load_on
+from support.acceptance.stack import NO_FAULTS, STANDALONE, Process, Stack
 from support.processes import until
 
 CONNECTIONS = 16
@@ -73,18 +73,6 @@ def send_and_kill(stack: Stack, killer: Killer, kills: int, between: int) -> Loa
     return load
 
 
-def faults(stack: Stack, load: Load) -> dict[str, set[str]]:
-    """The keys of deliveries that were answered 200 and are not there, or not once, or not as sent."""
-    stored: dict[str, list[str]] = {}
-    for key, body in stack.rows("SELECT key, body FROM delivery"):
-        stored.setdefault(key, []).append(digest(bytes(body)))
-    return {
-        "lost": load.answered.keys() - stored.keys(),
-        "twice": {key for key, found in stored.items() if len(found) > 1},
-        "altered": {key for key in stored if key in load.answered and stored[key][0] != load.answered[key]},
-    }
-
-
 def alive(processes: list[Process]) -> bool:
     return all(process.ended() is None for process in processes)
 
@@ -96,10 +84,10 @@ def test_killing_any_process_loses_no_delivery_that_was_answered_200(stack, figu
     load = send_and_kill(stack, killer, kills, between)
     stack.drain(600 if long else 60)
 
-    found = faults(stack, load)
+    found = stack.faults(load)
     lost = sum(map(len, found.values()))
     figures.add("accepted deliveries lost", lost, len(load), kills, "SIGKILLs")
-    assert found == {"lost": set(), "twice": set(), "altered": set()}
+    assert found == NO_FAULTS
     assert len(load) >= kills * between
     assert alive([killer.web, *killer.workers])
     noted = {key for key, _, _ in stack.noted()}
@@ -115,7 +103,7 @@ def test_a_receiver_that_answers_before_it_commits_is_caught(stack):
     load = send_and_kill(stack, killer, kills=3, between=100)
     settle(stack)
 
-    assert faults(stack, load)["lost"]
+    assert stack.faults(load)["lost"]
 
 
 def settle(stack: Stack) -> None:

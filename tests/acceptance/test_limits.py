@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from billhook.inbox import HandlerLimits, Inbox, RunPlan, RunResult, RunState
+from billhook.inbox import HandlerLimits, Inbox, RunPlan
 from support.inbox_view import incoming
 from support.processes import in_children
+from support.runs import result_of
 
 BATCH = 200
 LEASE = timedelta(hours=1)
@@ -44,10 +45,7 @@ def work(inbox: Inbox, number: int, limits: Mapping[str, HandlerLimits]) -> byte
         ended = time.monotonic()
         for claim, begun in held:
             spans[claim.handler].append((begun, ended))
-        results = [
-            RunResult(one.run_id, one.token, one.delivery.delivery_id, one.attempt, RunState.SUCCEEDED, now)
-            for one, _ in held
-        ]
+        results = [result_of(one)._replace(at=now) for one, _ in held]
         with inbox.transaction(f"worker-{number}", limits) as transaction:
             transaction.settle(results)
             claims = transaction.claim(chance.randrange(1, 40), now, now + LEASE)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from support.processes import run_command
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 def call(*command, **options):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, **options)
+    done = run_command(command, timeout=600, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -81,12 +81,18 @@ class Requests:
         }
 
 
+def free_port() -> int:
+    """Return a port that nothing listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 @contextlib.contextmanager
 def gunicorn(factory: str, flags: Sequence[str], environment: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     """Serve a factory of apps.py with gunicorn's defaults; yields the URL and the master's id."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "gunicorn", "-w", str(PROCESSES), *flags, "--no-control-socket"]
     command += ["-b", f"127.0.0.1:{port}", "--chdir", str(HERE), f"apps:{factory}()"]
     server = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL)

@@ -257,10 +257,6 @@ def reads_the_body():
     request.get_data()
 
 
-def looks_for_a_form_field():
-    request.form.get("csrf_token")
-
-
 def test_a_hook_that_read_the_body_first_leaves_it_to_us(app_with):
     app = app_with()
     app.before_request(reads_the_body)
@@ -293,36 +289,6 @@ def test_a_chunked_body_that_a_hook_has_read_is_still_held_to_the_limit(app_with
 
 
 CHUNKED = {"wsgi.input_terminated": True, "HTTP_TRANSFER_ENCODING": "chunked", "CONTENT_LENGTH": ""}
-
-
-def test_a_hook_that_looks_for_a_form_field_in_json_leaves_the_body_to_us(app_with):
-    app = app_with()
-    app.before_request(looks_for_a_form_field)
-
-    reply = deliver(app)
-
-    assert reply.status_code == 200
-
-
-def test_a_form_that_a_hook_has_parsed_is_gone_and_refused_rather_than_stored_otherwise(app_with):
-    app = app_with()
-    app.before_request(looks_for_a_form_field)
-
-    reply = deliver(app, b"a=1", headers={"Content-Type": FORM})
-
-    assert (reply.status_code, reply.json["code"]) == (400, "incomplete_body")
-    assert stored(app) == []
-
-
-def test_a_hook_that_read_only_a_part_of_the_body_makes_it_incomplete(app_with):
-    app = app_with()
-
-    @app.before_request
-    def read_a_byte():
-        request.stream.read(1)
-
-    assert deliver(app).status_code == 400
-    assert stored(app) == []
 
 
 def test_a_json_provider_of_the_app_does_not_change_our_bodies(app_with):

@@ -17,12 +17,13 @@ from billhook.clock import FrozenClock
 from billhook.errors import ConfigError
 from billhook.events import PingTest
 from billhook.extension import get_state
-from billhook.inbox import Counted, Inbox, RunPlan, RunResult, RunState, WorkerRecord
+from billhook.inbox import Counted, Inbox, RunPlan, RunState, WorkerRecord
 from billhook.inbox.issues import update_issues
 from billhook.metrics import InboxCollector, _registry, metrics_blueprint, metrics_text
 from billhook.standalone import create_app
 from support.apps import deliver
 from support.inbox_view import NOON, incoming, open_inbox
+from support.runs import result_of
 from support.signing import SECRET
 from support.templates import new_inbox
 
@@ -56,10 +57,8 @@ def handle(inbox, key, state=RunState.SUCCEEDED, seconds=0.03, handler="h"):
     with inbox.transaction("w") as transaction:
         transaction.plan([RunPlan(delivery_id, (handler,))], NOON)
         (one,) = transaction.claim(1, NOON, NOON + timedelta(seconds=30))
-        ids = (one.run_id, one.token, delivery_id, 1)
         error = None if state is RunState.SUCCEEDED else "e"
-        result = RunResult(*ids, state, NOON, error=error, duration_seconds=seconds)
-        transaction.settle([result])
+        transaction.settle([result_of(one, state, 0, error=error, duration_seconds=seconds)])
 
 
 def test_a_scrape_has_deliveries_attempts_and_durations(inbox):

@@ -15,10 +15,9 @@ import pytest
 from billhook import standalone as module
 from billhook.errors import ConfigError
 from billhook.extension import get_state
-from billhook.inbox.schema import REVISION
 from billhook.standalone import create_app, load_handlers
 from support.apps import deliver, inbox_file
-from support.inbox_view import change, rows
+from support.inbox_view import rows
 from support.signing import SECRET
 from support.templates import new_inbox
 
@@ -203,18 +202,6 @@ def test_a_group_that_two_modules_show_is_taken_once(here):
     (here / "shop_hooks_e.py").write_text("from shop_hooks_d import handlers")
 
     assert len(load_handlers(["shop_hooks_d", "shop_hooks_e"])) == 1
-
-
-def test_an_inbox_of_another_version_is_503_until_it_is_repaired(standalone, here):
-    app = standalone()
-    client = app.test_client()
-    change(here / "billhook.db", "UPDATE billhook_version SET version_num = '9999'")
-
-    before = [client.get("/readyz").status_code, deliver(app).status_code]
-    change(here / "billhook.db", "UPDATE billhook_version SET version_num = ?", REVISION)
-
-    assert before == [503, 503]
-    assert [client.get("/readyz").status_code, deliver(app).status_code] == [200, 200]
 
 
 FRAME_BYTES = 4_120

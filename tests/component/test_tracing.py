@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
@@ -20,7 +19,7 @@ from billhook.inbox.replay import replay
 from support.apps import deliver, inbox_at
 from support.engines import celery_engine
 from support.inbox_view import rows
-from support.processes import until
+from support.processes import run_command, until
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SENT = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "vendor=x"}
@@ -194,7 +193,7 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ran = run_command([sys.executable, "-c", program], check=True)
 
     assert ran.stdout.splitlines() == [
         "[]",

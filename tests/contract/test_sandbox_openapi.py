@@ -19,6 +19,7 @@ from billhook.events import EVENT_TYPES
 from billhook.resources import CatalogProductResponse
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.sandbox import GROUPS, Sandbox
+from support.processes import run_command
 from support.sandbox import API_TOKEN, Running, running
 
 TAGS = {"auth", "events", "customers", "meters", "contracts", "invoices", "credits", "webhooks"}
@@ -70,9 +71,7 @@ def fuzz(sandbox: Running, folder: Path, *arguments: str) -> subprocess.Complete
     options += ["--suppress-health-check", "all"]
     options += ["-H", "x-api-key: sandbox", "-H", f"Authorization: Bearer {sandbox.login()}"]
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{sandbox.url}/openapi/openapi.json"]
-    return subprocess.run(
-        [*command, *options, *arguments], cwd=folder, capture_output=True, text=True, timeout=600
-    )
+    return run_command([*command, *options, *arguments], cwd=folder, timeout=600)
 
 
 def test_the_description_is_valid_and_has_the_23_webhooks(description: dict[str, Any]) -> None:

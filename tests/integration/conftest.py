@@ -1,11 +1,13 @@
-"""Workers as real processes, for the tests of how they end, of their children, and of their handlers."""
+"""Workers as real processes, for the tests of how they end and of their children; and Prometheus' tool."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
 
+from support.postgres import unavailable
 from support.worker_group import WorkerGroup, worker_group
 
 
@@ -13,3 +15,8 @@ from support.worker_group import WorkerGroup, worker_group
 def group(tmp_path) -> Iterator[WorkerGroup]:
     with worker_group(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}") as made:
         yield made
+
+
+@pytest.fixture
+def promtool() -> str:
+    return shutil.which("promtool") or unavailable("no promtool: Debian's package prometheus has it")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from support.postgres import unavailable
+from support.processes import run_command
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus-alerts.yml"
-DAY = 24 * 60
 GOOD = {
     "billhook_inbox_up": "1x2000",
     'billhook_workers{engine="worker"}': "2x2000",
@@ -50,11 +47,6 @@ FAULTS = {
 }
 
 
-@pytest.fixture
-def promtool():
-    return shutil.which("promtool") or unavailable("no promtool: Debian's package prometheus has it")
-
-
 def case(series, firing):
     """What promtool is to evaluate: the rules at the end of these series, and the alerts that then fire."""
     return {
@@ -75,13 +67,11 @@ def judged(promtool, tmp_path, *cases):
     test = {"rule_files": [str(RULES)], "evaluation_interval": "5m", "tests": cases}
     (tmp_path / "test.yml").write_text(json.dumps(test))  # YAML includes JSON
     command = [promtool, "test", "rules", "test.yml"]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    return run_command(command, cwd=tmp_path)
 
 
 def test_the_rules_are_valid_and_every_alert_is_tested(promtool):
-    checked = subprocess.run(
-        [promtool, "check", "rules", str(RULES)], capture_output=True, text=True, check=False
-    )
+    checked = run_command([promtool, "check", "rules", str(RULES)])
 
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert re.findall(r"alert: (\w+)", RULES.read_text()) == list(FAULTS)

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from billhook.cli import main
 from billhook.cli.capture import _read_request, parse_request
 from billhook.signing import TimestampedHMAC
-from support.processes import together, until
+from support.processes import run_command, together, until
 from support.signing_cases import TEXT_SECRET
 from support.timeouts import scaled
 
@@ -114,9 +114,7 @@ def test_what_was_recorded_is_what_doctor_needs(capture, tmp_path):
     answer = running.send(request(headers="".join(f"{name}: {text}\r\n" for name, text in signed.items())))
     assert running.process.wait(scaled(20)) == 0
     command = [sys.executable, "-m", "billhook", "doctor", "signature", "--request", str(running.files()[0])]
-    told = subprocess.run(
-        [*command, "--secret-file", str(secret)], capture_output=True, text=True, check=True
-    )
+    told = run_command([*command, "--secret-file", str(secret)], check=True)
 
     assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 60\r\n")
     assert "BILLHOOK_SIGNATURE=timestamped-hmac" in told.stdout

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 
 from support.inbox_view import hung
-from support.processes import alive, children, until
+from support.processes import alive, children, run_command, until
 from support.signing import SECRET
 from support.timeouts import scaled
 from support.worker_group import signalled
@@ -136,9 +135,7 @@ def test_billhooks_own_workers_are_refused_in_a_sentence_that_names_celerys(tmp_
     for name, text in options.items():
         environ |= {f"BILLHOOK_{name}": text, f"FLASK_BILLHOOK_{name}": text}
 
-    ran = subprocess.run(
-        [sys.executable, "-m", *command], cwd=tmp_path, env=environ, capture_output=True, text=True
-    )
+    ran = run_command([sys.executable, "-m", *command], cwd=tmp_path, env=environ)
 
     assert ran.returncode == 2
     assert f"handlers run in Celery's workers: start them as `{instead}`" in ran.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +21,7 @@ from support.billing_service import (
     error,
     service_on,
 )
+from support.processes import run_command
 
 COMMAND = "billhook serve fetching.py --bind 127.0.0.1:8000"
 INVOICE = json.loads(sample(Invoice, id="inv_3007").to_json())
@@ -82,15 +82,7 @@ def test_handlers_fetch_what_their_events_are_about(tmp_path, service):
 
 
 def billhook(server: examples.Server, *arguments: str) -> str:
-    done = subprocess.run(
-        ["billhook", *arguments],
-        cwd=server.folder,
-        env=examples.environment(),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=True,
-    )
+    done = run_command(["billhook", *arguments], cwd=server.folder, env=examples.environment(), check=True)
     return done.stdout
 
 

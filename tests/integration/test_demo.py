@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from billhook.cli import main
 from billhook.cli.demo import processes
-from support.processes import until
+from support.processes import run_command, until
 from support.timeouts import scaled
 
 DEMO = [sys.executable, "-m", "billhook", "demo"]
@@ -31,6 +31,15 @@ def temporary(tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def hidden(tmp_path) -> Path:
+    """A folder that hides a package of the sandbox's."""
+    folder = tmp_path / "hidden"
+    folder.mkdir()
+    (folder / "limits.py").write_text("raise ModuleNotFoundError('not installed', name='limits')")
     return folder
 
 
@@ -61,10 +70,7 @@ def test_demo_handles_every_delivery_and_leaves_nothing(temporary, tmp_path):
     }
 
     started = time.monotonic()
-    done = subprocess.run(
-        [*DEMO, "--json"],
-        cwd=tmp_path, env=environment(temporary, **hostile), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_command([*DEMO, "--json"], cwd=tmp_path, env=environment(temporary, **hostile))
 
     assert done.returncode == 0, done.stdout + done.stderr
     run_demo = json.loads(done.stdout)
@@ -89,11 +95,7 @@ def test_demo_prints_its_steps_within_80_columns(temporary):
 
 
 @pytest.mark.slow
-def test_demo_without_the_sandbox_extra_sends_samples(temporary, tmp_path):
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    (hidden / "limits.py").write_text("raise ModuleNotFoundError('not installed', name='limits')")
-
+def test_demo_without_the_sandbox_extra_sends_samples(temporary, hidden):
     done = run_demo(temporary, PYTHONPATH=str(hidden))
 
     assert "28 of 28 as expected" in done.stdout
@@ -104,9 +106,7 @@ def test_demo_without_the_sandbox_extra_sends_samples(temporary, tmp_path):
 
 def run_demo(temporary: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """A demo that goes well."""
-    done = subprocess.run(
-        DEMO, env=environment(temporary, **more), capture_output=True, text=True, timeout=240, check=False
-    )
+    done = run_command(DEMO, env=environment(temporary, **more))
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
@@ -263,16 +263,10 @@ def test_a_demo_that_stays_has_an_event_of_the_sandboxs_page_arrive_in_the_dashb
 
 
 @pytest.mark.slow
-def test_a_demo_that_stays_needs_the_sandbox(temporary, tmp_path):
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    (hidden / "limits.py").write_text("raise ModuleNotFoundError('not installed', name='limits')")
+def test_a_demo_that_stays_needs_the_sandbox(temporary, hidden):
     path = [str(hidden), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
 
-    done = subprocess.run(
-        [*DEMO, "--stay"], env=environment(temporary, PYTHONPATH=os.pathsep.join(path)),
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+    done = run_command([*DEMO, "--stay"], env=environment(temporary, PYTHONPATH=os.pathsep.join(path)))
 
     assert done.returncode != 0
     assert "pip install 'billhook[sandbox]'" in done.stderr

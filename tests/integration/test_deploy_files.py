@@ -30,6 +30,7 @@ from billhook.signing import StandardWebhooks
 from support.examples import eventually, free_port
 from support.inbox_view import value
 from support.postgres import with_options
+from support.processes import run_command
 from support.templates import new_inbox
 from support.timeouts import scaled
 
@@ -81,7 +82,7 @@ def conf_value(name: str) -> str:
 @functools.cache
 def gunicorn_output(flag: str) -> str:
     command = [sys.executable, "-m", "gunicorn", "-c", str(CONF), flag, "billhook.signals:emit"]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True, timeout=120)
+    done = run_command(command, env=environment(), check=True)
     return done.stdout
 
 
@@ -276,10 +277,6 @@ def deliver(port: int) -> int:
         return connection.getresponse().status
 
 
-def test_gunicorn_finds_no_fault_with_the_configuration() -> None:
-    gunicorn_output("--check-config")
-
-
 def status(port: int, path: str, headers: dict[str, str]) -> int:
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
         connection.request("GET", path, headers=headers)
@@ -346,35 +343,13 @@ def test_a_flask_app_on_the_event_loop_is_refused_with_what_to_do_instead(tmp_pa
         f"127.0.0.1:{free_port()}",
         WSGI,
     ]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=environment(BILLHOOK_SECRETS=SECRET),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run_command(command, cwd=tmp_path, env=environment(BILLHOOK_SECRETS=SECRET))
 
     assert done.returncode != 0
     assert "create_asgi_app()" in done.stderr
     assert "-k gthread" in done.stderr
     # gunicorn shows a traceback of its own, now and then, when two of its workers end in the same moment.
     assert not re.search(r'File ".*/billhook/', done.stderr)
-
-
-@pytest.mark.slow
-def test_deliveries_of_an_earlier_process_are_handled_at_start(tmp_path: Path) -> None:
-    options = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_HANDLERS": "note.py"}
-    port = free_port()
-    web, _ = commands_of_the_units(port)
-    with running(web, tmp_path, **options, BILLHOOK_ENGINE="worker"):
-        eventually(lambda: ready(port))
-        assert deliver(port) == 200
-    assert not (tmp_path / "handled-1").exists()
-
-    with running(web, tmp_path, **options):
-        eventually((tmp_path / "handled-1").exists)
 
 
 @pytest.mark.slow
@@ -453,13 +428,7 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
         shutil.copy(POSTGRES, tmp_path / f"{unit.name}.d" / "postgresql.conf")
     units = [str(tmp_path / unit.name) for unit in (*UNITS, CELERY_UNIT)]
 
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", *units],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_command(["systemd-analyze", "verify", "--man=no", *units])
 
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -488,13 +457,7 @@ def test_nginx_understands_the_site(tmp_path: Path) -> None:
         f" http {{ access_log off; {folders} include {tmp_path}/site.conf; }}"
     )
 
-    done = subprocess.run(
-        [nginx, "-t", "-q", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_command([nginx, "-t", "-q", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")])
 
     assert done.returncode == 0, done.stderr
 

@@ -1,69 +1,78 @@
-"""Handlers that end their process: with `os._exit` here. Nobody beside them suffers.
+"""Handlers that end their process, each engine in real processes: nobody beside them suffers.
 
-Each engine as real processes, started again when they end. More in
-test_engine_deadly_combined.py; the Celery engine's are in test_engine_deadly_celery.py.
+A process that ended is started again. The Celery engine's are in test_engine_deadly_celery.py.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from billhook.events import InvoiceApproved, sample
 from support.deadly import INNOCENTS, Place, finish
+from support.deadly_handlers import WAYS
 from support.inbox_view import not_called_again
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def place(tmp_path) -> Iterator[Place]:
-    made = Place(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}")
-    with closing(made.inbox):
-        yield made
+def places(tmp_path):
+    """Makes a place on SQLite."""
+    made = []
+
+    def make(**options):
+        folder = tmp_path / f"place-{len(made)}"
+        folder.mkdir()
+        made.append(Place(folder, f"sqlite:///{folder / 'billhook.db'}", **options))
+        return made[-1]
+
+    yield make
+    for place in made:
+        place.inbox.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["thread", "worker", pytest.param("processes", marks=pytest.mark.long)])
-def test_neighbours_of_a_handler_that_ends_its_process_are_all_done(place, engine):
-    place.put("exits")
+def dead(place):
+    return {key.split()[0] for key, state in place.states().items() if state == "dead"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "ways", "schedule"),
+    [
+        ("thread", [*WAYS], "0.1,0.1"),
+        ("worker", ["exits"], ""),
+        pytest.param("processes", ["exits"], "0.1,0.1", marks=pytest.mark.long),
+        pytest.param("worker", ["late-1600"], "0.1,0.1", marks=pytest.mark.long),
+    ],
+    ids=["thread: every way", "worker: one attempt", "processes", "worker: late"],
+)
+def test_neighbours_of_handlers_that_end_their_process_are_all_done(places, engine, ways, schedule):
+    place = places(BILLHOOK_RETRY_SCHEDULE_SECONDS=schedule)
+    for way in ways:
+        place.put(way)
     place.put_innocents()
 
     finish(place, engine)
 
-    runs = place.runs()
-    state, _, _, error = runs.pop("exits act")
-    assert state == "dead"
-    assert error == not_called_again(3)
-    assert {state for state, *_ in runs.values()} == {"succeeded"}
-    assert place.noted("begun")["exits"] in (3, 4)
-    assert len(place.noted("ended").keys()) == INNOCENTS
+    attempts = 1 + len(schedule.split(",")) if schedule else 1
+    assert dead(place) == set(ways)
+    assert {place.runs()[f"{way} act"][-1] for way in ways} == {not_called_again(attempts)}
+    assert len(place.noted("ended")) == INNOCENTS
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["worker"])
-def test_without_a_suspicion_the_neighbours_would_be_dead(tmp_path, engine):
-    # On a busy machine the neighbours may all end before the handler that ends the process has begun.
-    assert any(_neighbours_die_without_suspicion(tmp_path / str(number), engine) for number in range(5))
-
-
-def _neighbours_die_without_suspicion(folder: Path, engine: str) -> bool:
-    folder.mkdir()
-    place = Place(folder, f"sqlite:///{folder / 'billhook.db'}", DISABLE_SUSPECTS="1")
-    with closing(place.inbox):
+def test_without_a_suspicion_the_neighbours_would_be_dead(places):
+    def dead_of_one_try(_):
+        place = places(DISABLE_SUSPECTS="1")
         place.put("exits")
         place.put_innocents()
+        finish(place, "worker")
+        return dead(place)
 
-        finish(place, engine)
-
-    dead = {key for key, state in place.states().items() if state == "dead"}
-    assert "exits act" in dead
-    return len(dead) > 1
+    # On a busy machine the neighbours may all end before the handler that ends the process has begun.
+    assert any(len(dead_of_one_try(number)) > 1 for number in range(5))
 
 
-@pytest.mark.slow
-def test_a_handler_is_done_although_its_sibling_ends_the_process_each_time(place):
+def test_a_handler_is_done_although_its_sibling_ends_the_process_each_time(places):
+    place = places()
     place.put("both", "InvoiceApproved", sample(InvoiceApproved).to_json())
 
     finish(place, "thread")

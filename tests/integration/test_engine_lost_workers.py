@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from datetime import UTC, datetime, timedelta
 
-from billhook import Discard, Handlers, Retry, signals
+from billhook import Handlers, Retry
 from billhook.clock import FrozenClock
 from billhook.events import EVENT_TYPES, Event, PingTest
 from billhook.extension import get_state
@@ -83,32 +82,6 @@ def test_a_broken_kind_of_retry_is_retried_by_the_schedule(app_with):
     app_state.close()
 
     assert calls == [1, 2, 3, 4, 5]
-
-
-def test_an_observer_that_is_cancelled_stops_neither_the_engine_nor_the_answer(app_with):
-    handlers, calls = Handlers(), []
-
-    @handlers.on(PingTest)
-    def h(event, delivery):
-        calls.append(delivery.key)
-        raise Discard
-
-    def cancelled(sender, **facts):
-        raise asyncio.CancelledError
-
-    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
-    app_state = get_state(app)
-    with (
-        signals.handler_succeeded.connected_to(cancelled, sender=app),
-        signals.delivery_accepted.connected_to(cancelled, sender=app),
-    ):
-        for key in ("k1", "k2"):
-            receipt = app_state.inbox.put(incoming(key))
-            app_state.engine.wake(receipt.delivery_id)
-            until(lambda key=key: key in calls)
-    app_state.close()
-
-    assert calls == ["k1", "k2"]
 
 
 def test_on_any_handles_types_declared_later(app_with, monkeypatch):

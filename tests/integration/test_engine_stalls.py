@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
 
 from billhook import Handlers
 from billhook.clock import SystemClock
@@ -19,7 +18,7 @@ from billhook.engines.leases import LeaseTable
 from billhook.engines.wakeup import PollBackoff
 from billhook.events import PingTest
 from billhook.extension import get_state
-from billhook.inbox import Inbox, InboxTransaction, RunPlan
+from billhook.inbox import Inbox, InboxTransaction
 from support.apps import deliver, inbox_at
 from support.inbox_view import incoming, rows
 from support.processes import until
@@ -36,21 +35,6 @@ def states(app):
 
 
 @contextmanager
-def asked(inbox):
-    """When the inbox's connections were asked anything, but for what the driver asks itself."""
-    found = []
-    with inbox.database.read() as connection:
-        engine = connection.engine
-
-    def note(*_):
-        found.append(time.monotonic())
-
-    event.listen(engine, "before_cursor_execute", note)
-    yield found
-    event.remove(engine, "before_cursor_execute", note)
-
-
-@contextmanager
 def in_a_thread(worker, grace_seconds=3.0, **options):
     """The worker, running until the block ends, however that is."""
     thread = threading.Thread(target=worker.run, args=(grace_seconds,), kwargs=options, daemon=True)
@@ -63,48 +47,6 @@ def in_a_thread(worker, grace_seconds=3.0, **options):
 
 
 # --- every thread busy, and a run that was lost ---------------------------------------------------
-
-
-def statements_while_a_lost_run_waits(running):
-    """How many a second, with the only thread busy and room for more claims."""
-    handlers, gate = Handlers(), threading.Event()
-
-    @handlers.on(PingTest, name="h")
-    def handle(event, delivery):
-        if delivery.key == "busy":
-            gate.wait(20)
-
-    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=60)
-    app_state = get_state(app)
-    now = app_state.dispatcher.clock.now()
-    lost = app_state.inbox.put(incoming("lost")).delivery_id
-    with app_state.inbox.transaction("who died") as transaction:
-        transaction.plan([RunPlan(lost, ("h",))], now)
-        transaction.claim(1, now, now + timedelta(seconds=1.5), only=lost)
-    app_state.inbox.put(incoming("busy"))
-    worker = app_state.worker(1)
-    worker._leases.window = 16
-    with in_a_thread(worker):
-        until(lambda: runs(app) == [("running", 1)] * 2)
-        time.sleep(2.0)  # the one is busy, the other due by now
-        with asked(app_state.inbox) as statements:
-            time.sleep(1.5)
-        gate.set()
-        until(lambda: states(app) == {"done": 2}, 20)  # the lost one is due again within a sixth of a lease
-    assert runs(app) == [("succeeded", 2), ("succeeded", 1)]
-    return len(statements) / 1.5
-
-
-@pytest.mark.long
-def test_a_worker_without_a_free_thread_does_not_spin_on_a_lost_run(running):
-    assert statements_while_a_lost_run_waits(running) < 15
-
-
-@pytest.mark.long
-def test_a_worker_that_polls_whenever_something_is_due_would_be_noticed(running, monkeypatch):
-    monkeypatch.setattr(PollBackoff, "seconds", lambda *_, **__: 0.01)
-
-    assert statements_while_a_lost_run_waits(running) > 18
 
 
 def test_empty_claims_back_off_exponentially():

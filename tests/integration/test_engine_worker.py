@@ -7,7 +7,6 @@ import resource
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +17,6 @@ from support.apps import deliver, inbox_at
 from support.inbox_view import Foreigner, change, rows
 from support.processes import in_children, until
 from support.timeouts import scaled
-
-TESTS = Path(__file__).parents[1]
 
 
 def states(app):
@@ -38,7 +35,10 @@ def finished(app, count):
 
 
 @pytest.mark.slow
-def test_a_worker_finds_deliveries_stored_before_it_or_without_a_notification(running):
+@pytest.mark.parametrize("has_waker", [True, False], ids=["with a waker", "without one"])
+def test_a_worker_finds_deliveries_stored_before_it_or_without_a_notification(running, tmp_path, has_waker):
+    if not has_waker:
+        (tmp_path / "billhook.db-wake").write_text("somebody's file, and no pipe")
     handlers, calls = Handlers(), []
     handlers.on(PingTest)(calls.append)
     app = running(handlers, start_now=False)

@@ -25,6 +25,7 @@ from billhook.events import (
 )
 from billhook.signing import StandardWebhooks
 from support.examples import EXAMPLES, Server, environment, eventually, replay, running
+from support.processes import run_command
 from support.signing import OTHER_SECRET
 
 THREADS = "gunicorn -c ../../deploy/gunicorn.conf.py -k gthread --worker-connections 1000 'shop:create_app()'"
@@ -221,9 +222,7 @@ def pytest_of(folder: Path) -> subprocess.CompletedProcess[str]:
         "test_ledger.py",
     ]
     alone = {**environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # as a reader has pytest
-    return subprocess.run(
-        command, cwd=folder, env=alone, capture_output=True, text=True, timeout=240, check=False
-    )
+    return run_command(command, cwd=folder, env=alone)
 
 
 def test_the_secret_that_each_readme_has_one_make_is_a_good_one() -> None:
@@ -235,9 +234,7 @@ def test_the_secret_that_each_readme_has_one_make_is_a_good_one() -> None:
     assert [path for path, lines in found.items() if len(lines) != 1] == []
 
     for command in {lines[0] for lines in found.values()}:
-        made = subprocess.run(
-            ["sh", "-c", command], env=environment(), capture_output=True, text=True, check=True, timeout=30
-        ).stdout.strip()
+        made = run_command(["sh", "-c", command], env=environment(), check=True).stdout.strip()
 
         assert made.startswith("whsec_")
         assert len(StandardWebhooks().load([made])) == 1

@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 
 from billhook.inbox import Inbox
+from support.processes import run_command
 
 PROGRAM = """
 from gevent import monkey
@@ -78,9 +79,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_async_handlers_of_several_greenlets_all_run():
-    process = subprocess.run(
-        [sys.executable, "-c", ASYNC_HANDLERS], capture_output=True, text=True, timeout=60, check=False
-    )
+    process = run_command([sys.executable, "-c", ASYNC_HANDLERS])
     assert (process.returncode, process.stderr) == (0, "")
 
 

@@ -36,16 +36,6 @@ def test_an_authentic_delivery_is_stored_byte_for_byte_before_it_is_answered_200
     assert server.stored(headers["webhook-id"]) == (event_type, body)
 
 
-def test_the_same_key_type_and_bytes_again_are_answered_duplicate_and_stored_once(server):
-    replies = [server.post(b"{}", signed(message_id="msg_again")) for _ in range(2)]
-
-    assert [(reply.status, reply.json["status"]) for reply in replies] == [
-        (200, "accepted"),
-        (200, "duplicate"),
-    ]
-    assert server.keys().count("msg_again") == 1
-
-
 @pytest.mark.parametrize("event_type", ["Pïng", " ", "T" * 129])
 def test_an_authentic_delivery_without_a_type_is_quarantined(server, event_type):
     headers = {**signed(), "X-Webhook-Type": event_type}
@@ -128,23 +118,6 @@ def test_a_delivery_is_accepted_at_other_spellings_of_its_address(server, path):
 
     assert reply.status == 200
     assert server.stored(headers["webhook-id"]) == ("PingTest", b"{}")
-
-
-def test_no_spelling_of_the_address_is_answered_with_a_redirect(server):
-    paths = ["/webhooks//billing", PATH + "//", PATH + "/./"]
-
-    replies = [server.post(b"{}", signed(), path=path) for path in paths]
-
-    assert {reply.status for reply in replies} <= {200, 404}
-
-
-def test_health_and_readiness_answer(server):
-    replies = [server.ask(head({}, method="GET", path=path)) for path in ("/healthz", "/readyz")]
-
-    assert [(reply.status, reply.json) for reply in replies] == [
-        (200, {"status": "up"}),
-        (200, {"status": "ready"}),
-    ]
 
 
 # --- other servers --------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import contextlib
 import multiprocessing
 import os
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.inbox_view import rows
-from support.processes import children, until
+from support.processes import children, run_command, until
 from support.server import gunicorn, head, read_reply
 from support.signing import signed
 from support.timeouts import scaled
@@ -178,10 +177,7 @@ main(["serve", "--bind", "127.0.0.1:8123"])
 def test_serve_refuses_a_gunicorn_whose_insides_changed(tmp_path, change, named):
     environ = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
     environ["BILLHOOK_SECRETS"] = "whsec_" + "A" * 43 + "="
-    ran = subprocess.run(
-        [sys.executable, "-c", CHANGED.format(change=change)],
-        cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    ran = run_command([sys.executable, "-c", CHANGED.format(change=change)], cwd=tmp_path, env=environ)
 
     assert ran.returncode == 2
     assert f"its {named} is not as in 27." in ran.stderr

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from support.processes import run_command
 from support.signing import SECRET
 
 TESTS = Path(__file__).parents[1]
@@ -69,10 +69,7 @@ def test_a_delivery_without_threads_or_memory_is_503_until_they_return(tmp_path,
         "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
     }
 
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, lacking],
-        cwd=tmp_path, env=environ, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_command([sys.executable, "-c", PROGRAM, lacking], cwd=tmp_path, env=environ)
 
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {

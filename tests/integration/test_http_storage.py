@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from support.inbox_view import Foreigner, hang_up, rows
 from support.postgres import fresh_schema
-from support.processes import together, until
+from support.processes import run_command, together, until
 from support.server import Server, assert_unavailable, gunicorn, head, read_reply, request
 from support.signing import signed
 from support.templates import new_inbox
@@ -193,9 +192,7 @@ def test_a_read_only_inbox_file_is_unavailable_until_it_is_writable():
     here = {**os.environ, "PYTHONPATH": str(TESTS)}
 
     try:
-        ran = subprocess.run(
-            [*somebody, "-c", READ_ONLY], cwd=folder, env=here, capture_output=True, text=True, check=False
-        )
+        ran = run_command([*somebody, "-c", READ_ONLY], cwd=folder, env=here)
     finally:
         shutil.rmtree(folder)
 

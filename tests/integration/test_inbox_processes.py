@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from billhook import threads
-from billhook.inbox import Inbox, RunPlan, RunResult, RunState
+from billhook.inbox import Inbox, RunPlan
 from billhook.inbox.schema import REVISION
 from support.inbox_view import NOON, change, incoming, open_inbox, place_of, rows, value
 from support.processes import in_children, together
+from support.runs import result_of
 from support.timeouts import scaled
 
 TESTS = Path(__file__).parents[1]
@@ -96,35 +97,6 @@ def _put_until(inbox, stop):
     while not stop.is_set():
         inbox.put(incoming(f"beside{number}"))
         number += 1
-
-
-@pytest.mark.slow
-def test_children_write_during_any_activity_of_the_forking_parent(where):
-    inbox = open_inbox(where)
-    inbox.put(incoming("parent"))
-    stop = threading.Event()
-
-    def read():
-        while not stop.is_set():
-            with inbox.database.read() as connection:
-                connection.exec_driver_sql("SELECT 1 FROM delivery").all()
-                time.sleep(0.02)
-
-    threads = [threading.Thread(target=read), threading.Thread(target=_put_until, args=(inbox, stop))]
-    for thread in threads:
-        thread.start()
-    try:
-        for number in range(4):
-            results = in_children(
-                2, lambda child, n=number: inbox.put(incoming(f"{n}-{child}")).status.encode()
-            )
-            assert results == [b"accepted"] * 2
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    inbox.close()
-    assert whole(where)
 
 
 @pytest.mark.slow
@@ -236,12 +208,7 @@ def test_one_run_is_claimed_by_one_of_four_processes(where):
         while True:
             with inbox.transaction(f"child{number}") as transaction:
                 claims = transaction.claim(3, NOON, NOON.replace(hour=13))
-                transaction.settle(
-                    [
-                        RunResult(c.run_id, c.token, c.delivery.delivery_id, 1, RunState.SUCCEEDED, NOON)
-                        for c in claims
-                    ]
-                )
+                transaction.settle([result_of(one) for one in claims])
             if not claims:
                 return ",".join(mine).encode()
             mine += [str(c.run_id) for c in claims]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import threading
 import time
 from collections import defaultdict
@@ -106,27 +105,20 @@ def fill(inbox, keys):
         )
 
 
-def check_order(lines, *, died=None):
-    """Of each key the next attempt begins when the last one ended, and success comes in order of arrival.
-
-    `died` is the process of a worker that was killed: attempts in its other threads end without a line, and
-    what succeeded just before may succeed once more, since nobody knew of it.
-    """
+def check_order(lines):
+    """Of each key the next attempt begins when the last one ended, and success comes in order of arrival."""
     by_key = defaultdict(list)
-    for what, key, number, pid in lines:
-        by_key[key].append((what, int(number), pid))
+    for what, key, number, _ in lines:
+        by_key[key].append((what, int(number)))
     for key, found in by_key.items():
-        for (what, number, pid), (following, its_number, _) in pairwise(found):
+        for (what, number), (following, its_number) in pairwise(found):
             if what == "begin":
-                expected = ("end", "fail", "begin") if pid == died else ("end", "fail")
-                assert following in expected, f"{key} overlaps"
+                assert following in ("end", "fail"), f"{key} overlaps"
                 assert its_number == number, f"{key} overlaps"
             else:
                 assert following == "begin"
-                again = died and its_number == number
-                assert again or its_number == number + (what == "end"), f"{key} out of order"
-        ended = [number for what, number, _ in found if what == "end"]
-        ended = sorted(set(ended)) if died else ended
+                assert its_number == number + (what == "end"), f"{key} out of order"
+        ended = [number for what, number in found if what == "end"]
         assert ended == list(range(OF_EACH)), f"{key}: {ended}"
     return by_key
 
@@ -190,38 +182,3 @@ def test_without_an_order_that_would_be_noticed(inbox_url, tmp_path):
 
     with pytest.raises(AssertionError, match=r"overlaps|out of order|begin"):
         check_order(lines)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
-def test_a_worker_killed_in_mid_handler_blocks_only_its_order_key_until_its_lease_ends(inbox_url, tmp_path):
-    diary = Diary(tmp_path / "diary.txt")
-    inbox = open_inbox(place_of(inbox_url))
-    fill(inbox, ["key0", "key1"])
-
-    def child(number):
-        handlers = Handlers()
-
-        @handlers.on(InvoicePaymentStatusChanged, name="note", retry=[0] * 9, ordered_by="invoice_id")
-        def note(event):
-            key, at = event.invoice_id, int(event.amount_paid)
-            diary.note("begin", key, at)
-            if key == "key0" and at == 3 and not (tmp_path / "died").exists():
-                (tmp_path / "died").touch()
-                diary.note("fail", key, at)
-                os.kill(os.getpid(), signal.SIGKILL)
-            diary.note("end", key, at)
-
-        folder = tmp_path / f"worker{number}"
-        folder.mkdir()
-        return work(folder, inbox_url, handlers)
-
-    results = in_children(3, child)
-    inbox.close()
-
-    assert sorted(results) == [b"", b"done", b"done"]
-    lines = diary.lines()
-    (died,) = {pid for what, *_, pid in lines if what == "fail"}
-    check_order(lines, died=died)
-    worker_died = "SELECT count(*) FROM failure WHERE error LIKE 'the worker died%'"
-    assert value(place_of(inbox_url), worker_died) >= 1

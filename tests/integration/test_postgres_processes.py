@@ -19,11 +19,10 @@ from billhook.errors import InboxUnavailable
 from billhook.events import PingTest
 from billhook.inbox import RunPlan, migrate
 from support.apps import deliver
-from support.inbox_view import NOON, hang_up, incoming, open_inbox, postgres, rows, upgraded, value
+from support.inbox_view import NOON, hang_up, incoming, open_inbox, postgres, rows, upgraded
 from support.postgres import fresh_schema, with_options
-from support.processes import in_children, together, until
+from support.processes import in_children, until
 from support.proxy import proxied
-from support.server import gunicorn
 from support.signing import signed
 from support.templates import new_inbox
 from support.timeouts import scaled
@@ -75,36 +74,6 @@ def test_a_connection_that_is_shared_with_a_child_would_be_noticed(postgres_url)
 
         with pytest.raises(AssertionError, match="assert"):
             check_each_process_has_its_own({plain.info.backend_pid}, [{int(told)}])
-
-
-@pytest.mark.slow
-def test_preloaded_workers_do_not_share_the_sessions_of_their_master(postgres_url, tmp_path):
-    (tmp_path / "shop.py").write_text(
-        "from billhook.standalone import create_app\n"
-        "from billhook.extension import get_state\n"
-        "from support.inbox_view import incoming\n"
-        "app = create_app()\n"
-        "get_state(app).inbox.put(incoming('before the fork'))\n"
-    )
-    url = with_options(new_inbox(postgres_url), "", application_name=f"preloaded-{os.getpid()}")
-    with gunicorn(
-        tmp_path,
-        "--preload",
-        workers=2,
-        app="shop:app",
-        BILLHOOK_INBOX_URL=url,
-        PYTHONPATH=os.pathsep.join([str(tmp_path), str(TESTS)]),
-    ) as server:
-        answers = together(8, lambda n: [post(server, f"msg_{n}_{m}") for m in range(10)])
-        inserters = rows(
-            postgres_url,
-            "SELECT pid FROM pg_stat_activity WHERE application_name = ? AND query LIKE '%INTO delivery%'",
-            f"preloaded-{os.getpid()}",
-        )
-
-    assert [status for part in answers for status in part] == [200] * 80
-    assert len(inserters) >= 2  # the master's is one of them
-    assert value(postgres_url, "SELECT count(*) FROM delivery") == 81
 
 
 def test_concurrent_upgrades_need_the_migration_lock(postgres_server):

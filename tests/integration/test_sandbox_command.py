@@ -23,6 +23,7 @@ import pytest
 from billhook.client import BillingClient
 from billhook.errors import AuthenticationFailed
 from billhook.resources import NewCatalogProduct
+from support.processes import run_command
 
 
 def free_port() -> int:
@@ -50,29 +51,46 @@ def answered(url: str, request: bytes) -> bytes:
             return file.readline()
 
 
+def start(folder: Path, *arguments: str, errors: int | None = None, **environ: str) -> subprocess.Popen[str]:
+    """A sandbox in a session of its own, at an address of its own."""
+    return subprocess.Popen(
+        command("--bind", f"127.0.0.1:{free_port()}", *arguments),
+        cwd=folder,
+        env={**clean(), **environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def told(process: subprocess.Popen[str], last: str) -> str:
+    """What a process says until a line begins like this."""
+    assert process.stdout is not None
+    said, line = "", ""
+    while not line.startswith(last):
+        line = process.stdout.readline()
+        assert line, f"the sandbox ended with {process.wait()}: {said}"
+        said += line
+    return said
+
+
+@contextmanager
+def stopped(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that ends in order when the block does."""
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+        assert process.returncode == 0
+
+
 @contextmanager
 def sandbox(folder: Path, *arguments: str) -> Iterator[dict[str, Any]]:
     """The facts that a running `billhook sandbox --json` tells."""
-    bind = f"127.0.0.1:{free_port()}"
-    process = subprocess.Popen(
-        command("--bind", bind, "--json", *arguments),
-        cwd=folder,
-        env={**clean(), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        told = ""
-        while not told.rstrip().endswith("}"):
-            line = process.stdout.readline()
-            assert line, f"the sandbox ended with {process.wait()}: {told}"
-            told += line
-        yield json.loads(told)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
-        process.stdout.close()
+    with stopped(start(folder, "--json", *arguments)) as process:
+        yield json.loads(told(process, "}"))
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +102,7 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
 
 def refused(folder: Path, *arguments: str) -> str:
     """What is said to a command that cannot work."""
-    done = subprocess.run(
-        command(*arguments), cwd=folder, env=clean(), capture_output=True, text=True, timeout=240
-    )
+    done = run_command(command(*arguments), cwd=folder, env=clean())
     assert done.returncode == 2, done
     assert "Traceback" not in done.stderr
     return done.stderr
@@ -192,17 +208,6 @@ def test_ctrl_c_during_start_prints_no_traceback(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-@pytest.mark.slow
-def test_a_temporary_database_by_its_url_has_the_token_that_was_printed(tmp_path: Path) -> None:
-    with (
-        sandbox(tmp_path, "--database", "sqlite://") as facts,
-        BillingClient(facts["url"], facts["client_id"], facts["api_token"]) as client,
-    ):
-        assert list(client.catalog_products.list()) == []
-
-    assert list(tmp_path.iterdir()) == []
-
-
 SHORT_TIMEOUT = """
 from billhook.cli import main
 from billhook.sandbox.storage import database
@@ -216,9 +221,7 @@ main(prog_name="billhook")
 def test_a_second_sandbox_on_the_same_file_is_refused_in_a_line(tmp_path: Path) -> None:
     with sandbox(tmp_path):
         second = [sys.executable, "-c", SHORT_TIMEOUT, "sandbox", "--bind", f"127.0.0.1:{free_port()}"]
-        done = subprocess.run(
-            second, cwd=tmp_path, env=clean(), capture_output=True, text=True, timeout=240, check=False
-        )
+        done = run_command(second, cwd=tmp_path, env=clean())
 
     waits, refuses = done.stderr.splitlines()
     assert done.returncode == 2
@@ -228,14 +231,8 @@ def test_a_second_sandbox_on_the_same_file_is_refused_in_a_line(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_the_sandbox_stops_when_its_terminal_is_closed(tmp_path: Path) -> None:
-    bind = f"127.0.0.1:{free_port()}"
-    process = subprocess.Popen(
-        command("--bind", bind, "--json"), cwd=tmp_path, env={**clean(), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    while process.stdout.readline().rstrip() != "}":
-        assert process.poll() is None
+    process = start(tmp_path, "--json", errors=subprocess.PIPE)
+    told(process, "}")
 
     process.send_signal(signal.SIGHUP)
     _, said = process.communicate(timeout=60)
@@ -249,17 +246,9 @@ def test_the_sandbox_stops_when_its_terminal_is_closed(tmp_path: Path) -> None:
 def test_a_request_that_waits_is_given_up_at_the_end_and_nothing_is_left(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    options = ["--bind", f"127.0.0.1:{free_port()}", "--json", "--database", "temporary", "--allow-private"]
-    process = subprocess.Popen(
-        command(*options), cwd=tmp_path, env={**clean(), "PYTHONUNBUFFERED": "1", "TMPDIR": str(temporary)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    told = ""
-    while not told.rstrip().endswith("}"):
-        told += process.stdout.readline()
-        assert process.poll() is None
-    facts = json.loads(told)
+    options = ["--json", "--database", "temporary", "--allow-private"]
+    process = start(tmp_path, *options, errors=subprocess.PIPE, TMPDIR=str(temporary))
+    facts = json.loads(told(process, "}"))
     headers = {"x-api-key": facts["client_id"], "Content-Type": "application/json"}
     with (
         closing(HTTPConnection(facts["url"].removeprefix("http://"), timeout=120)) as connection,
@@ -282,22 +271,8 @@ def test_a_request_that_waits_is_given_up_at_the_end_and_nothing_is_left(tmp_pat
 
 def printed(folder: Path, *arguments: str, **environ: str) -> str:
     """What `billhook sandbox` says for people, until it waits for requests."""
-    process = subprocess.Popen(
-        command("--bind", f"127.0.0.1:{free_port()}", "--database", "temporary", *arguments),
-        cwd=folder, env={**clean(), **environ, "PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    try:
-        said = ""
-        while "  export BILLHOOK_SECRETS" not in said:
-            line = process.stdout.readline()
-            assert line, f"the sandbox ended with {process.wait()}: {said}"
-            said += line
-        return said
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
-        process.stdout.close()
+    with stopped(start(folder, "--database", "temporary", *arguments, **environ)) as process:
+        return told(process, "  export BILLHOOK_SECRETS")
 
 
 @pytest.mark.slow
@@ -323,10 +298,9 @@ def test_the_lines_that_are_printed_make_a_receiver_in_each_preset(
         "secrets = read(s.secrets_file) if s.secrets_file else s.secrets\n"
         "print(s.signature, len(configured_scheme(s).load(secrets)), os.environ['BILLHOOK_API_CLIENT_ID'])"
     )
-    done = subprocess.run(
-        ["sh", "-ec", f'{lines}\nexec "$0" -c "$1"', sys.executable, report],
-        cwd=tmp_path, env=clean(), capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
+    done = run_command(
+        ["sh", "-ec", f'{lines}\nexec "$0" -c "$1"', sys.executable, report], cwd=tmp_path, env=clean()
+    )
     assert done.stdout.strip() == f"{signature} 1 my$shop's", done
     assert [each for each in ("signing secret", "public key") if f"  {each}" in said] == [word]
     assert "PRIVATE" not in said
@@ -405,14 +379,7 @@ def credentials(facts: dict[str, Any]) -> dict[str, str]:
 
 def asked(facts: dict[str, Any], *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """`billhook sandbox call` with the credentials that were printed."""
-    return subprocess.run(
-        command("call", *arguments),
-        env={**clean(), **credentials(facts)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        **more,
-    )
+    return run_command(command("call", *arguments), env={**clean(), **credentials(facts)}, **more)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from billhook.errors import InboxUnavailable
 from billhook.inbox import deliveries
 from billhook.inbox.schema import run
 from support.inbox_view import incoming, rows
+from support.processes import run_command
 from support.signing import SECRET
 
 HANDLERS = """
@@ -43,9 +44,7 @@ def drain(tmp_path, inbox_url):
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "billhook", "worker", "hooks.py", "--drain", *arguments]
-        return subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=240, check=False
-        )
+        return run_command(command, cwd=tmp_path, env=environ)
 
     return run
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+
+from support.processes import run_command
 
 
 def test_importing_billhook_does_not_import_the_resources():
     told = "print('billhook.resources' in sys.modules)"
     code = f"import sys, billhook; {told}; import billhook.resources; {told}"
 
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ran = run_command([sys.executable, "-c", code], check=True)
 
     assert ran.stdout.split() == ["False", "True"]
 
@@ -31,6 +32,6 @@ print("before", "cryptography" in sys.modules)
 StandardWebhooks().load(["whpk_" + "A" * 42 + "E="])
 print("after", "cryptography" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = run_command([sys.executable, "-c", program], check=True)
 
     assert done.stdout.split() == ["before", "False", "after", "True"]

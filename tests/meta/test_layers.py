@@ -11,6 +11,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from support.processes import run_command
+
 ROOT = Path(__file__).parents[2]
 LINT = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
 
@@ -19,7 +21,7 @@ def lint(source: Path) -> subprocess.CompletedProcess[str]:
     """Lint the billhook found in `source` by the contracts of this project."""
     command = [sys.executable, "-c", LINT, "--config", str(ROOT / "pyproject.toml"), "--no-cache"]
     environ = {**os.environ, "PYTHONPATH": str(source)}
-    return subprocess.run(command, cwd=source, env=environ, capture_output=True, text=True, check=False)
+    return run_command(command, cwd=source, env=environ)
 
 
 def contracts() -> list[dict[str, Any]]:

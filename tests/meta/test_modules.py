@@ -17,6 +17,7 @@ import pytest
 
 import billhook
 from billhook import errors
+from support.processes import run_command
 
 SOURCE = Path(billhook.__file__).parent
 MODULE_LINES = 500
@@ -169,7 +170,7 @@ def cost(imported: str) -> tuple[float, set[str]]:
     environ = {key: text for key, text in os.environ.items() if not key.startswith("COV")}
     command = [sys.executable, "-c", COST.format(imported=imported)]
     subprocess.run(command, env=environ, capture_output=True, check=True)  # it writes the byte code
-    ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    ran = run_command(command, env=environ, check=True)
     ratio, brought = json.loads(ran.stdout)
     return ratio, set(brought)
 

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from billhook.cli import main
 from support.examples import answers, eventually, free_port
 from support.pages import PAGES, ROOT, between, block, marked
+from support.processes import run_command
 from support.signing import SECRET
 
 BILLHOOK = [sys.executable, "-m", "billhook"]
@@ -83,9 +84,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False
-    )
+    done = run_command(command, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -417,9 +416,7 @@ def test_every_block_of_python_is_typed_as_a_careful_user_has_it(folder, environ
     files = sorted(path.name for path in folder.glob("*.py"))
     command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--no-error-summary", *files]
 
-    told = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False
-    )
+    told = run_command(command, cwd=folder, env=environment)
 
     assert len(snippets) >= 4
     (refused,) = told.stdout.splitlines()
@@ -435,9 +432,7 @@ def test_files_created_by_the_readmes_steps_are_ignored_by_git():
     ]
     left += ["billhook-sandbox.db", "billhook-sandbox.db.lock", "instance/billhook.db"]
 
-    ignored = subprocess.run(
-        ["git", "check-ignore", "--no-index", *left], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    ignored = run_command(["git", "check-ignore", "--no-index", *left], cwd=ROOT)
 
     if ignored.returncode == 128:
         pytest.skip("this is no checkout of git")
@@ -449,7 +444,7 @@ def exported(log: Path, environment: dict[str, str]) -> dict[str, str]:
     eventually(lambda: re.search(r"export BILLHOOK_API_REFRESH_TOKEN=\S+\n", log.read_text()), 120)
     lines = [line for line in log.read_text().splitlines() if line.startswith("  export ")]
     shell = ["sh", "-ec", "\n".join([*lines, "env -0"])]
-    told = subprocess.run(shell, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    told = run_command(shell, env=environment, check=True)
     return dict(each.split("=", 1) for each in told.stdout.rstrip("\0").split("\0"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -13,6 +12,7 @@ import pytest
 
 from billhook.events import EVENT_TYPES
 from support.pages import PAGES, ROOT
+from support.processes import run_command
 
 NO_PAGES = {".github/PULL_REQUEST_TEMPLATE.md"}
 
@@ -53,13 +53,7 @@ def test_the_site_has_every_page_and_no_broken_link(tmp_path):
     site = tmp_path.resolve() / "site"
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "deploy/site", "."]
 
-    done = subprocess.run(
-        [*command, str(site), "-d", str(tmp_path / "doctrees")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command([*command, str(site), "-d", str(tmp_path / "doctrees")], cwd=ROOT)
 
     assert (done.returncode, done.stderr) == (0, "")
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}

@@ -49,11 +49,6 @@ def create_app(shop: dict[str, Any]) -> Flask:
     Billhook(handlers=[group]).init_app(app)
     _observe(app, Path(shop["folder"]) / "observed")
 
-    @celery.task(name="shop.direct", shared=False)
-    def direct(key: str) -> None:
-        """What somebody might do instead: the handler for each message."""
-        _note(Path(shop["folder"]) / "calls", "direct", key, 1, os.getpid())
-
     return app
 
 

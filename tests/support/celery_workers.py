@@ -1,4 +1,4 @@
-"""What the tests of the celery engine need: a worker, a broker that can be taken away, and a look at both."""
+"""What the tests of the celery engine need: an app, its workers, and a look at what they did."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ import contextlib
 import json
 import os
 import secrets
-import select
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from flask import Flask
 
@@ -151,110 +147,3 @@ def clean_up(shop: Shop) -> None:
     with kombu.Connection(shop.broker) as connection:
         connection.default_channel.queue_delete(shop.queue)
         connection.default_channel.exchange_delete(shop.queue)
-
-
-class Proxy:
-    """Between a shop and its broker: can be cut, and can go on taking connections and say nothing."""
-
-    def __init__(self, broker: str) -> None:
-        at = urlsplit(broker)
-        self._target = (at.hostname or "127.0.0.1", at.port or 5672)
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self._port = self._server.getsockname()[1]
-        self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self._mode = "pass"
-        self._lock = threading.Lock()
-        threading.Thread(target=self._accept, daemon=True).start()
-        own = f"{at.username}:{at.password}@" if at.username else ""
-        self.broker = f"{at.scheme}://{own}127.0.0.1:{self._port}{at.path}"
-
-    def pass_on(self) -> None:
-        """As if there were no proxy; connections that hung are closed."""
-        self._change("pass")
-
-    def cut(self) -> None:
-        """Close all connections, and every new one at once."""
-        self._change("cut")
-
-    def hang(self) -> None:
-        """Take whatever comes and answer nothing, on old connections and new."""
-        self._mode = "hang"
-
-    def close(self) -> None:
-        self._change("cut")
-        self._server.close()
-
-    def _change(self, mode: str) -> None:
-        with self._lock:
-            self._mode = mode
-            pairs, self._pairs = self._pairs, []
-        for pair in pairs:
-            for one in pair:
-                with contextlib.suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._server.accept()
-            except OSError:
-                return
-            if self._mode == "cut":
-                client.close()
-                continue
-            try:
-                server = socket.create_connection(self._target)
-            except OSError:
-                client.close()
-                continue
-            with self._lock:
-                self._pairs.append((client, server))
-            threading.Thread(target=self._relay, args=(client, server), daemon=True).start()
-
-    def _relay(self, client: socket.socket, server: socket.socket) -> None:
-        with client, server, contextlib.suppress(OSError):
-            while True:
-                ready, _, _ = select.select([client, server], [], [], 0.2)
-                if self._mode == "hang":
-                    time.sleep(0.05)
-                    continue
-                for one in ready:
-                    data = one.recv(65_536)
-                    if not data:
-                        return
-                    (server if one is client else client).sendall(data)
-
-
-@dataclass
-class Load:
-    """What came back of many POSTs: their statuses and how long each took, in seconds."""
-
-    statuses: list[int] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-
-    def percentile(self, share: float) -> float:
-        return sorted(self.seconds)[min(len(self.seconds) - 1, int(share * len(self.seconds)))]
-
-
-@contextlib.contextmanager
-def posting(post: Callable[[], tuple[int, float]], threads: int = 4) -> Iterator[list[Load]]:
-    """POST without a pause in some threads; the last of the yielded is what is filled now."""
-    loads, stopping, lock = [Load()], threading.Event(), threading.Lock()
-
-    def work() -> None:
-        while not stopping.is_set():
-            status, seconds = post()
-            with lock:
-                loads[-1].statuses.append(status)
-                loads[-1].seconds.append(seconds)
-            time.sleep(0.01)
-
-    workers = [threading.Thread(target=work) for _ in range(threads)]
-    for one in workers:
-        one.start()
-    try:
-        yield loads
-    finally:
-        stopping.set()
-        for one in workers:
-            one.join()

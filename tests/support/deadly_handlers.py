@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import update
 
 from billhook import Delivery, Handlers
-from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, PaymentFailed, PingTest
+from billhook.events import InvoiceApproved, PingTest
 from billhook.inbox import leases
 from billhook.inbox.schema import run
 
@@ -39,32 +39,20 @@ def note(word: str, delivery: Delivery) -> None:
 
 
 def do(delivery: Delivery) -> None:
-    """What the key says: end the process, at once or after so many milliseconds, or work for so many."""
+    """What the key says: end the process, at once or after so many milliseconds, or work for a moment."""
     note("begun", delivery)
-    kind, milliseconds, *_ = [*delivery.key.split("-"), "0"]
-    seconds = int(milliseconds) / 1_000
+    kind, _, milliseconds = delivery.key.partition("-")
     if kind == "late":
-        time.sleep(seconds)
+        time.sleep(int(milliseconds) / 1_000)
         WAYS["exits"]()
     WAYS.get(kind, lambda: None)()
-    time.sleep(seconds if kind == "slow" else 0.1)
+    time.sleep(0.1)
     note("ended", delivery)
 
 
 @handlers.on(PingTest, name="act")
 def act(event: PingTest, delivery: Delivery) -> None:
     do(delivery)
-
-
-@handlers.on(InvoicePaymentStatusChanged, name="ordered", ordered_by="invoice_id")
-def ordered(event: InvoicePaymentStatusChanged, delivery: Delivery) -> None:
-    do(delivery)
-
-
-@handlers.on(PaymentFailed, name="hangs", timeout_seconds=1.5)
-def hangs(event: PaymentFailed, delivery: Delivery) -> None:
-    note("begun", delivery)
-    time.sleep(10_000)
 
 
 @handlers.on(InvoiceApproved, name="crashes")

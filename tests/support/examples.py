@@ -25,6 +25,7 @@ from billhook.events import (
     UnknownEvent,
 )
 from billhook.signing import StandardWebhooks
+from support.processes import run_command
 from support.timeouts import scaled
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -130,14 +131,7 @@ def replay(server: Server) -> None:
 
 
 def output(server: Server, command: str) -> str:
-    done = subprocess.run(
-        ["sh", "-c", command],
-        cwd=server.folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_command(["sh", "-c", command], cwd=server.folder, env=environment())
     return done.stdout.strip()
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
         assert waited < seconds or waited < scaled(seconds), f"not within {seconds} s"
         time.sleep(0.005)
     return found
+
+
+def run_command(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+    """What a command said as text, and its exit code, whichever that is; `options` as for subprocess.run."""
+    given = {"timeout": 240, "check": False, **options}
+    return subprocess.run(command, capture_output=True, text=True, **given)
 
 
 def together(count: int, work: Callable[[int], Any]) -> list[Any]:

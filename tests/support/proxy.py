@@ -1,4 +1,4 @@
-"""A line between billhook and PostgreSQL that does as it is told: it holds back, cuts, or alters."""
+"""A line to PostgreSQL or a broker that does as it is told: it holds back, cuts, alters, or refuses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from sqlalchemy.engine import make_url
 
@@ -22,6 +23,8 @@ class Proxy:
         self._flowing.set()
         self._ends: list[socket.socket] = []
         self.connections = 0
+        self.refuses = False
+        """Whether new lines are closed at once."""
         self.altered: tuple[bytes, bytes] | None = None
         self.fatal: bytes | None = None
         """What may not be said: who says it is cut off when the server has answered, or before it heard."""
@@ -35,8 +38,12 @@ class Proxy:
 
     def lead_to(self, url: str) -> None:
         """Have new lines lead to another server; those that are open go on."""
-        facts = libpq(url)
-        self._server = str(facts.get("host", "localhost")), int(str(facts.get("port", 5432)))
+        if url.startswith("postgresql"):
+            facts = libpq(url)
+            self._server = str(facts.get("host", "localhost")), int(str(facts.get("port", 5432)))
+        else:
+            broker = urlsplit(url)
+            self._server = broker.hostname or "127.0.0.1", broker.port or 5672
 
     def hold(self) -> None:
         """Pass nothing on, in either direction, and do not say so."""
@@ -64,6 +71,9 @@ class Proxy:
             while True:
                 client, _ = self._listener.accept()
                 self.connections += 1
+                if self.refuses:
+                    client.close()
+                    continue
                 threading.Thread(target=self._line, args=(client,), daemon=True).start()
 
     def _line(self, client: socket.socket) -> None:
@@ -117,6 +127,10 @@ def _both_end(*ends: socket.socket) -> Iterator[None]:
 
 def _at(url: str, port: int) -> str:
     """The URL with the proxy in the server's place, and nothing encrypted that it must read."""
+    if not url.startswith("postgresql"):
+        broker = urlsplit(url)
+        user, at, _ = broker.netloc.rpartition("@")
+        return broker._replace(netloc=f"{user}{at}127.0.0.1:{port}").geturl()
     parsed = make_url(url).set(drivername="postgresql+psycopg", host="127.0.0.1", port=port)
     query = {name: text for name, text in parsed.query.items() if name not in ("host", "port")}
     query.update(sslmode="disable", gssencmode="disable")

@@ -6,7 +6,7 @@ import http.client
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +22,10 @@ from billhook.sandbox.storage.tables import webhooks
 
 START = datetime(2026, 1, 10, 12, 0, tzinfo=UTC)
 API_TOKEN = "api-token-of-the-tests-7f3a"
+INVALID = (400, "invalid_request_error", "invalid_request")
+TAKEN = (400, "invalid_request_error", "already_exists")
+NOT_FOUND = (404, "invalid_request_error", "resource_not_found")
+NOT_JSON = (400, "invalid_request_error", "not_json")
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Linux's folder of files in memory: on a disk, most of what a test takes would be waiting for it."""
 
@@ -41,6 +45,14 @@ class Answer:
     def error(self) -> tuple[int, str, str]:
         """Status, type and code of an error."""
         return self.status, self.json["type"], self.json["code"]
+
+
+def check_refused(
+    answers: Iterable[Answer], params: Iterable[str], error: tuple[int, str, str] = INVALID
+) -> None:
+    """Check that each request was refused with this error, and for this parameter."""
+    found = [(answer.error(), answer.json.get("param")) for answer in answers]
+    assert found == [(error, param) for param in params]
 
 
 @dataclass

@@ -19,6 +19,7 @@ class Senders:
 
     def __init__(self, server: Server, count: int = 4) -> None:
         self.answers: list[tuple[str, int]] = []
+        self.slowest_seconds = 0.0
         self._server = server
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._send, args=(n,)) for n in range(count)]
@@ -28,7 +29,9 @@ class Senders:
         while not self._stop.is_set():
             number += 1
             key = f"msg_{sender}_{number}"
-            self.answers.append((key, post(self._server, key).status))
+            reply = post(self._server, key)
+            self.slowest_seconds = max(self.slowest_seconds, reply.seconds)
+            self.answers.append((key, reply.status))
 
     def good(self) -> int:
         return sum(status == 200 for _, status in self.answers)

@@ -16,9 +16,9 @@ from support.processes import children, until
 from support.signing import SECRET
 
 WORST = """
-import asyncio, os, signal, time
+import asyncio, os, time
 from billhook import Handlers
-from billhook.events import InvoiceApproved, PaymentFailed, PingTest
+from billhook.events import PingTest
 
 handlers = Handlers()
 
@@ -30,25 +30,11 @@ def note(word, delivery):
 def act(event, delivery):
     note("begun", delivery)
     kind, _, rest = delivery.key.partition("-")
-    if kind == "poison":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif kind == "exit":
-        raise SystemExit(3)
-    elif kind == "slow" and delivery.attempt == 1:
+    if kind == "slow" and delivery.attempt == 1:
         time.sleep(float(rest))
     elif kind == "thread" and delivery.attempt == 1:
         asyncio.run(asyncio.to_thread(time.sleep, float(rest)))
     note("ended", delivery)
-
-@handlers.on(InvoiceApproved, name="late", timeout_seconds=0.3)
-def late(event, delivery):
-    note("begun", delivery)
-    time.sleep(1.5)
-
-@handlers.on(PaymentFailed, name="hangs", timeout_seconds=0.3)
-def hangs(event, delivery):
-    note("begun", delivery)
-    time.sleep(10_000)
 """
 
 
@@ -106,13 +92,6 @@ class WorkerGroup:
     def runs(self) -> dict[str, tuple[str, int]]:
         query = "SELECT key, run.state, attempts FROM run JOIN delivery ON delivery.id = run.delivery_id"
         return {key: (state, attempts) for key, state, attempts in rows(self.where, query)}
-
-    def failures(self, key: str) -> int:
-        query = (
-            "SELECT count(*) FROM failure JOIN run ON run.id = failure.run_id "
-            "JOIN delivery ON delivery.id = run.delivery_id WHERE key = ?"
-        )
-        return rows(self.where, query, key)[0][0]
 
 
 @contextmanager

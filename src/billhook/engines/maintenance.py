@@ -161,9 +161,8 @@ class Maintenance:
         return FAILED_SECONDS
 
     def _close_counts(self, now: datetime, started: float) -> float:
-        if self._inbox.close_counts(now):
-            return max(MIN_PAUSE_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
-        return CLOSE_SECONDS
+        least = MIN_PAUSE_SECONDS if self._inbox.close_counts(now) else CLOSE_SECONDS
+        return max(least, PAUSE_FACTOR * (self._monotonic() - started))
 
     def _update_issues(self, now: datetime, started: float) -> float:
         if self._options.notifier is not None:

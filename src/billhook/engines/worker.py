@@ -29,6 +29,11 @@ GATHER_SECONDS = 0.005
 """Under load, the pause after a transaction, in which results and new deliveries for the next one gather."""
 LOAD_RUNS = 8
 """A transaction with this many runs or more counts as load; below it nothing waits."""
+SLOW_SECONDS = 0.1
+SLOW_FACTOR = 2
+SLOW_LIMIT_SECONDS = 5.0
+"""After a poll on SQLite that took longer than `SLOW_SECONDS`, pause for twice as long, up to this: on a disk
+that syncs slowly each transaction holds up the receivers for as long as its sync takes."""
 STALLED_SECONDS = 60.0
 MAX_ABANDONED_THREADS = 100
 """With more handler threads abandoned and still running, the process should be replaced by a new one."""
@@ -145,6 +150,11 @@ class Worker(Cycle):
             self._back_off(pause)
             return 0.0
         self._failures, self._is_outdated, self._plan_limit = 0, False, PLAN_LIMIT
+        took = time.monotonic() - self._polled_at
+        if took > SLOW_SECONDS and not self._inbox.database.is_remote:
+            renewal = self._leases.seconds_to_renewal()
+            longest = SLOW_LIMIT_SECONDS if renewal is None else min(renewal, SLOW_LIMIT_SECONDS)
+            self._next_poll_at = time.monotonic() + min(longest, SLOW_FACTOR * took)
         return pause
 
     def _sleep(self, seconds: float) -> None:
@@ -153,9 +163,8 @@ class Worker(Cycle):
                 self._wakeup.wait(seconds)
                 # Under load, pause so that one transaction carries more runs: one more costs little. A worker
                 # that cannot keep up has enough work for the next transaction, and does not wait.
-                left = self._next_poll_at - time.monotonic()
-                if left > 0 and not self._stopping:
-                    time.sleep(left)
+                while (left := self._next_poll_at - time.monotonic()) > 0 and not self._stopping:
+                    time.sleep(min(0.1, left))
         except OSError as error:  # a handler has closed the descriptors it waits for
             self._descriptors.record(error)
             self._back_off(0.1)

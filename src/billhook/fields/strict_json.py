@@ -27,9 +27,9 @@ The longest text that int() converts under any `sys.set_int_max_str_digits`; no 
 while `int(Decimal("1e999999999"))` in a handler would take all memory.
 """
 
-# Possessive quantifiers, and a string without its closing quote ends with the text: linear for any input.
-_NO_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[^"\[\]{}]++', re.DOTALL)
-_SQUARE = str.maketrans("{}", "[]")
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_SQUARE = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _WORDS = {None: "null", True: "true", False: "false"}
 
@@ -46,7 +46,7 @@ def loads(body: bytes) -> object:
     except UnicodeDecodeError as error:
         raise InvalidJSON(f"the body is not UTF-8 (byte {error.start})") from None
     if text.count("[") + text.count("{") > MAX_DEPTH:
-        _check_depth(text)
+        _check_depth(body)
     try:
         value: object = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -87,17 +87,19 @@ def datetime_text(moment: datetime) -> str:
     return f"{in_utc(moment).isoformat().removesuffix('+00:00')}Z"
 
 
-def _check_depth(text: str) -> None:
+def _check_depth(body: bytes) -> None:
     """Refuse more than MAX_DEPTH levels before the decoder, which is recursive, sees them."""
-    if _unmatched(text):
+    if _unmatched(body):
         raise InvalidJSON(f"the body is nested deeper than {MAX_DEPTH} levels, or has an unmatched bracket")
 
 
-def _unmatched(text: str) -> str:
+def _unmatched(body: bytes) -> bytes:
     """Return the brackets that remain when the MAX_DEPTH innermost levels of pairs are taken away."""
-    brackets = _NO_BRACKET.sub("", text).translate(_SQUARE)
+    # Without escapes each second part between quotes is a string, whose brackets do not count.
+    outside_strings = b"".join(_ESCAPED.sub(b"", body).split(b'"')[::2])
+    brackets = outside_strings.translate(_SQUARE, _NO_BRACKETS)
     for _ in range(MAX_DEPTH):
-        brackets = brackets.replace("[]", "")  # removes the innermost level everywhere
+        brackets = brackets.replace(b"[]", b"")  # removes the innermost level everywhere
     return brackets
 
 

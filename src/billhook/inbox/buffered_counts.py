@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from billhook.errors import InboxUnavailable, OutOfResources, SchemaMismatch
@@ -19,6 +20,8 @@ logger = logging.getLogger("billhook.inbox")
 
 EVERY_SECONDS = 5.0
 CLOSE_SECONDS = 1.0
+PAUSE_FACTOR = 10
+"""After a write, ten times as long as it took at least: it holds up the deliveries of all processes."""
 LIMIT = 10_000
 """Rows in memory at most, while the inbox cannot be written; what does not fit is not counted."""
 
@@ -62,11 +65,13 @@ class BufferedCounts(Counts):
             thread.join(CLOSE_SECONDS)
 
     def _run(self) -> None:
+        pause = self._every_seconds
         while True:
-            closing = self._closing.wait(self._every_seconds)
+            closing = self._closing.wait(pause)
             with self._lock:
                 counts = Counts(self)
                 self.clear()
+            began = time.monotonic()
             try:
                 self._write(counts)
                 counts = Counts()
@@ -76,6 +81,7 @@ class BufferedCounts(Counts):
                 counts = Counts()
                 text = "counts of refusals and duplicates could not be written"
                 logger.exception(text, extra=fields(cause=error))
+            pause = max(self._every_seconds, PAUSE_FACTOR * (time.monotonic() - began))
             with self._lock:
                 for key, unwritten in counts.items():
                     super().put(key, unwritten)

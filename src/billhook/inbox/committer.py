@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -37,6 +37,8 @@ BATCH_LIMIT = 256
 """Rows in one transaction at most: some milliseconds of work."""
 GATHER_SECONDS = 0.002
 """Under load, how long a batch waits to become as large as the one before it."""
+SLOW_SECONDS = 0.1
+"""After a batch that took longer, the next one waits for its turn to write before it is filled."""
 LOAD_ROWS = 4
 """A batch of this size or more counts as load; below it no request waits for others."""
 HOLDER_SECONDS = 0.5
@@ -102,11 +104,13 @@ class Committer:
         on_failure: Callable[[], None] = lambda: None,
         insert_blocks: bool = False,
         write_lock_holder: Callable[[], int | None] = lambda: None,
+        turn: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """`insert_batch` commits; `after_commit` follows each batch, `on_failure` each refused one.
 
         `insert_blocks` says that `insert_batch` waits for the disk in C code: see billhook.threads.
-        `write_lock_holder` returns the process that keeps it waiting, for the log, without blocking.
+        `write_lock_holder` returns the process that keeps it waiting, for the log, without blocking. `turn`
+        waits until no other process writes, and lets none begin in its block.
         """
         self._insert_batch = insert_batch
         self._after_commit = after_commit
@@ -115,6 +119,7 @@ class Committer:
         self._on_failure = on_failure
         self._insert_blocks = insert_blocks
         self._write_lock_holder = write_lock_holder
+        self._turn = turn
         self._holder: int | None = None
         self._holder_until = 0.0
         self._greenlets = False
@@ -130,6 +135,7 @@ class Committer:
         self._closed = False
         self._busy_since: float | None = None
         self._last_size = 0
+        self._is_slow = False
         self._failing = False
 
     def put(self, delivery: NewDelivery, timeout_seconds: float | None = None) -> Receipt:
@@ -222,8 +228,12 @@ class Committer:
     def _work(self) -> None:
         self._greenlets = threads_are_greenlets()  # here: a server may change the threads of each process
         while (first := self._queue.get()) is not None:
-            self._busy_since = time.monotonic()
-            self._commit_batch(first)
+            self._busy_since = began = time.monotonic()
+            # Processes take turns on a disk that syncs slowly. A request that comes while this one waits for
+            # its turn would else wait for the next one: longer than its deadline.
+            with self._turn() if self._is_slow and not self._greenlets else nullcontext():
+                self._commit_batch(first)
+            self._is_slow = time.monotonic() - began > SLOW_SECONDS
             try:
                 self._after_commit()
             except Exception as error:

@@ -89,6 +89,10 @@ class Database(Protocol):
         """Check at start that it exists and fits this code. Leaves no connection open, for a fork."""
         ...
 
+    def turn(self) -> AbstractContextManager[None]:
+        """Wait until no other process writes, where only one may, and let none begin in the block."""
+        ...
+
     def insert_new(self, rows: Sequence[NewDelivery]) -> Sequence[int]:
         """Commit rows as the first of their (source, key), skipping keys that have one already.
 

@@ -77,6 +77,7 @@ class Inbox:
             on_failure=self._probe.discard_answer,
             insert_blocks=not self.database.is_remote,
             write_lock_holder=self.database.write_lock_holder,
+            turn=self.database.turn,
         )
         self._counts = BufferedCounts(self._native(self._write_counts))
         self.count = self._counts.add

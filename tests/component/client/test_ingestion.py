@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from billhook.client import EventResult, EventState, Progress, RetryPolicy
 from billhook.client.ingestion import ingest
-from billhook.errors import InternalError, RuleBroken, UnexpectedResponse
+from billhook.errors import InternalError, UnexpectedResponse
 from billhook.resources import MAX_BATCH_BYTES, EventBatch, IngestionResult, UsageEvent
 from support.billing_service import BROKEN, LIMITED, REFRESH_TOKEN, Taken, answered, cut, error
 
@@ -372,14 +372,3 @@ def test_progress_is_reported_after_each_batch(service, client):
 
 
 # --- one batch ------------------------------------------------------------------------------------
-
-
-def test_submit_accepts_1_to_1000_events_of_at_most_256_kb(service, client):
-    for submit in (client.events.submit, client.events.submit_v1, client.events.dry_run):
-        for count, told in ((0, "none"), (1_001, "1001")):
-            with pytest.raises(RuleBroken, match=rf"a batch has 1 to 1000 events, and this one has {told}: "):
-                submit(event(number) for number in range(count))
-        with pytest.raises(RuleBroken, match=r"a batch \w+ at most 256 KB \(262144 bytes\)"):
-            submit([of_size("a", 200_000), of_size("b", 100_000)])
-
-    assert service.taken == []

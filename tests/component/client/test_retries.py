@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -25,6 +24,7 @@ from billhook.errors import (
     UnexpectedResponse,
 )
 from support.billing_service import BROKEN, CLIENT_ID, LIMITED, REFRESH_TOKEN, answered, cut, error
+from support.processes import run_command
 
 NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
 PLAN = answered(
@@ -250,7 +250,7 @@ with BillingClient({service.url!r}, {CLIENT_ID!r}, {REFRESH_TOKEN!r}, retries=re
     print(client.plans.get("p").id)
 """
 
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    ran = run_command([sys.executable, "-c", program])
 
     assert (ran.stdout, ran.stderr) == ("p\n", "")
     assert service.lines() == ["GET /plans/p"] * 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-import subprocess
 import sys
 import threading
 import types
@@ -23,7 +22,7 @@ from billhook.errors import ConfigError
 from support.inbox_view import place_of, rows, value
 from support.own_database import OPENED, by_driver, connect, is_first, make_delivery, once
 from support.postgres import libpq
-from support.processes import until
+from support.processes import run_command, until
 
 
 @pytest.fixture(params=OPENED)
@@ -423,7 +422,7 @@ except Exception as error:
 def test_djangos_connection_is_used_within_atomic(tmp_path):
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", DJANGO]
-    ran = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    ran = run_command(command, cwd=tmp_path, env=environ)
 
     assert ran.stdout.splitlines() == [
         "True",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
+
+import pytest
 
 from billhook import Handlers
 from billhook.engines.leases import LeaseTable
@@ -75,3 +78,18 @@ def test_the_window_follows_the_runs_that_finish_between_two_commits():
         sizes.append(table.window)
 
     assert sizes == [8, 16, 16, 32, 32, 64, 128, 256, 512, 512]
+
+
+@pytest.mark.parametrize(("is_remote", "longest"), [(False, 5.0), (True, 0.0)])
+def test_after_a_slow_poll_receivers_write_first_where_only_one_may(running, monkeypatch, is_remote, longest):
+    monkeypatch.setattr("billhook.engines.worker.SLOW_SECONDS", 0.0)
+    monkeypatch.setattr("billhook.engines.worker.SLOW_FACTOR", 1e9)
+    state = get_state(running(Handlers(), start_now=False))
+    monkeypatch.setattr(type(state.inbox.database), "is_remote", is_remote)
+    worker = state.worker(THREADS)
+
+    worker._poll()
+    pause = max(0.0, worker._next_poll_at - time.monotonic())
+    worker.close()
+
+    assert longest - 4.0 < pause <= longest

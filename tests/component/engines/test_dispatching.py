@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -323,7 +324,9 @@ def test_each_step_of_a_delivery_is_signalled_once_with_its_arguments(shop, cloc
     assert set(observed.facts("handler_succeeded")[0]) == {"delivery", "handler"}
 
 
-@pytest.mark.parametrize("error", [ValueError("observer"), SystemExit(1), GeneratorExit()])
+@pytest.mark.parametrize(
+    "error", [ValueError("observer"), SystemExit(1), GeneratorExit(), asyncio.CancelledError()]
+)
 def test_an_observer_that_raises_stops_neither_the_worker_nor_other_observers(shop, clock, error):
     handlers = Handlers()
     handlers.on(PingTest, name="bad", retry=[10])(failing([]))

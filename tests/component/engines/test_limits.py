@@ -305,19 +305,6 @@ def test_a_rate_that_divides_no_second_is_never_exceeded(stored_only, clock):
 
 
 @pytest.mark.slow
-def test_running_workers_share_the_rate(running):
-    times, handlers = [], Handlers()
-    handlers.on(PingTest, name="paced", rate="20/s")(lambda event: times.append(time.monotonic()))
-    app = running(handlers, count=3, threads=2, BILLHOOK_LEASE_SECONDS=30)
-    send(app, 21)
-
-    until(lambda: len(times) == 21, 60)
-
-    # A thread may start late, and then the next one comes sooner: the whole cannot be faster.
-    assert max(times) - min(times) > 20 / 20 * 0.9
-
-
-@pytest.mark.slow
 def test_a_worker_without_a_free_thread_does_not_poll_at_the_rate(running):
     handlers, began, gate, writes = Handlers(), [], threading.Event(), []
 

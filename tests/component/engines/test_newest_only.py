@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from datetime import timedelta
 
 import pytest
@@ -16,7 +15,6 @@ from billhook.inbox import pending
 from support.apps import deliver, inbox_at
 from support.engines import plan, plan_and_claim
 from support.inbox_view import rows
-from support.processes import until
 
 PAID = "InvoicePaymentStatusChanged"
 BODY = '{"invoiceId":"%s","billingStatus":"%s","amountDue":0,"amountPaid":1,"total":10}'
@@ -158,28 +156,6 @@ def test_each_delivery_is_handled_where_newer_ones_cannot_be_found(stored_only, 
     get_state(app).handle_due()
 
     assert calls == ["Pending", "Paid"]
-
-
-def test_a_running_worker_skips_those_that_were_superseded_meanwhile(running):
-    handlers, calls, begun, go_on = Handlers(), [], threading.Event(), threading.Event()
-
-    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True)
-    def follow(event):
-        calls.append(event.billing_status)
-        begun.set()
-        go_on.wait(60)
-
-    app = running(handlers, BILLHOOK_LEASE_SECONDS=30)
-    changed(app, "Pending")
-    assert begun.wait(60)
-    for status in ("Overdue", "Paid", "Void"):
-        changed(app, status)
-    until(lambda: [state for _, state, _ in runs(app)] == ["running"] + ["waiting"] * 3)
-    go_on.set()
-    until(lambda: states(app) == ["done"] * 4)
-
-    assert calls == ["Pending", "Void"]
-    assert [state for _, state, _ in runs(app)] == ["succeeded", "discarded", "discarded", "succeeded"]
 
 
 def test_newest_only_needs_a_field_to_compare():

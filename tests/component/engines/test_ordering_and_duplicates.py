@@ -30,11 +30,6 @@ def changed(app, invoice="inv_1", status="Paid", paid="10.00", **more):
     return deliver(app, body(invoice, status, paid), "InvoicePaymentStatusChanged", **more)
 
 
-def runs(app, columns="state"):
-    found = rows(inbox_at(app), f"SELECT {columns} FROM run ORDER BY delivery_id, handler")
-    return [one for (one,) in found] if columns == "state" else found
-
-
 def observe(app, name):
     """The facts that a lifecycle signal tells, and who must be kept alive to hear them."""
     told = []

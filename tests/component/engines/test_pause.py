@@ -18,8 +18,6 @@ from support.apps import inbox_at
 from support.engines import celery_engine, inbox_of, noting, plan, plan_and_claim, send, swept
 from support.inbox_view import rows
 
-PAID = '{"invoiceId":"inv_1","billingStatus":"Paid","amountDue":0,"amountPaid":1,"total":10}'
-
 
 def states(app):
     return rows(inbox_at(app), "SELECT handler, state, attempts FROM run ORDER BY id")

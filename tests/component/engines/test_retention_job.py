@@ -125,6 +125,24 @@ def test_counts_are_closed_every_few_seconds(inbox, where):
     assert rows(where, "SELECT what, number FROM billhook_count") == [("accepted", 1)]
 
 
+def test_counts_are_closed_less_often_where_that_takes_long(inbox, where, monkeypatch):
+    clock = Time()
+    made = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
+
+    def close(now):
+        clock.now += 2.0  # a disk that syncs slowly
+        return False
+
+    monkeypatch.setattr(inbox, "close_counts", close)
+    monkeypatch.setattr(maintenance, "ISSUES_SECONDS", math.inf)
+    clock.now += maintenance.CLOSE_SECONDS
+    before = clock.now
+
+    made.run_if_due(NOON)
+
+    assert made._close_at - before == pytest.approx(2.0 * maintenance.PAUSE_FACTOR)
+
+
 def test_before_its_time_a_step_does_nothing(inbox, where):
     clock = Time()
     made = started(inbox, clock)

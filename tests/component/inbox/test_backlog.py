@@ -9,12 +9,13 @@ import pytest
 from sqlalchemy import event
 
 from billhook.errors import BacklogFull
-from billhook.inbox import PutStatus, RunPlan, RunResult, RunState
+from billhook.inbox import PutStatus, RunPlan, RunState
 from billhook.inbox.committer import COST_FACTOR, LEAST_AGE_SECONDS, BacklogLimit
 from billhook.inbox.pending import count_unfinished
 from support.inbox_view import NOON, change, incoming, open_inbox, rows
 from support.postgres import only_sqlite
 from support.processes import until
+from support.runs import result_of
 from support.timeouts import scaled
 
 
@@ -201,8 +202,7 @@ def test_the_backlog_counts_received_deliveries_and_unfinished_runs(inbox, where
         transaction.plan([RunPlan(ended["done"]), RunPlan(ended["quarantined"], error="e")], NOON)
         transaction.plan([RunPlan(ended["dead"], ("h",))], NOON)
         (claim,) = transaction.claim(1, NOON, NOON, only=ended["dead"])
-        lost = (claim.run_id, claim.token, ended["dead"], 1)
-        transaction.settle([RunResult(*lost, RunState.DEAD, NOON, error="e")])
+        transaction.settle([result_of(claim, RunState.DEAD, error="e")])
     for state in ("waiting", "running"):
         change(where, "UPDATE run SET state = ? WHERE delivery_id = ?", state, ids[state])
 

@@ -17,6 +17,7 @@ from billhook.errors import ConfigError, InboxError
 from billhook.inbox import Inbox
 from support.inbox_view import change, incoming, open_inbox, rows, upgraded, value
 from support.postgres import libpq
+from support.processes import run_command
 
 
 def silent(done, total):
@@ -303,7 +304,7 @@ def test_the_printed_postgresql_commands_work(database_url, tmp_path):
         with pytest.raises(ConfigError) as said:
             ask(tmp_path / "dump", silent)
         (command,) = [part for part in str(said.value).split(": ") if part.startswith("pg_")]
-        return subprocess.run(shlex.split(command), env=environ, capture_output=True, text=True, check=False)
+        return run_command(shlex.split(command), env=environ)
 
     dumped = told(inbox.database.back_up)
     if "server version mismatch" in dumped.stderr:

@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from billhook.inbox import HandlerLimits, RunPlan, RunResult, RunState, pending
+from billhook.inbox import HandlerLimits, RunPlan, pending
 from support.inbox_view import NOON, incoming
 from support.inbox_view import open_inbox as opened
+from support.runs import result_of
 
 
 def planned(inbox, handler, number, seconds=0.0):
@@ -64,9 +65,8 @@ def test_a_handler_has_room_for_as_many_as_it_may_have_under_way(inbox):
     first, claims = claimed(inbox, 20, limits=limits)
     second, _ = claimed(inbox, 20, limits=limits)
     one = next(claim for claim in claims if claim.handler == "bounded")
-    result = RunResult(one.run_id, one.token, one.delivery.delivery_id, 1, RunState.SUCCEEDED, NOON)
     with inbox.transaction("worker", limits) as transaction:
-        transaction.settle([result])
+        transaction.settle([result_of(one)])
     third, _ = claimed(inbox, 20, limits=limits)
 
     assert (first.count("bounded"), first.count("free")) == (2, 5)

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from billhook.inbox import RunOptions, RunPlan, RunResult, RunState
+from billhook.inbox import RunOptions, RunPlan
 from billhook.inbox.leases import LOST_IN_QUEUE, QUEUED
 from support.inbox_view import NOON, change, incoming, rows, value
+from support.runs import OWNER, settle
 
 LEASED_UNTIL = NOON + timedelta(seconds=30)
-OWNER = "host:1"
 
 
 def receive(inbox, *keys):
@@ -40,17 +40,6 @@ def called(claims):
 
 def runs(where, columns="handler, state, attempts, lease_owner"):
     return rows(where, f"SELECT {columns} FROM run ORDER BY id")
-
-
-def settle(inbox, claims):
-    results = [
-        RunResult(
-            one.run_id, one.token, one.delivery.delivery_id, one.attempt, RunState.SUCCEEDED, LEASED_UNTIL
-        )
-        for one in claims
-    ]
-    with inbox.transaction(OWNER) as transaction:
-        return transaction.settle(results)
 
 
 def count_writes(inbox, monkeypatch, during):

@@ -22,11 +22,12 @@ from billhook.inbox.erase import erase
 from billhook.inbox.overview import read_totals
 from billhook.inbox.replay import replay
 from billhook.inbox.retention import Cutoffs
-from support.figures import LEASE, close, result_of, totals
+from support.figures import close, totals
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, upgraded, value
 from support.postgres import only_sqlite
 from support.processes import together, until
 from support.query_plans import query_plans
+from support.runs import LEASE, result_of
 
 FAR = timedelta(days=400)
 ENDS = (RunState.SUCCEEDED, RunState.SUCCEEDED, RunState.DUE, RunState.DEAD, RunState.DISCARDED)

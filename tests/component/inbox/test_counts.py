@@ -17,10 +17,11 @@ from billhook.inbox import counts as counts_of_inbox
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.counts import DURATION_BOUNDS, Counts
 from billhook.inbox.overview import read_totals
-from support.figures import at, claim, close, result_of, totals
+from support.figures import close, totals
 from support.inbox_view import NOON, hung, incoming, open_inbox, rows, upgraded, value
 from support.postgres import only_sqlite
 from support.processes import until
+from support.runs import at, claim, result_of
 
 OWNER = "host:1"
 
@@ -465,6 +466,25 @@ def test_counts_that_cannot_be_written_wait_in_memory_and_their_number_is_bounde
     until(lambda: written)
     assert len(written[0]) == 5
     buffered.close()
+
+
+def test_after_a_slow_write_counts_wait_longer_for_the_next(monkeypatch):
+    monkeypatch.setattr(buffered_counts, "PAUSE_FACTOR", 1e9)
+    written = []
+
+    def write(counts):
+        written.append(counts)
+        if len(written) == 1:
+            refuse(buffered, "stale")
+
+    buffered = BufferedCounts(write, every_seconds=0.01)
+    refuse(buffered)
+    until(lambda: written)
+    buffered._thread.join(0.1)
+    before = len(written)
+    buffered.close()
+
+    assert (before, len(written)) == (1, 2)
 
 
 def test_counts_wait_while_the_schema_is_that_of_another_version(caplog):

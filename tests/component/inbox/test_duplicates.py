@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from sqlalchemy import event
 
@@ -13,12 +11,9 @@ from billhook.inbox.planning import find_duplicates
 from billhook.inbox.replay import ReplayResult, replay
 from support.inbox_view import NOON, change, incoming, rows, value
 from support.races import Meanwhile, only_postgres
+from support.runs import at
 
 DAY = 86_400.0
-
-
-def at(seconds):
-    return NOON + timedelta(seconds=seconds)
 
 
 def like(digest, seconds, window):

@@ -11,9 +11,9 @@ from billhook.inbox import HandlerLimits, RunOptions, RunPlan, RunState, handler
 from billhook.inbox.handler_backlog import HandlerBacklog
 from billhook.inbox.overview import read_overview
 from billhook.inbox.schema import run
-from support.figures import at, claim, settle
 from support.inbox_view import NOON, incoming, rows
 from support.query_plans import fill, query_plans
+from support.runs import at, claim, settle
 
 
 def put(inbox, key, handler, seconds=0, order_key=None):

@@ -12,16 +12,11 @@ import pytest
 from sqlalchemy import text
 
 from billhook.errors import InboxUnavailable
-from billhook.inbox import InboxTransaction, RunOptions, RunPlan, RunResult, RunState, locks, runs
+from billhook.inbox import InboxTransaction, RunOptions, RunPlan, RunState, locks, runs
 from billhook.inbox.replay import ReplayResult, replay
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
 from support.races import Meanwhile, only_postgres
-
-LEASE = timedelta(seconds=30)
-
-
-def at(seconds):
-    return NOON + timedelta(seconds=seconds)
+from support.runs import LEASE, at, result_of
 
 
 def ordered(key):
@@ -45,16 +40,10 @@ def claim(inbox, seconds=0, limit=100):
         return transaction.claim(limit, at(seconds), at(seconds) + LEASE)
 
 
-def outcome(claimed, state=RunState.SUCCEEDED, seconds=1, due=None, error=None):
-    due_at = None if due is None else at(due)
-    ids = (claimed.run_id, claimed.token, claimed.delivery.delivery_id, claimed.attempt)
-    return RunResult(*ids, state, at(seconds), due_at=due_at, error=error)
-
-
 def settle(inbox, claimed, state=RunState.SUCCEEDED, **more):
     """Returns the deliveries that were released."""
     with inbox.transaction("worker") as transaction:
-        assert transaction.settle([outcome(claimed, state, **more)]) == {(claimed.run_id, claimed.token)}
+        assert transaction.settle([result_of(claimed, state, **more)]) == {(claimed.run_id, claimed.token)}
         return transaction.released
 
 
@@ -140,7 +129,7 @@ def test_a_stale_result_does_not_release_the_next_run(inbox, where):
     claim(inbox, 31)
 
     with inbox.transaction("worker") as transaction:
-        assert transaction.settle([outcome(stale)]) == set()
+        assert transaction.settle([result_of(stale)]) == set()
         assert transaction.released == []
 
     assert states(where) == ["running", "waiting"]
@@ -169,7 +158,7 @@ def test_one_transaction_releases_runs_of_many_order_keys(inbox, where):
     claims = claim(inbox)
 
     with inbox.transaction("worker") as transaction:
-        transaction.settle([outcome(one) for one in claims])
+        transaction.settle([result_of(one) for one in claims])
         released = transaction.released
         following = transaction.claim(100, at(2), at(40))
 
@@ -217,8 +206,8 @@ def test_a_current_and_a_stale_result_in_one_transaction_are_distinguished(inbox
     with inbox.transaction("worker") as transaction:
         settled = transaction.settle(
             [
-                outcome(stale, RunState.DEAD, seconds=32, error="stale"),
-                outcome(fresh, RunState.DUE, seconds=32, due=40, error="fresh"),
+                result_of(stale, RunState.DEAD, seconds=32, error="stale"),
+                result_of(fresh, RunState.DUE, seconds=32, due=40, error="fresh"),
             ]
         )
 
@@ -323,7 +312,7 @@ class RandomHistory:
         choices = [RunState.SUCCEEDED, RunState.SUCCEEDED, RunState.DUE, RunState.DEAD, RunState.DISCARDED]
         due = self.seconds + self.random.randint(0, 3)
         outcomes = [
-            outcome(one, state, self.seconds, due if state is RunState.DUE else None, "e")
+            result_of(one, state, self.seconds, due=due if state is RunState.DUE else None, error="e")
             for one, state in zip(ended, self.random.choices(choices, k=2), strict=False)
         ]
         with self.inbox.transaction("worker") as transaction:
@@ -374,7 +363,7 @@ def check_a_run_planned_while_the_one_before_it_ends_is_not_left_waiting(inbox, 
     second = put(inbox, "b")
 
     meanwhile(
-        lambda transaction: transaction.settle([outcome(first)]),
+        lambda transaction: transaction.settle([result_of(first)]),
         lambda transaction: transaction.plan([RunPlan(second, ("h",), options=ordered("k"))], at(1)),
     )
 
@@ -407,7 +396,7 @@ def check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox,
         )
         runs.release_next(connection, [("h", "k")], at(2))
 
-    meanwhile(lambda transaction: transaction.settle([outcome(second)]), again)
+    meanwhile(lambda transaction: transaction.settle([result_of(second)]), again)
 
     assert "due" in states(where)
 
@@ -423,8 +412,8 @@ def check_two_that_settle_the_last_two_runs_conclude_the_delivery(inbox, where, 
     one, other = claim(inbox)
 
     meanwhile(
-        lambda transaction: transaction.settle([outcome(one)]),
-        lambda transaction: transaction.settle([outcome(other)]),
+        lambda transaction: transaction.settle([result_of(one)]),
+        lambda transaction: transaction.settle([result_of(other)]),
     )
 
     assert value(where, "SELECT state FROM delivery") == "done"
@@ -486,7 +475,7 @@ def crossing(inbox, first, lock):
     barrier, errors = threading.Barrier(2), []
 
     def one(number):
-        own = outcome(claims[number])
+        own = result_of(claims[number])
         try:
             with inbox.transaction(f"turn{number}") as transaction:
                 if lock:

@@ -13,9 +13,9 @@ from billhook.inbox.counts import DURATION_BOUNDS, Counts
 from billhook.inbox.overview import percentile, read_overview, read_periods
 from billhook.inbox.retention import Cutoffs
 from billhook.inbox.schema import REVISION
-from support.figures import claim, settle
 from support.inbox_view import NOON, incoming, value
 from support.query_plans import fill, query_plans
+from support.runs import claim, settle
 
 OWNER = "host:1"
 HOUR = timedelta(hours=1)

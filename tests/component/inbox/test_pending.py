@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 from billhook.inbox import RunPlan
 from billhook.inbox.pending import PendingDelivery
-from support.inbox_view import NOON, change, incoming, rows
-
-LEASE = timedelta(seconds=30)
-
-
-def at(seconds):
-    return NOON + timedelta(seconds=seconds)
+from support.inbox_view import change, incoming, rows
+from support.runs import LEASE, at
 
 
 def put(inbox, key, seconds=0.0):

@@ -16,12 +16,13 @@ from sqlalchemy import MetaData, create_engine
 from sqlalchemy.engine import make_url
 
 from billhook.errors import ConfigError, InboxUnavailable, SchemaForbidden, SchemaMismatch
-from billhook.inbox import Inbox, RunPlan, RunResult, RunState
+from billhook.inbox import Inbox, RunPlan
 from billhook.inbox.postgres.schemas import schema_from_options
 from support.apps import make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, upgraded, value
 from support.postgres import with_options
 from support.proxy import proxied
+from support.runs import result_of
 
 TABLES = [
     "billhook_action",
@@ -49,7 +50,7 @@ def handle_one(inbox, key):
     with inbox.transaction("me") as transaction:
         assert transaction.plan([RunPlan(delivery_id, ("h",))], NOON) == [delivery_id]
         (claim,) = transaction.claim(9, NOON, NOON + timedelta(minutes=1))
-        transaction.settle([RunResult(claim.run_id, claim.token, delivery_id, 1, RunState.SUCCEEDED, NOON)])
+        transaction.settle([result_of(claim)])
     return delivery_id
 
 

@@ -351,6 +351,43 @@ def test_other_puts_fail_at_once_while_one_probes_failed_storage(where):
     inbox.close()
 
 
+@pytest.mark.parametrize(("slow_seconds", "sizes"), [(0.0, [1, 2]), (60.0, [1, 1, 1])])
+def test_after_a_slow_batch_a_request_that_comes_before_the_turn_to_write_is_in_the_batch(
+    monkeypatch, slow_seconds, sizes
+):
+    """With the control: on a quick disk a batch is filled before it waits for other processes."""
+    monkeypatch.setattr("billhook.inbox.committer.SLOW_SECONDS", slow_seconds)
+    monkeypatch.setattr("billhook.inbox.committer.GATHER_SECONDS", 0.0)
+    other_process, waiting, committed = threading.Lock(), threading.Event(), []
+
+    @contextlib.contextmanager
+    def turn():
+        waiting.set()
+        with other_process:
+            yield
+
+    def commit(batch):
+        waiting.set()
+        with contextlib.nullcontext() if slow_seconds == 0.0 else other_process:
+            committed.append(len(batch))
+        return [Receipt(PutStatus.ACCEPTED, 1, one.key) for one in batch]
+
+    committer = Committer(commit, lambda: None, 20.0, turn=turn)
+    committer.put(incoming("first"), 20.0)
+    waiting.clear()
+    with other_process:
+        threads = [threading.Thread(target=committer.put, args=(incoming(key), 20.0)) for key in ("k1", "k2")]
+        threads[0].start()
+        assert waiting.wait(20)
+        threads[1].start()
+        until(lambda: committer._queue.qsize() == 1)
+    for thread in threads:
+        thread.join(20)
+    committer.close()
+
+    assert committed == sizes
+
+
 def test_a_put_right_after_a_failure_is_attempted():
     faults, tidied = [InboxUnavailable("the disk")], threading.Event()
 

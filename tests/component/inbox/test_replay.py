@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from billhook.inbox import ContentKey, RunOptions, RunPlan, RunResult, RunState
+from billhook.inbox import ContentKey, RunOptions, RunPlan, RunState
 from billhook.inbox.replay import ReplayResult, replay
 from support.inbox_view import NOON, change, incoming, rows, value
+from support.runs import claim, settle
 
 LATER = NOON + timedelta(hours=1)
 
@@ -21,13 +22,7 @@ def put(inbox, name, *handlers, error=None):
 
 def finish(inbox, state=RunState.SUCCEEDED):
     """Whatever is due ends so."""
-    with inbox.transaction("worker") as transaction:
-        transaction.settle(
-            [
-                RunResult(one.run_id, one.token, one.delivery.delivery_id, 1, state, NOON, error="e")
-                for one in transaction.claim(100, NOON, LATER)
-            ]
-        )
+    settle(inbox, claim(inbox, 100), state)
 
 
 def always(options=None):

@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 
 from billhook.errors import InboxUnavailable, SchemaMismatch
-from billhook.inbox import Inbox, PutStatus, RunPlan, RunResult, RunState
+from billhook.inbox import Inbox, PutStatus, RunPlan
 from billhook.inbox.counts import Counted, Counts
 from billhook.inbox.schema import REVISION
 from support.inbox_view import NOON, incoming, open_inbox, rows, value
 from support.next_release import NEXT, next_release
+from support.runs import result_of
 
 LATER = NOON + timedelta(minutes=1)
 STORES = (
@@ -68,11 +69,10 @@ def test_nothing_is_handled_on_a_newer_schema(inbox, where, upgrade):
     upgrade()
     inbox.put(incoming("k2"))
     before = rows(where, "SELECT * FROM delivery"), rows(where, "SELECT * FROM run")
-    result = RunResult(claim.run_id, claim.token, 1, 1, RunState.SUCCEEDED, NOON)
 
     def settle():
         with inbox.transaction("me") as transaction:
-            transaction.settle([result])
+            transaction.settle([result_of(claim)])
 
     uses = [lambda: inbox.poll(9), settle, lambda: inbox.pause_handler("h", None, NOON)]
     for use in uses:

@@ -7,43 +7,15 @@ from datetime import timedelta, timezone
 import pytest
 
 from billhook.errors import InboxUnavailable
-from billhook.inbox import NOTHING_DUE, RunPlan, RunResult, RunState
+from billhook.inbox import NOTHING_DUE, RunPlan, RunState
 from billhook.inbox.leases import LOST
 from support.inbox_view import NOON, change, incoming, rows, value
-
-LEASE = timedelta(seconds=30)
-OWNER = "host:1"
+from support.runs import LEASE, OWNER, at, claim, planned, result_of
 
 
-def at(seconds):
-    return NOON + timedelta(seconds=seconds)
-
-
-def put(inbox, *handlers, key="k"):
-    """A delivery that is planned for these handlers; its id."""
-    delivery_id = inbox.put(incoming(key)).delivery_id
-    with inbox.transaction(OWNER) as transaction:
-        transaction.plan([RunPlan(delivery_id, handlers)], NOON)
-    return delivery_id
-
-
-def claim(inbox, limit=10, *, seconds=0.0, owner=OWNER, only=None):
-    with inbox.transaction(owner) as transaction:
-        return transaction.claim(limit, at(seconds), at(seconds) + LEASE, only)
-
-
-def settle(inbox, claim, state=RunState.SUCCEEDED, *, seconds=1.0, due=None, error=None):
-    outcome = RunResult(
-        claim.run_id,
-        claim.token,
-        claim.delivery.delivery_id,
-        claim.attempt,
-        state,
-        at(seconds),
-        due_at=None if due is None else at(due),
-        error=error,
-        traceback=error and "Traceback: " + error,
-    )
+def settle(inbox, claim, state=RunState.SUCCEEDED, *, seconds=1.0, error=None, **facts):
+    traceback = error and "Traceback: " + error
+    outcome = result_of(claim, state, seconds, error=error, traceback=traceback, **facts)
     with inbox.transaction(OWNER) as transaction:
         return transaction.settle([outcome])
 
@@ -60,7 +32,7 @@ def runs(where, columns="state, attempts, token"):
 
 
 def test_a_plan_makes_one_due_run_for_each_handler(inbox, where):
-    delivery_id = put(inbox, "a", "b")
+    delivery_id = planned(inbox, "a", "b")
 
     assert delivery_state(where) == "planned"
     assert runs(where, "delivery_id, handler, state, attempts, due_at") == [
@@ -70,7 +42,7 @@ def test_a_plan_makes_one_due_run_for_each_handler(inbox, where):
 
 
 def test_a_delivery_without_handlers_is_done(inbox, where):
-    put(inbox)
+    planned(inbox)
 
     assert delivery_state(where) == "done"
     assert runs(where) == []
@@ -94,7 +66,7 @@ def test_an_unreadable_delivery_is_quarantined_with_its_error(inbox, where):
 
 
 def test_a_delivery_is_planned_once_by_any_worker(inbox, where):
-    delivery_id = put(inbox, "a")
+    delivery_id = planned(inbox, "a")
 
     with inbox.transaction("another") as transaction:
         planned_here = transaction.plan([RunPlan(delivery_id, ("a", "b"))], NOON)
@@ -131,7 +103,7 @@ def test_a_failed_transaction_changes_nothing(inbox, where):
 
 
 def test_an_attempt_is_counted_when_it_is_claimed(inbox, where):
-    put(inbox, "a")
+    planned(inbox, "a")
     ((before,),) = runs(where, "token")
 
     (claimed,) = claim(inbox)
@@ -145,14 +117,14 @@ def test_an_attempt_is_counted_when_it_is_claimed(inbox, where):
 
 
 def test_a_leased_run_is_not_claimed_by_others(inbox):
-    put(inbox, "a")
+    planned(inbox, "a")
     claim(inbox)
 
     assert claim(inbox, seconds=29.9, owner="another") == []
 
 
 def test_a_lease_that_ran_out_is_claimed_again_with_a_greater_token(inbox, where):
-    put(inbox, "a")
+    planned(inbox, "a")
     tokens = [claim(inbox, seconds=31 * n)[0].token for n in range(4)]
 
     assert [token - tokens[0] for token in tokens] == [0, 1, 2, 3]
@@ -162,7 +134,7 @@ def test_a_lease_that_ran_out_is_claimed_again_with_a_greater_token(inbox, where
 
 
 def test_a_run_is_not_claimed_before_its_time(inbox):
-    put(inbox, "a")
+    planned(inbox, "a")
     (first,) = claim(inbox)
     settle(inbox, first, RunState.DUE, due=60, error="no")
 
@@ -172,7 +144,7 @@ def test_a_run_is_not_claimed_before_its_time(inbox):
 
 def test_claim_returns_the_longest_due_up_to_the_limit(inbox):
     for number in range(5):
-        put(inbox, "a", key=f"k{number}")
+        planned(inbox, "a", key=f"k{number}")
 
     first, second = claim(inbox, 3), claim(inbox, 3)
 
@@ -180,8 +152,8 @@ def test_claim_returns_the_longest_due_up_to_the_limit(inbox):
 
 
 def test_claim_can_be_limited_to_one_delivery(inbox):
-    put(inbox, "a", key="k0")
-    wanted = put(inbox, "a", "b", key="k1")
+    planned(inbox, "a", key="k0")
+    wanted = planned(inbox, "a", "b", key="k1")
 
     claimed = claim(inbox, only=wanted)
 
@@ -190,7 +162,7 @@ def test_claim_can_be_limited_to_one_delivery(inbox):
 
 def test_a_run_lost_in_a_queue_is_no_attempt_and_a_started_one_is(inbox, where):
     for number in range(3):
-        put(inbox, "a", key=f"k{number}")
+        planned(inbox, "a", key=f"k{number}")
     with inbox.transaction("dies") as transaction:
         transaction.claim(3, NOON, NOON + LEASE, idle=1)
 
@@ -214,7 +186,7 @@ def claim_suspect(inbox, *, seconds, only=None):
 
 def test_a_suspect_is_claimed_alone(inbox, where):
     for number in range(3):
-        put(inbox, "a", key=f"k{number}")
+        planned(inbox, "a", key=f"k{number}")
     with inbox.transaction("dies") as transaction:
         transaction.claim(2, NOON, NOON + LEASE)
 
@@ -233,7 +205,7 @@ def test_a_suspect_is_claimed_alone(inbox, where):
 
 
 def test_an_attempt_lost_beside_others_is_excused_and_one_lost_alone_counts(inbox, where):
-    put(inbox, "a")
+    planned(inbox, "a")
     claim(inbox)
     excused = []
     for seconds in (31, 62, 93):
@@ -247,13 +219,10 @@ def test_an_attempt_lost_beside_others_is_excused_and_one_lost_alone_counts(inbo
 
 
 def test_a_loss_alone_revokes_one_excuse_but_none_of_orderly_stops(inbox):
-    put(inbox, "a")
+    planned(inbox, "a")
     (claimed,) = claim(inbox)
     for seconds in (0, 10, 20):
-        facts = claimed_facts(claimed)
-        stopped = RunResult(
-            *facts, RunState.DUE, at(seconds), due_at=at(seconds), error="stopped", excused=True
-        )
+        stopped = result_of(claimed, RunState.DUE, seconds, due=seconds, error="stopped", excused=True)
         with inbox.transaction(OWNER) as transaction:
             transaction.settle([stopped])
         (claimed,) = claim_others(inbox, seconds=seconds)
@@ -279,7 +248,7 @@ def lost_beside_others(inbox, seconds, keys=("a",)):
 
 def test_a_suspect_lost_beside_others_is_excused_and_claimed_last(inbox):
     for number in range(2):
-        put(inbox, "a", key=f"k{number}")
+        planned(inbox, "a", key=f"k{number}")
     claim(inbox)
 
     found = lost_beside_others(inbox, 31, keys=("k0", "k1"))
@@ -288,7 +257,7 @@ def test_a_suspect_lost_beside_others_is_excused_and_claimed_last(inbox):
 
 
 def test_repeated_losses_of_a_suspect_beside_others_count_in_the_end(inbox):
-    put(inbox, "a")
+    planned(inbox, "a")
     claim(inbox)
     counted = []
     (one,) = lost_beside_others(inbox, 31)
@@ -303,7 +272,7 @@ def test_repeated_losses_of_a_suspect_beside_others_count_in_the_end(inbox):
 
 
 def test_mark_not_alone_ignores_runs_that_are_no_suspects(inbox, where):
-    put(inbox, "a")
+    planned(inbox, "a")
     (claimed,) = claim(inbox)
 
     with inbox.transaction(OWNER) as transaction:
@@ -313,7 +282,7 @@ def test_mark_not_alone_ignores_runs_that_are_no_suspects(inbox, where):
 
 
 def test_a_suspect_that_is_settled_is_no_longer_suspect(inbox, where):
-    put(inbox, "a")
+    planned(inbox, "a")
     claim(inbox)
     claim_others(inbox, seconds=31)
     settle(inbox, claim_suspect(inbox, seconds=31), RunState.DUE, seconds=32, due=40, error="no")
@@ -326,7 +295,7 @@ def test_a_suspect_that_is_settled_is_no_longer_suspect(inbox, where):
 
 def test_suspects_never_lost_alone_are_claimed_first(inbox):
     for number in range(2):
-        put(inbox, "a", key=f"k{number}")
+        planned(inbox, "a", key=f"k{number}")
     with inbox.transaction("dies") as transaction:
         transaction.claim(1, NOON, NOON + LEASE)  # k0, and then alone
     claim_others(inbox, seconds=31)
@@ -339,7 +308,7 @@ def test_suspects_never_lost_alone_are_claimed_first(inbox):
 
 def test_suspects_are_due_at_moments_of_their_own(inbox):
     for number in range(8):
-        put(inbox, "a", key=f"k{number}")
+        planned(inbox, "a", key=f"k{number}")
     claim(inbox)
 
     with inbox.transaction("loop") as transaction:
@@ -357,7 +326,7 @@ def test_suspects_are_due_at_moments_of_their_own(inbox):
 
 def test_a_run_lost_in_a_queue_is_claimed_only_for_an_idle_thread(inbox):
     for number in range(4):
-        put(inbox, "a", key=f"k{number}")
+        planned(inbox, "a", key=f"k{number}")
     with inbox.transaction("dies") as transaction:
         transaction.claim(2, NOON, NOON + LEASE, idle=0)
 
@@ -371,7 +340,7 @@ def test_a_run_lost_in_a_queue_is_claimed_only_for_an_idle_thread(inbox):
 
 def test_no_run_is_queued_behind_one_lost_in_a_queue(inbox):
     for number in range(3):
-        put(inbox, "a", key=f"k{number}")
+        planned(inbox, "a", key=f"k{number}")
     with inbox.transaction("dies") as transaction:
         transaction.claim(3, NOON, NOON + LEASE, idle=0)
 
@@ -380,7 +349,7 @@ def test_no_run_is_queued_behind_one_lost_in_a_queue(inbox):
 
 
 def test_a_suspect_is_due_for_its_delivery_alone(inbox):
-    first, other = put(inbox, "a", key="k0"), put(inbox, "a", key="k1")
+    first, other = planned(inbox, "a", key="k0"), planned(inbox, "a", key="k1")
     with inbox.transaction("dies") as transaction:
         transaction.claim(1, NOON, NOON + LEASE, only=first)
     claim_others(inbox, seconds=31)
@@ -390,11 +359,9 @@ def test_a_suspect_is_due_for_its_delivery_alone(inbox):
 
 
 def test_an_attempt_that_we_cut_off_is_excused(inbox, where):
-    put(inbox, "a")
+    planned(inbox, "a")
     (claimed,) = claim(inbox)
-    outcome = RunResult(
-        *claimed_facts(claimed), RunState.DUE, at(1), due_at=at(30), error="stopped", excused=True
-    )
+    outcome = result_of(claimed, RunState.DUE, due=30, error="stopped", excused=True)
     with inbox.transaction(OWNER) as transaction:
         transaction.settle([outcome])
 
@@ -403,13 +370,9 @@ def test_an_attempt_that_we_cut_off_is_excused(inbox, where):
     assert (again.attempt, again.excused, again.suspect) == (2, 1, False)
 
 
-def claimed_facts(claimed):
-    return claimed.run_id, claimed.token, claimed.delivery.delivery_id, claimed.attempt
-
-
 def test_poll_returns_the_next_due_time(inbox):
     assert inbox.poll(10) == ([], NOTHING_DUE)
-    put(inbox, "a")
+    planned(inbox, "a")
     (claimed,) = claim(inbox)
 
     with inbox.transaction(OWNER) as transaction:
@@ -438,7 +401,7 @@ ENDS = [
 
 def test_a_delivery_ends_when_its_last_run_does(inbox, where):
     for number, (states, _) in enumerate(ENDS):
-        delivery_id = put(inbox, *(f"h{n}" for n in range(len(states))), key=f"k{number}")
+        delivery_id = planned(inbox, *(f"h{n}" for n in range(len(states))), key=f"k{number}")
         for claimed, state in zip(claim(inbox, only=delivery_id), states, strict=True):
             settle(inbox, claimed, RunState(state), due=9 if state == "due" else None, error="why")
 
@@ -448,11 +411,11 @@ def test_a_delivery_ends_when_its_last_run_does(inbox, where):
 
 
 def test_many_runs_settle_in_one_transaction(inbox, where):
-    put(inbox, "a", "b", "c", "d")
+    planned(inbox, "a", "b", "c", "d")
     states = [RunState.SUCCEEDED, RunState.DEAD, RunState.SUCCEEDED, RunState.DISCARDED]
     outcomes = [
-        RunResult(c.run_id, c.token, c.delivery.delivery_id, c.attempt, state, at(1), error=f"{c.handler}!")
-        for c, state in zip(claim(inbox), states, strict=True)
+        result_of(one, state, error=f"{one.handler}!")
+        for one, state in zip(claim(inbox), states, strict=True)
     ]
 
     with inbox.transaction(OWNER) as transaction:
@@ -465,7 +428,7 @@ def test_many_runs_settle_in_one_transaction(inbox, where):
 
 
 def test_a_failure_leaves_its_history(inbox, where):
-    put(inbox, "a")
+    planned(inbox, "a")
     for number in range(3):
         (claimed,) = claim(inbox, seconds=number * 10)
         last = number == 2
@@ -489,7 +452,7 @@ def test_a_failure_leaves_its_history(inbox, where):
 def check_stale_settle_is_refused(inbox, where, settle_stale, key="k"):
     """A worker that was silent too long comes back with its result: it must change nothing."""
     of_the_key = "SELECT state FROM delivery WHERE key = ?"
-    put(inbox, "a", key=key)
+    planned(inbox, "a", key=key)
     (stale,) = claim(inbox)
     (fresh,) = claim(inbox, seconds=31, owner="another")
     before = rows(where, "SELECT * FROM run") + rows(where, "SELECT * FROM failure")
@@ -522,7 +485,7 @@ def test_a_settle_that_looks_at_the_run_but_not_at_the_token_would_be_caught(inb
 
 
 def test_a_run_is_settled_once(inbox, where):
-    put(inbox, "a")
+    planned(inbox, "a")
     (claimed,) = claim(inbox)
     settle(inbox, claimed)
 
@@ -536,7 +499,7 @@ def test_a_run_is_settled_once(inbox, where):
 
 
 def test_a_renewed_lease_holds(inbox):
-    put(inbox, "a")
+    planned(inbox, "a")
     (claimed,) = claim(inbox)
 
     with inbox.transaction(OWNER) as transaction:
@@ -548,7 +511,7 @@ def test_a_renewed_lease_holds(inbox):
 
 
 def test_a_lost_lease_cannot_be_renewed_nor_released(inbox, where):
-    put(inbox, "a")
+    planned(inbox, "a")
     (stale,) = claim(inbox)
     claim(inbox, seconds=31, owner="another")
     before = rows(where, "SELECT * FROM run")
@@ -562,7 +525,7 @@ def test_a_lost_lease_cannot_be_renewed_nor_released(inbox, where):
 
 
 def test_a_released_run_is_due_at_once_and_its_attempt_not_counted(inbox, where):
-    put(inbox, "a")
+    planned(inbox, "a")
     (claimed,) = claim(inbox)
 
     with inbox.transaction(OWNER) as transaction:
@@ -578,7 +541,7 @@ def test_a_released_run_is_due_at_once_and_its_attempt_not_counted(inbox, where)
 
 
 def test_a_storage_failure_in_a_transaction_raises_and_the_next_succeeds(inbox, where):
-    put(inbox, "a")
+    planned(inbox, "a")
     change(where, "ALTER TABLE run RENAME TO lost")
     with pytest.raises(InboxUnavailable, match=r"no such table: run|relation \"run\" does not exist"):
         claim(inbox)
@@ -589,7 +552,7 @@ def test_a_storage_failure_in_a_transaction_raises_and_the_next_succeeds(inbox, 
 
 def test_a_clock_in_another_zone_means_the_same_moments(inbox, where):
     zone = timezone(timedelta(hours=-7))
-    put(inbox, "a")
+    planned(inbox, "a")
     with inbox.transaction(OWNER) as transaction:
         (claimed,) = transaction.claim(1, NOON.astimezone(zone), (NOON + LEASE).astimezone(zone))
 

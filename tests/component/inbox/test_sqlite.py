@@ -7,7 +7,6 @@ import fcntl
 import os
 import resource
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from billhook.inbox.sqlite.locks import FORK_GUARD
 from billhook.metrics import InboxCollector
 from support.apps import make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
+from support.processes import run_command
 from support.templates import new_inbox
 
 TESTS = Path(__file__).parents[2]
@@ -319,9 +319,7 @@ def test_sorting_uses_no_temporary_file(path):
     """A temporary file of that size is refused to this process, wherever SQLite would put it."""
     here = {**os.environ, "PYTHONPATH": str(TESTS)}
 
-    ran = subprocess.run(
-        [sys.executable, "-c", SORTS, str(path)], env=here, capture_output=True, text=True, check=False
-    )
+    ran = run_command([sys.executable, "-c", SORTS, str(path)], env=here)
 
     assert ran.stderr == ""
     claimed, ours, plain = ran.stdout.splitlines()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from billhook.errors import SchemaMismatch, UnreleasedSchema
-from billhook.inbox import Inbox, RunPlan, RunResult, RunState
+from billhook.inbox import Inbox, RunPlan, RunState
 from billhook.inbox.schema import REVISION
 from support.apps import deliver, make_app
 from support.inbox_view import NOON, change, incoming, place_of, rows, value
 from support.next_release import NEXT, next_release
+from support.runs import result_of
 
 
 @pytest.fixture
@@ -20,9 +21,7 @@ def used(inbox):
     with inbox.transaction("worker") as transaction:
         transaction.plan([RunPlan(1, ("h",))], NOON)
         (claim,) = transaction.claim(9, NOON, NOON.replace(hour=13))
-        transaction.settle(
-            [RunResult(claim.run_id, claim.token, 1, 1, RunState.DUE, NOON, due_at=NOON, error="e")]
-        )
+        transaction.settle([result_of(claim, RunState.DUE, due=0, error="e")])
     return inbox
 
 

@@ -10,6 +10,8 @@ import threading
 import pytest
 
 from billhook.inbox.sqlite.locks import HOLDING, WriteLock
+from support.inbox_view import incoming
+from support.postgres import only_sqlite
 from support.processes import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc/locks is Linux's")
@@ -69,3 +71,20 @@ def test_the_lock_is_released_whatever_is_notified_fails(tmp_path, monkeypatch):
         ["flock", "--nonblock", str(tmp_path / "inbox.db-lock"), "true"], check=False, timeout=20
     )
     assert ran.returncode == 0
+
+
+@only_sqlite
+def test_in_its_turn_a_database_keeps_others_from_writing_and_writes_itself(inbox):
+    database = inbox.database
+    command = ["flock", "--nonblock", f"{database.path}-lock", "true"]
+
+    def is_free():
+        return subprocess.run(command, check=False, timeout=20).returncode == 0
+
+    with database.turn():
+        before = is_free()
+        stored = database.insert_new([incoming("k1")])
+
+    assert not before
+    assert len(stored) == 1
+    assert is_free()

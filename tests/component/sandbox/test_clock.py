@@ -23,10 +23,8 @@ from billhook.sandbox.scheduler import Scheduler
 from billhook.sandbox.storage.tables.webhooks import raised_event
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks.outbox import raise_event
-from support.sandbox import START, Running, running
+from support.sandbox import INVALID, START, Running, running
 from support.scenarios import STARTED, contract, customer, dates
-
-INVALID = (400, "invalid_request_error", "invalid_request")
 
 
 def move(sandbox: Running, **body: Any) -> Any:

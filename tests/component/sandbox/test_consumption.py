@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.sandbox import Running
+from support.sandbox import NOT_FOUND, Running
 from support.scenarios import Customer, metered
 
 
@@ -59,7 +59,7 @@ def test_products_consumptions_of_an_unknown_customer_are_404(sandbox: Running) 
         sandbox.call("GET", f"/customers/products-consumptions/{path}") for path in ("cus_0", "alias/nobody")
     ]
 
-    assert {answer.error() for answer in answers} == {(404, "invalid_request_error", "resource_not_found")}
+    assert {answer.error() for answer in answers} == {NOT_FOUND}
 
 
 def test_products_consumptions_without_a_contract_in_force_are_none(sandbox: Running) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from billhook.sandbox.billing.contracts.cycles import ContractRecord, cycle_at, next_end_date
-from support.sandbox import Running
+from support.sandbox import NOT_FOUND, Running
 from support.scenarios import STARTED, billed_cycles, contract, customer, cycle, fee, invoices
 
 
@@ -142,7 +142,7 @@ def test_only_a_contract_in_review_is_activated(sandbox: Running) -> None:
 
     assert made["status"] == "Active"
     assert answer.error() == (400, "invalid_request_error", "not_in_review")
-    assert unknown.error() == (404, "invalid_request_error", "resource_not_found")
+    assert unknown.error() == NOT_FOUND
 
 
 # --- the end, and renewal -------------------------------------------------------------------------

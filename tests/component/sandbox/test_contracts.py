@@ -7,12 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from support.sandbox import Running, running
+from support.sandbox import INVALID, NOT_FOUND, TAKEN, Running, running
 from support.scenarios import STARTED, contract, customer, cycle, fee, invoices
-
-NOT_FOUND = (404, "invalid_request_error", "resource_not_found")
-INVALID = (400, "invalid_request_error", "invalid_request")
-TAKEN = (400, "invalid_request_error", "already_exists")
 
 
 def plan(sandbox: Running, **fields: Any) -> str:

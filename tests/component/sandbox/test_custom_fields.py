@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.sandbox import Answer, Running
+from support.sandbox import INVALID, TAKEN, Answer, Running, check_refused
 
-INVALID = (400, "invalid_request_error", "invalid_request")
 REGION = {
     "customFieldName": "region",
     "fieldPath": "Region__c",
@@ -59,8 +58,7 @@ def test_a_name_is_defined_once_for_each_entity(sandbox: Running) -> None:
     twice = sandbox.call("POST", "/_sandbox/customFields", {"customFieldName": "region"})
     other = defined(sandbox, customFieldName="region", entity="Contract")
 
-    assert twice.error() == (400, "invalid_request_error", "already_exists")
-    assert twice.json["param"] == "customFieldName"
+    check_refused([twice], ["customFieldName"], TAKEN)
     assert other["entity"] == "Contract"
 
 
@@ -86,8 +84,7 @@ def test_a_definition_that_contradicts_itself_is_refused(sandbox: Running) -> No
     ]
     total = sandbox.ok("GET", "/customFields")["total"]
 
-    assert {answer.error() for answer in answers} == {INVALID}
-    assert [answer.json["param"] for answer in answers] == [param for _, param in WRONG_DEFINITIONS]
+    check_refused(answers, [param for _, param in WRONG_DEFINITIONS])
     assert total == 0
 
 
@@ -130,8 +127,7 @@ def test_an_input_that_fits_no_definition_is_refused_and_nothing_is_set(sandbox:
     ]
     after = given(sandbox, customer_id=customer_id)
 
-    assert {answer.error() for answer in answers} == {INVALID}
-    assert [answer.json["param"] for answer in answers] == [param for _, param in WRONG_INPUTS]
+    check_refused(answers, [param for _, param in WRONG_INPUTS])
     assert values(after) == {}
 
 

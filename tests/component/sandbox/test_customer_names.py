@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from billhook.sandbox.billing import customers
-from support.sandbox import Running
-
-TAKEN = (400, "invalid_request_error", "already_exists")
+from support.sandbox import TAKEN, Running
 
 
 def made(sandbox: Running, **fields: object) -> str:

@@ -6,13 +6,9 @@ from typing import Any
 
 import pytest
 
-from support.sandbox import API_TOKEN, Answer, Running
+from support.sandbox import API_TOKEN, INVALID, NOT_FOUND, NOT_JSON, TAKEN, Answer, Running
 
-NOT_FOUND = (404, "invalid_request_error", "resource_not_found")
-INVALID = (400, "invalid_request_error", "invalid_request")
 UNAUTHORISED = (401, "authentication_error", "authentication_failed")
-NOT_JSON = (400, "invalid_request_error", "not_json")
-TAKEN = (400, "invalid_request_error", "already_exists")
 NO_METHOD = (405, "invalid_request_error", "invalid_request")
 AGGREGATION = {
     "customerId": "cus_1",

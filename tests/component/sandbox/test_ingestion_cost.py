@@ -52,7 +52,7 @@ def test_a_thousand_events_take_as_many_statements_as_ten(sandbox: Running) -> N
     few = statements_for(sandbox, "few", 10, days=1)
     many = statements_for(sandbox, "many", 1000, days=28)
 
-    assert len(few) == len(many) < 13
+    assert len(few) == len(many) < 14
 
 
 def test_new_aliases_take_more_statements(sandbox: Running) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.sandbox import Running, running
+from support.sandbox import NOT_FOUND, Running, running
 from support.scenarios import (
     STARTED,
     Customer,
@@ -24,7 +24,6 @@ from support.scenarios import (
     metered,
 )
 
-NOT_FOUND = (404, "invalid_request_error", "resource_not_found")
 CENTS = {"overage": 0, "discount": 0, "creditsUsed": 0, "tax": 0}
 
 

@@ -10,9 +10,7 @@ from urllib.parse import quote
 from sqlalchemy import delete
 
 from billhook.sandbox.storage.tables.billing import catalog_product
-from support.sandbox import Running
-
-INVALID = (400, "invalid_request_error", "invalid_request")
+from support.sandbox import INVALID, Running
 
 
 def add(sandbox: Running, *names: str) -> None:

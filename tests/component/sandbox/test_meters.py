@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.sandbox import Running
+from support.sandbox import INVALID, NOT_FOUND, TAKEN, Running, check_refused
 
 
 def meter(**changes: Any) -> dict[str, Any]:
@@ -40,8 +40,7 @@ def test_meters_of_an_event_have_unique_keys(sandbox: Running) -> None:
 
     assert keys == ["api_call", "api_call-2", "api_call-3"]
     assert elsewhere == "api_call"
-    assert taken.error() == (400, "invalid_request_error", "already_exists")
-    assert taken.json["param"] == "key"
+    check_refused([taken], ["key"], TAKEN)
 
 
 def test_meters_a_product_has_one_meter(sandbox: Running) -> None:
@@ -53,8 +52,8 @@ def test_meters_a_product_has_one_meter(sandbox: Running) -> None:
     unknown = sandbox.call("POST", "/_sandbox/meters", meter(catalogProductId="cat_none"))
 
     assert first["catalogProductId"] == product
-    assert second.error() == (400, "invalid_request_error", "already_exists")
-    assert unknown.error() == (400, "invalid_request_error", "invalid_request")
+    assert second.error() == TAKEN
+    assert unknown.error() == INVALID
     assert {second.json["param"], unknown.json["param"]} == {"catalogProductId"}
 
 
@@ -93,4 +92,4 @@ def test_meters_an_unknown_one_is_not_found(sandbox: Running) -> None:
     """Source: spec, "Errors", resource_not_found."""
     answer = sandbox.call("GET", "/_sandbox/meters/mtr_none")
 
-    assert answer.error() == (404, "invalid_request_error", "resource_not_found")
+    assert answer.error() == NOT_FOUND

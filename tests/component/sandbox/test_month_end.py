@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.sandbox import Running
+from support.sandbox import NOT_FOUND, Running
 from support.scenarios import Customer, contract, customer, dates, fee, metered
 
 
@@ -90,4 +90,4 @@ def test_control_a_fully_charged_month_raises_no_uncharged_events(sandbox: Runni
 def test_a_report_that_is_not_there_is_not_found(sandbox: Running) -> None:
     answer = sandbox.call("GET", "/_sandbox/reports/rep_none")
 
-    assert answer.error() == (404, "invalid_request_error", "resource_not_found")
+    assert answer.error() == NOT_FOUND

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from billhook.sandbox.sandbox import GROUPS
-from support.sandbox import Running
+from support.sandbox import INVALID, NOT_FOUND, NOT_JSON, Running
 
 PARAMETER = re.compile(r"\{[A-Za-z]+\}")
-NOT_JSON = (400, "invalid_request_error", "not_json")
 
 
 def test_every_address_leads_to_its_own_operation_and_to_no_other(sandbox: Running) -> None:
@@ -35,7 +34,7 @@ def test_an_address_with_a_slash_too_many_is_not_sent_on_to_another(sandbox: Run
         )
     ]
 
-    assert set(answers) == {(404, "invalid_request_error", "resource_not_found")}
+    assert set(answers) == {NOT_FOUND}
 
 
 def test_no_body_is_an_empty_one_where_an_operation_of_the_sandboxs_own_needs_no_field(
@@ -51,7 +50,7 @@ def test_no_body_is_an_empty_one_where_an_operation_of_the_sandboxs_own_needs_no
     assert [answer.status for answer in (bare, empty, flushed)] == [200, 200, 200]
     assert raised == [("PingTest", {})] * 2
     assert (ruled.error(), ruled.json["param"]) == (
-        (400, "invalid_request_error", "invalid_request"),
+        INVALID,
         "advance",
     )
 

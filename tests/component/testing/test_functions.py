@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from flask import Flask
 
-from billhook import Billhook, Delivery, Discard, Handlers, Retry, Source, effects, signals
+from billhook import Billhook, Delivery, Handlers, Retry, Source, effects, signals
 from billhook.errors import ConfigError
-from billhook.events import InvoiceApproved, PaymentFailed, PingTest, UnknownEvent, sample
+from billhook.events import InvoiceApproved, PingTest, UnknownEvent, sample
 from billhook.extension import get_state
 from billhook.signing import TimestampedHMAC, TimestampedRSA
 from billhook.testing import (
@@ -118,25 +118,6 @@ def test_a_field_that_is_like_no_other_is_added(app_of):
     assert seen[0].model_extra == {"purchaseOrder": "po_1"}
 
 
-def test_an_event_is_sent_as_it_is(app_of):
-    handlers, seen = Handlers(), []
-    handlers.on(PaymentFailed, name="seen")(seen.append)
-    app, event = app_of(handlers), sample(PaymentFailed, amount=3)
-
-    deliver(app, event)
-    settle(app)
-
-    assert seen == [event]
-
-
-def test_a_key_that_came_before_is_a_duplicate(app_of):
-    app = app_of(Shop().handlers)
-
-    answers = [deliver(app, InvoiceApproved, key="msg_1").json for _ in range(2)]
-
-    assert answers == [{"status": "accepted"}, {"status": "duplicate"}]
-
-
 def test_what_is_refused_is_told_with_its_cause(app_of):
     app = app_of(Shop().handlers)
     wrong = "whsec_bm90IHRoZSBzZWNyZXQgYXQgYWxsISE="
@@ -217,15 +198,6 @@ def test_a_run_that_failed_for_good_is_dead(app_of):
     event = sample(InvoiceApproved, invoice_id="inv_1")
     assert dead(app) == [DeadRun("send", event, 3, "RuntimeError: not yet")]
     assert handled(app, shop.send) == []
-
-
-def test_a_discarded_run_is_neither_handled_nor_dead(app_of):
-    shop = Shop(failures=1, error=Discard)
-    app = app_of(shop.handlers)
-    deliver(app, InvoiceApproved)
-
-    assert settle(app) == 1
-    assert (handled(app, "mail"), dead(app)) == ([], [])
 
 
 def test_a_retry_that_a_handler_asks_for_is_waited_for(app_of):

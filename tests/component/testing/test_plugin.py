@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.pages import ROOT
+from support.processes import run_command
 
 HANDLERS = """
 from billhook import Delivery, Handlers
@@ -109,9 +109,7 @@ def suite(tmp_path):
         environ = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
         environ |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **shell}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "billhook_pytest", "-p", "no:cacheprovider"]
-        return subprocess.run(
-            command, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False
-        )
+        return run_command(command, cwd=folder, env=environ)
 
     return run
 
@@ -181,7 +179,7 @@ def test_the_plugin_imports_nothing_of_billhook():
         "import sys, pytest, billhook_pytest; print([n for n in sys.modules if n.startswith('billhook')])"
     )
 
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ran = run_command([sys.executable, "-c", program], check=True)
 
     assert ran.stdout == "['billhook_pytest']\n"
 

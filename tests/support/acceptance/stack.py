@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from support.acceptance.senders import Load, digest
 from support.inbox_view import place_of, rows, value
 from support.processes import until
 from support.server import DOORS, head, read_reply
@@ -21,6 +22,7 @@ from support.signing import SECRET
 
 HERE = Path(__file__).parent
 STANDALONE = "billhook.standalone:create_app()"
+NO_FAULTS: dict[str, set[str]] = {"lost": set(), "twice": set(), "altered": set()}
 UP_SECONDS = 60.0
 """How long a process may take to begin, on a machine that does much else."""
 
@@ -171,6 +173,17 @@ class Stack:
     def value(self, query: str, *arguments: object) -> Any:
         """The first column of the only row."""
         return value(self.where, query, *arguments)
+
+    def faults(self, load: Load) -> dict[str, set[str]]:
+        """The keys of deliveries that were answered 200 and are not there, or not once, or not as sent."""
+        stored: dict[str, list[str]] = {}
+        for key, body in self.rows("SELECT key, body FROM delivery"):
+            stored.setdefault(key, []).append(digest(bytes(body)))
+        return {
+            "lost": load.answered.keys() - stored.keys(),
+            "twice": {key for key, found in stored.items() if len(found) > 1},
+            "altered": {key for key, found in stored.items() if load.answered.get(key, found[0]) != found[0]},
+        }
 
     def drain(self, seconds: float = 60.0) -> None:
         """Wait until the workers have finished all that was stored."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from support.postgres import unavailable
+from support.processes import run_command
 
 CALLS = "openat,pwrite64,write,pwritev,ftruncate,fallocate,fsync,fdatasync,unlink,rename,sendto,sendmsg"
 
@@ -20,9 +20,7 @@ def _works() -> str | None:
     """Why there is no tracing here; None where there is."""
     if shutil.which("strace") is None:
         return "strace is not installed"
-    tried = subprocess.run(
-        ["strace", "-f", "--seccomp-bpf", "true"], capture_output=True, text=True, check=False
-    )
+    tried = run_command(["strace", "-f", "--seccomp-bpf", "true"])
     return None if tried.returncode == 0 else f"strace does not work here: {tried.stderr.strip()[-100:]}"
 
 

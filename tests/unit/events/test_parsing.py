@@ -17,18 +17,6 @@ from billhook.events import (
     sample,
 )
 
-MAY_BE_NULL = {"contractName", "customerName", "currency", "email"}
-"""Required, and null where there is none: texts that describe. No id is among them."""
-
-
-def reason(event_type: str, body: dict[str, object]) -> str:
-    """Return why a body is invalid, or nothing."""
-    try:
-        parse_event(event_type, json.dumps(body).encode())
-    except InvalidPayload as caught:
-        return str(caught)
-    return ""
-
 
 def body_of(event_type: str) -> dict[str, object]:
     return json.loads(sample(EVENT_TYPES[event_type]).to_json())
@@ -65,41 +53,6 @@ def test_json_that_is_no_object_is_an_invalid_payload():
 def test_a_body_that_is_not_strict_json_is_invalid_json(event_type: str):
     with pytest.raises(InvalidJSON, match="same key twice"):
         parse_event(event_type, b'{"invoiceId":"a","invoiceId":"b"}')
-
-
-def test_without_a_required_field_the_payload_of_any_type_is_invalid():
-    wrong = []
-    for event_type, cls in EVENT_TYPES.items():
-        for field in cls.model_fields.values():
-            if field.is_required():
-                body = body_of(event_type)
-                del body[field.alias]
-                told = f"the body is not a valid {event_type}, because of {field.alias}"
-                if reason(event_type, body) != told:
-                    wrong.append((event_type, field.alias))
-                null = reason(event_type, body_of(event_type) | {field.alias: None})
-                if null != ("" if field.alias in MAY_BE_NULL else told):
-                    wrong.append((event_type, field.alias, None))
-
-    assert wrong == []
-
-
-def test_an_optional_field_of_any_type_may_be_missing_or_null():
-    for event_type, cls in EVENT_TYPES.items():
-        for name, field in cls.model_fields.items():
-            if field.is_required():
-                continue
-            null = body_of(event_type) | {field.alias: None}
-            missing = {key: value for key, value in null.items() if key != field.alias}
-
-            from_null, from_missing = (
-                parse_event(event_type, json.dumps(body).encode()) for body in (null, missing)
-            )
-
-            assert getattr(from_null, name) is None
-            assert getattr(from_missing, name) is None
-            assert json.loads(from_null.to_json()) == null
-            assert json.loads(from_missing.to_json()) == missing
 
 
 def test_the_details_place_every_mistake_and_repeat_no_value():

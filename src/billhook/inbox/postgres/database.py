@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,10 @@ class PostgresDatabase:
 
     def write_lock_holder(self) -> None:
         """Return None: writers of PostgreSQL wait for no other process as a whole."""
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Wait for nothing: each writer commits by itself."""
+        return nullcontext()
 
     def prepare(self) -> None:
         """Check that the schema fits; only `billhook db upgrade` changes it, when the operator asks.

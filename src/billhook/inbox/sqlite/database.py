@@ -126,6 +126,12 @@ class SqliteDatabase:
         if self._commits >= CHECKPOINT_COMMITS:
             self.checkpoint()
 
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Hold the write lock from before it is decided what to write until that is committed."""
+        with FORK_GUARD.at_work(), self._mutex, self._lock.held():
+            yield
+
     def insert_new(self, rows: Sequence[NewDelivery]) -> Sequence[int]:
         """Commit the deliveries that are new, in one statement; see billhook.inbox.database.Database.
 

@@ -35,7 +35,7 @@ from billhook.sandbox.billing.custom_fields import DEFINITIONS
 from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup
-from billhook.sandbox.storage.repository import page_limit, request_document
+from billhook.sandbox.storage.repository import request_document
 from billhook.sandbox.storage.tables.billing import contract, customer
 
 CUSTOMERS_GROUP = OperationGroup("customers", prefix="/customers")
@@ -86,7 +86,7 @@ def _consumption(call: Call[None], customer: Customer) -> ProductConsumptionsRes
 @CUSTOM_FIELDS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=CustomFieldPage)
 def list_custom_fields(call: Call[PageQuery]) -> CustomFieldPage:
     """List the definitions, oldest first."""
-    page = DEFINITIONS.page(call.tx, page_limit(call.request), call.request.cursor)
+    page = DEFINITIONS.page(call.tx, call.request)
     return CustomFieldPage(custom_fields=page.items, **page.fields())
 
 
@@ -135,7 +135,7 @@ def list_contracts(call: Call[ContractQuery]) -> ContractPage:
         # An unknown externalId gives null, so the page is empty, as for an unknown customerId.
         owner = customer.c.external_id == request.customer_external_id
         where.append(contract.c.customer_id == select(customer.c.id).where(owner).scalar_subquery())
-    page = contracts.CONTRACTS.page(call.tx, page_limit(request), request.cursor, *where)
+    page = contracts.CONTRACTS.page(call.tx, request, *where)
     return ContractPage(contracts=contracts.views(call.tx, page.items), **page.fields())
 
 
@@ -174,7 +174,7 @@ def create_product(call: Call[NewCatalogProduct]) -> CatalogProductResponse:
 @CATALOG_PRODUCTS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=CatalogProductPage)
 def list_products(call: Call[PageQuery]) -> CatalogProductPage:
     """List the products, oldest first."""
-    page = CATALOG_PRODUCTS.page(call.tx, page_limit(call.request), call.request.cursor)
+    page = CATALOG_PRODUCTS.page(call.tx, call.request)
     return CatalogProductPage(catalog_products=page.items, **page.fields())
 
 

@@ -42,7 +42,7 @@ def list_all(call: Call[InvoiceQuery]) -> InvoicePageView:
         where.append(invoice.c.issued_at >= request.issued_after)
     if request.issued_before is not None:
         where.append(invoice.c.issued_at < request.issued_before)
-    page = invoices.INVOICES.page(call.tx, page_limit(request), request.cursor, *where)
+    page = invoices.INVOICES.page(call.tx, request, *where)
     return InvoicePageView(invoices=list(page.items), **page.fields())
 
 

@@ -23,7 +23,6 @@ from billhook.resources import (
 from billhook.sandbox.billing import customers, ingestion
 from billhook.sandbox.billing.ingestion import (
     compiled_meters,
-    contributions,
     ingest,
     set_measurement,
     validate_batch,
@@ -103,10 +102,12 @@ def _dry_run_entry(
     inactive: Collection[str],
     metered: dict[str, list[CompiledMeter]],
 ) -> str:
-    counted = contributions(metered, used)
     # The events of an Inactive customer are counted by no meter.
-    if customer_id in inactive:
-        counted = [(metering, NOTHING) for metering, _ in counted]
+    is_counted = customer_id not in inactive
+    counted = [
+        (metering, metering.contribution(used.data) if is_counted else NOTHING)
+        for metering in metered.get(used.name, ())
+    ]
     entry = {
         "matchedCustomer": customer_id,
         "meterWithValues": [

@@ -27,7 +27,7 @@ from billhook.sandbox.billing.invoices import statements
 from billhook.sandbox.billing.usage import daily_usage, meters
 from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, UsageKey, UsageRollup, day_number
 from billhook.sandbox.billing.usage.event_batch import RawEventBatch, ValidEvent, validate_event
-from billhook.sandbox.billing.usage.meters import CompiledMeter, Contribution
+from billhook.sandbox.billing.usage.meters import CompiledMeter
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.columns import in_texts
@@ -53,7 +53,7 @@ class IngestResult:
 
 def validate_batch(tx: Transaction, batch: RawEventBatch) -> IngestResult:
     """Separate valid events from rejected ones. Of two events with one ref, the first is valid."""
-    checked = [validate_event(sent) for sent in batch.events]
+    checked = list(map(validate_event, batch.events, batch.texts(tx)))
     # One query for the whole batch.
     wanted = in_texts(event.c.ref, (valid.ref for valid in checked if isinstance(valid, ValidEvent)))
     stored = set(tx.connection.scalars(select(event.c.ref).where(wanted)))
@@ -85,16 +85,13 @@ def ingest(tx: Transaction, batch: RawEventBatch) -> IngestResult:
     owners |= {name: customers.make_anonymous(tx, name) for name in names if name not in owners}
     meters_by_name, rollups, rows = compiled_meters(tx, result.accepted), UsageRollup(), []
     inactive = customers.inactive_customers(tx, set(owners.values()))
-    # A cut splits a day between two billing cycles, so the row depends on the event's moment.
-    cuts = daily_usage.cuts_by_day(tx, set(owners.values()), [valid.day for valid in result.accepted])
+    days = [valid.at // MICROSECONDS_PER_DAY for valid in result.accepted]
+    cuts = daily_usage.cuts_by_day(tx, set(owners.values()), days)
     for valid in result.accepted:
-        customer_id, day = owners[valid.alias], valid.day
-        counted = [] if customer_id in inactive else contributions(meters_by_name, valid)
-        since = daily_usage.part_start(cuts.get((customer_id, day), ()), valid.at)
-        for meter, contribution in counted:
-            rollups.add((customer_id, meter.id, day, since), contribution, valid.at)
+        customer_id = owners[valid.alias]
+        counting = () if customer_id in inactive else meters_by_name.get(valid.name, ())
         # Only meters that the event has a value for: the month-end report asks which events were charged.
-        meter_ids = " ".join(sorted([meter.id for meter, (value, _) in counted if value is not None]))
+        meter_ids = " ".join(sorted(rollups.add(customer_id, valid.at, valid.data, counting, cuts)))
         rows.append((valid.ref, valid.name, valid.alias, customer_id, valid.at, meter_ids, valid.text))
     # The driver's own executemany: SQLAlchemy would convert each value of a thousand rows.
     tx.connection.exec_driver_sql(_INSERT_EVENT, rows)
@@ -106,13 +103,6 @@ def compiled_meters(tx: Transaction, events: Iterable[ValidEvent]) -> dict[str, 
     """Return the meters for the names of these events, by eventName."""
     found = meters.by_event_name(tx, {valid.name for valid in events})
     return {name: [CompiledMeter(meter) for meter in of_name] for name, of_name in found.items()}
-
-
-def contributions(
-    meters_by_name: dict[str, list[CompiledMeter]], valid: ValidEvent
-) -> list[tuple[CompiledMeter, Contribution]]:
-    """Return the meters of the event's name, each with the event's contribution."""
-    return [(meter, meter.contribution(valid.data)) for meter in meters_by_name.get(valid.name, ())]
 
 
 def set_measurement(tx: Transaction, request: NewMeasurement) -> Measurement:

@@ -32,7 +32,7 @@ from billhook.sandbox.billing.usage.meters import Meter, NewMeter
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.options import check_key
-from billhook.sandbox.storage.repository import page_limit, request_document
+from billhook.sandbox.storage.repository import request_document
 from billhook.sandbox.storage.tables.billing import custom_field, customer
 from billhook.sandbox.storage.transaction import Transaction
 
@@ -77,7 +77,7 @@ def list_customers(call: Call[CustomerQuery]) -> CustomerPage:
     if wanted not in (None, "true", "false"):
         raise invalid_request("anonymous is true or false", "anonymous")
     where = () if wanted is None else (customer.c.anonymous.is_(wanted == "true"),)
-    page = customers.CUSTOMERS.page(call.tx, page_limit(call.request), call.request.cursor, *where)
+    page = customers.CUSTOMERS.page(call.tx, call.request, *where)
     return CustomerPage(customers=customer_views(call.tx, page.items), **page.fields())
 
 
@@ -207,7 +207,7 @@ def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
 @PLANS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=FullPlanPage)
 def list_plans(call: Call[PageQuery]) -> FullPlanPage:
     """List the plans with their products, oldest first."""
-    page = contracts.PLANS.page(call.tx, page_limit(call.request), call.request.cursor)
+    page = contracts.PLANS.page(call.tx, call.request)
     return FullPlanPage(plans=page.items, **page.fields())
 
 
@@ -249,7 +249,7 @@ def create_meter(call: Call[NewMeter]) -> MeterResponse:
 @METERS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=MeterPage)
 def list_meters(call: Call[PageQuery]) -> MeterPage:
     """List the meters, oldest first."""
-    page = meters.METERS.page(call.tx, page_limit(call.request), call.request.cursor)
+    page = meters.METERS.page(call.tx, call.request)
     return MeterPage(meters=page.items, **page.fields())
 
 
@@ -269,5 +269,5 @@ class SubmittedUsagePage(CountedPage, register=False):
 @CLOUD_USAGE_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=SubmittedUsagePage)
 def list_submissions(call: Call[PageQuery]) -> SubmittedUsagePage:
     """List the results that were submitted, oldest first."""
-    page = SUBMISSIONS.page(call.tx, page_limit(call.request), call.request.cursor)
+    page = SUBMISSIONS.page(call.tx, call.request)
     return SubmittedUsagePage(results=page.items, **page.fields())

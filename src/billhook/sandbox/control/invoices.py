@@ -31,7 +31,6 @@ from billhook.sandbox.billing.month_end import ReportResponse
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.options import check_key
-from billhook.sandbox.storage.repository import page_limit
 
 INVOICES_GROUP = OperationGroup("_sandbox/invoices", prefix="/_sandbox/invoices")
 EXCHANGE_RATES_GROUP = OperationGroup("_sandbox/exchangeRates", prefix="/_sandbox/exchangeRates")
@@ -192,5 +191,5 @@ def create_credit_product(call: Call[NewCreditProduct]) -> CreditProductResponse
 @CREDITS_GROUP.operation("GET", "/creditProducts", name="list_all", takes=PageQuery, gives=CreditProductPage)
 def list_credit_products(call: Call[PageQuery]) -> CreditProductPage:
     """List the credit products, oldest first."""
-    page = credit_grants.CREDIT_PRODUCTS.page(call.tx, page_limit(call.request), call.request.cursor)
+    page = credit_grants.CREDIT_PRODUCTS.page(call.tx, call.request)
     return CreditProductPage(credit_products=page.items, **page.fields())

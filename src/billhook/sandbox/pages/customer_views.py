@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC
+from decimal import Decimal
 from typing import Any
 
 from flask import Response, request
@@ -10,7 +11,7 @@ from sqlalchemy import select
 from werkzeug.exceptions import NotFound
 
 from billhook.fields import strict_json
-from billhook.resources import Customer, UsageEvent
+from billhook.resources import Customer, PageQuery, UsageEvent
 from billhook.sandbox.billing import chart_series, metered_items
 from billhook.sandbox.billing.chart_series import days_up_to, usage_by_day
 from billhook.sandbox.billing.contracts import contracts as stored_contracts
@@ -51,7 +52,7 @@ _PERIODS = ("14", "45", "90", "365")
 def customers() -> Response:
     """List the customers, newest first, with what they owe."""
     with page_context().runner.reading() as tx:
-        page = CUSTOMERS.page(tx, PAGE_ROWS, page_cursor(), newest_first=True)
+        page = CUSTOMERS.newest(tx, PAGE_ROWS, page_cursor())
         views = customer_views(tx, page.items)
     return render("customers.html", page=page, customers=views, pager=page_links(page.next_cursor))
 
@@ -68,14 +69,14 @@ def customer(customer_id: str) -> Response:
 
 def _details(tx: Transaction, found: Customer) -> dict[str, Any]:
     days = days_up_to(tx.now.astimezone(UTC).date(), _DAYS)
-    series = usage_by_day(tx, METERS.page(tx, PAGE_ROWS, None).items, days, found.id)
+    series = usage_by_day(tx, METERS.page(tx, PageQuery(limit=Decimal(PAGE_ROWS))).items, days, found.id)
     pools = chart_series.pool_page(tx, _LATEST, None, found.id).items
     owner = contract_table.c.customer_id == found.id, contract_table.c.deleted_at.is_(None)
     return {
         "customer": found,
         "document": indented(to_document(found)),
-        "contracts": CONTRACTS.page(tx, _LATEST, None, *owner, newest_first=True),
-        "invoices": INVOICES.page(tx, _LATEST, None, invoice.c.customer_id == found.id, newest_first=True),
+        "contracts": CONTRACTS.newest(tx, _LATEST, None, *owner),
+        "invoices": INVOICES.newest(tx, _LATEST, None, invoice.c.customer_id == found.id),
         "months": invoiced_chart(tx, _MONTHS, found.id),
         "usage": usage_charts([one for one in series if any(one.values)], days),
         "consumption": metered_items.customer_consumption(tx, found.id),
@@ -89,7 +90,7 @@ def contracts() -> Response:
     """List the contracts that are not deleted, newest first."""
     with page_context().runner.reading() as tx:
         there = contract_table.c.deleted_at.is_(None)
-        page = CONTRACTS.page(tx, PAGE_ROWS, page_cursor(), there, newest_first=True)
+        page = CONTRACTS.newest(tx, PAGE_ROWS, page_cursor(), there)
         names = customer_names(tx, [one.customer_id for one in page.items])
     return render("contracts.html", page=page, names=names, pager=page_links(page.next_cursor))
 
@@ -110,7 +111,7 @@ def contract(contract_id: str) -> Response:
             names=customer_names(tx, [found.customer_id]),
             cycle=_present_cycle(tx, found),
             sold=stored_contracts.sold_products(tx, found),
-            invoices=INVOICES.page(tx, _LATEST_INVOICES, None, where, newest_first=True),
+            invoices=INVOICES.newest(tx, _LATEST_INVOICES, None, where),
             document=indented(to_document(found)),
         )
 
@@ -127,7 +128,7 @@ def usage() -> Response:
     customer_id = request.args.get("customer") or None
     with page_context().runner.reading() as tx:
         days = days_up_to(tx.now.astimezone(UTC).date(), int(days_text))
-        meters = METERS.page(tx, _METERS, None)
+        meters = METERS.page(tx, PageQuery(limit=Decimal(_METERS)))
         series = usage_by_day(tx, meters.items, days, customer_id)
         where = [] if customer_id is None else [event.c.customer_id == customer_id]
         query = select(event).where(*where)

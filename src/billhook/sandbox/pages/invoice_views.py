@@ -47,7 +47,7 @@ def invoices() -> Response:
     if customer_id is not None:
         where.append(invoice_table.c.customer_id == customer_id)
     with page_context().runner.reading() as tx:
-        page = INVOICES.page(tx, PAGE_ROWS, page_cursor(), *where, newest_first=True)
+        page = INVOICES.newest(tx, PAGE_ROWS, page_cursor(), *where)
         return render(
             "invoices.html",
             chart=invoiced_chart(tx, _MONTHS, customer_id),

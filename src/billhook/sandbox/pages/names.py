@@ -44,7 +44,7 @@ def name_of(one: StoredResource) -> str:
 def names_of(tx: Transaction, of: Repository[Any], ids: Iterable[str | None] | None = None) -> dict[str, str]:
     """Return {id: name} of these resources, or of the newest ones."""
     if ids is None:
-        found = of.page(tx, _OFFERED, None, newest_first=True).items
+        found = of.newest(tx, _OFFERED).items
     else:
         found = of.all(tx, of.table.c.id.in_({one for one in ids if one}))
     return {one.id: name_of(one) for one in found}
@@ -57,7 +57,7 @@ def customer_names(tx: Transaction, ids: Iterable[str | None] | None = None) -> 
 
 def newest(tx: Transaction, of: Repository[Any]) -> str | None:
     """Return the id of the newest resource of a kind; None without one."""
-    return next((one.id for one in of.page(tx, 1, None, newest_first=True).items), None)
+    return next((one.id for one in of.newest(tx, 1).items), None)
 
 
 def options_for(tx: Transaction) -> Callable[[str], list[tuple[str, str]]]:
@@ -69,10 +69,10 @@ def options_for(tx: Transaction) -> Callable[[str], list[tuple[str, str]]]:
         if field == "eventType":
             return [(name, name) for name in sorted(EVENT_TYPES)]
         if field == "customerAlias":
-            known = CUSTOMERS.page(tx, _OFFERED, None, newest_first=True).items
+            known = CUSTOMERS.newest(tx, _OFFERED).items
             return [((one.aliases or [one.external_id or one.id])[0], name_of(one)) for one in known]
         if field == "invoiceId":
-            ids = [one.id for one in INVOICES.page(tx, _OFFERED, None, newest_first=True).items]
+            ids = [one.id for one in INVOICES.newest(tx, _OFFERED).items]
             return list(_invoice_names(tx, ids).items())
         return []
 

@@ -214,17 +214,17 @@ class Repository(Generic[R]):
         names = self.table.c.keys() & self._model.model_fields.keys()
         return {"body": stored.to_json().decode(), **{name: getattr(stored, name) for name in names}}
 
-    def page(
-        self,
-        tx: Transaction,
-        limit: int,
-        cursor: str | None,
-        *where: ColumnElement[bool],
-        newest_first: bool = False,
+    def page(self, tx: Transaction, query: PageQuery, *where: ColumnElement[bool]) -> ListPage[R]:
+        """Return the page of the resources that match, oldest first, that a request's query asks for."""
+        found = select(self.table.c.body).where(*where)
+        return fetch_page(tx, found, page_limit(query), query.cursor, self.table.c.seq).of(self.read)
+
+    def newest(
+        self, tx: Transaction, limit: int, cursor: str | None = None, *where: ColumnElement[bool]
     ) -> ListPage[R]:
-        """Return at most `limit` resources that match, after `cursor`; oldest first by default."""
-        query = select(self.table.c.body).where(*where)
-        return fetch_page(tx, query, limit, cursor, self.table.c.seq, newest_first=newest_first).of(self.read)
+        """Return at most `limit` resources that match, after `cursor`, newest first."""
+        found = select(self.table.c.body).where(*where)
+        return fetch_page(tx, found, limit, cursor, self.table.c.seq, newest_first=True).of(self.read)
 
     def read(self, row: Row[Any]) -> R:
         """Return the resource of a row that has a `body`."""

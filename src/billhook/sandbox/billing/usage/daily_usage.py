@@ -22,7 +22,6 @@ from billhook.sandbox.billing.usage import meters
 from billhook.sandbox.billing.usage.meters import (
     AggregationMethod,
     CompiledMeter,
-    Contribution,
     Meter,
     value_identity,
 )
@@ -36,6 +35,7 @@ from billhook.sandbox.storage.tables.usage import event, usage_cut, usage_day, u
 from billhook.sandbox.storage.transaction import Transaction
 
 MICROSECONDS_PER_DAY = 86_400_000_000
+MIN_MICROSECOND = to_microseconds(datetime.min.replace(tzinfo=UTC))
 TimeSpan = tuple[datetime, datetime]
 """From a moment to before another."""
 UsageKey = tuple[str, str, int, int]
@@ -43,6 +43,13 @@ UsageKey = tuple[str, str, int, int]
 
 _EPOCH = date(1970, 1, 1)
 _KEY = ("customer_id", "meter_id", "day", "since")
+_REPLACE_FIGURES = """
+INSERT INTO usage_day
+(customer_id, meter_id, day, since, after_invoice, events, total, highest, last, last_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET after_invoice = excluded.after_invoice, events = excluded.events,
+total = excluded.total, highest = excluded.highest, last = excluded.last, last_at = excluded.last_at
+"""
 
 
 def day_number(moment: datetime | date) -> int:
@@ -136,7 +143,7 @@ class _Tally:
     values: list[Decimal] = field(default_factory=list)
     instances: set[str] = field(default_factory=set)
     last: Decimal | None = None
-    last_at: int | None = None
+    last_at: int = MIN_MICROSECOND
 
 
 class UsageRollup:
@@ -145,19 +152,38 @@ class UsageRollup:
     def __init__(self) -> None:
         self._tallies: defaultdict[UsageKey, _Tally] = defaultdict(_Tally)
 
-    def add(self, key: UsageKey, contribution: Contribution, at: int) -> None:
-        """Add a contribution at the microsecond `at`; of two at one time, the later call wins as `last`."""
-        value = contribution.value
-        # Without a value the event is stored, but changes no figure.
-        if value is None:
-            return
-        tally = self._tallies[key]
-        tally.values.append(value)
-        # `>=`: of two events at one moment the one that arrived later is the last.
-        if tally.last_at is None or at >= tally.last_at:
-            tally.last, tally.last_at = value, at
-        if contribution.instance is not None:
-            tally.instances.add(value_identity(contribution.instance) or "")
+    def add(
+        self,
+        customer_id: str,
+        at: int,
+        data: Mapping[str, Any],
+        counting: Iterable[CompiledMeter],
+        cuts: Mapping[tuple[str, int], Sequence[int]],
+    ) -> list[str]:
+        """Add an event at the microsecond `at`, and return the ids of the meters that it has a value for.
+
+        Of two events at one time, the later call wins as `last`.
+        """
+        day = at // MICROSECONDS_PER_DAY
+        since = day * MICROSECONDS_PER_DAY
+        # A cut splits a day between two billing cycles, so the row depends on the event's moment.
+        if cuts:
+            since = max((cut for cut in cuts.get((customer_id, day), ()) if cut <= at), default=since)
+        counted = []
+        for meter in counting:
+            value, instance = meter.contribution(data)
+            # Without a value the event is stored, but changes no figure.
+            if value is None:
+                continue
+            counted.append(meter.id)
+            tally = self._tallies[customer_id, meter.id, day, since]
+            tally.values.append(value)
+            # `>=`: of two events at one moment the one that arrived later is the last.
+            if at >= tally.last_at:
+                tally.last, tally.last_at = value, at
+            if instance is not None:
+                tally.instances.add(value_identity(instance) or "")
+        return counted
 
     def add_stored(self, tx: Transaction, owner_id: str, *where: ColumnElement[bool]) -> None:
         """Add the contributions of stored events that match, as usage of this customer."""
@@ -167,17 +193,12 @@ class UsageRollup:
             .order_by(event.c.seq)
         ).all()
         cuts = cuts_by_day(tx, [owner_id], [at // MICROSECONDS_PER_DAY for at, *_ in rows])
-        known: dict[str, CompiledMeter] = {}
+        known = {meter.id: CompiledMeter(meter) for meter in meters.METERS.all(tx)} if rows else {}
         for at, meter_ids, body in rows:
-            day = at // MICROSECONDS_PER_DAY
-            since = part_start(cuts.get((owner_id, day), ()), at)
             # Parsed strictly, as at ingestion: a float would change the figures.
             sent: Any = strict_json.loads(body.encode())
-            for meter_id in meter_ids.split():
-                if meter_id not in known:
-                    known[meter_id] = CompiledMeter(meters.METERS.get(tx, meter_id))
-                contribution = known[meter_id].contribution(sent.get("data") or {})
-                self.add((owner_id, meter_id, day, since), contribution, at)
+            counting = [known[meter_id] for meter_id in meter_ids.split()]
+            self.add(owner_id, at, sent.get("data") or {}, counting, cuts)
 
     def write(self, tx: Transaction) -> set[UsageKey]:
         """Add the contributions to the stored rows, and return the keys of the changed rows."""
@@ -189,7 +210,12 @@ class UsageRollup:
             select(usage_day).where(in_texts(of.customer_id, owners), of.day.between(min(days), max(days)))
         )
         stored = {(row.customer_id, row.meter_id, row.day, row.since): row for row in rows}
-        _store(tx, {key: _updated_figures(tally, stored.get(key)) for key, tally in self._tallies.items()})
+        newest = newest_invoice(tx)
+        changed = [
+            (*key, newest, *_updated_figures(tally, stored.get(key))) for key, tally in self._tallies.items()
+        ]
+        # The driver's own executemany: SQLAlchemy would convert each value.
+        tx.connection.exec_driver_sql(_REPLACE_FIGURES, changed)
         # One row for each distinct value: a number alone could not be merged with another batch's.
         seen = [
             {**_columns(key), "instance": instance}
@@ -201,29 +227,19 @@ class UsageRollup:
         return set(self._tallies)
 
 
-def _updated_figures(tally: _Tally, stored: Any) -> dict[str, Any]:
-    """Return the figures of a row that was `stored`, or None."""
-    values = tally.values
-    figures: dict[str, Any] = {"events": len(values), "total": exact_sum(values), "highest": max(values)}
-    last: dict[str, Any] = {"last": tally.last, "last_at": tally.last_at or 0}
+def _updated_figures(tally: _Tally, stored: Any) -> tuple[Any, ...]:
+    """Return the figures of a row that was `stored`, or None, with the tally added."""
+    events, total, highest = len(tally.values), exact_sum(tally.values), max(tally.values)
+    last, last_at = tally.last, tally.last_at
     if stored is not None:
-        figures["events"] += stored.events
-        figures["total"] = exact_sum([stored.total, figures["total"]])
+        events += stored.events
+        total = exact_sum([stored.total, total])
         # Null in a row that only a measurement has created.
         if stored.highest is not None:
-            figures["highest"] = max(stored.highest, figures["highest"])
-        if stored.last_at is not None and stored.last_at > last["last_at"]:
-            last = {"last": stored.last, "last_at": stored.last_at}
-    return {**figures, **last}
-
-
-def _store(tx: Transaction, rows: Mapping[UsageKey, Mapping[str, Any]]) -> None:
-    """Store these columns of rows of daily usage, and that they change now; the others stay."""
-    newest = newest_invoice(tx)
-    values = [{**_columns(key), **columns, "after_invoice": newest} for key, columns in rows.items()]
-    made = insert(usage_day)
-    changes = {name: made.excluded[name] for name in values[0] if name not in _KEY}
-    tx.connection.execute(made.on_conflict_do_update(set_=changes), values)
+            highest = max(stored.highest, highest)
+        if stored.last_at is not None and stored.last_at > last_at:
+            last, last_at = stored.last, stored.last_at
+    return events, str(total), str(highest), str(last), last_at
 
 
 def _columns(key: UsageKey) -> dict[str, Any]:
@@ -237,8 +253,10 @@ def newest_invoice(tx: Transaction) -> int:
 
 def set_measured(tx: Transaction, row: UsageKey, value: Decimal) -> None:
     """Store the measured figure of a day in the row with which the day begins."""
+    changes = {"measured": value, "after_invoice": newest_invoice(tx)}
     # Events of the day may have created the row, whose figures stay.
-    _store(tx, {row: {"measured": value}})
+    made = insert(usage_day).values(**_columns(row), **changes)
+    tx.connection.execute(made.on_conflict_do_update(set_=changes))
 
 
 def mark_changed(
@@ -298,13 +316,6 @@ def cuts_by_day(
         at = to_microseconds(row.at)
         found[row.customer_id, at // MICROSECONDS_PER_DAY].append(at)
     return found
-
-
-def part_start(of_day: Sequence[int], at: int) -> int:
-    """Return the start of the part of the day that contains the microsecond `at`."""
-    return max(
-        (each for each in of_day if each <= at), default=at // MICROSECONDS_PER_DAY * MICROSECONDS_PER_DAY
-    )
 
 
 def add_cuts(tx: Transaction, customer_id: str, moments: Iterable[datetime | None]) -> None:

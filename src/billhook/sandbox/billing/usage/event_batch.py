@@ -5,26 +5,24 @@ Source: spec, "Endpoints", PUT /events; "Limits"; "Resources and their fields", 
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, PrivateAttr
 
 from billhook.errors import InvalidJSON, InvalidResource, LimitBroken
 from billhook.fields import strict_json
 from billhook.fields.model import require_object
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, EventBatch, UsageEvent
 from billhook.resources.usage import wrong_count
-from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY
 from billhook.sandbox.options import key_error
 from billhook.sandbox.storage.columns import to_microseconds
+from billhook.sandbox.storage.transaction import Transaction
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _IN_UTC = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{3}(?:[0-9]{3})?)?Z")
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -33,6 +31,7 @@ class RawEventBatch(EventBatch, register=False):
     """A batch whose events are validated one by one: an invalid event does not reject the others."""
 
     model_config = ConfigDict(title="EventBatch")
+    _body: str = PrivateAttr()
 
     @classmethod
     def from_json(cls, body: bytes) -> Self:
@@ -53,7 +52,19 @@ class RawEventBatch(EventBatch, register=False):
         if not 1 <= len(events) <= MAX_BATCH_EVENTS:
             raise LimitBroken(wrong_count(len(events)), "events")
         # Not validated here: `validate_event` reports each invalid event by itself.
-        return cls.model_construct(events=events)
+        batch = cls.model_construct(events=events)
+        batch._body = body.decode()
+        return batch
+
+    def texts(self, tx: Transaction) -> Sequence[str]:
+        """Return the JSON of each event as it was sent, without white space."""
+        # By SQLite, which copies it: formatting what was parsed takes as long as all else.
+        rows = tx.connection.exec_driver_sql(
+            "SELECT sent.value FROM json_each(?) AS field, json_each(field.value) AS sent"
+            " WHERE field.key = 'events'",
+            (self._body,),
+        )
+        return rows.scalars().all()
 
 
 @dataclass(slots=True)
@@ -69,14 +80,9 @@ class ValidEvent:
     text: str
     """Its JSON, with the timestamp in UTC."""
 
-    @property
-    def day(self) -> int:
-        """The day in UTC, as days since 1970."""
-        return self.at // MICROSECONDS_PER_DAY
 
-
-def validate_event(sent: Any) -> ValidEvent | str:
-    """Return the valid event, or the error as text.
+def validate_event(sent: Any, text: str) -> ValidEvent | str:
+    """Return the valid event, or the error as text; `text` is the JSON of what was `sent`.
 
     The fast path accepts plain events, which most are. UsageEvent validates the others; its rules define what
     is valid.
@@ -89,7 +95,7 @@ def validate_event(sent: Any) -> ValidEvent | str:
         is_plain = type(ref) is type(name) is type(alias) is type(timestamp) is str and type(data) is dict
         if is_plain and _IN_UTC.fullmatch(timestamp):
             with suppress(ValueError):  # no such day: UsageEvent has the error text
-                return _storable(ref, name, alias, datetime.fromisoformat(timestamp), data, sent)
+                return _storable(ref, name, alias, datetime.fromisoformat(timestamp), data, text)
     try:
         event = UsageEvent.from_wire(sent)
     except InvalidResource as error:
@@ -102,21 +108,17 @@ def validate_event(sent: Any) -> ValidEvent | str:
             for each in error.details
         )
     if not _IN_UTC.fullmatch(sent["timestamp"]):
-        sent = {**sent, "timestamp": strict_json.datetime_text(event.timestamp)}
-    return _storable(event.ref, event.name, event.customer_alias, event.timestamp, event.data or {}, sent)
+        text = strict_json.dumps({**sent, "timestamp": event.timestamp}).decode()
+    return _storable(event.ref, event.name, event.customer_alias, event.timestamp, event.data or {}, text)
 
 
 def _storable(
-    ref: str, name: str, alias: str, at: datetime, data: Mapping[str, Any], sent: Mapping[str, Any]
+    ref: str, name: str, alias: str, at: datetime, data: Mapping[str, Any], text: str
 ) -> ValidEvent | str:
     # The model allows longer texts than the database's indexes take.
     for param, key in (("name", name), ("customerAlias", alias), ("ref", ref)):
         if fault := key_error(key):
             return f"{param} {fault}"
-    try:
-        text = _ENCODER.encode(sent)
-    except TypeError:  # a Decimal, which takes longer
-        text = strict_json.dumps(sent).decode()
     if "\\u0000" in text and _NUL.search(text):
         return "a NUL character (\\u0000) cannot be stored"
     return ValidEvent(ref, name, alias, to_microseconds(at), data, text)
