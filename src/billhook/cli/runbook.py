@@ -40,7 +40,9 @@ def runbook(section: str | None) -> None:
         return
     # Alerts and kinds of issues are in the first paragraph of their section, as code.
     named = [
-        name for name, (_, text) in known.items() if section == name or f"`{section}`" in text.split("\n\n")[0]
+        name
+        for name, (_, text) in known.items()
+        if section == name or f"`{section}`" in text.split("\n\n")[0]
     ]
     if not named:
         raise UsageConfigError(f"there is no section {section}: {', '.join(known)}")

@@ -44,7 +44,7 @@ class IssueKind(StrEnum):
     QUARANTINE = "quarantine"  # deliveries cannot be read, for one reason
     WORKER = "worker"  # no worker has been seen for some time
     SILENCE = "silence"  # deliveries of a type have stopped
-    REFUSED = "refused"  # signed deliveries are refused; never notified, for a stranger can cause it in a quiet hour
+    REFUSED = "refused"  # signed deliveries are refused; never notified, for a stranger can cause it
 
     @property
     def runbook(self) -> str:

@@ -220,7 +220,9 @@ def read_refused_since(inbox: Inbox, since: datetime, causes: Collection[str]) -
     """
     labels = ("hour", "source", "what", "cause")
     with inbox.database.read() as connection:
-        counts = read_counts(connection, inbox.known_types, *labels, since=hour_of(since), only=_OF_DELIVERIES)
+        counts = read_counts(
+            connection, inbox.known_types, *labels, since=hour_of(since), only=_OF_DELIVERIES
+        )
     authentic_at: dict[str, datetime] = {}
     for key, sums in counts.items():
         if key.what != Counted.REFUSED:
