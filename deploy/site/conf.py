@@ -47,7 +47,7 @@ PARTS = {
         "src/billhook/reconcile/README",
         "src/billhook/sandbox/README",
     ],
-    "Production": ["deploy/README", "deploy/RUNBOOK", "deploy/CAPACITY", "deploy/DATA"],
+    "Production": ["deploy/README", "src/billhook/cli/RUNBOOK", "deploy/CAPACITY", "deploy/DATA"],
     "Reference": ["src/billhook/cli/README", "deploy/site/REFERENCE", "CHANGELOG"],
     "Development": [".github/CONTRIBUTING", ".github/SECURITY", "src/billhook/README", "tests/README"],
 }

@@ -14,7 +14,7 @@ from billhook.settings import ENVIRON
 # Not `serve`, `capture`, `sandbox` and `demo`, which `flask billhook` does not have.
 COMMAND = re.compile(
     r"(?:flask --app \S+ )?\bbillhook (?=(?:actions|api|check|db|deliveries|doctor|events|failures|handlers|"
-    r"metrics|notify|options|reconcile|send|status|subscribe|worker)\b)"
+    r"metrics|notify|options|reconcile|runbook|send|status|subscribe|worker)\b)"
 )
 
 

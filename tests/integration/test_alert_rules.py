@@ -16,7 +16,8 @@ GOOD = {
     'billhook_workers{engine="worker"}': "2x2000",
     'billhook_deliveries_stored{state="dead"}': "0x2000",
     'billhook_deliveries_stored{state="quarantined"}': "0x2000",
-    'billhook_deliveries_refused_total{source="default",cause="mismatch"}': "5x2000",
+    'billhook_deliveries_refused_total{source="default",cause="mismatch"}': "0+1x2000",  # a stranger's
+    'billhook_deliveries_total{source="default",type="PingTest",result="accepted"}': "0+1x2000",
     'billhook_deliveries_refused_total{source="default",cause="missing"}': "0+50x2000",
     'billhook_deliveries_refused_total{source="default",cause="deadline"}': "0x2000",
     # A minute ago at each moment.
@@ -31,7 +32,8 @@ FAULTS = {
     "BillhookDeliveriesDead": {'billhook_deliveries_stored{state="dead"}': "0x1900 1x100"},
     "BillhookDeliveriesQuarantined": {'billhook_deliveries_stored{state="quarantined"}': "0x1900 3x100"},
     "BillhookDeliveriesRefused": {
-        'billhook_deliveries_refused_total{source="default",cause="mismatch"}': "0x1900 0+1x100"
+        'billhook_deliveries_refused_total{source="default",cause="mismatch"}': "0x1900 0+1x100",
+        'billhook_deliveries_total{source="default",type="PingTest",result="accepted"}': "0+1x1900 1900x100",
     },
     "BillhookNotStored": {
         'billhook_deliveries_refused_total{source="default",cause="deadline"}': "0x1990 1x10"

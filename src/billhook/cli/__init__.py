@@ -32,6 +32,7 @@ _COMMANDS = {
     "notify": "Send a test message to the addresses that are notified of issues.",
     "options": "List every option with its default and its meaning.",
     "reconcile": "Report events that the service's API shows and no delivery tells of.",
+    "runbook": "Print what to do about an alert or an issue, and what never to do.",
     "sandbox": "Run the billing service here.",
     "send": "Sign a sample event of TYPE and post it, as the service does.",
     "serve": "Receive and handle deliveries: gunicorn and a worker.",

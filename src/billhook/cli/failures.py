@@ -232,5 +232,5 @@ def _hints(one: Issue) -> list[tuple[str, str]]:
         hints.append(("look", in_program("billhook status")))
     if one.kind in (IssueKind.WORKER, IssueKind.REFUSED):
         hints.append(("find out why", in_program("billhook doctor")))
-    hints.append(("runbook", one.kind.runbook))
+    hints.append(("runbook", in_program(f"billhook runbook {one.kind.runbook}")))
     return [*hints, ("when mended", in_program(f"billhook failures resolve {one.id}"))]

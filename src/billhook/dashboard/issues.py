@@ -60,6 +60,7 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
         paused=one.subject in {each.name for each in context.inbox.paused_handlers()},
         has_handler=one.kind in (IssueKind.FAILURE, IssueKind.DEAD),
         command=f"{context.command} failures show {one.id}",
+        runbook=f"{context.command} runbook {one.kind.runbook}",
         now=now,
     )
 

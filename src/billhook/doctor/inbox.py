@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from billhook.clock import format_duration
 from billhook.doctor.finding import Finding
 from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts
+from billhook.inbox.overview import read_refused_since
 from billhook.printable import printable
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ _NETWORK = (
 _MEMORY = ("tmpfs", "ramfs")
 _FIXED_VERSION = (3, 51, 3)
 _OLDEST_POSTGRES = 15
+_MANY_MISMATCHES = 5
+"""A stranger's attempts, or a test with another secret, are fewer."""
 _SEEN_WITHIN = timedelta(minutes=1)
 """Three times the interval at which a worker renews its row in the inbox."""
 
@@ -201,6 +204,16 @@ def about_refusals(setup: Setup) -> Iterator[Finding]:
             "the secret, the scheme or something between the service and here is wrong",
             "record a request with `billhook capture`, then `billhook doctor signature --request FILE`",
         )  # fmt: skip
+    for one in read_refused_since(setup.inbox, overview.since, ("mismatch",)):
+        if one.authentic_at is not None and one.number >= _MANY_MISMATCHES:
+            yield Finding(
+                "warning", "refused-since",
+                f"source {printable(one.source)}: about {one.number} signatures have matched no secret since "
+                f"the last accepted delivery, which came at {one.authentic_at:%Y-%m-%d %H:%M:%S} UTC",
+                "if the signing secret was changed at the service, every delivery is refused until it is here",
+                "put the service's new secret first and the old one second in BILLHOOK_SECRETS, and restart; "
+                "if it was not changed: `billhook capture`, then `billhook doctor signature --request FILE`",
+            )  # fmt: skip
 
 
 def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -> Finding | None:

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Text, and_, bindparam, column, func, select, text
 
-from billhook.inbox.counts import Counted
+from billhook.inbox.counts import Counted, hour_of
 from billhook.inbox.fingerprint import fingerprint
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.overview import read_overview, read_periods
+from billhook.inbox.overview import read_overview, read_periods, read_refused_since
 from billhook.inbox.schema import delivery, failure, run, worker
 from billhook.inbox.sql import UtcDateTime, distinct_values, in_states, in_values
 from billhook.inbox.states import DeliveryState
@@ -28,6 +28,8 @@ MOST = 1_000
 WORKER_GONE_AFTER = timedelta(seconds=90)
 REFUSED_LIMIT = 50
 """In this hour and the one before it; with fewer, refusals are no issue."""
+NONE_ACCEPTED_FOR = timedelta(minutes=15)
+"""Refusals are an issue when they go on for so long after the last authentic delivery of their source."""
 SILENT_AFTER = 5.0
 """A type is silent when this many deliveries were expected since its last one: one time in 150, by chance."""
 _DAYS = 30
@@ -42,12 +44,12 @@ class IssueKind(StrEnum):
     QUARANTINE = "quarantine"  # deliveries cannot be read, for one reason
     WORKER = "worker"  # no worker has been seen for some time
     SILENCE = "silence"  # deliveries of a type have stopped
-    REFUSED = "refused"  # signed deliveries are refused; never notified, for a stranger could cause it
+    REFUSED = "refused"  # signed deliveries are refused; never notified, for a stranger can cause it
 
     @property
     def runbook(self) -> str:
-        """The section of the runbook that says what to do."""
-        return f"deploy/RUNBOOK.md#{_SECTIONS[self]}"
+        """The section of `billhook runbook` that says what to do."""
+        return _SECTIONS[self]
 
 
 _SECTIONS = {
@@ -152,18 +154,22 @@ def occurrences_in_figures(inbox: Inbox, now: datetime) -> dict[str, Occurrence]
             its_id = fingerprint(each.event_type, IssueKind.SILENCE)
             title = f"{each.event_type} has stopped coming"
             found.append(Occurrence(its_id, IssueKind.SILENCE, each.event_type, title, None, each.last_at))
-    hours = read_periods(inbox, hour - HOUR, hour + HOUR, HOUR, (Counted.REFUSED,))
-    refused = [sum(one.refused[cause] for cause in _OF_SIGNED) for one in hours]
-    if sum(refused) > REFUSED_LIMIT:
+    refused = [
+        one
+        for one in read_refused_since(inbox, hour - HOUR, _OF_SIGNED)
+        if one.authentic_at is None or one.last_at - one.authentic_at >= NONE_ACCEPTED_FOR
+    ]
+    if any(one.number > REFUSED_LIMIT for one in refused):
         its_id = fingerprint("", IssueKind.REFUSED)
-        last_at = hour if refused[-1] else hour - HOUR
+        last_at = max(hour_of(one.last_at) for one in refused)
         title = "signed deliveries are refused"
         found.append(Occurrence(its_id, IssueKind.REFUSED, "", title, None, last_at))
     return {each.fingerprint: each for each in found}
 
 
 _OF_SIGNED = ("mismatch", "stale", "future")
-"""The causes of refusals that are not any stranger's: a missing or malformed signature is."""
+"""The causes of refusals that a wrong secret or clock has. A stranger can send such requests too, but cannot
+stop genuine deliveries: so these are an issue only while none of the source is accepted."""
 
 
 def is_silent(by_day: Sequence[int], last_at: datetime | None, now: datetime) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select, text
 
@@ -129,6 +129,16 @@ class PeriodFigures:
     """The attempts by step of duration; see `percentile`."""
 
 
+class RefusedSince(NamedTuple):
+    """How many deliveries of a source were refused since its last authentic one, counted from an hour."""
+
+    source: str
+    number: int
+    hour: datetime
+    last_at: datetime
+    authentic_at: datetime | None
+
+
 def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
     """Return the state of the inbox; counts are of this hour and the `hours` before it, three days at most.
 
@@ -201,6 +211,38 @@ def read_periods(
             elif key.what == Counted.ACCEPTED:
                 period.by_type[key.event_type] += sums.number
     return periods
+
+
+def read_refused_since(inbox: Inbox, since: datetime, causes: Collection[str]) -> list[RefusedSince]:
+    """Return the sources of which deliveries were refused for these causes after the last authentic one.
+
+    Refusals are stored by hour: the number has those of the hour of the last authentic delivery too.
+    """
+    labels = ("hour", "source", "what", "cause")
+    with inbox.database.read() as connection:
+        counts = read_counts(
+            connection, inbox.known_types, *labels, since=hour_of(since), only=_OF_DELIVERIES
+        )
+    authentic_at: dict[str, datetime] = {}
+    for key, sums in counts.items():
+        if key.what != Counted.REFUSED:
+            authentic_at[key.source] = max(sums.last_at, authentic_at.get(key.source, sums.last_at))
+    found: dict[str, RefusedSince] = {}
+    for key, sums in sorted(counts.items()):
+        last_authentic_at = authentic_at.get(key.source)
+        of_before = last_authentic_at is not None and key.hour < hour_of(last_authentic_at)
+        if key.what == Counted.REFUSED and key.cause in causes and not of_before:
+            new = RefusedSince(key.source, 0, key.hour, sums.last_at, last_authentic_at)
+            known = found.get(key.source, new)
+            last_at = max(known.last_at, sums.last_at)
+            found[key.source] = known._replace(number=known.number + sums.number, last_at=last_at)
+    return [one for one in found.values() if one.authentic_at is None or one.last_at > one.authentic_at]
+
+
+_OF_DELIVERIES = (
+    *(Counted.ACCEPTED, Counted.UNTYPED, Counted.DUPLICATE, Counted.CONFLICT),
+    Counted.REFUSED,
+)
 
 
 def read_totals(inbox: Inbox) -> Counts:

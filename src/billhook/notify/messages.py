@@ -60,7 +60,7 @@ def _message(one: Issue, program: str, dashboard_url: str | None) -> Message:
         times = "once" if one.count == 1 else f"{one.count:,} times"
         what = "delivery" if one.deliveries == 1 else "deliveries"
         lines.append(f"{times} so far, {one.deliveries:,} {what}")
-    lines += ["", f"{program} failures show {one.id}", one.kind.runbook]
+    lines += ["", f"{program} failures show {one.id}", f"{program} runbook {one.kind.runbook}"]
     if dashboard_url is not None:
         lines.append(f"{dashboard_url.rstrip('/')}/failures/{one.id}")
     return Message(f"[billhook] {lines[0]}", "\n".join(lines), (one,))

@@ -505,6 +505,26 @@ def test_control_wrong_signatures_beside_deliveries_that_no_worker_has_read_are_
     assert "refused-all" not in {found["code"] for found in examined().values()}
 
 
+def test_a_secret_that_was_changed_at_the_service_is_seen_after_the_last_accepted_delivery(examined, inbox):
+    inbox.put(incoming("k", at=datetime.now(UTC) - timedelta(minutes=10)))
+    refused(inbox, "mismatch", number=83)
+
+    (found,) = (found for found in examined().values() if found["code"] == "refused-since")
+
+    assert "about 83 signatures have matched no secret since the last accepted delivery" in found["what"]
+    assert "changed at the service" in found["why"]
+
+
+@pytest.mark.parametrize(("mismatches", "minutes"), [(4, 10), (83, -1)])
+def test_control_few_wrong_signatures_or_an_accepted_delivery_after_them_are_no_finding(
+    examined, inbox, mismatches, minutes
+):
+    refused(inbox, "mismatch", number=mismatches)
+    inbox.put(incoming("k", at=datetime.now(UTC) - timedelta(minutes=minutes)))
+
+    assert "refused-since" not in {found["code"] for found in examined().values()}
+
+
 def test_control_wrong_signatures_beside_duplicates_are_no_finding(examined, inbox):
     inbox.count(Counted.DUPLICATE, datetime.now(UTC), source="default", event_type="PingTest")
     refused(inbox, "mismatch")

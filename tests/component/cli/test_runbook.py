@@ -1,4 +1,4 @@
-"""deploy/RUNBOOK.md: a section for each alert and kind of issue, whose first command shows what happened."""
+"""The runbook: a section for each alert and kind of issue, whose first command shows what happened."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from billhook import Handlers
+from billhook.cli.runbook import PAGE, sections
 from billhook.events import InvoiceApproved
 from billhook.extension import get_state
 from billhook.inbox import WorkerRecord
@@ -17,11 +18,8 @@ from support.apps import deliver
 from support.signing import APPROVED, OTHER_SECRET, SECRET, signed
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-PAGE = (DEPLOY / "RUNBOOK.md").read_text(encoding="utf-8")
-SECTIONS = {
-    re.sub(r"[^a-z0-9 ]", "", title.lower()).replace(" ", "-"): text
-    for title, text in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-}
+TEXT = PAGE.read_text(encoding="utf-8")
+SECTIONS = {name: text for name, (_, text) in sections().items()}
 
 
 def first_command(section):
@@ -38,13 +36,30 @@ def test_each_section_has_a_first_command_and_what_never_to_do(section):
 
 def test_each_alert_and_each_kind_of_issue_has_its_section():
     rules = (DEPLOY / "prometheus-alerts.yml").read_text()
-    links = re.findall(r"runbook: deploy/RUNBOOK\.md#(\S+)", rules)
+    links = re.findall(r"runbook: billhook runbook (\S+)", rules)
     alerts = re.findall(r"alert: (\w+)", rules)
 
     assert len(links) == len(alerts)
     assert set(links) == SECTIONS.keys()
-    assert {kind.runbook.partition("#")[2] for kind in IssueKind} <= SECTIONS.keys()
-    assert [alert for alert in alerts if f"`{alert}`" not in PAGE] == []
+    assert {kind.runbook for kind in IssueKind} <= SECTIONS.keys()
+    assert [alert for alert in alerts if f"`{alert}`" not in TEXT] == []
+
+
+@pytest.mark.parametrize("named", ["runs-are-dead", "BillhookDeliveriesDead", "failure"])
+def test_a_command_prints_a_section_by_its_name_its_alert_or_its_kind_of_issue(run, named):
+    printed = run("runbook", named).output
+
+    assert printed.startswith("Runs are dead\n\n")
+    assert SECTIONS["runs-are-dead"] in printed
+    assert printed.count("**Never**") == 1
+
+
+def test_a_command_lists_the_sections_and_names_them_for_an_unknown_one(run):
+    listed, unknown = run("runbook"), run("runbook", "nonsense")
+
+    assert [line.split()[0] for line in listed.output.splitlines()] == [*SECTIONS]
+    assert unknown.exit_code == 2
+    assert "runs-are-dead" in unknown.output
 
 
 # --- each is played once ------------------------------------------------------------------------------
@@ -108,6 +123,18 @@ def test_a_secret_that_is_wrong(shop, run):
     get_state(shop).inbox.close()
 
     assert "1 signatures matched no secret" in shown(run, "signed-deliveries-are-refused")
+
+
+def test_a_secret_that_was_changed_at_the_service(shop, run):
+    """Deliveries were accepted until then."""
+    deliver(shop, APPROVED, "InvoiceApproved")
+    headers = signed(APPROVED, "InvoiceApproved", secret=OTHER_SECRET)
+    for _ in range(5):
+        shop.test_client().post("/webhooks/billing", data=APPROVED, headers=headers)
+    get_state(shop).inbox.close()
+
+    text = shown(run, "signed-deliveries-are-refused")
+    assert "about 5 signatures have matched no secret since the last accepted delivery" in text
 
 
 def test_a_handler_whose_runs_are_dead(shop, run):

@@ -488,6 +488,22 @@ def test_a_type_that_has_stopped_coming_is_an_issue_until_it_comes_again(inbox):
     assert only(inbox, IssueKind.SILENCE).state is IssueState.RESOLVED
 
 
+@pytest.mark.parametrize(("minutes", "kinds"), [(14, []), (15, [IssueKind.REFUSED])])
+def test_forged_requests_are_no_issue_while_genuine_deliveries_are_accepted(inbox, minutes, kinds):
+    inbox.put(incoming("k", at=NOON))
+    for source in ("default", "other"):
+        for _ in range(60):
+            at = NOON + minutes * MINUTE
+            inbox.count(Counted.REFUSED, at, source=source, cause="mismatch")
+            if source == "other":
+                inbox.count(Counted.DUPLICATE, at, source=source, event_type="PingTest")
+    inbox._counts.close()
+
+    update_issues(inbox, NOON + minutes * MINUTE)
+
+    assert [one.kind for one in list_issues(inbox)] == kinds
+
+
 @pytest.mark.parametrize(("signed", "kinds"), [(50, []), (51, [IssueKind.REFUSED])])
 def test_refusals_are_an_issue_above_a_limit_and_those_of_strangers_never(inbox, signed, kinds):
     for cause, number in (("mismatch", signed - 1), ("stale", 1), ("missing", 1_000), ("malformed", 1_000)):

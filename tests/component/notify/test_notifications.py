@@ -129,7 +129,7 @@ def test_an_issue_is_told_once_however_often_it_happens(inbox, clock, made, hook
         "2 times so far, 2 deliveries",
         "",
         f"billhook failures show {one.id}",
-        "deploy/RUNBOOK.md#runs-are-dead",
+        "billhook runbook runs-are-dead",
         f"https://shop.example/billhook/failures/{one.id}",
     ]
     assert "Acme" not in "".join(hook.bodies + hook.titles)
