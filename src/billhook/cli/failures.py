@@ -174,13 +174,16 @@ def _change(
     ids: Sequence[str], what: str, state: IssueState, why: str | None, duration: timedelta | None = None
 ) -> None:
     now = datetime.now(UTC)
+    try:
+        until = None if duration is None else now + duration
+    except OverflowError:
+        raise click.BadParameter("that is beyond the year 9999", param_hint="--for") from None
     with open_inbox() as inbox:
         found = [_find(inbox, id_) for id_ in ids]  # all are checked before the first is changed
         for one in found:
             with recording(inbox, what, f"issue {one.id}"):
-                until = None if duration is None else now + duration
                 change_issue(inbox, one.id, state, now, who=operator(), why=why, until=until)
-            end = "" if duration is None else f" until {now + duration:%Y-%m-%d %H:%M:%S} UTC"
+            end = "" if until is None else f" until {until:%Y-%m-%d %H:%M:%S} UTC"
             click.echo(f"{one.id} is {state.value}{end}: {printable(_what(one))}")
 
 

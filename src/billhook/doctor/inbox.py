@@ -210,7 +210,7 @@ def about_refusals(setup: Setup) -> Iterator[Finding]:
                 "warning", "refused-since",
                 f"source {printable(one.source)}: about {one.number} signatures have matched no secret since "
                 f"the last accepted delivery, which came at {one.authentic_at:%Y-%m-%d %H:%M:%S} UTC",
-                "if the signing secret was changed at the service, every delivery is refused until it is here",
+                "if the signing secret was changed at the service, each delivery is refused until it is here",
                 "put the service's new secret first and the old one second in BILLHOOK_SECRETS, and restart; "
                 "if it was not changed: `billhook capture`, then `billhook doctor signature --request FILE`",
             )  # fmt: skip

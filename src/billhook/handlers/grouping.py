@@ -2,12 +2,15 @@
 
 A failure is grouped by its exception's type and the innermost frames of the user's code: where a library
 raised, these end with the frame that called it. A frame is its function and the text of its line, not the
-line's number, which moves with every edit above it. Without such a frame the text counts instead.
+line's number, which moves with every edit above it. Of an app that is installed as a package, the package of
+the outermost frame is its own code. Without any frame the text counts instead. A group of exceptions is told
+by its members.
 """
 
 from __future__ import annotations
 
 import linecache
+import re
 import sysconfig
 import traceback
 from pathlib import Path
@@ -18,11 +21,13 @@ from billhook.printable import without_ids
 
 FRAMES = 3
 """Of the user's own frames the innermost count: outer ones differ by who called a function."""
-_LIBRARIES = tuple(
-    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    | {str(Path(__file__).parent.parent)}
+_BILLHOOK = str(Path(__file__).parent.parent)
+_LIBRARIES = (
+    _BILLHOOK,
+    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
 )
-_INSTALLED = ("/site-packages/", "/dist-packages/", "\\site-packages\\")
+_INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\][^/\\]+")
+"""Up to the package, or the module, of an installed library."""
 
 
 class FailureGroup(NamedTuple):
@@ -35,6 +40,10 @@ class FailureGroup(NamedTuple):
 def group_of(exception: BaseException, text: str) -> FailureGroup:
     """Return what groups an exception with others of the same bug; `text` is its own, made safely."""
     kind = f"{type(exception).__module__}.{type(exception).__qualname__}"
+    if isinstance(exception, BaseExceptionGroup):
+        # Its own frames are where tasks were waited for, whatever failed in them.
+        members = [group_of(one, type(one).__name__) for one in exception.exceptions[:FRAMES]]
+        return FailureGroup("\n".join([kind, *sorted({one.key for one in members})]), members[0].place)
     frames = _own_frames(exception.__traceback__)
     if not frames:
         return FailureGroup(f"{kind}\n{without_ids(text)}")
@@ -46,13 +55,18 @@ def group_of(exception: BaseException, text: str) -> FailureGroup:
 def _own_frames(trace: TracebackType | None) -> list[tuple[CodeType, int]]:
     """Return the code and line number of the user's innermost frames, the outermost of them first."""
     frames = [(frame.f_code, number) for frame, number in traceback.walk_tb(trace)]
-    return [(code, number) for code, number in frames if _is_own(code.co_filename)][-FRAMES:]
+    own = [(code, number) for code, number in frames if _is_own(code.co_filename)]
+    if not own:
+        for found in (_INSTALLED.match(code.co_filename) for code, _ in frames):
+            if found is not None and not found.string.startswith(_BILLHOOK):
+                package = found.group()
+                own = [(code, number) for code, number in frames if code.co_filename.startswith(package)]
+                break
+    return own[-FRAMES:]
 
 
 def _is_own(filename: str) -> bool:
-    if any(part in filename for part in _INSTALLED):
-        return False
-    return not filename.startswith(("<", *_LIBRARIES))
+    return not (_INSTALLED.match(filename) or filename.startswith(("<", *_LIBRARIES)))
 
 
 def _source_line(code: CodeType, number: int) -> str:

@@ -16,7 +16,7 @@ the roll-up of billhook.inbox.counts, which has the failures that retention or a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -189,14 +189,21 @@ def _unfinished_runs(its_fingerprint: str) -> Any:
 # --- for operators ------------------------------------------------------------------------------------
 
 
-def list_issues(inbox: Inbox, states: Sequence[IssueState] = (), subject: str | None = None) -> list[Issue]:
-    """Return issues in these states (default: all), of one subject or of all: open ones first."""
+def list_issues(
+    inbox: Inbox,
+    states: Sequence[IssueState] = (),
+    subject: str | None = None,
+    ids: Collection[str] | None = None,
+) -> list[Issue]:
+    """Return issues in these states (default: all), of one subject or of all, or of these ids: open first."""
     with inbox.database.read() as connection:
         query = select(issue)
         if states:
             query = query.where(in_values(issue.c.state, [state.value for state in states]))
         if subject is not None:
             query = query.where(issue.c.subject == subject)
+        if ids is not None:
+            query = query.where(in_values(issue.c.fingerprint, sorted(ids)))
         found = [_issue(row) for row in connection.execute(query.limit(MOST))]
         counted = _identified(connection, [_counted(connection, each) for each in found])
     order = list(IssueState)
@@ -213,6 +220,8 @@ def count_issues(inbox: Inbox) -> dict[IssueState, int]:
 
 def find_issue(inbox: Inbox, issue_id: str) -> Issue | None:
     """Return the issue with an id; None without one."""
+    if not issue_id.isalnum():  # PostgreSQL refuses some texts (NUL)
+        return None
     with inbox.database.read() as connection:
         row = connection.execute(select(issue).where(issue.c.fingerprint == issue_id)).first()
         return None if row is None else _identified(connection, [_counted(connection, _issue(row))])[0]
@@ -240,9 +249,16 @@ def clear_texts(connection: Connection, delivery_ids: Sequence[int]) -> None:
     failed = select(failure.c.fingerprint).join(run, run.c.id == failure.c.run_id)
     ids = set(connection.execute(failed.where(in_values(run.c.delivery_id, delivery_ids))).scalars())
     quarantined = QUARANTINED.where(in_values(delivery.c.id, delivery_ids))
-    dead = in_values(run.c.delivery_id, delivery_ids), in_states(run.c.state, RunState.DEAD)
-    handlers = connection.execute(select(run.c.handler).where(*dead)).scalars()
-    ids |= {fingerprint(handler, IssueKind.DEAD) for handler in handlers}
+    # Whatever their state is now: they may have been dead, or quarantined, when somebody wrote the reason.
+    runs = select(run.c.handler).where(in_values(run.c.delivery_id, delivery_ids)).distinct()
+    ids |= {fingerprint(handler, IssueKind.DEAD) for handler in connection.execute(runs).scalars()}
+    types = select(delivery.c.event_type).where(in_values(delivery.c.id, delivery_ids))
+    sent_as = select(delivery.c.sent_as).where(in_values(delivery.c.id, delivery_ids))
+    reasons = update(issue).where(
+        issue.c.kind == IssueKind.QUARANTINE.value,
+        or_(issue.c.subject.in_(types), issue.c.subject.in_(sent_as)),
+    )
+    connection.execute(reasons.values(why=None))
     ids |= {quarantine_id(row) for row in connection.execute(quarantined, {"most": len(delivery_ids)})}
     own = in_values(issue.c.fingerprint, sorted(filter(None, ids)))
     for row in connection.execute(select(issue.c.fingerprint, issue.c.title).where(own)).all():

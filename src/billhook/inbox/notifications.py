@@ -52,7 +52,9 @@ def due_notifications(inbox: Inbox, owner: str, now: datetime) -> Due | None:
         taking = update(notifier).where(mine).values(owner=owner, leased_until=now + LEASE)
         if not connection.execute(taking).rowcount:
             return None
-    found = [one for one in list_issues(inbox, [IssueState.OPEN]) if one.id in opened]
+    found = list_issues(inbox, [IssueState.OPEN], ids=opened)
+    if opened and not found:  # acknowledged meanwhile: that is not well yet
+        return None
     sent_at = [datetime.fromisoformat(text) for text in json.loads(row.sent_at)]
     return Due(sorted(found, key=lambda one: one.opened_at), sent_at)
 

@@ -40,6 +40,9 @@ class NotifyAddress:
                 f"{KEY}, line {number}, is no address that apprise knows: write one for each line, such as "
                 "mailto://USER:PASSWORD@example.com or slack://TOKEN/#channel"
             )
+        # A redirect would turn the message into a GET of another page, which may answer 200, and give it the
+        # address's headers.
+        self._plugin.redirects = False
 
     def __repr__(self) -> str:
         return f"<NotifyAddress {self.number}: {self.name}>"
@@ -69,7 +72,7 @@ def read_addresses(path: str) -> list[NotifyAddress]:
     """
     check_secret_file(KEY, path)
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(f"{KEY} {path} cannot be read: {reason}") from None

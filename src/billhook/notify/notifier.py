@@ -56,7 +56,9 @@ class Notifier:
         self._stopping = threading.Event()
         self._tries: Counter[tuple[str, int]] = Counter()
         self._done: set[tuple[str, int]] = set()
-        self._retry_at = 0.0
+        self._retry_at: dict[int, float] = {}
+        self._given_up: set[int] = set()
+        """Addresses that refused a message for good: each further one is tried once, until one is taken."""
 
     def ensure_started(self) -> None:
         """Start the thread in this process, unless it runs."""
@@ -82,41 +84,45 @@ class Notifier:
 
     def send_due(self) -> int:
         """Send what is due if this process is the one to do it; return how many messages were finished."""
-        if time.monotonic() < self._retry_at:
-            return 0
         now = self._now()
         due = due_notifications(self._inbox, self._owner, now)
         if due is None:
             return 0
         finished = 0
         for message in messages(due, now, self._program(), self._dashboard_url):
-            if not self._send(message):
-                break
-            record_sent(self._inbox, message.issues, now)
-            finished += 1
+            if self._send(message):
+                record_sent(self._inbox, message.issues, now)
+                finished += 1
         return finished
 
     def _send(self, message: Message) -> bool:
         """Send a message to each address that has not had it; return whether all have, or never will."""
         key = "".join(f"{one.id}{one.opened_at}" for one in message.issues)
-        complete = True
-        for place, address in enumerate(self._addresses):
-            own = key, place
-            if own in self._done:
-                continue
-            why = address.send(message.title, message.body, good=not message.issues)
-            self._tries[own] += 1
-            if why is None or self._tries[own] >= TRIES:
-                self._done.add(own)
-            else:
-                complete = False
-                self._retry_at = time.monotonic() + RETRY_SECONDS * 2 ** (self._tries[own] - 1)
-            if why is not None:
-                text = "could not notify address %d (%s), %s: %s"
-                what = "given up" if own in self._done else "to be tried again"
-                extra = fields(cause="notify")
-                logger.warning(text, address.number, address.name, what, why, extra=extra)
-        if complete:
-            self._done.clear()
-            self._tries.clear()
-        return complete
+        keys = [(key, place) for place in range(len(self._addresses))]
+        for own, address in zip(keys, self._addresses, strict=True):
+            # An address that fails holds up no other one: it waits for its own next try.
+            if own not in self._done and time.monotonic() >= self._retry_at.get(own[1], 0.0):
+                self._send_to(address, own, message)
+        if not self._done.issuperset(keys):
+            return False
+        for own in keys:
+            self._done.discard(own)
+            self._tries.pop(own, None)
+        return True
+
+    def _send_to(self, address: NotifyAddress, own: tuple[str, int], message: Message) -> None:
+        place = own[1]
+        why = address.send(message.title, message.body, good=not message.issues)
+        if why is None:
+            self._done.add(own)
+            self._given_up.discard(place)
+            return
+        self._tries[own] += 1
+        if place in self._given_up or self._tries[own] >= TRIES:
+            self._done.add(own)
+            self._given_up.add(place)
+        else:
+            self._retry_at[place] = time.monotonic() + RETRY_SECONDS * 2 ** (self._tries[own] - 1)
+        text = "could not notify address %d (%s), %s: %s"
+        what = "given up" if own in self._done else "to be tried again"
+        logger.warning(text, address.number, address.name, what, why, extra=fields(cause="notify"))

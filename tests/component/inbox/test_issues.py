@@ -96,7 +96,7 @@ def test_failures_of_one_bug_are_one_issue_whatever_their_ids(inbox):
     assert newest_traceback(inbox, one.id) == (ids[-1], "Traceback\nValueError: cus_11 is gone")
     assert by_hour(inbox, one.id, NOON + 6 * SECOND) == {NOON: 6}
     assert find_issue(inbox, one.id) == one
-    assert find_issue(inbox, "0" * 12) is None
+    assert find_issue(inbox, "0" * 12) is find_issue(inbox, "\0") is None
 
 
 def test_it_is_opened_once_however_often_it_happens(inbox, where):
@@ -341,6 +341,26 @@ def test_what_is_over_for_long_is_forgotten(inbox, where):
     update_issues(inbox, NOON + issues.KEPT_FOR + HOUR)
 
     assert list_issues(inbox) == []
+
+
+def test_an_erased_deliverys_issues_lose_their_reasons_whatever_became_of_it_since(inbox):
+    dead = fail(inbox, "k1")
+    unreadable = inbox.put(incoming("k2", at=NOON)).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(unreadable, error=json.dumps({"error": "no JSON"}))], NOON)
+    update_issues(inbox, NOON + MINUTE)
+    for one in list_issues(inbox):
+        change_issue(inbox, one.id, IssueState.RESOLVED, NOON + MINUTE, who="ada", why="Acme called")
+    replay(inbox, [dead], NOON + MINUTE)
+    with inbox.transaction("w") as transaction:
+        (claim,) = transaction.claim(1, NOON + HOUR, NOON + 2 * HOUR)
+    settle(inbox, claim, NOON + HOUR)
+    discard(inbox, [unreadable], "why", NOON + HOUR)
+
+    erase(inbox, [dead, unreadable], NOON + HOUR)
+
+    assert len(list_issues(inbox)) == 3
+    assert {one.why for one in list_issues(inbox)} == {None}
 
 
 def test_erasing_a_delivery_clears_the_texts_of_its_issues(inbox):

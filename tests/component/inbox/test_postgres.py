@@ -471,7 +471,7 @@ def test_the_first_of_several_hosts_that_answers_is_used(url):
 def test_without_psycopg_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "billhook.inbox.postgres", None)
 
-    with pytest.raises(MissingExtra, match=r"an inbox in PostgreSQL .* pip install 'billhook\[postgres\]'"):
+    with pytest.raises(MissingExtra, match=r"an inbox in PostgreSQL .* pip install '\.\[postgres\]'"):
         Inbox("postgresql://u@h/d")
 
 

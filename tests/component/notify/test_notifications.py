@@ -17,9 +17,9 @@ from billhook.engines import worker_watch
 from billhook.engines.worker_watch import WorkerWatch
 from billhook.errors import ConfigError, MissingExtra
 from billhook.extension import get_state
-from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord
+from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, notifications
 from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
-from billhook.inbox.notifications import due_notifications
+from billhook.inbox.notifications import due_notifications, record_sent
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.schema import notifier as notifier_table
 from billhook.notify import Notifier, notifier, read_addresses
@@ -217,6 +217,60 @@ def test_of_two_addresses_the_one_that_has_it_is_not_told_again(inbox, clock, ho
     assert len(hook.titles) == 1
 
 
+def test_an_address_that_fails_holds_up_no_other(inbox, clock, hook, notify_file):
+    dead = f"json://127.0.0.1:{free_port()}/"
+    made = Notifier(inbox, read_addresses(notify_file(dead, hook.url)), clock.now, lambda: "billhook")
+    for number in range(3):
+        fail(inbox, f"k{number}", clock, group=f"bug {number}")
+    update_issues(inbox, clock.now())
+
+    made.send_due()
+    made.send_due()
+
+    assert len(hook.titles) == len(set(hook.bodies)) == 3
+
+
+def test_a_redirect_is_not_followed_and_not_taken_for_a_message(inbox, clock, httpserver, notify_file):
+    from werkzeug import Response
+
+    elsewhere = httpserver.url_for("/login")
+    httpserver.expect_request("/hook").respond_with_response(
+        Response(status=301, headers={"Location": elsewhere})
+    )
+    httpserver.expect_request("/login").respond_with_data("please log in")
+    url = f"json://{httpserver.host}:{httpserver.port}/hook?+X-Tok=SECRETTOK"
+
+    (address,) = read_addresses(notify_file(url))
+
+    assert "301" in address.send("title", "body")
+    assert [request.path for request, _ in httpserver.log] == ["/hook"]
+
+
+def test_an_issue_that_is_acknowledged_meanwhile_is_not_all_well(inbox, clock, monkeypatch):
+    fail(inbox, "k1", clock)
+    update_issues(inbox, clock.now())
+    listed = notifications.list_issues
+
+    def late(*arguments, **more):
+        (one,) = only_failures(inbox)
+        change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, clock.now(), who="ops")
+        return listed(*arguments, **more)
+
+    monkeypatch.setattr(notifications, "list_issues", late)
+
+    assert due_notifications(inbox, "w", clock.now()) is None
+
+
+def test_a_new_issue_is_told_beside_more_open_ones_than_a_list_shows(inbox, clock, monkeypatch):
+    monkeypatch.setattr("billhook.inbox.issues.MOST", 2)
+    for number in range(4):
+        fail(inbox, f"k{number}", clock, group=f"bug {number}")
+        update_issues(inbox, clock.now())
+        due = due_notifications(inbox, "w", clock.now())
+        assert len(due.issues) == 1
+        record_sent(inbox, due.issues, clock.now())
+
+
 def test_one_process_sends_and_another_goes_on_when_it_is_gone(inbox, clock, hook, made):
     fail(inbox, "a", clock)
     update_issues(inbox, clock.now())
@@ -298,7 +352,7 @@ def test_a_file_that_others_may_write_or_that_is_not_there_is_refused(notify_fil
 def test_without_the_extra_the_option_is_refused_and_names_it(notify_file, monkeypatch):
     monkeypatch.setitem(sys.modules, "apprise", None)
 
-    with pytest.raises(MissingExtra, match=r"billhook\[notify\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[notify\]"):
         read_addresses(notify_file("json://example.com/hook"))
 
 

@@ -78,6 +78,49 @@ def test_a_library_beside_the_project_is_none_of_its_own_code(tmp_path):
     assert "helper.py:2 in check" in keys[1]
 
 
+def test_of_an_app_that_is_installed_its_package_is_its_own_code(tmp_path):
+    """Called as billhook calls it: no frame of the test is in the traceback."""
+    path = tmp_path / "site-packages" / "shop" / "handlers.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        "def card(name):\n    raise ValueError(name)\n\n\ndef plan(name):\n    raise ValueError(name)\n"
+    )
+    namespace: dict = {}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+
+    def group(function, name):
+        try:
+            function(name)
+        except ValueError as error:
+            return HandlerFailure.from_exception(error.with_traceback(error.__traceback__.tb_next)).group
+
+    one = group(namespace["card"], "Alice")
+
+    assert one == group(namespace["card"], "Carol Smith")
+    assert "handlers.py:2 in card" in one.place
+    assert group(namespace["plan"], "Alice").key != one.key
+
+
+def test_a_group_of_exceptions_is_one_of_its_members():
+    def group(first):
+        def raise_it():
+            raise first
+
+        return failing(lambda _: together(raise_it), "a")
+
+    def together(function):
+        try:
+            function()
+        except (KeyError, ZeroDivisionError) as error:
+            raise ExceptionGroup("unhandled errors in a TaskGroup", [error]) from None
+
+    one, other = group(KeyError("a")), group(ZeroDivisionError())
+
+    assert one.key != other.key
+    assert one.key == group(KeyError("b")).key
+    assert "raise_it" in one.place
+
+
 def test_a_failure_keeps_its_group_when_lines_move(tmp_path):
     keys = []
     for lines_above in (1, 40):

@@ -310,7 +310,7 @@ def test_options_that_cannot_work_are_refused():
 def test_body_jwt_without_its_extra_raises_when_constructed(monkeypatch):
     monkeypatch.setitem(sys.modules, "jwt", None)
 
-    with pytest.raises(MissingExtra, match=r"pip install 'billhook\[jwt\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[jwt\]'"):
         BodyJWT()
 
 
