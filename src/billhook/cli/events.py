@@ -102,7 +102,10 @@ def event_class(event_type: str) -> type[Event]:
     model = EVENT_TYPES.get(event_type)
     if model is None:
         hint = suggest(event_type, EVENT_TYPES) or "`billhook events` lists the known ones"
-        raise ConfigError(f"unknown event type {event_type!r}: {hint}")
+        raise ConfigError(
+            f"unknown event type {event_type!r}: {hint}; for a type of your own name its file too, "
+            "or BILLHOOK_HANDLERS"
+        )
     return model
 
 

@@ -10,8 +10,8 @@ import click
 
 from billhook.cli.context import open_inbox, say_missing_worker
 from billhook.cli.handlers import load_subscribers
-from billhook.cli.output import CliError, printable
-from billhook.cli.params import DELIVERY_ID, handlers_argument, string
+from billhook.cli.output import CliError, print_json, printable
+from billhook.cli.params import DELIVERY_ID, as_json, handlers_argument, string
 from billhook.cli.selection import recording
 from billhook.engines.resend import resend as resend_this
 from billhook.errors import BillhookError, PayloadError
@@ -29,7 +29,10 @@ from billhook.inbox.deliveries import details
     type=click.File("rb"),
     help="The edited body; - reads stdin. Default: your editor opens.",
 )
-def resend(delivery_id: int, handlers: Sequence[str], handler: str, file: BinaryIO | None) -> None:
+@as_json
+def resend(
+    delivery_id: int, handlers: Sequence[str], handler: str, file: BinaryIO | None, as_json: bool
+) -> None:
     """Edit the body of a delivery, and have one handler called with it.
 
     The edited delivery is a new one, marked as edited from this one: it has a key of its own, is a duplicate
@@ -60,6 +63,9 @@ def resend(delivery_id: int, handlers: Sequence[str], handler: str, file: Binary
             wrong = f" ({describe_details(error.details)})" if error.details else ""
             raise CliError(f"{error}{wrong}; nothing was stored") from None
         inbox.waker.wake()
+        if as_json:
+            print_json({"id": new_id, "edited_from": delivery_id, "handler": handler})
+            return
         told = f"delivery {new_id} is delivery {delivery_id} with the edited body, for {printable(handler)}"
         click.echo(told)
         say_missing_worker(inbox)
