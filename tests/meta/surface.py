@@ -66,6 +66,7 @@ COMMANDS_WITH_JSON: dict[str, tuple[str, ...]] = {
     "deliveries list": ("--limit", "2"),
     "deliveries prune": ("--dry-run",),
     "deliveries replay": ("2",),
+    "deliveries resend": ("2", "--handler", "send", "--file", "body.json"),
     "deliveries show": ("2",),
     "doctor examine": (),
     "doctor signature": ("--request", "request.http", "--secret-file", "secret.txt"),
@@ -143,6 +144,7 @@ def json_lines() -> Iterator[str]:
         app.config.update(
             BILLHOOK_API_URL=url, BILLHOOK_API_CLIENT_ID="sandbox", BILLHOOK_API_REFRESH_TOKEN=token
         )
+        Path("body.json").write_bytes(sample(InvoiceApproved).to_json())
         for path, arguments in COMMANDS_WITH_JSON.items():
             given = [_failure(app) if each == "FAILURE" else each for each in arguments]
             result = app.test_cli_runner().invoke(args=["billhook", *path.split(), *given, "--json"])

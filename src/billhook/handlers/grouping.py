@@ -3,7 +3,7 @@
 A failure is grouped by its exception's type and the innermost frames of the user's code: where a library
 raised, these end with the frame that called it. A frame is its function and the text of its line, not the
 line's number, which moves with every edit above it. Of an app that is installed as a package, the package of
-the outermost frame is its own code. Without any frame the text counts instead. A group of exceptions is told
+the outermost frame is its own code. Without any frame the text counts instead. A group of exceptions is grouped
 by its members.
 """
 
@@ -41,7 +41,7 @@ def group_of(exception: BaseException, text: str) -> FailureGroup:
     """Return what groups an exception with others of the same bug; `text` is its own, made safely."""
     kind = f"{type(exception).__module__}.{type(exception).__qualname__}"
     if isinstance(exception, BaseExceptionGroup):
-        # Its own frames are where tasks were waited for, whatever failed in them.
+        # Its own frames are where the tasks were waited for: the bug is in one of the members.
         members = [group_of(one, type(one).__name__) for one in exception.exceptions[:FRAMES]]
         return FailureGroup("\n".join([kind, *sorted({one.key for one in members})]), members[0].place)
     frames = _own_frames(exception.__traceback__)

@@ -249,7 +249,7 @@ def clear_texts(connection: Connection, delivery_ids: Sequence[int]) -> None:
     failed = select(failure.c.fingerprint).join(run, run.c.id == failure.c.run_id)
     ids = set(connection.execute(failed.where(in_values(run.c.delivery_id, delivery_ids))).scalars())
     quarantined = QUARANTINED.where(in_values(delivery.c.id, delivery_ids))
-    # Whatever their state is now: they may have been dead, or quarantined, when somebody wrote the reason.
+    # In any state: they may have been dead, or quarantined, when an operator wrote the reason.
     runs = select(run.c.handler).where(in_values(run.c.delivery_id, delivery_ids)).distinct()
     ids |= {fingerprint(handler, IssueKind.DEAD) for handler in connection.execute(runs).scalars()}
     types = select(delivery.c.event_type).where(in_values(delivery.c.id, delivery_ids))
