@@ -3,7 +3,7 @@
 A failure is grouped by its exception's type and the innermost frames of the user's code: where a library
 raised, these end with the frame that called it. A frame is its function and the text of its line, not the
 line's number, which moves with every edit above it. Of an app that is installed as a package, the package of
-the outermost frame is its own code. Without any frame the text counts instead. A group of exceptions counts as
+the outermost frame is its own code. Without any frame the text counts. A group of exceptions counts as
 its members.
 """
 
