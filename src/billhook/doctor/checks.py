@@ -11,6 +11,7 @@ import click
 from billhook.doctor import facts
 from billhook.doctor.configuration import (
     about_gunicorn,
+    about_notifications,
     option_findings,
     secret_file_findings,
     source_findings,
@@ -49,6 +50,7 @@ CHECKS = (
         well=lambda setup: f"the engine is {setup.settings.engine}",
     ),
     Check("secret files", lambda setup: secret_file_findings(setup.settings), well=facts.secret_files),
+    Check("notifications", about_notifications, _ALL),
     Check("sources", lambda setup: source_findings(setup.load_sources()), well=facts.sources),
     Check("database", about_database, reads_inbox=True, well=lambda _: "a commit survives a power failure"),
     Check("schema and size", lambda _: iter(()), reads_inbox=True, well=facts.schema_and_size),

@@ -99,6 +99,15 @@ def secret_file_findings(settings: Settings) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
+def about_notifications(setup: Setup) -> Iterator[Finding]:
+    """Read the file with the addresses. Raises ConfigError and MissingExtra, as at a start."""
+    if setup.settings.notify_file is not None:
+        from billhook.notify import read_addresses
+
+        read_addresses(setup.settings.notify_file)
+    yield from ()
+
+
 def source_findings(sources: Sequence[Source]) -> Iterator[Finding]:
     """Judge the secrets and the schemes of the sources. No secret is repeated."""
     known: dict[str, str] = {}

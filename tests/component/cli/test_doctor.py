@@ -112,6 +112,7 @@ def test_an_option_that_is_wrong_is_a_finding(examined, inbox):
         ({"SECRETS": SECRET}, "note", "secrets-in-environment"),
         ({"ENGINE": "inline"}, "warning", "engine-inline"),
         ({"API_URL": "http://billing.example"}, "error", "api-without-tls"),
+        ({"NOTIFY_FILE": "/nowhere/notify.txt"}, "error", "configuration"),
         ({"TOLERANCE_SECONDS": "3600"}, "warning", "tolerance"),
         ({"HANDLERS": ""}, "note", "handlers-not-named"),
         ({"HANDLERS": "nowhere.py"}, "error", "configuration"),
