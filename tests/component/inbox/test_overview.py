@@ -248,6 +248,9 @@ def test_minutes_are_read_by_indexes_beside_many_rows_without_statistics(inbox, 
     *marks, figures = plans
     assert len(marks) == 3
     for plan_of_mark in marks:
-        assert not re.search("TEMP B-TREE|Seq Scan|Sort|SCAN run(?! USING)", plan_of_mark)
-    assert not re.search(r"Seq Scan|SCAN (?:run|failure|delivery)\b(?! USING)", figures)
+        assert not re.search(
+            r"TEMP B-TREE|Seq Scan on (?:run|delivery)\b|Sort|SCAN run(?! USING)", plan_of_mark
+        )
+    # PostgreSQL may read `failure` as it is, for that has no row here.
+    assert not re.search(r"Seq Scan on (?:run|delivery)\b|SCAN (?:run|failure|delivery)\b(?! USING)", figures)
     assert "run_finished_at_idx" in figures
