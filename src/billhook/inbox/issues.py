@@ -252,13 +252,14 @@ def clear_texts(connection: Connection, delivery_ids: Sequence[int]) -> None:
     # In any state: they may have been dead, or quarantined, when an operator wrote the reason.
     runs = select(run.c.handler).where(in_values(run.c.delivery_id, delivery_ids)).distinct()
     ids |= {fingerprint(handler, IssueKind.DEAD) for handler in connection.execute(runs).scalars()}
-    types = select(delivery.c.event_type).where(in_values(delivery.c.id, delivery_ids))
-    sent_as = select(delivery.c.sent_as).where(in_values(delivery.c.id, delivery_ids))
-    reasons = update(issue).where(
-        issue.c.kind == IssueKind.QUARANTINE.value,
-        or_(issue.c.subject.in_(types), issue.c.subject.in_(sent_as)),
+    types = (
+        select(column).where(in_values(delivery.c.id, delivery_ids))
+        for column in (delivery.c.event_type, delivery.c.sent_as)
     )
-    connection.execute(reasons.values(why=None))
+    of_types = select(issue.c.fingerprint).where(
+        issue.c.kind == IssueKind.QUARANTINE.value, or_(*map(issue.c.subject.in_, types))
+    )
+    ids |= set(connection.execute(of_types).scalars())
     ids |= {quarantine_id(row) for row in connection.execute(quarantined, {"most": len(delivery_ids)})}
     own = in_values(issue.c.fingerprint, sorted(filter(None, ids)))
     for row in connection.execute(select(issue.c.fingerprint, issue.c.title).where(own)).all():

@@ -347,7 +347,7 @@ def test_an_erased_deliverys_issues_lose_their_reasons_whatever_became_of_it_sin
     dead = fail(inbox, "k1")
     unreadable = inbox.put(incoming("k2", at=NOON)).delivery_id
     with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(unreadable, error=json.dumps({"error": "no JSON"}))], NOON)
+        transaction.plan([RunPlan(unreadable, error=json.dumps({"error": "no plan: Acme"}))], NOON)
     update_issues(inbox, NOON + MINUTE)
     for one in list_issues(inbox):
         change_issue(inbox, one.id, IssueState.RESOLVED, NOON + MINUTE, who="ada", why="Acme called")
@@ -361,6 +361,7 @@ def test_an_erased_deliverys_issues_lose_their_reasons_whatever_became_of_it_sin
 
     assert len(list_issues(inbox)) == 3
     assert {one.why for one in list_issues(inbox)} == {None}
+    assert "Acme" not in "".join(one.title for one in list_issues(inbox))
 
 
 def test_erasing_a_delivery_clears_the_texts_of_its_issues(inbox):
