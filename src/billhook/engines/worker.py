@@ -32,8 +32,8 @@ LOAD_RUNS = 8
 SLOW_SECONDS = 0.1
 SLOW_FACTOR = 2
 SLOW_LIMIT_SECONDS = 5.0
-"""After a poll on SQLite that took longer than `SLOW_SECONDS`, pause for twice as long, up to this: on a disk
-that syncs slowly each transaction holds up the receivers for as long as its sync takes."""
+"""After a commit on SQLite that took longer than `SLOW_SECONDS`, pause for twice as long as the poll took, up
+to this: on a disk that syncs slowly each transaction holds up the receivers for as long as its sync takes."""
 STALLED_SECONDS = 60.0
 MAX_ABANDONED_THREADS = 100
 """With more handler threads abandoned and still running, the process should be replaced by a new one."""
@@ -151,7 +151,7 @@ class Worker(Cycle):
             return 0.0
         self._failures, self._is_outdated, self._plan_limit = 0, False, PLAN_LIMIT
         took = time.monotonic() - self._polled_at
-        if took > SLOW_SECONDS and not self._inbox.database.is_remote:
+        if min(took, self._inbox.database.commit_seconds) > SLOW_SECONDS:
             renewal = self._leases.seconds_to_renewal()
             longest = SLOW_LIMIT_SECONDS if renewal is None else min(renewal, SLOW_LIMIT_SECONDS)
             self._next_poll_at = time.monotonic() + min(longest, SLOW_FACTOR * took)

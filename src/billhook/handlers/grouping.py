@@ -42,7 +42,7 @@ def group_of(exception: BaseException, text: str) -> FailureGroup:
     kind = f"{type(exception).__module__}.{type(exception).__qualname__}"
     if isinstance(exception, BaseExceptionGroup):
         # Its own frames are where the tasks were waited for: the bug is in one of the members.
-        members = [group_of(one, type(one).__name__) for one in exception.exceptions[:FRAMES]]
+        members = [group_of(one, type(one).__name__) for one in _first_members(exception)]
         return FailureGroup("\n".join([kind, *sorted({one.key for one in members})]), members[0].place)
     frames = _own_frames(exception.__traceback__)
     if not frames:
@@ -50,6 +50,19 @@ def group_of(exception: BaseException, text: str) -> FailureGroup:
     lines = [f"{code.co_qualname}: {_source_line(code, number)}" for code, number in frames]
     code, number = frames[-1]
     return FailureGroup("\n".join([kind, *lines]), f"{_short(code.co_filename)}:{number} in {code.co_name}")
+
+
+def _first_members(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """Return the first exceptions of a group that are no groups themselves, however deep they are."""
+    members: list[BaseException] = []
+    waiting: list[BaseException] = [group]
+    while waiting and len(members) < FRAMES:
+        one = waiting.pop(0)
+        if isinstance(one, BaseExceptionGroup):
+            waiting[:0] = one.exceptions
+        else:
+            members.append(one)
+    return members
 
 
 def _own_frames(trace: TracebackType | None) -> list[tuple[CodeType, int]]:

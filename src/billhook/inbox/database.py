@@ -74,6 +74,11 @@ class Database(Protocol):
         ...
 
     @property
+    def commit_seconds(self) -> float:
+        """How long this process's last transaction held up all other writers while it was synced; else 0."""
+        ...
+
+    @property
     def waker(self) -> Waker:
         """Notified after each commit of deliveries."""
         ...

@@ -248,7 +248,6 @@ def clear_texts(connection: Connection, delivery_ids: Sequence[int]) -> None:
     """Remove from the issues of deliveries that are erased all that may name a customer."""
     failed = select(failure.c.fingerprint).join(run, run.c.id == failure.c.run_id)
     ids = set(connection.execute(failed.where(in_values(run.c.delivery_id, delivery_ids))).scalars())
-    quarantined = QUARANTINED.where(in_values(delivery.c.id, delivery_ids))
     # In any state: they may have been dead, or quarantined, when an operator wrote the reason.
     runs = select(run.c.handler).where(in_values(run.c.delivery_id, delivery_ids)).distinct()
     ids |= {fingerprint(handler, IssueKind.DEAD) for handler in connection.execute(runs).scalars()}
@@ -260,7 +259,6 @@ def clear_texts(connection: Connection, delivery_ids: Sequence[int]) -> None:
         issue.c.kind == IssueKind.QUARANTINE.value, or_(*map(issue.c.subject.in_, types))
     )
     ids |= set(connection.execute(of_types).scalars())
-    ids |= {quarantine_id(row) for row in connection.execute(quarantined, {"most": len(delivery_ids)})}
     own = in_values(issue.c.fingerprint, sorted(filter(None, ids)))
     for row in connection.execute(select(issue.c.fingerprint, issue.c.title).where(own)).all():
         texts = {"title": row.title.partition(":")[0], "why": None}

@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
+from sqlalchemy import event
 
 from billhook.inbox.sqlite.locks import HOLDING, WriteLock
 from support.inbox_view import incoming
@@ -88,3 +90,19 @@ def test_in_its_turn_a_database_keeps_others_from_writing_and_writes_itself(inbo
     assert not before
     assert len(stored) == 1
     assert is_free()
+
+
+@only_sqlite
+def test_how_long_a_commit_takes_is_told_without_what_came_before_it(inbox):
+    def slow(*_):
+        time.sleep(0.2)
+
+    database = inbox.database
+    with database.write() as connection:
+        time.sleep(0.2)
+    quick = database.commit_seconds
+    event.listen(connection.engine, "commit", slow)
+    with database.write():
+        pass
+
+    assert quick < 0.2 <= database.commit_seconds

@@ -8,6 +8,7 @@ import pytest
 
 from billhook.errors import Discard, Retry
 from billhook.handlers import HandlerFailure
+from billhook.handlers.grouping import group_of
 from billhook.printable import without_ids
 
 
@@ -119,6 +120,14 @@ def test_a_group_of_exceptions_is_one_of_its_members():
     assert one.key != other.key
     assert one.key == group(KeyError("b")).key
     assert "raise_it" in one.place
+
+
+def test_groups_in_groups_cost_little():
+    nested = KeyError("a")
+    for _ in range(200):
+        nested = ExceptionGroup("tasks", [nested] * 3)
+
+    assert group_of(nested, "").key.count("KeyError") > 0
 
 
 def test_a_failure_keeps_its_group_when_lines_move(tmp_path):

@@ -54,6 +54,7 @@ class PostgresDatabase:
     """Connections to one PostgreSQL database, opened anew in every process. See billhook.inbox.database."""
 
     is_remote = True
+    commit_seconds = 0.0
 
     def __init__(self, url: URL, schema: str) -> None:
         """The inbox is in `schema`, unless the URL's search_path names exactly one schema that is not public.

@@ -83,6 +83,7 @@ class SqliteDatabase:
     def _reset(self) -> None:
         self._mutex = threading.RLock()
         self._commits = 0
+        self.commit_seconds = 0.0
         self._file_id: tuple[int, int] | None = None
         self._checked_at = 0.0
         self._lock = WriteLock(beside(self.path, "-lock"))
@@ -122,6 +123,8 @@ class SqliteDatabase:
             with writer.begin():
                 migrate.verify(_driver(writer).execute, storing=storing)
                 yield writer
+                began = time.monotonic()
+            self.commit_seconds = time.monotonic() - began
             self._commits += 1
         if self._commits >= CHECKPOINT_COMMITS:
             self.checkpoint()
