@@ -41,7 +41,9 @@ _FILTERS = {
         "--search", "TEXT",
         "With this id, this key, or this identifying value, such as an invoice's id; whole.",
     ),
-    "issue": string("--issue", "ISSUE", "Of this issue: see `billhook failures list`."),
+    "issue": click.option(
+        "--issue", type=TEXT, metavar="ISSUE", help="Of this issue: see `billhook failures list`."
+    ),
     "since": click.option(
         "--since", type=TIME, help="Received since this time: an age (2h, 7d) or ISO 8601."
     ),
