@@ -303,6 +303,16 @@ def test_idle_connections_closed_by_the_server_are_reopened_silently(named, url)
     assert [one.key for one in stored] == ["k1", "k2"]
 
 
+def test_a_connection_in_use_while_the_inbox_is_closed_is_closed_when_it_is_returned(named, url):
+    with named.database.read() as reading:
+        used = reading.connection.driver_connection
+        named.close()
+        open_until_returned = not used.closed
+
+    assert open_until_returned
+    assert used.closed
+
+
 def test_a_connection_lost_in_a_transaction_raises_and_rolls_back(named, url):
     delivery_id = named.put(incoming("k")).delivery_id
 

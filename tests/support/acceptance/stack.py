@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from support.acceptance.gunicorn_settings import HAS_APP
 from support.acceptance.senders import Load, digest
 from support.inbox_view import place_of, rows, value
 from support.processes import until
@@ -129,19 +130,25 @@ class Stack:
         else:
             command = [sys.executable, "-m", "gunicorn", *served_by, "--no-control-socket"]
             command += ["-w", str(workers), "--threads", str(threads), "--pythonpath", str(HERE)]
-            command += ["-b", f"fd://{self._listener.fileno()}"]
+            command += ["-b", f"fd://{self._listener.fileno()}", "-c", str(HERE / "gunicorn_settings.py")]
         command += [*flags, app or standalone]
         web = self._start("web", [*wrap, *command], environment)
         if wait:
-            self._wait_for(web)
+            self._wait_for(web, workers if door != "uvicorn" else 0)
         return web
 
-    def _wait_for(self, web: Process) -> None:
-        """Until it answers anything; the test's socket takes connections before anybody is there."""
+    def _wait_for(self, web: Process, workers: int) -> None:
+        """Until it answers anything, and all its processes have the app.
+
+        The test's socket takes connections before anybody is there.
+        """
         with socket.create_connection(("127.0.0.1", self.port)) as connection:
             connection.sendall(head({}, method="GET", path="/healthz"))
             answers = partial(select.select, [connection], [], [], 0)
             until(lambda: answers()[0] or web.ended() is not None, UP_SECONDS)
+            until(
+                lambda: web.log.read_text().count(HAS_APP) >= workers or web.ended() is not None, UP_SECONDS
+            )
             assert web.ended() is None, web.log.read_text()
 
     def start_worker(self, *, threads: int = 8, wait: bool = True, **environment: str) -> Process:

@@ -201,6 +201,8 @@ class PostgresDatabase:
             self._drop_inserter()
             self.waker.close()
             if self._engine is not None:
+                # A thread that still reads returns its connection to this pool, which nothing closes again.
+                event.listen(self._engine.pool, "checkin", _close_returned)
                 self._engine.dispose()
                 self._engine = None
 
@@ -246,3 +248,8 @@ class PostgresDatabase:
 
     def _connect(self, timeout_seconds: float | None, **more: Any) -> DeadlineConnection:
         return connect(self._arguments, timeout_seconds, schema=self.schema, **more)
+
+
+def _close_returned(connection: DeadlineConnection | None, record: object) -> None:
+    if connection is not None:
+        connection.close()
