@@ -1,4 +1,4 @@
-"""All usage is billed once, whatever the contracts and the order in which things happen."""
+"""All usage is billed once and at its price, whatever the contracts and the order in which things happen."""
 
 from __future__ import annotations
 
@@ -25,6 +25,30 @@ class Sold:
     end: int
     meter: str
     status: str = "Active"
+    tiers: tuple[tuple[int, int], ...] = ()
+    """Their ends and prices; beyond the last one a unit costs 1."""
+    committed: int = 0
+    """Units, for half of their number in money; or the least that is paid, if the commitment is in money."""
+    in_money: bool = False
+
+    def terms(self) -> dict[str, object]:
+        tiers = [{"upTo": end, "price": price} for end, price in self.tiers]
+        pricing = {"type": "Tiered", "tiers": [*tiers, {"upTo": None, "price": 1}]}
+        found: dict[str, object] = {"pricing": pricing if tiers else {"price": 1}}
+        if self.committed and self.in_money:
+            found["commitment"] = {"type": "Currency", "price": self.committed}
+        elif self.committed:
+            found["commitment"] = {"units": self.committed, "price": Decimal(self.committed) / 2}
+        return found
+
+    def price_of(self, units: int) -> Decimal:
+        """What a week with so many units costs: a look at each of them."""
+        prices = [
+            next((price for end, price in self.tiers if number <= end), 1) for number in range(1, units + 1)
+        ]
+        if self.in_money:
+            return Decimal(max(sum(prices), self.committed))
+        return Decimal(self.committed) / 2 + sum(prices[self.committed :])
 
 
 @dataclass(frozen=True)
@@ -87,7 +111,7 @@ class Business:
         self.count += 1
         match step:
             case Sold():
-                week = {"scheduling": {"duration": {"unit": "Weeks", "value": 1}}, "pricing": {"price": 1}}
+                week = {"scheduling": {"duration": {"unit": "Weeks", "value": 1}}, **step.terms()}
                 contract = {
                     "customerId": self.id,
                     "name": f"contract {self.count}",
@@ -110,12 +134,13 @@ class Business:
             case Waited():
                 self.call("POST", "/_sandbox/clock", {"advance": f"PT{step.hours}H"})
 
-    def billed(self) -> Decimal:
-        """The units on all invoices."""
+    def billed(self) -> tuple[Decimal, Decimal]:
+        """The units on all invoices, and their amounts."""
         self.take(Waited(24 * 70))
         invoices = self.call("GET", "/invoices?limit=1000")["invoices"]
         units = [line["units"] for invoice in invoices for line in invoice["lineItems"]]
-        return sum(map(Decimal, units), Decimal(0))
+        amounts = [invoice["amount"] for invoice in invoices]
+        return sum(map(Decimal, units), Decimal(0)), sum(map(Decimal, amounts), Decimal(0))
 
 
 def due(steps: list[Step]) -> int:
@@ -139,7 +164,7 @@ def test_usage_before_the_contracts_end_is_billed_once(sold: list[Step], used: l
         for step in [*sold, *used]:
             business.take(step)
 
-        assert business.billed() == due([*sold, *used])
+        assert business.billed()[0] == due([*sold, *used])
 
 
 @pytest.mark.slow
@@ -154,4 +179,34 @@ def test_usage_and_contracts_in_any_order_are_billed_once(steps: list[Step]) -> 
         for step in steps:
             business.take(step)
 
-        assert business.billed() == due(steps)
+        assert business.billed()[0] == due(steps)
+
+
+WEEKS = 3
+PRICED = st.builds(
+    lambda ends, prices, committed, in_money: Sold(
+        0, WEEKS * 168, "call", tiers=tuple(zip(sorted(ends), prices, strict=False)),
+        committed=committed, in_money=in_money,
+    ),
+    st.sets(st.integers(1, 15), max_size=2), st.lists(st.integers(0, 5), min_size=2, max_size=2),
+    st.integers(0, 12), st.booleans(),
+)  # fmt: skip
+LATER = st.builds(Used, st.integers(0, WEEKS * 168 - 1), st.integers(1, 9))
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(PRICED, st.lists(LATER | LATER | st.builds(Waited, st.sampled_from([30, 100, 200])), max_size=12))
+@example(
+    Sold(0, WEEKS * 168, "call", tiers=((3, 5),), committed=4),
+    [Used(1, 2), Waited(200), Used(2, 4), Used(170, 9), Waited(200), Used(0, 9)],
+)
+def test_each_week_costs_what_its_units_cost_whenever_they_arrive(sold: Sold, steps: list[Step]) -> None:
+    used = [step for step in steps if isinstance(step, Used)]
+    weeks = [sum(each.units for each in used if each.hour // 168 == week) for week in range(WEEKS)]
+    with fresh_sandbox() as sandbox:
+        business = Business(sandbox)
+        for step in [sold, *steps]:
+            business.take(step)
+
+        assert business.billed()[1] == sum(map(sold.price_of, weeks))
