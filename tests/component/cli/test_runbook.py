@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,11 +17,15 @@ from billhook.events import InvoiceApproved
 from billhook.extension import get_state
 from billhook.inbox import WorkerRecord
 from billhook.inbox.occurrences import IssueKind
+from support.acceptance.senders import Line
+from support.acceptance.small_disk import small_disk
 from support.apps import deliver
+from support.processes import run_command, until
 from support.signing import APPROVED, OTHER_SECRET, SECRET, signed
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 TEXT = PAGE.read_text(encoding="utf-8")
+STORED = "deliveries-were-answered-503"
 SECTIONS = {name: text for name, (_, text) in sections().items()}
 
 
@@ -101,20 +108,27 @@ def test_a_database_that_is_away(run, monkeypatch):
     assert "refused" in text
 
 
-def test_deliveries_that_were_answered_503(shop, run, monkeypatch):
-    state = get_state(shop)
-    with monkeypatch.context() as patch:
-        patch.setattr(state.inbox, "put", lambda *_, **__: (_ for _ in ()).throw(unavailable()))
-        assert deliver(shop, APPROVED, "InvoiceApproved").status_code == 503
-    state.inbox.close()  # writes what was counted
+@pytest.mark.slow
+def test_deliveries_that_were_answered_503_on_a_full_disk(tmp_path):
+    with small_disk(tmp_path) as (stack, web, disk):
+        url = f"sqlite:///{disk.folder}/billhook.db"
+        environ = os.environ | {"BILLHOOK_INBOX_URL": url, "BILLHOOK_SECRETS": SECRET}
 
-    assert re.search(r"refused.*storage 1|storage.* 1", shown(run, "deliveries-were-answered-503"))
+        def printed(*command):
+            command = [*disk.enter(web), sys.executable, "-m", "billhook", *command]
+            return run_command(command, env=environ, cwd=tmp_path).stdout
 
+        def sent():
+            with contextlib.closing(Line(stack.port, 30)) as line:
+                return line.post("msg_1", APPROVED).status
 
-def unavailable():
-    from billhook.errors import InboxUnavailable
+        until(lambda: disk.fill(web) and sent() == 503, 30)
+        until(lambda: re.search(r"\b0 [MK]iB are free", printed(*first_command(STORED))), 60)
 
-    return InboxUnavailable("database or disk is full")
+        disk.fill(web).unlink()
+        until(lambda: sent() == 200, 30)
+        until(lambda: "storage" in printed("status"), 60)
+        assert " 0 MiB are free" not in printed(*first_command(STORED))
 
 
 def test_a_secret_that_is_wrong(shop, run):

@@ -9,6 +9,7 @@ import resource
 import sqlite3
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -136,6 +137,18 @@ def test_a_disk_without_room_is_a_failure_of_storage_and_costs_no_descriptor(inb
 
 
 # --- the file ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("free_mib", "says"), [(0, True), (2, False)])
+def test_an_error_says_that_the_disk_is_full(inbox, path, monkeypatch, free_mib, says):
+    usage = SimpleNamespace(free=free_mib * 1024**2)
+    monkeypatch.setattr("billhook.inbox.sqlite.database.shutil.disk_usage", lambda _: usage)
+    path.unlink()
+
+    with pytest.raises(InboxUnavailable) as failed:
+        inbox.put(incoming("a"))
+
+    assert ("; 0 KiB are free on its disk: free some space" in str(failed.value)) is says
 
 
 def test_the_file_is_readable_by_its_owner_only_and_a_folder_of_billhooks_own_is_made(tmp_path):

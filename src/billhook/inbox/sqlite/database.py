@@ -6,6 +6,7 @@ All that is particular to SQLite is here and in the modules that this one import
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -46,6 +47,7 @@ CHECKPOINT_COMMITS = 256
 """Commits of one process between two checkpoints: a log of some 16 MB."""
 CHECK_SECONDS = 0.1
 """Under load, the time between two looks at which file is there."""
+_FULL_BYTES = 1024 * 1024
 _FAILURES = (DBAPIError, sqlite3.Error, OSError, MemoryError)
 _INSERT_NEW = (
     "INSERT INTO delivery "
@@ -284,10 +286,19 @@ class SqliteDatabase:
     def _unavailable(self, error: BaseException) -> InboxUnavailable:
         # The next use opens new connections: a full disk, a lost file and a corrupt page are mended outside
         # this process, and none of them should need a restart of it.
+        full = self._full_disk()  # first: closing may delete the log
         with self._mutex:
             self._connections.close()
         cause = error.orig if isinstance(error, DBAPIError) else str(error) or type(error).__name__
-        return InboxUnavailable(f"the inbox {self.path} failed: {cause}")
+        return InboxUnavailable(f"the inbox {self.path} failed: {cause}{full}")
+
+    def _full_disk(self) -> str:
+        """Return what to add to an error on a full disk: SQLite often calls it an I/O error."""
+        with suppress(OSError):
+            free = shutil.disk_usage(self.path.parent).free
+            if free < _FULL_BYTES:
+                return f"; {free // 1024} KiB are free on its disk: free some space"
+        return ""
 
     def _close_for_fork(self) -> None:
         self._connections.close()
