@@ -224,12 +224,21 @@ class BillhookState:
         return ExternalEngine()
 
     def _notifier(self) -> Notifier | None:
-        """Return what notifies people of issues. Raises ConfigError, and MissingExtra."""
+        """Return what notifies people of issues; a receiver starts also with wrong addresses."""
         if self.settings.notify_file is None:
+            return None
+        try:
+            addresses, errors = read_addresses(self.settings.notify_file)
+        except ConfigError as error:
+            addresses, errors = [], [error]
+        for wrong in errors:
+            text = "issues are notified to %d addresses: %s"
+            engine_logger.error(text, len(addresses), wrong, extra=fields(cause="notify"))
+        if not addresses:
             return None
         return Notifier(
             self.inbox,
-            read_addresses(self.settings.notify_file),
+            addresses,
             lambda: self.dispatcher.clock.now(),
             partial(program, self.app),
             self.settings.dashboard_url,

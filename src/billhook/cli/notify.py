@@ -38,8 +38,11 @@ def test() -> None:
             "BILLHOOK_NOTIFY_FILE is not set: name a file with an address on each line, such as "
             "mailto://USER:PASSWORD@example.com, slack://TOKEN/#channel or json://example.com/hook"
         )
-    failed = 0
-    for address in read_addresses(path):
+    addresses, errors = read_addresses(path)
+    failed = len(errors)
+    for error in errors:
+        click.echo(f"NOT sent: {error}")
+    for address in addresses:
         why = address.send(
             "[billhook] a test message",
             in_program(f"Sent by `billhook notify test` on {socket.gethostname()}."),

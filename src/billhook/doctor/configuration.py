@@ -100,12 +100,15 @@ def secret_file_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def about_notifications(setup: Setup) -> Iterator[Finding]:
-    """Read the file with the addresses. Raises ConfigError and MissingExtra, as at a start."""
+    """Name the lines that are no addresses. Raises ConfigError for the file, and MissingExtra."""
     if setup.settings.notify_file is not None:
         from billhook.notify import read_addresses
 
-        read_addresses(setup.settings.notify_file)
-    yield from ()
+        for error in read_addresses(setup.settings.notify_file)[1]:
+            yield Finding(
+                "error", "notify-address", str(error),
+                "nothing is sent to it when an issue opens", "correct the line: `billhook notify test`",
+            )  # fmt: skip
 
 
 def source_findings(sources: Sequence[Source]) -> Iterator[Finding]:

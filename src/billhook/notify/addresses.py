@@ -65,10 +65,11 @@ class NotifyAddress:
         return printable(shown)
 
 
-def read_addresses(path: str) -> list[NotifyAddress]:
-    """Return the addresses of a file, one for each line; empty lines and those with # in front are left out.
+def read_addresses(path: str) -> tuple[list[NotifyAddress], list[ConfigError]]:
+    """Return the addresses of a file, one for each line, and an error for each line that is none.
 
-    Raises ConfigError, whose text repeats no address, and MissingExtra.
+    Empty lines and those with # in front are left out. Raises ConfigError for the file, and MissingExtra. No
+    error repeats an address.
     """
     check_secret_file(KEY, path)
     try:
@@ -76,11 +77,18 @@ def read_addresses(path: str) -> list[NotifyAddress]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(f"{KEY} {path} cannot be read: {reason}") from None
-    numbered = ((number, line.strip()) for number, line in enumerate(lines, 1))
-    found = [NotifyAddress(line, number) for number, line in numbered if line and not line.startswith("#")]
-    if not found:
+    _apprise()
+    found: list[NotifyAddress] = []
+    errors: list[ConfigError] = []
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if line and not line.startswith("#"):
+            try:
+                found.append(NotifyAddress(line, number))
+            except ConfigError as error:
+                errors.append(error)
+    if not (found or errors):
         raise ConfigError(f"{KEY} {path} has no address: write one for each line")
-    return found
+    return found, errors
 
 
 def _apprise() -> Any:

@@ -24,9 +24,11 @@ from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.schema import notifier as notifier_table
 from billhook.notify import Notifier, notifier, read_addresses
 from billhook.notify.messages import MOST_PER_HOUR
+from support.apps import deliver
 from support.examples import free_port
 from support.inbox_view import NOON, incoming
 from support.processes import until
+from support.signing import SECRET
 
 TOKEN = "very-secret-token"
 MINUTE = timedelta(minutes=1)
@@ -97,7 +99,7 @@ def notify_file(tmp_path):
 
 @pytest.fixture
 def made(inbox, clock, hook, notify_file):
-    addresses = read_addresses(notify_file(hook.url))
+    addresses, _ = read_addresses(notify_file(hook.url))
     return Notifier(inbox, addresses, clock.now, lambda: "billhook", "https://shop.example/billhook/")
 
 
@@ -208,7 +210,7 @@ def test_a_message_that_is_refused_is_tried_again_and_given_up_after_five_times(
 
 def test_of_two_addresses_the_one_that_has_it_is_not_told_again(inbox, clock, hook, notify_file, monkeypatch):
     monkeypatch.setattr(notifier, "RETRY_SECONDS", 0.0)
-    addresses = read_addresses(notify_file(hook.url, "json://127.0.0.1:9/nowhere"))
+    addresses, _ = read_addresses(notify_file(hook.url, "json://127.0.0.1:9/nowhere"))
     made = Notifier(inbox, addresses, clock.now, lambda: "billhook")
     fail(inbox, "a", clock)
     update_issues(inbox, clock.now())
@@ -219,7 +221,7 @@ def test_of_two_addresses_the_one_that_has_it_is_not_told_again(inbox, clock, ho
 
 def test_an_address_that_fails_holds_up_no_other(inbox, clock, hook, notify_file):
     dead = f"json://127.0.0.1:{free_port()}/"
-    made = Notifier(inbox, read_addresses(notify_file(dead, hook.url)), clock.now, lambda: "billhook")
+    made = Notifier(inbox, read_addresses(notify_file(dead, hook.url))[0], clock.now, lambda: "billhook")
     for number in range(3):
         fail(inbox, f"k{number}", clock, group=f"bug {number}")
     update_issues(inbox, clock.now())
@@ -240,7 +242,7 @@ def test_a_redirect_is_not_followed_and_not_taken_for_a_message(inbox, clock, ht
     httpserver.expect_request("/login").respond_with_data("please log in")
     url = f"json://{httpserver.host}:{httpserver.port}/hook?+X-Tok=SECRETTOK"
 
-    (address,) = read_addresses(notify_file(url))
+    (address,), _ = read_addresses(notify_file(url))
 
     assert "301" in address.send("title", "body")
     assert [request.path for request, _ in httpserver.log] == ["/hook"]
@@ -296,7 +298,7 @@ def test_a_mail_arrives(inbox, clock, notify_file):
     server.start()
     try:
         url = f"mailto://127.0.0.1:{port}/?from=billhook@example.com&to=ops@example.com&mode=insecure"
-        made = Notifier(inbox, read_addresses(notify_file(url)), clock.now, lambda: "billhook")
+        made = Notifier(inbox, read_addresses(notify_file(url))[0], clock.now, lambda: "billhook")
         fail(inbox, "a", clock)
         update_issues(inbox, clock.now())
         assert made.send_due() == 1
@@ -325,19 +327,24 @@ def test_no_credential_is_in_a_log_at_any_level(inbox, clock, hook, made, caplog
     assert TOKEN in logged(caplog)
 
 
-@pytest.mark.parametrize(
-    ("lines", "why"),
-    [
-        (["nonsense://secret-thing"], "line 3, is no address that apprise knows"),
-        (["secret-thing"], "line 3, is no address that apprise knows"),
-        ([], "has no address"),
-    ],
-)
-def test_a_file_that_does_not_fit_is_refused_without_its_words(notify_file, lines, why):
-    with pytest.raises(ConfigError, match=why) as refused:
-        read_addresses(notify_file(*lines))
+@pytest.mark.parametrize("line", ["nonsense://secret-thing", "secret-thing"])
+def test_a_line_that_is_no_address_is_named_without_its_words_and_the_others_are_used(
+    app_with, cli_run, hook, notify_file, tmp_path, caplog, line
+):
+    path = notify_file(line, hook.url)
+    why = "BILLHOOK_NOTIFY_FILE, line 3, is no address that apprise knows"
 
-    assert "secret-thing" not in str(refused.value)
+    app_with(BILLHOOK_NOTIFY_FILE=path)
+
+    (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert record.getMessage().startswith(f"issues are notified to 1 addresses: {why}")
+    options = {"NOTIFY_FILE": path, "SECRETS": SECRET, "INBOX_URL": f"sqlite:///{tmp_path}/billhook.db"}
+    for command in (["notify", "test"], ["doctor"], ["check"]):
+        tested = cli_run(*command, **options)
+        assert tested.exit_code == 1
+        assert why in " ".join(tested.output.split())
+        assert "secret-thing" not in tested.output + caplog.text
+    assert hook.titles == ["[billhook] a test message"]
 
 
 def test_a_file_that_others_may_write_or_that_is_not_there_is_refused(notify_file, tmp_path):
@@ -347,6 +354,19 @@ def test_a_file_that_others_may_write_or_that_is_not_there_is_refused(notify_fil
         read_addresses(path)
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         read_addresses(str(tmp_path / "missing.txt"))
+    empty = tmp_path / "empty.txt"
+    empty.touch(0o600)
+    with pytest.raises(ConfigError, match="has no address"):
+        read_addresses(str(empty))
+
+
+def test_a_receiver_starts_without_a_file_that_cannot_be_read(app_with, tmp_path, caplog):
+    app = app_with(BILLHOOK_NOTIFY_FILE=str(tmp_path / "missing.txt"))
+
+    assert deliver(app, b"{}", "PingTest").status_code == 200
+    (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "issues are notified to 0 addresses: BILLHOOK_NOTIFY_FILE" in record.getMessage()
+    assert "cannot be read: No such file" in record.getMessage()
 
 
 def test_without_the_extra_the_option_is_refused_and_names_it(notify_file, monkeypatch):
@@ -392,7 +412,6 @@ def test_an_app_with_the_option_has_its_worker_notify(app_with, hook, notify_fil
     from billhook import Handlers
     from billhook.engines import maintenance
     from billhook.events import PingTest
-    from support.apps import deliver
 
     monkeypatch.setattr(maintenance, "ISSUES_SECONDS", 0.1)
     monkeypatch.setattr(notifier, "POLL_SECONDS", 0.1)
@@ -436,7 +455,7 @@ def test_a_web_process_notifies_when_the_only_worker_is_gone(app_with, hook, not
 
 
 def test_each_kind_of_issue_is_named(inbox, clock, hook, notify_file):
-    made = Notifier(inbox, read_addresses(notify_file(hook.url)), clock.now, lambda: "billhook")
+    made = Notifier(inbox, read_addresses(notify_file(hook.url))[0], clock.now, lambda: "billhook")
     fail(inbox, "a", clock, state=RunState.DEAD)
     delivery_id = inbox.put(incoming("q", at=clock.now())).delivery_id
     with inbox.transaction("w") as transaction:
