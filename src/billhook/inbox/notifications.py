@@ -1,7 +1,7 @@
 """Which issues no message was sent about, and which process is to do it.
 
-The only row of `billhook_notifier` names that process, until when, when messages were sent in the last hour,
-and whether the last of them said that all is well.
+The only row of `billhook_notifier` names that process, until when, which address took a message when in the
+last hour, and whether the last message said that all is well.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import Connection, and_, or_, select, update
 
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.issues import Issue, IssueState, list_issues
@@ -26,47 +26,66 @@ _REMEMBERED = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is to be sent: issues that have opened; without any, that all is well. And when the last were."""
+    """What is to be sent: issues that have opened; without any, that all is well.
+
+    `sent`: the number of an address and the moment, for each message that it took in the last hour.
+    """
 
     issues: Sequence[Issue]
-    sent_at: Sequence[datetime]
+    sent: Sequence[tuple[int, datetime]]
 
 
 def due_notifications(inbox: Inbox, owner: str, now: datetime) -> Due | None:
     """Return what is to be sent, if this process is the one to do it. Mostly it only reads."""
     with inbox.database.read() as connection:
-        row = connection.execute(select(notifier)).one()
-        # Of refusals no message is sent: a stranger could cause them.
-        sendable = issue.c.kind != IssueKind.REFUSED.value
-        is_open = and_(sendable, issue.c.state == IssueState.OPEN.value)
-        opened = set(
-            connection.execute(select(issue.c.fingerprint).where(is_open, issue.c.notified == 0)).scalars()
-        )
-        unwell = in_values(issue.c.state, [IssueState.OPEN.value, IssueState.ACKNOWLEDGED.value])
-        unwell_now = connection.execute(select(issue.c.fingerprint).where(sendable, unwell)).first()
-        all_well = not (row.well or unwell_now)
-    if not (opened or all_well):
-        return None
+        if _find_due(connection) is None:
+            return None
     with inbox.database.write() as connection:
         mine = or_(notifier.c.owner == owner, notifier.c.leased_until < now)
         taking = update(notifier).where(mine).values(owner=owner, leased_until=now + LEASE)
         if not connection.execute(taking).rowcount:
             return None
+        opened = _find_due(connection)  # again: an issue may have opened meanwhile, or a process sent it
+        sent = _sent(connection, now)
+    if opened is None:
+        return None
     found = list_issues(inbox, [IssueState.OPEN], ids=opened)
     if opened and not found:  # acknowledged meanwhile: that is not well yet
         return None
-    sent_at = [datetime.fromisoformat(text) for text in json.loads(row.sent_at)]
-    return Due(sorted(found, key=lambda one: one.opened_at), sent_at)
+    return Due(sorted(found, key=lambda one: one.opened_at), sent)
 
 
-def record_sent(inbox: Inbox, issues: Sequence[Issue], now: datetime) -> None:
-    """Record that a message told of these issues; without any, that all is well."""
+def _find_due(connection: Connection) -> set[str] | None:
+    """Return the issues of which no message was sent; none of them if all is well again, None if not."""
+    # Of refusals no message is sent: a stranger could cause them.
+    sendable = issue.c.kind != IssueKind.REFUSED.value
+    is_open = and_(sendable, issue.c.state == IssueState.OPEN.value)
+    opened = connection.execute(select(issue.c.fingerprint).where(is_open, issue.c.notified == 0)).scalars()
+    if found := set(opened):
+        return found
+    unwell = in_values(issue.c.state, [IssueState.OPEN.value, IssueState.ACKNOWLEDGED.value])
+    if connection.execute(select(notifier.c.well)).scalar_one():
+        return None
+    return None if connection.execute(select(issue.c.fingerprint).where(sendable, unwell)).first() else found
+
+
+def record_sent(
+    inbox: Inbox, issues: Sequence[Issue], now: datetime, *, to: int | None, well: bool = False
+) -> None:
+    """Record that address `to` took a message, that all addresses know these issues, or that all is well."""
     with inbox.database.write() as connection:
         for one in issues:
             # Not of one that was opened again meanwhile.
             own = (issue.c.fingerprint == one.id, issue.c.opened_at == one.opened_at)
             connection.execute(update(issue).where(*own).values(notified=1))
-        before = json.loads(connection.execute(select(notifier.c.sent_at)).scalar_one())
-        recent = [text for text in before if datetime.fromisoformat(text) > now - _REMEMBERED]
-        values = {"sent_at": json.dumps([*recent, now.isoformat()]), "well": int(not issues)}
-        connection.execute(update(notifier).values(values))
+        recent = [(number, at.isoformat()) for number, at in _sent(connection, now)]
+        if to is not None:
+            recent.append((to, now.isoformat()))
+        connection.execute(update(notifier).values(sent_at=json.dumps(recent), well=int(well)))
+
+
+def _sent(connection: Connection, now: datetime) -> list[tuple[int, datetime]]:
+    sent = json.loads(connection.execute(select(notifier.c.sent_at)).scalar_one())
+    # A checkout from before 0.1.0 wrote moments alone.
+    moments = [(one[0], datetime.fromisoformat(one[1])) for one in sent if isinstance(one, list)]
+    return [(number, at) for number, at in moments if at > now - _REMEMBERED]

@@ -6,11 +6,9 @@ No text of an exception is in them, for it may name a customer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from billhook.inbox.issues import Issue
-from billhook.inbox.notifications import Due
 from billhook.inbox.occurrences import IssueKind
 from billhook.printable import printable
 
@@ -27,18 +25,21 @@ class Message(NamedTuple):
     issues: tuple[Issue, ...] = ()
 
 
-def messages(due: Due, now: datetime, program: str, dashboard_url: str | None) -> list[Message]:
-    """Return what may be sent now: a message for each issue, or a summary where that would be too many."""
-    left = MOST_PER_HOUR - sum(at > now - timedelta(hours=1) for at in due.sent_at)
+def messages(issues: Sequence[Issue], sent: int, program: str, dashboard_url: str | None) -> list[Message]:
+    """Return what an address may be sent now that took `sent` messages in the last hour.
+
+    A message for each issue, or a summary where that would be too many; without issues, that all is well.
+    """
+    left = MOST_PER_HOUR - sent
     if left <= 0:
         return []
-    if not due.issues:
+    if not issues:
         text = "No issue is open any more."
         return [Message("[billhook] all is well again", _with_link(text, program, dashboard_url))]
-    if len(due.issues) <= max(1, left - 1):
-        return [_message(one, program, dashboard_url) for one in due.issues]
-    single = [_message(one, program, dashboard_url) for one in due.issues[: left - 1]]
-    return [*single, _summary(due.issues[left - 1 :], program, dashboard_url)]
+    if len(issues) <= max(1, left - 1):
+        return [_message(one, program, dashboard_url) for one in issues]
+    single = [_message(one, program, dashboard_url) for one in issues[: left - 1]]
+    return [*single, _summary(issues[left - 1 :], program, dashboard_url)]
 
 
 def headline(one: Issue) -> str:

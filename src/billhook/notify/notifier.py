@@ -1,8 +1,8 @@
 """The notifier: a thread that sends messages about issues that have opened, and one when all is well again.
 
-Every worker has one, and a row of the inbox decides which of them sends. A message counts as sent when each
-address has the message, or has refused it five times. A process that dies in between leaves the message to
-another one: it may come twice, and is not lost.
+Every worker has one, and a row of the inbox decides which of them sends. An issue is done with when each
+address has had a message of it, or has refused it five times. A process that dies in between leaves the
+issue to another one: its message may come twice, and is not lost.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from billhook.errors import BillhookError, OutOfResources
 from billhook.inbox import Inbox
+from billhook.inbox.issues import Issue
 from billhook.inbox.notifications import due_notifications, record_sent
 from billhook.logs import fields
 from billhook.notify.addresses import NotifyAddress
@@ -28,6 +29,7 @@ POLL_SECONDS = 5.0
 TRIES = 5
 RETRY_SECONDS = 15.0
 """After the first failure; doubled each time."""
+_ALL_WELL = ""
 
 
 class Notifier:
@@ -54,11 +56,11 @@ class Notifier:
         self._owner = unique_process_name()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._tries: Counter[tuple[str, int]] = Counter()
-        self._done: set[tuple[str, int]] = set()
-        self._retry_at: dict[int, float] = {}
-        self._given_up: set[int] = set()
-        """Addresses that refused a message for good: each further one is tried once, until one is taken."""
+        self._had: defaultdict[int, set[str]] = defaultdict(set)
+        """By the number of an address, what it had or refused for good, of what is due."""
+        self._failures: Counter[int] = Counter()
+        """In a row: after TRIES of them each further message is tried once, until one is taken."""
+        self._retry_at: defaultdict[int, float] = defaultdict(float)
 
     def ensure_started(self) -> None:
         """Start the thread in this process, unless it runs."""
@@ -83,46 +85,57 @@ class Notifier:
                 logger.exception("notifications failed", extra=fields(cause=error))
 
     def send_due(self) -> int:
-        """Send what is due if this process is the one to do it; return how many messages were finished."""
+        """Send what is due if this process is the one to do it; return how many issues are done with.
+
+        An address that fails holds up no other one: it waits for its own next try.
+        """
         now = self._now()
         due = due_notifications(self._inbox, self._owner, now)
         if due is None:
             return 0
-        finished = 0
-        for message in messages(due, now, self._program(), self._dashboard_url):
-            if self._send(message):
-                record_sent(self._inbox, message.issues, now)
-                finished += 1
+        keys, finished = _keys(due.issues), 0
+        for address in self._addresses:
+            self._had[address.number] &= keys
+        for address in self._addresses:
+            number, had = address.number, self._had[address.number]
+            if had >= keys or time.monotonic() < self._retry_at[number]:
+                continue
+            left = [one for one in due.issues if _key(one) not in had]
+            sent = sum(to == number for to, _ in due.sent)
+            for message in messages(left, sent, self._program(), self._dashboard_url):
+                taken = self._send_to(address, message)
+                if not taken and self._failures[number] < TRIES:
+                    break
+                had |= _keys(message.issues)
+                finished += self._record(message, now, to=number if taken else None)
         return finished
 
-    def _send(self, message: Message) -> bool:
-        """Send a message to each address that has not had it; return whether all have, or never will."""
-        key = "".join(f"{one.id}{one.opened_at}" for one in message.issues)
-        keys = [(key, place) for place in range(len(self._addresses))]
-        for own, address in zip(keys, self._addresses, strict=True):
-            # An address that fails holds up no other one: it waits for its own next try.
-            if own not in self._done and time.monotonic() >= self._retry_at.get(own[1], 0.0):
-                self._send_to(address, own, message)
-        if not self._done.issuperset(keys):
-            return False
-        for own in keys:
-            self._done.discard(own)
-            self._tries.pop(own, None)
-        return True
+    def _record(self, message: Message, now: datetime, *, to: int | None) -> int:
+        done = set.intersection(*(self._had[address.number] for address in self._addresses))
+        issues = [one for one in message.issues if _key(one) in done]
+        well = not message.issues and _ALL_WELL in done
+        record_sent(self._inbox, issues, now, to=to, well=well)
+        return len(issues) + well
 
-    def _send_to(self, address: NotifyAddress, own: tuple[str, int], message: Message) -> None:
-        place = own[1]
+    def _send_to(self, address: NotifyAddress, message: Message) -> bool:
+        number = address.number
         why = address.send(message.title, message.body, good=not message.issues)
         if why is None:
-            self._done.add(own)
-            self._given_up.discard(place)
-            return
-        self._tries[own] += 1
-        if place in self._given_up or self._tries[own] >= TRIES:
-            self._done.add(own)
-            self._given_up.add(place)
-        else:
-            self._retry_at[place] = time.monotonic() + RETRY_SECONDS * 2 ** (self._tries[own] - 1)
+            self._failures[number] = 0
+            return True
+        self._failures[number] += 1
+        given_up = self._failures[number] >= TRIES
+        if not given_up:
+            self._retry_at[number] = time.monotonic() + RETRY_SECONDS * 2 ** (self._failures[number] - 1)
         text = "could not notify address %d (%s), %s: %s"
-        what = "given up" if own in self._done else "to be tried again"
-        logger.warning(text, address.number, address.name, what, why, extra=fields(cause="notify"))
+        what = "given up" if given_up else "to be tried again"
+        logger.warning(text, number, address.name, what, why, extra=fields(cause="notify"))
+        return False
+
+
+def _key(one: Issue) -> str:
+    return f"{one.id}{one.opened_at}"
+
+
+def _keys(issues: Sequence[Issue]) -> set[str]:
+    return {_key(one) for one in issues} or {_ALL_WELL}

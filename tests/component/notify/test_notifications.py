@@ -232,6 +232,47 @@ def test_an_address_that_fails_holds_up_no_other(inbox, clock, hook, notify_file
     assert len(hook.titles) == len(set(hook.bodies)) == 3
 
 
+def test_each_address_has_ten_messages_an_hour_and_one_summary(inbox, clock, hook, notify_file):
+    dead = f"json://127.0.0.1:{free_port()}/"
+    made = Notifier(inbox, read_addresses(notify_file(dead, hook.url))[0], clock.now, lambda: "billhook")
+    for number in range(12):
+        fail(inbox, f"k{number}", clock, group=f"bug {number}")
+    update_issues(inbox, clock.now())
+    made.send_due()
+    assert hook.titles[9:] == ["[billhook] 3 more issues are open"]
+
+    fail(inbox, "later", clock, group="another", error="Later: x")
+    update_issues(inbox, clock.now())
+    made.send_due()
+    assert len(hook.titles) == MOST_PER_HOUR
+    assert {to for to, _ in due_notifications(inbox, made._owner, clock.now()).sent} == {4}
+    clock.advance(seconds=3_601)
+    made.send_due()
+
+    assert hook.titles[10:] == ["[billhook] shop.book fails: Later"]
+
+
+def test_an_issue_that_opens_before_the_row_is_taken_is_not_overlooked(inbox, clock, made, hook, monkeypatch):
+    fail(inbox, "a", clock)
+    update_issues(inbox, clock.now())
+    made.send_due()
+    (one,) = only_failures(inbox)
+    change_issue(inbox, one.id, IssueState.RESOLVED, clock.now(), who="ada")
+    write = inbox.database.write
+
+    def late():
+        monkeypatch.setattr(inbox.database, "write", write)
+        fail(inbox, "b", clock, group="another bug", error="KeyError: x")
+        update_issues(inbox, clock.now())
+        return write()
+
+    monkeypatch.setattr(inbox.database, "write", late)
+
+    made.send_due()
+
+    assert hook.titles[1:] == ["[billhook] shop.book fails: KeyError"]
+
+
 def test_a_redirect_is_not_followed_and_not_taken_for_a_message(inbox, clock, httpserver, notify_file):
     from werkzeug import Response
 
@@ -270,7 +311,7 @@ def test_a_new_issue_is_told_beside_more_open_ones_than_a_list_shows(inbox, cloc
         update_issues(inbox, clock.now())
         due = due_notifications(inbox, "w", clock.now())
         assert len(due.issues) == 1
-        record_sent(inbox, due.issues, clock.now())
+        record_sent(inbox, due.issues, clock.now(), to=3)
 
 
 def test_one_process_sends_and_another_goes_on_when_it_is_gone(inbox, clock, hook, made):
