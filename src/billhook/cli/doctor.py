@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -94,6 +94,7 @@ def _setup(
     if app is not None:
         return Setup.of_app(app, sample_size=sample_size, gunicorn_file=gunicorn_file)
     settings = load_settings()
+    settings = replace(settings, handlers=tuple(handlers) or settings.handlers)
     return Setup(
         settings, os.environ, lambda: [default_source(settings)],
         lambda: closing.enter_context(open_inbox(missing_ok=True)), lambda: load_subscribers(handlers),

@@ -31,9 +31,12 @@ def about_handlers(setup: Setup) -> Iterator[Finding]:
             "name the modules or files, as in `billhook doctor FILE` and `billhook check FILE`",
         )  # fmt: skip
     else:
+        files = setup.settings.handlers
+        where = f" in {', '.join(files)}" if files else "" if setup.own_app else ": no file was named"
         yield Finding(
-            "warning", "no-handlers", "no handler is registered",
+            "warning", "no-handlers", f"no handler is registered{where}",
             "deliveries are stored and marked as done, and nothing happens",
+            "register one there: @handlers.on(…)" if files else
             "name your modules or files as arguments, or in BILLHOOK_HANDLERS; or Billhook(handlers=[…])",
         )  # fmt: skip
 

@@ -224,12 +224,12 @@ def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -
     age = None if seen_at is None else now - seen_at
     if age is not None and age <= _SEEN_WITHIN:
         return None
-    what = "No worker is running"
+    what, why = "No worker is running", "deliveries are stored, and no handler is called"
     if age is not None:
         number, unit = format_duration(age.total_seconds()).split(" ")[:2]  # one unit is enough here
         what = f"No worker has been seen for {number} {unit}"
-    how = _how_to_start(engine, own_app=own_app)
-    return Finding("warning", "no-worker", what, "deliveries are stored, and no handler is called", how)
+        why = f"the last was seen at {seen_at:%Y-%m-%d %H:%M:%S} UTC; {why}"
+    return Finding("warning", "no-worker", what, why, _how_to_start(engine, own_app=own_app))
 
 
 def _how_to_start(engine: str, *, own_app: bool) -> str:

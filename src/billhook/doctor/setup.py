@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -85,6 +86,13 @@ class Setup:
     def unusable(self) -> Finding | None:
         """Why the inbox cannot be used now; None if it can."""
         try:
+            path: Path | None = getattr(self.inbox.database, "path", None)
+            if path is not None and not path.parent.is_dir():
+                return Finding(
+                    "error", "inbox-missing", f"the folder of the inbox {path} does not exist",
+                    "no receiver and no worker starts; if deliveries were stored before, they are elsewhere",
+                    f"mkdir -p {shlex.quote(str(path.parent))}, or correct BILLHOOK_INBOX_URL",
+                )  # fmt: skip
             if self.inbox.is_missing:
                 return Finding(
                     "warning", "inbox-missing", f"there is no inbox at {self.inbox.database.display_url} yet",

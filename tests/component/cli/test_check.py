@@ -250,6 +250,7 @@ handlers.on_any(name="note")(lambda event: None)
 
 def test_check_and_doctor_take_handlers_as_the_worker_does(run, tmp_path):
     (tmp_path / "few.py").write_text(HANDLED)
+    (tmp_path / "none.py").write_text("from billhook import Handlers\n\nhandlers = Handlers()\n")
 
     without = json.loads(run("check", "--json", SECRETS=SECRET).stdout)
     named = json.loads(run("check", "few.py", "--json", SECRETS=SECRET).stdout)
@@ -259,7 +260,9 @@ def test_check_and_doctor_take_handlers_as_the_worker_does(run, tmp_path):
     assert [one["ok"] for one in without["checks"] if one["what"] == "handlers"] == [False]
     assert [one["told"] for one in named["checks"] if one["what"] == "handlers"] == ["1 registered"]
     assert "no-handlers" not in [one["code"] for one in examined]
-    assert "no-handlers" in [one["code"] for one in unnamed]
+    empty = json.loads(run("doctor", "none.py", "--json", SECRETS=SECRET).stdout)["findings"]
+    assert "no handler is registered: no file was named" in [one["what"] for one in unnamed]
+    assert "no handler is registered in none.py" in [one["what"] for one in empty]
 
 
 def test_an_app_has_its_own_handlers(shop):
@@ -283,8 +286,9 @@ def test_check_without_handlers_says_how_to_name_them(run, tmp_path):
     result = run("check", SECRETS=SECRET)
 
     assert result.exit_code == 1
-    assert "WRONG handlers" in " ".join(result.stdout.split())
-    assert "name your modules or files as arguments, or in BILLHOOK_HANDLERS" in result.stdout
+    text = " ".join(result.stdout.split())
+    assert "WRONG handlers" in text
+    assert "name your modules or files as arguments, or in BILLHOOK_HANDLERS" in text
 
 
 def test_check_finds_the_handlers_of_a_worker_that_runs(run, tmp_path):

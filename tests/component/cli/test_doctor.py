@@ -116,7 +116,8 @@ def test_an_option_that_is_wrong_is_a_finding(examined, inbox):
         ({"TOLERANCE_SECONDS": "3600"}, "warning", "tolerance"),
         ({"HANDLERS": ""}, "note", "handlers-not-named"),
         ({"HANDLERS": "nowhere.py"}, "error", "configuration"),
-        ({"INBOX_URL": "sqlite:////nowhere/billhook.db"}, "warning", "inbox-missing"),
+        ({"INBOX_URL": "sqlite:////nowhere/billhook.db"}, "error", "inbox-missing"),
+        ({"INBOX_URL": "sqlite:///nowhere.db"}, "warning", "inbox-missing"),
         ({"INBOX_URL": "mysql://x"}, "error", "configuration"),
     ):
         found = examined(**options)

@@ -96,7 +96,9 @@ def test_a_worker_that_is_gone(shop, run):
     long_ago = datetime.now(UTC) - timedelta(minutes=10)
     get_state(shop).inbox.record_worker(WorkerRecord("host:1:x", "worker", 1, long_ago), long_ago)
 
-    assert "No worker has been seen for 10 min" in shown(run, "no-worker-is-alive")
+    text = shown(run, "no-worker-is-alive")
+    assert "No worker has been seen for 10 min" in text
+    assert f"the last was seen at {long_ago:%Y-%m-%d %H:%M:%S} UTC" in text
 
 
 def test_a_database_that_is_away(run, monkeypatch):
