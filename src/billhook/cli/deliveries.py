@@ -10,7 +10,7 @@ from functools import partial
 import click
 
 from billhook.cli import delivery_format
-from billhook.cli.context import open_inbox
+from billhook.cli.context import load_settings, open_inbox, user_app
 from billhook.cli.deletion import erase, prune
 from billhook.cli.delivery_format import details_json, print_deliveries
 from billhook.cli.follow import Outage
@@ -37,10 +37,12 @@ from billhook.cli.selection import (
 )
 from billhook.errors import PayloadError
 from billhook.events import Event, parse_event
+from billhook.extension import configured_scheme
 from billhook.inbox import Deliveries, DeliveryDetails
 from billhook.inbox.deliveries import details
 from billhook.inbox.discard import DiscardResult
 from billhook.inbox.discard import discard as discard_these
+from billhook.receiver.masking import signature_headers
 
 _LINES = 10
 _SEARCHED = 10_000
@@ -171,6 +173,8 @@ def list_(selection: Selection, limit: int, after: int | None) -> None:
 def show(delivery_id: int, as_json: bool, body: bool) -> None:
     """Show a delivery: its headers, its body, and the result of each handler.
 
+    Values of signatures are masked, as on its page; --json has them.
+
     \b
     Examples:
       billhook deliveries show 42
@@ -187,7 +191,9 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
     elif body:
         delivery_format.write_body(found[0].body)
     else:
-        delivery_format.print_delivery(found[0])
+        app = user_app()
+        signed_by = configured_scheme(load_settings()).headers if app is None else signature_headers(app)
+        delivery_format.print_delivery(found[0], signed_by)
         shown = {each.handler for each in found[0].runs}
         say_paused(one for one in paused if one.name in shown)
         if found[0].body:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from shlex import quote
@@ -25,6 +25,7 @@ from billhook.inbox.deliveries import (
     with_runs,
 )
 from billhook.program import in_program
+from billhook.receiver.masking import masked_headers
 from billhook.signing.source import DEFAULT_SOURCE
 
 _SHOWN_CHARACTERS = 4_000
@@ -64,8 +65,8 @@ def write_body(body: bytes) -> None:
         sys.stdout.buffer.write(body)
 
 
-def print_delivery(details: DeliveryDetails) -> None:
-    """Print a delivery for people."""
+def print_delivery(details: DeliveryDetails, signed_by: Iterable[str]) -> None:
+    """Print a delivery for people; the values of the headers `signed_by` are masked."""
     summary = details.summary
     click.echo(f"delivery {summary.id}: {printable(summary.event_type) or '(no type)'}, {details.status}")
     click.echo(f"received {summary.received_at.isoformat()} from source {printable(summary.source)}")
@@ -92,7 +93,8 @@ def print_delivery(details: DeliveryDetails) -> None:
         click.echo("erased: its headers, body and errors were removed")
         _print_runs(details.runs)
         return
-    print_table("headers", ("name", "value"), [(_header(n), v) for n, v in details.headers.items()])
+    headers = masked_headers(details, signed_by)
+    print_table("headers", ("name", "value"), [(name, value) for name, value, _ in headers])
     text = _readable(details.body)
     click.echo(f"body, {summary.body_bytes} bytes:")
     click.echo(text[:_SHOWN_CHARACTERS])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -31,8 +31,7 @@ from billhook.inbox.related import neighbours, related_deliveries
 from billhook.pages.charts import Lane, Mark, lane_chart
 from billhook.pages.text import format_time
 from billhook.printable import printable
-from billhook.receiver import webhook_routes
-from billhook.receiver.intake import CREDENTIAL
+from billhook.receiver.masking import masked_headers, signature_headers
 
 _MOST_FIELDS = 300
 _VALUE_CHARACTERS = 2_000
@@ -43,9 +42,6 @@ spaces."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+')
 RAW_CHARACTERS = 40_000
 _LONGEST_REASON = 500
-_SECRET_NAME = re.compile(f"{CREDENTIAL.pattern}|SIG|HMAC|KEY")
-_HARMLESS = re.compile(r"[0-9]{1,16}|[0-9T:.+Z-]{10,35}")
-"""A time of signing, in the formats of the schemes."""
 
 
 class BodyField(NamedTuple):
@@ -172,7 +168,7 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
         typed=read_body(found.summary.event_type, found.body),
         raw=raw,
         cut=len(text) > RAW_CHARACTERS,
-        headers=masked_headers(found, _signature_headers()),
+        headers=masked_headers(found, signature_headers(current_app)),
         related=related_deliveries(context.inbox, found.summary, runs),
         failed=any(run_state(run) in ("dead", "retrying") for run in found.runs),
         open=found.summary.state not in ("done", "pruned", "erased"),
@@ -276,33 +272,6 @@ def erase_one(context: DashboardContext, delivery_id: int) -> Response:
 
 def _back(context: DashboardContext, delivery_id: int, notice: str, how: str) -> Response:
     return context.pages.redirect(url_for(".delivery", delivery_id=delivery_id), notice, how)
-
-
-# --- headers ------------------------------------------------------------------------------------------
-
-
-def _signature_headers() -> set[str]:
-    """Return the headers that the app's sources read, as they are stored."""
-    app = current_app._get_current_object()  # type: ignore[attr-defined]
-    names = (name for route in webhook_routes(app) for name in route.source.scheme.headers)
-    return {name.upper().replace("-", "_") for name in names}
-
-
-def masked_headers(found: DeliveryDetails, signed_by: Iterable[str]) -> list[tuple[str, str, bool]]:
-    """Return the name and value of each header, and whether the value is masked with dots.
-
-    Masked are the headers of signatures, except those of the id and the time, and headers whose names may
-    mean a credential.
-    """
-    signature_names = set(signed_by)
-    shown = []
-    for name, value in found.headers.items():
-        harmless = value == found.summary.key or _HARMLESS.fullmatch(value) is not None
-        masked = _SECRET_NAME.search(name) is not None or (name in signature_names and not harmless)
-        # Names are stored in WSGI's form: the spelling that the sender used is unknown.
-        title = name.replace("_", "-").title()
-        shown.append((title, f"•••••• ({len(value)} characters)" if masked else value, masked))
-    return shown
 
 
 # --- attempts -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 
 from support.apps import deliver
 from support.postgres import BOTH
+from support.signing import APPROVED, PATH, signed
 
 
 def ids(result) -> list[int]:
@@ -130,6 +131,24 @@ def test_the_body_alone_is_the_exact_bytes(run, shop):
     result = run("deliveries", "show", "3", "--body")
 
     assert result.stdout_bytes == b'{"\x1b]0;title\x07 \xff'
+
+
+def test_signatures_and_credentials_are_masked_as_on_the_page(run, app_with, inbox_url):
+    canary = "canary-1234567890"
+    headers = signed(APPROVED, "InvoiceApproved") | {
+        "X-My-Sig": canary,
+        "X-Check": canary,
+        "X-Note": "a note",
+    }
+    app_with().test_client().post(PATH, data=APPROVED, headers=headers)
+
+    shown = run("deliveries", "show", "1", SIGNATURE="timestamped-hmac", SIGNATURE_HEADER="X-Check").stdout
+
+    assert canary not in shown
+    assert headers["webhook-signature"] not in shown
+    assert "a note" in shown
+    assert re.search(r"X-Check +•••••• \(17 characters\)", shown)
+    assert headers["webhook-signature"] in run("deliveries", "export").stdout
 
 
 def test_the_json_has_everything(run, shop):
