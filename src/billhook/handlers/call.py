@@ -36,13 +36,16 @@ class HandlerFailure:
 
     @classmethod
     def from_exception(cls, exception: BaseException) -> HandlerFailure:
-        """Describe an exception; if formatting it raises, use the name of its class only."""
+        """Describe an exception; if its text cannot be made, its traceback stays."""
         name = type(exception).__name__
         try:
             text = f"{name}: {exception}"
-            trace = "".join(traceback.format_exception(exception))
         except BaseException:  # noqa: BLE001 - a user's __str__ may raise anything
-            text = trace = name
+            text = f"{name}: <exception str() failed>"  # as in a traceback
+        try:
+            trace = "".join(traceback.format_exception(exception))
+        except BaseException:  # noqa: BLE001 - what it reads of an exception may raise too
+            trace = "".join(traceback.format_tb(exception.__traceback__)) + text
         # Keep the start of a text and the end of a traceback, where the raising line is.
         error, stored = _storable(text[:ERROR_LIMIT]), _storable(trace[-TRACEBACK_LIMIT:])
         decided = isinstance(exception, Retry | Discard)

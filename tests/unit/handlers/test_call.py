@@ -157,10 +157,19 @@ class Unspeakable(Exception):
         raise SystemExit("even this")
 
 
-def test_an_exception_without_a_text_is_named_by_its_class():
-    failed = attempt(raising(Unspeakable()))
+class Untraceable(Unspeakable):
+    @property
+    def __notes__(self):
+        raise SystemExit("and this")
 
-    assert (failed.error, failed.traceback) == ("Unspeakable", "Unspeakable")
+
+@pytest.mark.parametrize("kind", [Unspeakable, Untraceable])
+def test_an_exception_without_a_text_keeps_its_traceback(kind):
+    failed = attempt(raising(kind()))
+
+    assert failed.error == f"{kind.__name__}: <exception str() failed>"
+    assert failed.traceback.rstrip().endswith(failed.error)
+    assert "test_call.py" in failed.traceback
 
 
 def test_error_texts_are_escaped_for_any_database():
