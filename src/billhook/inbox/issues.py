@@ -47,6 +47,7 @@ from billhook.inbox.occurrences import (
     occurrences_in_figures,
     quarantine_id,
 )
+from billhook.inbox.retention import cut_texts
 from billhook.inbox.schema import IDENTIFIERS, delivery, failure, hourly_count, issue, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import RunState
@@ -259,10 +260,7 @@ def clear_texts(connection: Connection, delivery_ids: Sequence[int]) -> None:
         issue.c.kind == IssueKind.QUARANTINE.value, or_(*map(issue.c.subject.in_, types))
     )
     ids |= set(connection.execute(of_types).scalars())
-    own = in_values(issue.c.fingerprint, sorted(filter(None, ids)))
-    for row in connection.execute(select(issue.c.fingerprint, issue.c.title).where(own)).all():
-        texts = {"title": row.title.partition(":")[0], "why": None}
-        connection.execute(update(issue).where(issue.c.fingerprint == row.fingerprint).values(texts))
+    cut_texts(connection, in_values(issue.c.fingerprint, sorted(filter(None, ids))))
 
 
 def newest_traceback(inbox: Inbox, issue_id: str) -> tuple[int, str] | None:

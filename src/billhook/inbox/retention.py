@@ -1,6 +1,7 @@
 """Retention: prune old deliveries in small batches, so that no put waits long for one.
 
-A finished delivery older than the retention loses its body, headers, error and runs. Its row stays, pruned,
+A finished delivery older than the retention loses its body, headers, error and runs, and an issue whose last
+failure goes with them the text of the exception. Its row stays, pruned,
 while the sender may send it again, because its key identifies a duplicate; then the row is deleted too. A
 delivery that signed no time may be sent again at any age, so its key stays for ever unless `key_days` is set.
 The row of an erased delivery is deleted at the same time as that of a pruned one.
@@ -14,11 +15,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import Connection, delete, exists, select, update
+from sqlalchemy import ColumnElement, Connection, delete, exists, select, update
 
 from billhook.inbox.counts import keeping
 from billhook.inbox.locks import lock_counts
-from billhook.inbox.schema import NO_IDENTIFIERS, action, delivery, run
+from billhook.inbox.schema import NO_IDENTIFIERS, action, delivery, failure, issue, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
 
@@ -148,6 +149,9 @@ def prune(
     forget = [row.id for row in rows if row.action(limits) == "forget"]
     empty = [row for row in rows if row.action(limits) == "empty"]
     ids = [row.id for row in empty]
+    old = in_values(run.c.delivery_id, [*forget, *ids])
+    failed = select(failure.c.fingerprint).distinct().join(run, run.c.id == failure.c.run_id).where(old)
+    failed_by = {*connection.execute(failed).scalars()} - {None}
     with keeping(connection, [*forget, *ids], known_types):
         if forget:
             connection.execute(delete(delivery).where(in_values(delivery.c.id, forget)))
@@ -162,7 +166,17 @@ def prune(
                 .where(in_values(delivery.c.id, ids))
                 .values(state=DeliveryState.PRUNED.value, **nothing)
             )
+    left = exists().where(failure.c.fingerprint == issue.c.fingerprint)
+    cut_texts(connection, in_values(issue.c.fingerprint, failed_by) & ~left)
     return _counted(rows, limits, batch.after, over=batch.over)
+
+
+def cut_texts(connection: Connection, own: ColumnElement[bool]) -> None:
+    """Remove from these issues what may name a customer: the text of an exception, an operator's reason."""
+    own_texts = select(issue.c.fingerprint, issue.c.title).where(own).order_by(issue.c.fingerprint)
+    for row in connection.execute(own_texts).all():
+        texts = {"title": row.title.partition(":")[0], "why": None}
+        connection.execute(update(issue).where(issue.c.fingerprint == row.fingerprint).values(texts))
 
 
 def prune_actions(connection: Connection, now: datetime) -> None:

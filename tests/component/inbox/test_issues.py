@@ -401,6 +401,21 @@ def test_an_issue_whose_failures_were_pruned_is_resolved(inbox):
     assert list(failing_delivery_ids(inbox, only(inbox))) == []
 
 
+def test_an_issue_whose_last_failure_was_pruned_keeps_no_text(inbox):
+    fail(inbox, "a", error="ValueError: Acme", state=RunState.DEAD)
+    update_issues(inbox, NOON)
+    fail(inbox, "b", NOON + HOUR, error="ValueError: Acme", state=RunState.DEAD)
+    before = only(inbox)
+    change_issue(inbox, before.id, IssueState.IGNORED, NOON, who="ada", why="Acme pays late")
+
+    inbox.prune(Cutoffs.of(NOON + 30 * MINUTE, 0))
+    assert only(inbox).why == "Acme pays late"
+    inbox.prune(Cutoffs.of(NOON + 2 * HOUR, 0))
+
+    assert before.title.startswith("ValueError: ")
+    assert (only(inbox).title, only(inbox).why) == ("ValueError", None)
+
+
 def test_many_deliveries_of_an_issue_come_in_parts(inbox, monkeypatch):
     monkeypatch.setattr(issues, "_BATCH", 2)
     ids = [fail(inbox, key, NOON) for key in "abcde"]
