@@ -30,7 +30,6 @@ from billhook.inbox.occurrences import IssueKind
 from billhook.program import in_program
 
 _SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.IGNORED)
-_HOURS = 24
 _ids = click.argument("ids", type=TEXT, nargs=-1, required=True, metavar="ISSUE...")
 _why = string("--why", "TEXT", "The reason, shown wherever the issue is.")
 
@@ -74,8 +73,9 @@ def list_(states: Sequence[str], as_json: bool) -> None:
     with open_inbox() as inbox:
         update_issues(inbox, now)
         found = list_issues(inbox, [IssueState(state) for state in states] or _SHOWN)
+        hours = by_hour(inbox, found, now) if as_json else {}
     if as_json:
-        print_json([asdict(one) for one in found])
+        print_json([{**asdict(one), "hours": hours.get(one.id)} for one in found])
         return
     if not found:
         click.echo("nothing is wrong" if not states else f"no issue is {' or '.join(states)}")
@@ -105,13 +105,12 @@ def show(id_: str, as_json: bool) -> None:
         update_issues(inbox, now)
         one = _find(inbox, id_)
         newest = newest_traceback(inbox, one.id)
-        hours = by_hour(inbox, one.id, now - timedelta(hours=_HOURS))
+        hours = by_hour(inbox, [one], now).get(one.id)
     if as_json:
-        listed = [{"hour": hour, "count": hours[hour]} for hour in sorted(hours)]
-        print_json({**asdict(one), "by_hour": listed, "traceback": newest and newest[1]})
+        print_json({**asdict(one), "hours": hours, "traceback": newest and newest[1]})
         return
     click.echo(f"{one.id}  {one.state.value.upper()}  {printable(_what(one))}")
-    for name, text in _facts(one, now, hours.total()):
+    for name, text in _facts(one, now, hours or []):
         click.echo(f"{name:>12}  {printable(text)}")
     if newest is not None:
         click.echo(f"\nnewest, of delivery {newest[0]}:")
@@ -198,7 +197,7 @@ def _what(one: Issue) -> str:
     return one.title if one.place is None else f"{one.title} ({one.place})"
 
 
-def _facts(one: Issue, now: datetime, in_a_day: int) -> list[tuple[str, str]]:
+def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, str]]:
     """Return what is known of an issue, by name."""
     label = "event type" if one.kind in (IssueKind.QUARANTINE, IssueKind.SILENCE) else "handler"
     facts = [(label, one.subject)] if one.subject else []
@@ -206,7 +205,9 @@ def _facts(one: Issue, now: datetime, in_a_day: int) -> list[tuple[str, str]]:
     if one.first_at is not None and one.last_at is not None:
         facts.append(("first, last", f"{format_ago(one.first_at, now)}, {format_ago(one.last_at, now)}"))
     if one.kind is IssueKind.FAILURE:
-        facts.append(("attempts", f"{one.count:,} failed, {in_a_day:,} of them in {_HOURS} h"))
+        facts.append(("attempts", f"{one.count:,} failed, {sum(hours):,} of them in {len(hours)} h"))
+        if any(hours):
+            facts.append(("by hour", f"{_blocks(hours)}  in {len(hours)} h, until now"))
     if one.deliveries:
         newest = ", ".join(_example(one, delivery_id) for delivery_id in one.examples)
         facts.append(("deliveries", f"{one.deliveries:,}, the newest {newest}"))
@@ -215,6 +216,11 @@ def _facts(one: Issue, now: datetime, in_a_day: int) -> list[tuple[str, str]]:
     if one.ignored_until is not None:
         facts.append(("until", f"{one.ignored_until:%Y-%m-%d %H:%M:%S} UTC"))
     return facts
+
+
+def _blocks(numbers: Sequence[int]) -> str:
+    """Return a character for each number, as high as it is of the highest; a point for 0."""
+    return "".join("·▁▂▃▄▅▆▇█"[-(-8 * number // max(numbers))] for number in numbers)
 
 
 def _example(one: Issue, delivery_id: int) -> str:

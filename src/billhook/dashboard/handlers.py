@@ -9,7 +9,7 @@ from flask import Response, abort, request, url_for
 
 from billhook.clock import format_duration
 from billhook.dashboard.context import DashboardContext
-from billhook.dashboard.issues import ISSUE_TONES
+from billhook.dashboard.issues import ISSUE_TONES, courses
 from billhook.dashboard.ranges import RANGES, attempts_chart, read_range
 from billhook.events import EVENT_TYPES
 from billhook.handlers.description import identity_text, limits_text, order_text, types_by_handler
@@ -64,6 +64,7 @@ def show_handler(context: DashboardContext) -> Response:
         terms=_terms(row.handler, context.state.settings.retry_schedule_seconds) if row.handler else (),
         issues=[one for one in issues if one.state is not IssueState.RESOLVED],
         tones=ISSUE_TONES,
+        courses=courses(context, issues),
         range=range_name,
         ranges=RANGES,
         attempts=attempts_chart(range_name, periods),

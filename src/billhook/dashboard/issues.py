@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from flask import Response, abort, request, url_for
@@ -20,9 +21,8 @@ from billhook.inbox.issues import (
     newest_traceback,
 )
 from billhook.inbox.occurrences import IssueKind
-from billhook.pages.charts import Series, bar_chart
+from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 
-_HOURS = 24
 _LONGEST = 500
 ISSUE_TONES = {
     IssueState.OPEN: "bad",
@@ -40,6 +40,7 @@ def show_failures(context: DashboardContext) -> Response:
         issues=[one for one in every if one.state is not IssueState.RESOLVED],
         resolved=[one for one in every if one.state is IssueState.RESOLVED],
         tones=ISSUE_TONES,
+        courses=courses(context, every),
         command=f"{context.command} failures",
         now=context.now,
     )
@@ -52,7 +53,7 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
     return context.pages.render(
         "issue.html",
         issue=one,
-        chart=_by_hour(context, one, now) if one.kind is IssueKind.FAILURE else None,
+        chart=_by_hour(context, one) if one.kind is IssueKind.FAILURE else None,
         newest=newest,
         tone=ISSUE_TONES[one.state],
         frames=users_frames,
@@ -114,10 +115,19 @@ def _find(context: DashboardContext, issue_id: str) -> Issue:
     return one
 
 
-def _by_hour(context: DashboardContext, one: Issue, now: datetime) -> object:
+def courses(context: DashboardContext, issues: Collection[Issue]) -> dict[str, Sparkline]:
+    """Return small charts of the last 24 hours by the ids of the issues that failed in them."""
+    numbers = by_hour(context.inbox, issues, context.now)
+    return {
+        its_id: sparkline("Failed attempts by hour", each, "bad")
+        for its_id, each in numbers.items()
+        if any(each)
+    }
+
+
+def _by_hour(context: DashboardContext, one: Issue) -> Bars:
     """Return the chart of failed attempts in the last 24 hours."""
-    hour = now.replace(minute=0, second=0, microsecond=0)
-    hours = [hour - timedelta(hours=back) for back in reversed(range(_HOURS))]
-    numbers = by_hour(context.inbox, one.id, hours[0])
-    rows = [(f"{start:%H:%M}", (numbers[start],)) for start in hours]
+    numbers = by_hour(context.inbox, [one], context.now)[one.id]
+    times = [context.now - timedelta(hours=back) for back in reversed(range(len(numbers)))]
+    rows = [(f"{at:%H}:00", (number,)) for at, number in zip(times, numbers, strict=True)]
     return bar_chart("Failed attempts by hour", (Series("failed", "bad"),), rows)

@@ -76,7 +76,11 @@ def test_an_issue_is_shown_with_its_traceback_and_commands(cli):
     hints = ("deliveries show 2", listed, replayed, "handlers pause shop.book")
     for hint in (*hints, f"failures resolve {id_}"):
         assert f"billhook {hint}" in text
-    assert found["count"] == sum(hour["count"] for hour in found["by_hour"]) == 2
+    assert re.search("by hour  ·{22,23}█·?  in 24 h, until now", text)
+    listed = {one["kind"]: one["hours"] for one in json.loads(cli("list", "--json").stdout)}
+    assert found["count"] == sum(found["hours"]) == sum(listed["failure"]) == 2
+    assert len(found["hours"]) == 24
+    assert listed["dead"] is None
     assert "raise KeyError" in found["traceback"]
 
 

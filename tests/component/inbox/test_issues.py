@@ -94,9 +94,34 @@ def test_failures_of_one_bug_are_one_issue_whatever_their_ids(inbox):
     assert one.examples == tuple(ids[:-4:-1])
     assert (other.title, other.count) == ("KeyError: …", 1)
     assert newest_traceback(inbox, one.id) == (ids[-1], "Traceback\nValueError: cus_11 is gone")
-    assert by_hour(inbox, one.id, NOON + 6 * SECOND) == {NOON: 6}
     assert find_issue(inbox, one.id) == one
     assert find_issue(inbox, "0" * 12) is find_issue(inbox, "\0") is None
+
+
+def test_failures_of_many_issues_are_counted_by_hour_at_once_by_their_index(inbox, where, monkeypatch):
+    monkeypatch.setattr(issues, "_COUNTED_BY_HOUR", 3)
+    for number, hours in enumerate((0.5, 1, 1.5, 24, 25.5)):
+        fail(inbox, f"a{number}", NOON + hours * HOUR)
+    fail(inbox, "b", NOON + 23.9 * HOUR, group="another bug", error="KeyError: 'plan'")
+    update_issues(inbox, NOON + DAY)
+    fill(where, 20_000)
+    change(
+        where,
+        "INSERT INTO failure (run_id, attempt, failed_at, error, fingerprint) "
+        "SELECT id, 1, finished_at, 'e', 'a third bug' FROM run WHERE state = 'succeeded'",
+    )
+    change(where, "ANALYZE")
+    every, counted = list_issues(inbox), {}
+
+    (plan,) = query_plans(inbox, lambda: counted.update(by_hour(inbox, every, NOON + DAY)))
+
+    assert {one.title: counted.get(one.id) for one in every} == {
+        "ValueError: … is gone": [1, *[0] * 22, 1],  # the newest three, of which one is of a later hour
+        "KeyError: …": [*[0] * 22, 1, 0],
+        "runs are dead": None,
+    }
+    assert "failure_fingerprint_idx" in plan
+    assert not re.search(r"Seq Scan on failure|SCAN failure", plan), plan
 
 
 def test_it_is_opened_once_however_often_it_happens(inbox, where):
@@ -209,7 +234,8 @@ def test_an_issues_numbers_outlive_its_failures(inbox, where, remove):
     one = only(inbox)
     assert (one.count, one.deliveries, one.examples) == (3, 1, (3,))
     assert (one.first_at, one.last_at) == (NOON, NOON + DAY)
-    assert by_hour(inbox, one.id, NOON) == {NOON: 1, NOON + HOUR: 1, NOON + DAY: 1}
+    assert by_hour(inbox, [one], NOON + 23 * HOUR)[one.id] == [1, 1, *[0] * 22]
+    assert by_hour(inbox, [one], NOON + DAY)[one.id] == [1, *[0] * 22, 1]
 
 
 def test_a_replay_and_a_discard_count_no_failure_twice(inbox):
