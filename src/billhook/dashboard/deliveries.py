@@ -22,6 +22,7 @@ from billhook.inbox.deliveries import BATCH, count, handler_names, id_batches, p
 from billhook.inbox.issues import of_issue
 from billhook.inbox.replay import ReplayResult, replay
 from billhook.inbox.states import DeliveryState, DeliveryStatus
+from billhook.status import number_text
 
 FIELDS = (
     "search",
@@ -39,7 +40,8 @@ FIELDS = (
 """The text fields of the form, named like the options of the command."""
 FLAGS = ("conflicts", "twins")
 SEARCH_LIMIT = 100_000
-"""How many of the newest deliveries a search for a text in bodies reads."""
+"""How many of the newest deliveries a search for a text in bodies reads. In an inbox with as many, the list
+does not count what matches filters that may have no index."""
 _LONGEST = 200
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 """What no database takes: NUL and parts of characters."""
@@ -144,11 +146,13 @@ def show_list(context: DashboardContext) -> Response:
         form = form.within_search_limit(inbox)
         found = page(inbox, form.filter, PAGE + 1, previous_id)
     shown = with_runs(inbox, found[:PAGE])
+    more = len(found) > PAGE or previous_id is not None
     loaded = {handler.name for handler in context.state.handlers.every()}
     return context.pages.render(
         "deliveries.html",
         form=form,
         listed=shown,
+        matching=_number(inbox, form) if more else len(shown),
         here=form.fields if previous_id is None else {**form.fields, "before": previous_id},
         selected=request.args.get("select") == "all",
         first=url_for(".deliveries", **form.fields) if previous_id is not None else None,
@@ -161,6 +165,13 @@ def show_list(context: DashboardContext) -> Response:
         handlers=sorted(loaded.union(handler_names(inbox))),
         now=context.now,
     )
+
+
+def _number(inbox: Inbox, form: FilterForm) -> str:
+    """Return how many deliveries match, as shown; empty where counting them would take long."""
+    if form.has_filters and count(inbox, DeliveryFilter(), SEARCH_LIMIT) == SEARCH_LIMIT:
+        return ""
+    return number_text(count(inbox, form.filter, MOST_REPLAYED), MOST_REPLAYED)
 
 
 def parse_id(text: str | None) -> int | None:

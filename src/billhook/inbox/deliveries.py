@@ -140,11 +140,12 @@ def is_busy(inbox: Inbox, now: datetime, limits: Mapping[str, HandlerLimits] = N
         return due or is_unread or times.lease_ends_at is not None
 
 
-def count(inbox: Inbox, selection: DeliveryFilter) -> int:
-    """Count the selected deliveries."""
+def count(inbox: Inbox, selection: DeliveryFilter, limit: int | None = None) -> int:
+    """Count the selected deliveries, no further than to a limit."""
+    conditions = selection.conditions() if limit is None else selection.newest(limit)
     with inbox.database.read() as connection:
-        query = select(func.count()).select_from(delivery).where(*selection.conditions())
-        number: int = connection.execute(query).scalar_one()
+        found = select(delivery.c.id).where(*conditions).limit(limit).subquery()
+        number: int = connection.execute(select(func.count()).select_from(found)).scalar_one()
         return number
 
 

@@ -122,6 +122,22 @@ def test_the_list_goes_on_on_the_next_page_with_the_same_filters(site):
     assert "billhook deliveries list --type PingTest --after 4<" in second.text
 
 
+def test_the_button_that_replays_all_says_how_many_match_unless_counting_takes_long(site, monkeypatch):
+    made = site()
+    for number in range(53):
+        deliver(made.app, b"{}", "PingTest", message_id=f"msg_{number}")
+
+    def button(query=""):
+        return re.search("Replay (all [^<]*)<", made.get(f"deliveries?{query}").text)[1]
+
+    assert [button(), button("before=4")] == ["all 53 that match"] * 2
+    assert button("key=msg_7") == "all 1"
+    monkeypatch.setattr("billhook.dashboard.deliveries.MOST_REPLAYED", 52)
+    assert button("type=PingTest") == "all 52+ that match"
+    monkeypatch.setattr("billhook.dashboard.deliveries.SEARCH_LIMIT", 53)
+    assert [button(), button("type=PingTest")] == ["all 52+ that match", "all  that match"]
+
+
 def test_all_of_a_page_are_selected_by_a_link(site):
     made = site()
     for _ in range(3):
