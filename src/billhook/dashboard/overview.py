@@ -18,6 +18,7 @@ from billhook.doctor.setup import Setup
 from billhook.events import EVENT_TYPES
 from billhook.inbox.actions import list_actions
 from billhook.inbox.counts import OTHER_TYPES, ROWS_READ, Counted, hour_of
+from billhook.inbox.issues import IssueState, count_issues
 from billhook.inbox.occurrences import is_silent
 from billhook.inbox.overview import Overview, PeriodFigures, read_overview, read_periods
 from billhook.pages.charts import Bars, Sparkline, sparkline
@@ -83,6 +84,9 @@ def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[s
     }
     for about, text in find_problems(overview, None if missing is None else missing.what):
         yield text, addresses[about]
+    opened = count_issues(context.inbox)[IssueState.OPEN]
+    if opened:
+        yield f"{opened:,} {'issue is' if opened == 1 else 'issues are'} open", url_for(".failures")
 
 
 # --- charts -------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 
 from billhook.clock import FrozenClock
 from billhook.inbox import WorkerRecord
+from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
 from billhook.inbox.occurrences import is_silent
 from support.apps import deliver
 from support.signing import OTHER_SECRET
@@ -83,6 +84,18 @@ def test_what_needs_attention_is_told_the_worst_first_with_links_to_it(at_noon):
     assert [at_noon.client.get(one).status_code for one in addresses if one.startswith("/")] == [200] * 4
     assert "shop.book</bdi></a></dt><dd>1 waiting; oldest 19 min ago" in page
     assert "refused: mismatch" in page
+
+
+def test_open_issues_need_attention_until_someone_works_on_them(at_noon):
+    at_noon.broken.append(KeyError("no ledger"))
+    at_noon.deliver(at=NOON)
+    update_issues(at_noon.inbox, NOON)
+    (issue,) = list_issues(at_noon.inbox)
+
+    assert sentence(at_noon) == "Needs attention: 1 issue is open."
+    assert '<a href="/billhook/failures">1 issue is open</a>' in at_noon.get("").text
+    change_issue(at_noon.inbox, issue.id, IssueState.ACKNOWLEDGED, NOON, who="ada")
+    assert "Needs attention" not in sentence(at_noon)
 
 
 def test_the_numbers_are_links_to_what_they_count(at_noon):
