@@ -10,7 +10,7 @@ import click
 from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, print_table
 from billhook.cli.params import TIME, as_json, integer
-from billhook.inbox.actions import list_actions
+from billhook.inbox.actions import issues_acted_on, list_actions
 
 
 @click.command()
@@ -36,6 +36,7 @@ def actions(since: datetime | None, limit: int, after: int | None, as_json: bool
     """
     with open_inbox() as inbox:
         found = list_actions(inbox, limit + 1, after, since)
+        issues = {} if as_json else issues_acted_on(inbox, found)
     shown = found[:limit]
     if as_json:
         print_json([asdict(one) for one in shown])
@@ -45,8 +46,10 @@ def actions(since: datetime | None, limit: int, after: int | None, as_json: bool
         return
     columns = ("id", "at (UTC)", "who", "what", "deliveries", "which")
     rows = [
-        (one.id, f"{one.at:%Y-%m-%d %H:%M:%S}", one.who, one.what, one.deliveries, one.which) for one in shown
-    ]
+        (one.id, f"{one.at:%Y-%m-%d %H:%M:%S}", one.who, one.what, one.deliveries,
+         f"{one.which} ({issues[one.id][1]})" if one.id in issues else one.which)
+        for one in shown
+    ]  # fmt: skip
     print_table("", columns, rows, whole=columns[:5])
     if len(found) > limit:
         click.echo(f"More: add --after {shown[-1].id}", err=True)

@@ -16,7 +16,7 @@ from billhook.doctor.checks import examine
 from billhook.doctor.inbox import about_worker
 from billhook.doctor.setup import Setup
 from billhook.events import EVENT_TYPES
-from billhook.inbox.actions import list_actions
+from billhook.inbox.actions import issues_acted_on, list_actions
 from billhook.inbox.counts import OTHER_TYPES, ROWS_READ, Counted, hour_of
 from billhook.inbox.issues import IssueState, count_issues
 from billhook.inbox.occurrences import is_silent
@@ -155,6 +155,7 @@ def show_actions(context: DashboardContext) -> Response:
     return context.pages.render(
         "actions.html",
         actions=shown,
+        issues=issues_acted_on(context.inbox, shown),
         first=url_for(".actions") if before is not None else None,
         next=url_for(".actions", before=shown[-1].id) if len(found) > PAGE else None,
         command=f"{context.command} actions",

@@ -9,6 +9,7 @@ in it either, for these may name a customer.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,13 +19,15 @@ from sqlalchemy import insert, select, update
 
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.retention import prune_actions
-from billhook.inbox.schema import action
+from billhook.inbox.schema import action, issue
+from billhook.inbox.sql import in_values
 from billhook.logs import fields
 from billhook.printable import printable
 
 logger = logging.getLogger("billhook.actions")
 
 _LONGEST_WHO = 100
+_ISSUE = re.compile(r"issue (\w+)")
 _MOST_RANGES = 50
 """Ranges of ids in a row; the number of deliveries is exact however many there are."""
 
@@ -96,6 +99,20 @@ def list_actions(
         query = query.where(action.c.at >= since)
     with inbox.database.read() as connection:
         return [Action(*row) for row in connection.execute(query)]
+
+
+def issues_acted_on(inbox: Inbox, actions: Iterable[Action]) -> dict[int, tuple[str, str]]:
+    """Return the id and the title of the issue that an action names, by the id of the action.
+
+    The title is that of the issue now: an erasure cuts it there, and no record has it.
+    """
+    named = {one.id: found[1] for one in actions if (found := _ISSUE.match(one.which))}
+    query = select(issue.c.fingerprint, issue.c.title).where(
+        in_values(issue.c.fingerprint, sorted({*named.values()}))
+    )
+    with inbox.database.read() as connection:
+        titles: dict[str, str] = dict(map(tuple, connection.execute(query)))
+    return {number: (its_id, titles[its_id]) for number, its_id in named.items() if its_id in titles}
 
 
 def ids_text(ids: Iterable[int]) -> str:

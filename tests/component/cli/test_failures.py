@@ -98,7 +98,7 @@ def test_the_deliveries_of_an_issue_are_listed_and_replayed(cli, failing, run):
     assert "there is no issue 000000000000: see `billhook failures list`" in unknown.stderr
 
 
-def test_what_operators_say_is_kept_and_recorded(cli, failing):
+def test_what_operators_say_is_kept_and_recorded(cli, failing, run):
     id_ = ids(cli)["failure"]
 
     assert cli("ack", id_, "--why", "ticket 7").stdout.startswith(f"{id_} is acknowledged: KeyError: …")
@@ -111,6 +111,7 @@ def test_what_operators_say_is_kept_and_recorded(cli, failing):
     assert "KeyError" in cli("list", "--state", "resolved").stdout
     recorded = [(one.what, one.which) for one in list_actions(get_state(failing).inbox, 10)]
     assert recorded == [(verb, f"issue {id_}") for verb in ("resolve", "ignore", "ack")]
+    assert run("actions").stdout.count(f"issue {id_} (KeyError: …)") == 3
 
 
 def test_an_unknown_issue_changes_nothing(cli, failing):

@@ -246,6 +246,7 @@ def test_an_issue_is_acknowledged_ignored_and_resolved(failing):
     assert [row[:3] for row in recorded(failing)] == [
         ("alice", verb, f"issue {issue.id}") for verb in ("resolve", "ignore", "ack")
     ]
+    assert failing.get("actions").text.count(f'/failures/{issue.id}"><bdi>KeyError: …</bdi></a>') == 3
     assert (failing.issues()[0].who, failing.issues()[0].why) == ("alice", None)
     assert failing.post(f"{path}/ignore", duration="soon").status_code == 400
     assert failing.post(f"{path}/delete").status_code == 404
