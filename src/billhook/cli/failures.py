@@ -22,6 +22,7 @@ from billhook.inbox.issues import (
     by_hour,
     change_issue,
     find_issue,
+    issue_ids,
     list_issues,
     newest_traceback,
     update_issues,
@@ -30,6 +31,7 @@ from billhook.inbox.occurrences import IssueKind
 from billhook.program import in_program
 
 _SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.IGNORED)
+_SHORTEST_ID = 4
 _ids = click.argument("ids", type=TEXT, nargs=-1, required=True, metavar="ISSUE...")
 _why = string("--why", "TEXT", "The reason, shown wherever the issue is.")
 
@@ -95,6 +97,8 @@ def list_(states: Sequence[str], as_json: bool) -> None:
 @as_json
 def show(id_: str, as_json: bool) -> None:
     """Show an issue: since when, how often, which deliveries, the newest traceback, and what to do.
+
+    The first characters of its id are enough, four or more, where no other issue begins with them.
 
     \b
     Example:
@@ -187,7 +191,10 @@ def _change(
 
 
 def _find(inbox: Inbox, id_: str) -> Issue:
-    one = find_issue(inbox, id_)
+    ids = issue_ids(inbox, id_) if len(id_) >= _SHORTEST_ID else []
+    if len(ids) > 1:
+        raise CliError(f"{id_} is how {len(ids)} issues begin, write one of them: {', '.join(ids)}")
+    one = find_issue(inbox, ids[0] if ids else id_)
     if one is None:
         raise CliError(f"there is no issue {printable(id_)}: see `billhook failures list`")
     return one

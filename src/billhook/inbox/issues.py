@@ -233,6 +233,17 @@ def find_issue(inbox: Inbox, issue_id: str) -> Issue | None:
         return None if row is None else _identified(connection, [_counted(connection, _issue(row))])[0]
 
 
+def issue_ids(inbox: Inbox, beginning: str) -> list[str]:
+    """Return the ids of issues that begin like this."""
+    if not beginning.isalnum():
+        return []
+    begins = func.substr(issue.c.fingerprint, 1, len(beginning)) == beginning
+    with inbox.database.read() as connection:
+        return [
+            *connection.execute(select(issue.c.fingerprint).where(begins).order_by("fingerprint")).scalars()
+        ]
+
+
 def change_issue(
     inbox: Inbox,
     issue_id: str,

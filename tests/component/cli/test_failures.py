@@ -6,11 +6,13 @@ import json
 import re
 
 import pytest
+from sqlalchemy import update
 
 from billhook import Handlers
 from billhook.events import InvoiceApproved
 from billhook.extension import get_state
 from billhook.inbox.actions import list_actions
+from billhook.inbox.schema import issue
 from support.apps import deliver
 from support.signing import APPROVED
 
@@ -112,6 +114,19 @@ def test_what_operators_say_is_kept_and_recorded(cli, failing, run):
     recorded = [(one.what, one.which) for one in list_actions(get_state(failing).inbox, 10)]
     assert recorded == [(verb, f"issue {id_}") for verb in ("resolve", "ignore", "ack")]
     assert run("actions").stdout.count(f"issue {id_} (KeyError: …)") == 3
+
+
+def test_the_beginning_of_an_id_is_enough_where_it_is_of_one_issue(cli, failing):
+    id_ = ids(cli)["failure"]
+    other = f"{id_[:4]}{'z' * 8}"
+    with get_state(failing).inbox.database.write() as connection:
+        dead = issue.c.kind == "dead"
+        connection.execute(update(issue).where(dead).values(fingerprint=other))
+
+    assert cli("show", id_[:5]).stdout.startswith(f"{id_}  OPEN")
+    ambiguous = cli("show", id_[:4], code=1).stderr
+    assert f"{id_[:4]} is how 2 issues begin, write one of them: {id_}, {other}" in ambiguous
+    assert "there is no issue" in cli("show", id_[:3], code=1).stderr
 
 
 def test_an_unknown_issue_changes_nothing(cli, failing):
