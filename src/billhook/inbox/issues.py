@@ -152,7 +152,8 @@ def _opens(occurrence: Occurrence, row: Any) -> bool:
 
 
 def _open(connection: Connection, occurrence: Occurrence, now: datetime) -> None:
-    state = {"state": IssueState.OPEN.value, "opened_at": now, "changed_at": now, "notified": 0}
+    state = {"state": IssueState.OPEN.value, "opened_at": now, "changed_at": now}
+    state["notified"] = int(_has_message(connection, occurrence, now))
     no_one = {"who": None, "why": None, "ignored_until": None}
     own = issue.c.fingerprint == occurrence.fingerprint
     values = {**state, **no_one, "title": occurrence.title, "place": occurrence.place}
@@ -164,6 +165,21 @@ def _open(connection: Connection, occurrence: Occurrence, now: datetime) -> None
     row = {**values, **{name: getattr(occurrence, name) for name in known}}
     insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     connection.execute(insert(issue).values(row).on_conflict_do_nothing())
+
+
+def _has_message(connection: Connection, occurrence: Occurrence, now: datetime) -> bool:
+    """Return whether runs are dead only of bugs whose issues opened within the hour, each with its message.
+
+    Failures are opened before dead runs, so that a bug that kills a run at its first attempt is one message.
+    """
+    if occurrence.kind is not IssueKind.DEAD:
+        return False
+    dead = select(run.c.id).where(in_states(run.c.state, RunState.DEAD), run.c.handler == occurrence.subject)
+    ids = connection.execute(dead.order_by(run.c.finished_at.desc()).limit(_BATCH)).scalars().all()
+    worked_on = in_values(issue.c.state, [IssueState.OPEN.value, IssueState.ACKNOWLEDGED.value])
+    of_issue = select(failure.c.run_id).join(issue, issue.c.fingerprint == failure.c.fingerprint)
+    of_issue = of_issue.where(in_values(failure.c.run_id, ids), worked_on, issue.c.opened_at > now - QUIET)
+    return bool(ids) and set(ids) <= {*connection.execute(of_issue).scalars()}
 
 
 def _is_over(connection: Connection, row: Any, found: dict[str, Occurrence], now: datetime) -> bool:
