@@ -232,7 +232,7 @@ class BillhookState:
         except ConfigError as error:
             addresses, errors = [], [error]
         for wrong in errors:
-            text = "issues are notified to %d addresses: %s"
+            text = "addresses that are notified of issues: %d; %s"
             engine_logger.error(text, len(addresses), wrong, extra=fields(cause="notify"))
         if not addresses:
             return None

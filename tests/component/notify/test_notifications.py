@@ -397,7 +397,7 @@ def test_a_line_that_is_no_address_is_named_without_its_words_and_the_others_are
     app_with(BILLHOOK_NOTIFY_FILE=path)
 
     (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert record.getMessage().startswith(f"issues are notified to 1 addresses: {why}")
+    assert record.getMessage().startswith(f"addresses that are notified of issues: 1; {why}")
     options = {"NOTIFY_FILE": path, "SECRETS": SECRET, "INBOX_URL": f"sqlite:///{tmp_path}/billhook.db"}
     for command in (["notify", "test"], ["doctor"], ["check"]):
         tested = cli_run(*command, **options)
@@ -425,7 +425,7 @@ def test_a_receiver_starts_without_a_file_that_cannot_be_read(app_with, tmp_path
 
     assert deliver(app, b"{}", "PingTest").status_code == 200
     (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert "issues are notified to 0 addresses: BILLHOOK_NOTIFY_FILE" in record.getMessage()
+    assert "addresses that are notified of issues: 0; BILLHOOK_NOTIFY_FILE" in record.getMessage()
     assert "cannot be read: No such file" in record.getMessage()
 
 
