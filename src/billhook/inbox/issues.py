@@ -63,6 +63,8 @@ _OF_FIGURES = (IssueKind.SILENCE, IssueKind.REFUSED)
 _EXAMPLES = 3
 _HOURS = 24
 _COUNTED_BY_HOUR = 10_000
+_READ_BACK = 100_000
+"""The newest failures among which the first of a time is looked for: they have no index by time."""
 _BATCH = 500
 
 
@@ -332,11 +334,16 @@ def by_hour(inbox: Inbox, issues: Collection[Issue], now: datetime) -> dict[str,
 
 
 def _stored_by_hour(connection: Connection, ids: Collection[str], since: datetime) -> Any:
-    """Select an object of hours with numbers for each issue: in one statement, by the index of its failures.
+    """Select an object of hours with numbers for each issue, by the index of its failures.
 
     By a subquery for each with a limit: as a join PostgreSQL would read all failures where many are of one.
     """
-    newest = select(failure.c.failed_at).where(failure.c.fingerprint == issue.c.fingerprint)
+    latest = select(failure.c.id, failure.c.failed_at).order_by(failure.c.id.desc()).limit(_READ_BACK)
+    of_all = latest.subquery("latest").c
+    before = select(of_all.id).where(of_all.failed_at < since).limit(1).scalar_subquery()
+    newest = select(failure.c.failed_at).where(
+        failure.c.fingerprint == issue.c.fingerprint, failure.c.id > func.coalesce(before, 0)
+    )
     newest = newest.order_by(failure.c.id.desc()).limit(_COUNTED_BY_HOUR).correlate(issue)
     at = newest.subquery("newest").c.failed_at
     if connection.dialect.name == "postgresql":

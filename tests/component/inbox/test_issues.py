@@ -100,18 +100,18 @@ def test_failures_of_one_bug_are_one_issue_whatever_their_ids(inbox):
 
 def test_failures_of_many_issues_are_counted_by_hour_at_once_by_their_index(inbox, where, monkeypatch):
     monkeypatch.setattr(issues, "_COUNTED_BY_HOUR", 3)
-    for number, hours in enumerate((0.5, 1, 1.5, 24, 25.5)):
-        fail(inbox, f"a{number}", NOON + hours * HOUR)
-    fail(inbox, "b", NOON + 23.9 * HOUR, group="another bug", error="KeyError: 'plan'")
-    update_issues(inbox, NOON + DAY)
     fill(where, 20_000)
     change(
         where,
         "INSERT INTO failure (run_id, attempt, failed_at, error, fingerprint) "
-        "SELECT id, 1, finished_at, 'e', 'a third bug' FROM run WHERE state = 'succeeded'",
+        "SELECT id, 1, finished_at, 'e', CAST(id % 100 AS text) FROM run WHERE state = 'succeeded'",
     )
+    for number, hours in enumerate((0.5, 1, 1.5, 24, 25.5)):
+        fail(inbox, f"a{number}", NOON + hours * HOUR)
+    fail(inbox, "b", NOON + 23.9 * HOUR, group="another bug", error="KeyError: 'plan'")
+    update_issues(inbox, NOON + DAY)
     change(where, "ANALYZE")
-    every, counted = list_issues(inbox), {}
+    every, counted = list_issues(inbox, subject="h"), {}
 
     (plan,) = query_plans(inbox, lambda: counted.update(by_hour(inbox, every, NOON + DAY)))
 
@@ -121,7 +121,8 @@ def test_failures_of_many_issues_are_counted_by_hour_at_once_by_their_index(inbo
         "runs are dead": None,
     }
     assert "failure_fingerprint_idx" in plan
-    assert not re.search(r"Seq Scan on failure|SCAN failure", plan), plan
+    assert "Seq Scan on failure" not in plan
+    assert plan.count("SCAN failure") <= 1  # back from the newest, on SQLite
 
 
 def test_it_is_opened_once_however_often_it_happens(inbox, where):
