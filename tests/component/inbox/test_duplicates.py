@@ -129,16 +129,15 @@ def test_a_delivery_planned_late_is_no_duplicate_of_one_stored_long_after(inbox)
 
 
 def test_the_second_of_two_deliveries_planned_together_is_the_duplicate(inbox, where):
-    ids = [put(inbox, name, n) for n, name in enumerate("abcd")]
-    digests = ["d", "e", "d", "d"]
+    *ids, other = [put(inbox, name, n) for n, name in enumerate("abcde")]
+    plans = [plan(one, digest, n) for n, (one, digest) in enumerate(zip(ids, "dedd", strict=True))]
 
     with inbox.transaction("planner") as transaction:
-        transaction.plan(
-            [plan(one, digest, n) for n, (one, digest) in enumerate(zip(ids, digests, strict=True))], NOON
-        )
+        # With one for a handler that has no identity.
+        transaction.plan([*plans, RunPlan(other, ("free",))], NOON)
 
     assert transaction.duplicates == [DuplicateRun(ids[2], "h", ids[0]), DuplicateRun(ids[3], "h", ids[0])]
-    assert [state for _, state, _ in runs(where)] == ["due", "due", "discarded", "discarded"]
+    assert [state for _, state, _ in runs(where)] == ["due", "due", "discarded", "discarded", "due"]
 
 
 def test_a_delivery_planned_by_another_worker_is_not_an_original_here(inbox, where):
