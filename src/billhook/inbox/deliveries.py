@@ -80,11 +80,10 @@ def page(
     inbox: Inbox, selection: DeliveryFilter, limit: int, below: int | None = None
 ) -> list[DeliverySummary]:
     """Return a page of the selected, newest first; `below` is the last id of the page before it."""
-    query = select(*_SUMMARY).where(*selection.newest(limit, below)).order_by(delivery.c.id.desc())
-    if below is not None:
-        query = query.where(delivery.c.id < below)
+    query = select(*_SUMMARY).order_by(delivery.c.id.desc())
     with inbox.database.read() as connection:
-        return [_summary(row) for row in connection.execute(query.limit(limit))]
+        ids = selection.ids(connection, limit, below=below)
+        return [_summary(row) for row in connection.execute(query.where(in_values(delivery.c.id, ids)))]
 
 
 def summaries(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliverySummary]:
@@ -156,10 +155,8 @@ def id_batches(inbox: Inbox, selection: DeliveryFilter, batch: int = BATCH) -> I
         last = connection.execute(select(func.max(delivery.c.id))).scalar_one() or 0
     after = 0
     while True:
-        between = (delivery.c.id > after, delivery.c.id <= last)
-        query = select(delivery.c.id).where(*selection.conditions(), *between)
         with inbox.database.read() as connection:
-            ids = list(connection.execute(query.order_by(delivery.c.id).limit(batch)).scalars())
+            ids = selection.ids(connection, batch, above=after, below=last + 1, oldest_first=True)
         if not ids:
             return
         yield ids

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Select, and_, exists, func, literal, or_, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select, union_all
 
 from billhook.inbox.limits import PAUSED_RUN
 from billhook.inbox.schema import IDENTIFIERS, delivery, failure, issue, run
@@ -20,6 +21,9 @@ _OPEN_RUN = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
 _RETRYING = and_(run.c.state == RunState.DUE.value, run.c.attempts > 0)
 _RUNNING = run.c.state == RunState.RUNNING.value
 _IDS_END = 2**63
+_MATCH = delivery.alias("found")
+_PARTS = (1_000, 4_000, 16_000, 40_000)
+"""How many matches of a search are read together; among them a page is found of one in a thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +68,52 @@ class DeliveryFilter:
         """True without any condition."""
         return self == DeliveryFilter()
 
-    def newest(self, limit: int, below: int | None = None) -> list[ColumnElement[bool]]:
-        """Return conditions that leave at least the newest `limit` with ids below that one.
+    def ids(
+        self,
+        connection: Connection,
+        limit: int,
+        *,
+        above: int | None = None,
+        below: int | None = None,
+        oldest_first: bool = False,
+    ) -> list[int]:
+        """Return the ids of at most `limit` selected, newest first, of those between `above` and `below`.
 
-        A value that a million deliveries have is then found as fast as any other.
+        A value that a million deliveries have is found as fast as any other: its matches are read by their
+        indexes, first few and then more, until the other conditions have selected enough of them.
         """
-        if self.search is None or self != DeliveryFilter(search=self.search):
-            return self.conditions()
-        return [_found(self.search, limit, below)]
+
+        def ordered(query: Select[Any], column: ColumnElement[int], number: int) -> Select[Any]:
+            if above is not None:
+                query = query.where(column > above)
+            if below is not None:
+                query = query.where(column < below)
+            return query.order_by(column if oldest_first else column.desc()).limit(number)
+
+        found: list[int] = []
+        others = replace(self, search=None).conditions()
+        # An error or an issue is looked up in other tables, and not again for each part.
+        in_parts = self.search is not None and self.error is None and self.issue is None
+        for least in _PARTS if in_parts else ():
+            size = max(limit, least)
+            ways = [ordered(way, _MATCH.c.id, size).subquery() for way in _ways(self.search or "")]
+            # Each way gives its next `size`: up to the last of as many of them together, none is missing.
+            matches = union_all(*(select(way.c.id) for way in ways)).subquery()
+            part = connection.execute(ordered(select(matches.c.id), matches.c.id, size)).scalars().all()
+            query = select(delivery.c.id).where(in_values(delivery.c.id, part), *others)
+            found += connection.execute(ordered(query, delivery.c.id, limit - len(found))).scalars()
+            if len(found) == limit or len(part) < size:
+                return found
+            above, below = (part[-1], below) if oldest_first else (above, part[-1])
+        # Few matches are selected, or there is no search: the database knows which condition to begin with.
+        query = ordered(select(delivery.c.id).where(*self.conditions()), delivery.c.id, limit - len(found))
+        return [*found, *connection.execute(query).scalars()]
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """Return the conditions as SQL, over `delivery`."""
-        conditions: list[ColumnElement[bool]] = [] if self.search is None else [_found(self.search)]
+        conditions: list[ColumnElement[bool]] = []
+        if self.search is not None:
+            conditions.append(delivery.c.id.in_(union_all(*_ways(self.search))))
         for column, value in ((delivery.c.event_type, self.event_type), (delivery.c.source, self.source)):
             if isinstance(value, tuple):
                 conditions.append(column.in_(value))
@@ -168,23 +206,14 @@ def _of_issue(issue_id: str) -> ColumnElement[bool]:
     return delivery.c.id.in_(union_all(failed.where(failure.c.fingerprint == issue_id), dead))
 
 
-def _found(text: str, limit: int | None = None, below: int | None = None) -> ColumnElement[bool]:
-    """Build the condition that a text is the id, the key or an identifying value of a delivery."""
+def _ways(text: str) -> list[Select[Any]]:
+    """Select the deliveries of which a text is the id, the key or an identifying value: by an index each."""
     value = first_line(text, IDENTIFIER_CHARACTERS)  # as it is stored
-    other = delivery.alias("found")
-    same = [other.c[column.name] == value for column in IDENTIFIERS]
-    of_key = and_(other.c.source.in_(_sources("sources_of_key")), other.c.key == text)
-    ways = []
-    for condition in (*same, of_key):
-        way = select(other.c.id).where(condition)
-        if below is not None:
-            way = way.where(other.c.id < below)
-        if limit is not None:
-            way = way.order_by(other.c.id.desc()).limit(limit)
-        ways.append(select(way.subquery().c.id))
+    ways: list[ColumnElement[bool]] = [_MATCH.c[column.name] == value for column in IDENTIFIERS]
+    ways.append(and_(_MATCH.c.source.in_(_sources("sources_of_key")), _MATCH.c.key == text))
     if text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) < _IDS_END:
-        ways.append(select(literal(int(text), BigInteger)))
-    return delivery.c.id.in_(union_all(*ways))
+        ways.append(_MATCH.c.id == int(text))
+    return [select(_MATCH.c.id).where(way) for way in ways]
 
 
 def _sources(name: str = "sources") -> Select[tuple[str]]:

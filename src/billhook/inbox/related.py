@@ -64,8 +64,7 @@ def related_deliveries(
 
 def neighbours(inbox: Inbox, selection: DeliveryFilter, delivery_id: int) -> tuple[int | None, int | None]:
     """Return the ids of the selected that are stored just after a delivery, and just before it."""
-    ids = select(delivery.c.id).where(*selection.conditions()).limit(1)
-    newer = ids.where(delivery.c.id > delivery_id).order_by(delivery.c.id)
-    older = ids.where(delivery.c.id < delivery_id).order_by(delivery.c.id.desc())
     with inbox.database.read() as connection:
-        return connection.execute(newer).scalar(), connection.execute(older).scalar()
+        newer = selection.ids(connection, 1, above=delivery_id, oldest_first=True)
+        older = selection.ids(connection, 1, below=delivery_id)
+    return next(iter(newer), None), next(iter(older), None)

@@ -6,15 +6,19 @@ import re
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import select
 
 from billhook.inbox import DeliveryFilter, RunPlan
-from billhook.inbox.deliveries import count, details, page, summaries
+from billhook.inbox.deliveries import count, details, id_batches, page, summaries
 from billhook.inbox.erase import erase
 from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
 from billhook.inbox.occurrences import IssueKind
+from billhook.inbox.related import neighbours
 from billhook.inbox.replay import replay
 from billhook.inbox.retention import Cutoffs
+from billhook.inbox.schema import delivery
 from support.inbox_view import NOON, change, incoming, rows
+from support.postgres import only_sqlite
 from support.query_plans import fill, query_plans
 
 LATER = NOON + timedelta(days=3)
@@ -71,6 +75,56 @@ def test_a_search_goes_with_other_conditions(inbox):
 
     assert found(inbox, "cus_1", 1, state="planned") == [waiting]
     assert found(inbox, "cus_1", event_type="Overage") == []
+
+
+@pytest.mark.parametrize("text", ["cus_1", "2"])
+@pytest.mark.parametrize("limit", [1, 3, 50])
+@pytest.mark.parametrize(
+    "others",
+    [
+        {},
+        {"state": "planned"},
+        {"handler": "h"},
+        {"event_type": "PingTest"},
+        {"key": "k7"},
+        {"state": "dead"},
+    ],
+    ids=str,
+)
+def test_a_search_in_parts_selects_what_the_conditions_select(inbox, monkeypatch, others, limit, text):
+    monkeypatch.setattr("billhook.inbox.filters._PARTS", (2, 3))
+    for number in range(14):
+        about = ("cus_1", "2", "cus_1")[number % 3 :] if number != 5 else ("cus_2",)
+        put(inbox, f"k{number}" if number else "cus_1", *about, handlers=("h",) if number % 5 else ())
+    selection = DeliveryFilter(search=text, **others)
+
+    with inbox.database.read() as connection:
+        query = select(delivery.c.id).where(*selection.conditions()).order_by(delivery.c.id)
+        plain = list(connection.execute(query).scalars())
+        for middle in range(1, 15):
+            newer, older = ([one for one in plain if one > middle], [one for one in plain if one < middle])
+            assert selection.ids(connection, limit, above=middle, oldest_first=True) == newer[:limit]
+            assert selection.ids(connection, limit, below=middle) == older[::-1][:limit]
+    assert [one for batch in id_batches(inbox, selection, limit) for one in batch] == plain
+    assert neighbours(inbox, selection, 7) == (
+        next((one for one in plain if one > 7), None),
+        next((one for one in reversed(plain) if one < 7), None),
+    )
+
+
+@only_sqlite
+def test_a_value_of_many_deliveries_is_not_read_to_its_end_for_a_page(inbox, where):
+    fill(where, 20_000)
+    change(where, "UPDATE delivery SET identifier_1 = 'cus_1'")
+    steps = []
+
+    with inbox.database.read() as connection:
+        driver = connection.connection.driver_connection
+        driver.set_progress_handler(lambda: steps.append(1), 1_000)
+        DeliveryFilter(search="cus_1", handler="h0").ids(connection, 2, above=9_999, oldest_first=True)
+        driver.set_progress_handler(None, 0)
+
+    assert len(steps) < 100
 
 
 def test_a_long_value_is_found_by_the_text_that_was_sent(inbox):
