@@ -211,12 +211,14 @@ def _of_customer(inbox: Inbox, customer: str, selection: Selection) -> tuple[Fou
     def examine(event_type: str, body: bytes) -> bool | None:
         return names_customer(event_type, body, customer)
 
-    bounded, parts = selection.bounded(inbox), search_parts(customer)
-    # At once, by the index. The bodies are read all the same: no index has aliases, nor what is not planned.
-    indexed = search_bodies(inbox, replace(bounded, search=customer), parts, examine)
-    click.echo(f"found {len(indexed.found)} by the index; reading the bodies for others", err=True)
+    bounded = selection.bounded(inbox)
+    if bounded.search is None:
+        indexed = count(inbox, replace(bounded, search=customer))
+        click.echo(f"the index finds {delivery_count(indexed)} with this id; reading all bodies", err=True)
+    # All, even of types whose customer the index has: any body may name another in a field that its type does
+    # not list, and the value in the index may be the id of something else.
     with progress("searching", count(inbox, bounded)) as steps:
-        search = search_bodies(inbox, bounded, parts, examine, steps)
+        search = search_bodies(inbox, bounded, search_parts(customer), examine, steps)
     click.echo(f"searched {delivery_count(search.searched)}: {len(search.found)} of this customer", err=True)
     which = " ".join(filter(None, ["--customer …", selection.conditions]))
     return Found([search.found], len(search.found), which), search.unsure

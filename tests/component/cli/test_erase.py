@@ -9,6 +9,7 @@ import pytest
 
 from billhook.cli.context import operator
 from billhook.events import ContractCreated, PaymentFailed, sample
+from billhook.events.inspection import names_customer
 from support.apps import deliver
 from support.inbox_view import change, rows
 
@@ -140,8 +141,32 @@ def test_all_deliveries_of_a_customer_are_erased_and_no_other(run, customers, wh
         8: "quarantined",
     }  # fmt: skip
     assert result.stdout == "2 of 2 deliveries erased\n"
-    assert "found 1 by the index; reading the bodies for others\n" in result.stderr
+    assert "the index finds 1 delivery with this id; reading all bodies\n" in result.stderr
     assert "searched 8 deliveries: 2 of this customer" in result.stderr
+
+
+def test_each_body_is_read_once_and_says_more_than_the_index(run, customers, where, monkeypatch):
+    contract = sample(ContractCreated).model_copy(update={"customer_id": "cus_5"})
+    bodies = {
+        "names another customer too": contract.to_json().replace(b"{", b'{"parentCustomerId":"42",', 1),
+        "is of a contract of this id": contract.model_copy(update={"contract_id": "42"}).to_json(),
+    }
+    for key, body in bodies.items():
+        deliver(customers.app, body, "ContractCreated", message_id=key)
+    customers.handle()
+    examined = []
+
+    def examine(event_type, body, customer):
+        examined.append(body)
+        return names_customer(event_type, body, customer)
+
+    monkeypatch.setattr("billhook.cli.deletion.names_customer", examine)
+    result = run("deliveries", "erase", "--customer", "42", "--yes")
+
+    assert "the index finds 2 deliveries with this id" in result.stderr
+    assert [states(where)[9], states(where)[10]] == ["erased", "done"]
+    assert set(bodies.values()) <= set(examined)
+    assert len(set(examined)) == len(examined)
 
 
 def test_what_cannot_be_read_and_has_the_id_is_named_and_left_to_the_user(run, customers):
