@@ -80,7 +80,7 @@ class DeliveryFilter:
         """Return the ids of at most `limit` selected, newest first, of those between `above` and `below`.
 
         A value that a million deliveries have is found as fast as any other: its matches are read by their
-        indexes, first few and then more, until the other conditions have selected enough of them.
+        indexes, at first as few as asked for, then more, until the other conditions have selected enough.
         """
 
         def ordered(query: Select[Any], column: ColumnElement[int], number: int) -> Select[Any]:
@@ -94,7 +94,7 @@ class DeliveryFilter:
         others = replace(self, search=None).conditions()
         # An error or an issue is looked up in other tables, and not again for each part.
         in_parts = self.search is not None and self.error is None and self.issue is None
-        for least in _PARTS if in_parts else ():
+        for least in (limit, *_PARTS) if in_parts else ():
             size = max(limit, least)
             ways = [ordered(way, _MATCH.c.id, size).subquery() for way in _ways(self.search or "")]
             # Each way gives its next `size`: up to the last of as many of them together, none is missing.
