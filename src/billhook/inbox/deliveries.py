@@ -141,10 +141,11 @@ def is_busy(inbox: Inbox, now: datetime, limits: Mapping[str, HandlerLimits] = N
 
 def count(inbox: Inbox, selection: DeliveryFilter, limit: int | None = None) -> int:
     """Count the selected deliveries, no further than to a limit."""
-    conditions = selection.conditions() if limit is None else selection.newest(limit)
     with inbox.database.read() as connection:
-        found = select(delivery.c.id).where(*conditions).limit(limit).subquery()
-        number: int = connection.execute(select(func.count()).select_from(found)).scalar_one()
+        if limit is not None:
+            return len(selection.ids(connection, limit))
+        query = select(func.count()).select_from(delivery).where(*selection.conditions())
+        number: int = connection.execute(query).scalar_one()
         return number
 
 
