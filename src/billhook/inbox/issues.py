@@ -428,12 +428,13 @@ def _counted(connection: Connection, one: Issue) -> Issue:
         row = connection.execute(query.where(of_it)).one()
         examples = source.where(of_it).order_by(at.desc())
     else:
-        at, of_it = failure.c.failed_at, failure.c.fingerprint == one.id
-        numbers = select(
-            func.count(), func.min(at), func.max(at), func.count(func.distinct(run.c.delivery_id))
-        )
-        joined = numbers.select_from(failure).join(run, run.c.id == failure.c.run_id)
-        row = connection.execute(joined.where(of_it)).one()
+        of_it = failure.c.fingerprint == one.id
+        ordered = select(failure.c.failed_at).where(of_it).limit(1)
+        first, last = (ordered.order_by(by) for by in (failure.c.id, failure.c.id.desc()))
+        # All of one handler, so a delivery has one run among them. By the index alone.
+        runs = func.count(func.distinct(failure.c.run_id))
+        numbers = select(func.count(), first.scalar_subquery(), last.scalar_subquery(), runs)
+        row = connection.execute(numbers.where(of_it)).one()
         examples = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id).where(of_it)
         examples = examples.order_by(failure.c.id.desc())
     count, first_at, last_at, deliveries = row

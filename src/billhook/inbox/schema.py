@@ -21,9 +21,9 @@ from sqlalchemy import (
 
 from billhook.inbox.sql import UtcDateTime
 
-REVISION = "0013"
+REVISION = "0014"
 """The migration that this code was written for; with a newer one it stores deliveries at most."""
-FIRST_RELEASED = "0013"
+FIRST_RELEASED = "0014"
 """The first migration of a release: inboxes of earlier revisions hold nothing that has to be kept."""
 
 
@@ -231,7 +231,14 @@ for _identifier in IDENTIFIERS:
     )
 _partial("run_claim_idx", "state IN ('due', 'running')", run.c.state, run.c.handler, run.c.due_at, run.c.id)
 _partial("run_dead_idx", "state IN ('dead')", run.c.handler, run.c.finished_at)
-_partial("failure_fingerprint_idx", "fingerprint IS NOT NULL", failure.c.fingerprint, failure.c.id)
+# With the run: an issue's attempts and deliveries are counted without reading its failures.
+_partial(
+    "failure_fingerprint_idx",
+    "fingerprint IS NOT NULL",
+    failure.c.fingerprint,
+    failure.c.id,
+    failure.c.run_id,
+)
 _partial("run_alone_idx", "runs_alone = 1 AND state IN ('due')", run.c.due_at)
 _partial(
     "run_order_idx",

@@ -528,6 +528,16 @@ def test_a_look_reads_by_indexes_beside_many_finished_runs_and_failures(inbox, w
     assert not all_rows.search(used)
 
 
+def test_the_failures_of_an_issue_are_counted_by_the_index_alone(inbox, where):
+    fail(inbox, "a")
+    update_issues(inbox, NOON)
+
+    plans = query_plans(inbox, lambda: list_issues(inbox))
+
+    if not inbox.database.is_remote:  # PostgreSQL says so only of a table that was vacuumed
+        assert any("failure USING COVERING INDEX failure_fingerprint_idx" in plan for plan in plans)
+
+
 # --- silence and refusals, which are in the figures -----------------------------------------------------
 
 

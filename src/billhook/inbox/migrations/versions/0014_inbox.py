@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0013"
+revision = "0014"
 down_revision = None
 
 ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
@@ -30,7 +30,7 @@ def upgrade() -> None:
         sa.Column("place", sa.Text),
     )
     op.create_index("failure_run_id_idx", "failure", ["run_id"])
-    _partial_index("failure_fingerprint_idx", "fingerprint IS NOT NULL", "fingerprint", "id")
+    _partial_index("failure_fingerprint_idx", "fingerprint IS NOT NULL", "fingerprint", "id", "run_id")
     op.create_table(
         "billhook_issue",
         sa.Column("fingerprint", sa.Text, primary_key=True),
