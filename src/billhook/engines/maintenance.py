@@ -29,12 +29,16 @@ CLOSE_SECONDS = 3.0
 """Between two steps that add what has happened to the counts: what is not added is read from its rows."""
 ISSUES_SECONDS = 5.0
 """Between two looks at what is wrong: see billhook.inbox.issues."""
-BATCH_ROWS = 100
+BATCH_ROWS = {True: 500, False: 150}
+"""Deliveries pruned in one transaction, on a server and in a file, whose only writer receivers wait for."""
 PAUSE_FACTOR = 9
-"""Sleep nine times as long as a batch took, so pruning uses at most 10 % of the database's time."""
+"""Sleep nine times as long as a step took, so that it uses at most 10 % of the database's time."""
+QUICK_SECONDS = 0.05
+QUICK_PAUSE_FACTOR = 3
+"""The same after a batch of pruning that took no longer than QUICK_SECONDS: receivers do not notice it."""
 FIGURES_SECONDS = 60.0
 """Between two looks for silence and refusals, which are read from the figures."""
-MIN_PAUSE_SECONDS = 0.05
+MIN_PAUSE_SECONDS = 0.02
 
 
 class WorkerRegistration:
@@ -128,15 +132,11 @@ class Maintenance:
         """Do the next small step if it is due; return the seconds until one is due again."""
         started = self._monotonic()
         if started >= self._close_at:
-            self._close_at = self._monotonic() + self._safely(
-                "closing of counts", self._close_counts, now, started
-            )
+            self._close_at = self._safely("closing of counts", self._close_counts, now, started)
         elif started >= self._issues_at:
-            self._issues_at = self._monotonic() + self._safely(
-                "update of issues", self._update_issues, now, started
-            )
+            self._issues_at = self._safely("update of issues", self._update_issues, now, started)
         elif started >= self._next_at:
-            self._next_at = self._monotonic() + self._safely("retention pass", self._prune, now, started)
+            self._next_at = self._safely("retention pass", self._prune, now, started)
         pause = max(0.0, min(self._close_at, self._issues_at, self._next_at) - self._monotonic())
         return pause if self._registration is None else min(pause, self._registration.refresh(now))
 
@@ -150,15 +150,16 @@ class Maintenance:
     def _safely(
         self, what: str, step: Callable[[datetime, float], float], now: datetime, started: float
     ) -> float:
+        """Do a step; return when the next one is due."""
         try:
-            return step(now, started)
+            return step(now, started) + self._monotonic()
         except BillhookError as error:
             text = "%s failed, retrying in %.0f s: %s"
             logger.warning(text, what, FAILED_SECONDS, error, extra=fields(cause=error))
         except Exception as error:
             text = "%s failed, retrying in %.0f s"
             logger.exception(text, what, FAILED_SECONDS, extra=fields(cause=error))
-        return FAILED_SECONDS
+        return FAILED_SECONDS + self._monotonic()
 
     def _close_counts(self, now: datetime, started: float) -> float:
         least = MIN_PAUSE_SECONDS if self._inbox.close_counts(now) else CLOSE_SECONDS
@@ -178,12 +179,13 @@ class Maintenance:
         if started >= self._restart_at:
             self._after, self._restart_at = 0, started + RESTART_SECONDS
         cutoffs = Cutoffs.of(now, self._options.retention_days, self._options.key_days)
-        # Few rows in one transaction: SQLite has one writer, and receivers wait for it.
-        result = self._inbox.prune(cutoffs, self._after, BATCH_ROWS)
+        result = self._inbox.prune(cutoffs, self._after, BATCH_ROWS[self._inbox.database.is_remote])
         self._after = result.after
         self._pruned += result.total
         if not result.over or self._inbox.compact_counts(now):
-            return max(MIN_PAUSE_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
+            took = self._monotonic() - started
+            factor = QUICK_PAUSE_FACTOR if took <= QUICK_SECONDS else PAUSE_FACTOR
+            return max(MIN_PAUSE_SECONDS, factor * took)
         self._inbox.prune_actions(now)
         if self._pruned:
             text = "pruned %d deliveries past their retention"

@@ -22,10 +22,11 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import cache
 from operator import lt
 from typing import Any, NamedTuple
 
@@ -147,6 +148,8 @@ class Counts(dict[CountKey, Sum]):
 
     def write(self, connection: Connection) -> None:
         """Add them to the table; the last step of a transaction: it locks rows until the commit."""
+        if not self:
+            return
         # In one order in all transactions: two that locked rows in different orders could deadlock.
         rows = [key._asdict() | added._asdict() for key, added in sorted(self.items())]
         new = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(hourly_count)
@@ -156,8 +159,7 @@ class Counts(dict[CountKey, Sum]):
             "seconds": row.seconds + more.seconds,
             "last_at": case((more.last_at > row.last_at, more.last_at), else_=row.last_at),
         }
-        if rows:
-            connection.execute(new.on_conflict_do_update(index_elements=_KEY, set_=sums), rows)
+        connection.execute(new.on_conflict_do_update(index_elements=_KEY, set_=sums), rows)
 
 
 _KEY = tuple(hourly_count.primary_key.columns)
@@ -202,17 +204,20 @@ def read_counts(
     minute then.
     """
     if by_minute:
-        rows = _rows(connection, _mark_at(connection, since), _END, unit="minute").subquery()
+        rows = _rows(connection.dialect.name, unit="minute").subquery()
+        mark = _mark_at(connection, since)
     else:
-        open_part = _rows(connection, _mark(connection), _END)
-        rows = union_all(select(hourly_count), open_part).subquery()
-    return _sums(connection, known_types, rows, labels, rows.c.hour >= since, in_values(rows.c.what, only))
+        rows = union_all(select(hourly_count), _rows(connection.dialect.name)).subquery()
+        mark = _mark(connection)
+    conditions = (rows.c.hour >= since, in_values(rows.c.what, only))
+    return _sums(connection, known_types, rows, _between(mark, _END), labels, *conditions)
 
 
 def _sums(
     connection: Connection,
     known_types: Collection[str] | None,
     rows: Subquery,
+    values: Mapping[str, object],
     labels: Collection[str] = CountKey._fields,
     *conditions: ColumnElement[bool],
 ) -> Counts:
@@ -220,8 +225,8 @@ def _sums(
     sums = (func.sum(rows.c.number), func.sum(rows.c.seconds), func.max(rows.c.last_at))
     query = select(*groups, *sums).where(*conditions).group_by(*groups)
     counts = Counts()
-    for *values, number, seconds, last_at in connection.execute(query):
-        key = _NO_LABELS._replace(**dict(zip(labels, values, strict=True)))
+    for *found, number, seconds, last_at in connection.execute(query, values):
+        key = _NO_LABELS._replace(**dict(zip(labels, found, strict=True)))
         if known_types is not None and key.event_type and key.event_type not in known_types:
             key = key._replace(event_type=OTHER_TYPES)
         counts.put(key, Sum(int(number), float(seconds), last_at))
@@ -236,10 +241,13 @@ def keeping(
 
     The transaction holds `lock_counts`, and locks that keep others from changing these rows.
     """
-    rows = _rows(connection, _mark(connection), _END, delivery_ids).subquery()
-    kept = _sums(connection, known_types, rows)
+    is_remote = connection.dialect.name == "postgresql"
+    rows = _rows_of_some(connection.dialect.name)
+    ids = [*delivery_ids] if is_remote else json.dumps([*delivery_ids])
+    values = _between(_mark(connection), _END) | {"delivery_ids": ids}
+    kept = _sums(connection, known_types, rows, values)
     yield
-    for key, left in _sums(connection, known_types, rows).items() if kept else ():
+    for key, left in _sums(connection, known_types, rows, values).items() if kept else ():
         kept.put(key, Sum(-left.number, -left.seconds, left.last_at))
     Counts({key: removed for key, removed in kept.items() if removed.number > 0}).write(connection)
     # SQLite gives the ids of the newest rows again, once those are deleted.
@@ -271,24 +279,23 @@ def _mark_at(connection: Connection, since: datetime) -> ClosedMark:
     return ClosedMark(finished_at, last_ids[0], last_ids[0], last_ids[1])
 
 
-def _rows(
-    connection: Connection,
-    after: ClosedMark,
-    until: ClosedMark,
-    delivery_ids: Collection[int] | None = None,
-    unit: str = "hour",
-) -> TextualSelect:
-    """Select what happened between two marks, to some deliveries or to all, as the table has it."""
-    truncated, among = _BY_DIALECT[connection.dialect.name]
-    of_all = _ROWS if delivery_ids is None else _ROWS + _OF_ISSUES
-    query = re.sub(r"hour_of\((\w+)\)", truncated[unit], of_all)
-    query = query.format(these="IS NOT NULL" if delivery_ids is None else among)
-    values: dict[str, Any] = after._asdict() | {f"to_{name}": end for name, end in until._asdict().items()}
-    if delivery_ids is not None:
-        ids = [*delivery_ids]
-        values["delivery_ids"] = ids if connection.dialect.name == "postgresql" else json.dumps(ids)
-    times = [bindparam(name, values.pop(name), UtcDateTime) for name in ("finished_at", "to_finished_at")]
-    return text(query).bindparams(*times, **values).columns(*hourly_count.c)
+@cache
+def _rows(dialect: str, *, of_some: bool = False, unit: str = "hour") -> TextualSelect:
+    """Build the statement of what happened between two marks, to some deliveries or to all."""
+    truncated, among = _BY_DIALECT[dialect]
+    query = re.sub(r"hour_of\((\w+)\)", truncated[unit], _ROWS + _OF_ISSUES if of_some else _ROWS)
+    query = query.format(these=among if of_some else "IS NOT NULL")
+    times = [bindparam(name, type_=UtcDateTime) for name in ("finished_at", "to_finished_at")]
+    return text(query).bindparams(*times).columns(*hourly_count.c)
+
+
+@cache
+def _rows_of_some(dialect: str) -> Subquery:
+    return _rows(dialect, of_some=True).subquery()
+
+
+def _between(after: ClosedMark, until: ClosedMark) -> dict[str, Any]:
+    return after._asdict() | {f"to_{name}": end for name, end in until._asdict().items()}
 
 
 def _durations(seconds: str) -> str:
@@ -390,7 +397,8 @@ def close(connection: Connection, noted: ClosedMark, known_types: Collection[str
     ids = [min(before + _CLOSE_LIMIT, last) for before, last in zip(mark[1:], end[1:], strict=True)]
     until = ClosedMark(step or end.finished_at, *ids)
     if until != mark:
-        _sums(connection, known_types, _rows(connection, mark, until).subquery()).write(connection)
+        rows = _rows(connection.dialect.name).subquery()
+        _sums(connection, known_types, rows, _between(mark, until)).write(connection)
         connection.execute(update(closed).values(until._asdict()))
     return until != end
 

@@ -87,16 +87,35 @@ def test_the_first_look_is_soon_and_not_at_the_same_time_in_every_process(inbox,
 
 def test_pruning_runs_in_small_batches_and_then_rests_for_an_hour(inbox, where):
     clock = Time()
-    old(inbox, where, 250)
+    batch = BATCH_ROWS[inbox.database.is_remote]
+    old(inbox, where, batch * 5 // 2)
     made = started(inbox, clock)
 
     pauses = passes(made, clock)
 
     assert left(where) == 0
-    assert BATCH_ROWS < 250
     assert len(pauses) == 4  # the last but one merged the hours that pruning had added to the counts
     assert all(pause >= maintenance.MIN_PAUSE_SECONDS for pause in pauses[:-1])
     assert pauses[-1] == pytest.approx(EVERY_SECONDS)
+
+
+@pytest.mark.parametrize(("seconds", "share"), [(0.04, 1 / 4), (2.0, 1 / 10)], ids=["quick", "slow disk"])
+def test_pruning_takes_a_share_of_the_databases_time(inbox, where, monkeypatch, seconds, share):
+    clock = Time()
+    old(inbox, where, 2)
+    made = started(inbox, clock)
+    monkeypatch.setattr(maintenance, "BATCH_ROWS", {True: 1, False: 1})
+    prune = inbox.prune
+
+    def slow(*arguments):
+        clock.now += seconds
+        return prune(*arguments)
+
+    monkeypatch.setattr(inbox, "prune", slow)
+
+    pause = made.run_if_due(NOON)
+
+    assert seconds / (seconds + pause) == pytest.approx(share)
 
 
 def test_issues_are_looked_for_every_few_seconds(inbox, where, monkeypatch):
@@ -140,7 +159,7 @@ def test_counts_are_closed_less_often_where_that_takes_long(inbox, where, monkey
 
     made.run_if_due(NOON)
 
-    assert made._close_at - before == pytest.approx(2.0 * maintenance.PAUSE_FACTOR)
+    assert made._close_at - before == pytest.approx(2.0 + 2.0 * maintenance.PAUSE_FACTOR)
 
 
 def test_before_its_time_a_step_does_nothing(inbox, where):

@@ -1,0 +1,140 @@
+"""How many deliveries retention deletes in a second beside a receiver, and what the receiver loses by it.
+
+    python tests/bench/retention.py [--rounds 3] [--rows 60000] [--seconds 10] [--json FILE]
+
+A round fills the inbox with ROWS finished deliveries that are past their retention, and measures for SECONDS
+how many deliveries 16 threads put, alone, and beside a process that prunes as a worker does. At its end, what
+is left of the old ones is pruned and the new ones become old, so that each round is a turnover; sizes are
+those of the deliveries and their runs with indexes, and of SQLite's file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import secrets
+import statistics
+import tempfile
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+from engines import BODY, _sqlite, postgres
+from size import THREADS, fill
+from size import _bytes as size_of
+from sqlalchemy import text
+
+from billhook.engines.maintenance import Maintenance, MaintenanceOptions
+from billhook.inbox import Inbox, NewDelivery
+
+RETENTION = MaintenanceOptions(retention_days=1.0)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--only", choices=("sqlite", "postgresql"))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    options = parser.parse_args()
+    figures: dict[str, list[tuple[float, float, float, int]]] = {}
+    for name, place in (("sqlite", _sqlite), ("postgresql", postgres)):
+        if options.only not in (None, name) or (
+            place is postgres and "BILLHOOK_TEST_POSTGRES_URL" not in os.environ
+        ):
+            continue
+        with tempfile.TemporaryDirectory() as folder, place(Path(folder)) as url:
+            inbox = Inbox(url)
+            inbox.database.prepare() if place is _sqlite else inbox.upgrade()
+            figures[name] = [
+                measure(inbox, url, options.rows, options.seconds) for _ in range(options.rounds)
+            ]
+            inbox.close()
+        alone, beside, deleted, _ = (statistics.median(each) for each in zip(*figures[name], strict=True))
+        shares = [with_it / without for without, with_it, _, _ in figures[name]]
+        print(
+            f"{name:10} puts/s {alone:6.0f} alone, {beside:6.0f} beside: {statistics.median(shares):.2f} "
+            f"({min(shares):.2f} to {max(shares):.2f}); {deleted:,.0f} deleted/s"
+        )
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def measure(inbox: Inbox, url: str, rows: int, seconds: float) -> tuple[float, float, float, int]:
+    """Puts a second, the same beside a process that prunes, deletions a second, and bytes at the end."""
+    fill(inbox, rows, "bytea" if inbox.database.is_remote else "blob")
+    alone = puts(inbox, seconds)
+    spawn = multiprocessing.get_context("spawn")
+    stopped = spawn.Event()
+    process = spawn.Process(target=prune, args=(url, stopped))
+    before = old_rows(inbox)
+    process.start()
+    while old_rows(inbox) == before:
+        time.sleep(0.01)
+    before, started = old_rows(inbox), time.perf_counter()
+    beside = puts(inbox, seconds)
+    deleted = (before - (left := old_rows(inbox))) / (time.perf_counter() - started)
+    if not left:
+        print("all rows were deleted before the end: give more --rows")
+    while old_rows(inbox):
+        time.sleep(0.1)
+    stopped.set()
+    process.join()
+    size = size_of(inbox)
+    with inbox.database.write() as connection:
+        at = datetime.now(UTC) - timedelta(days=8)
+        moment = at if inbox.database.is_remote else at.strftime("%Y-%m-%d %H:%M:%S.%f")
+        connection.execute(text("UPDATE delivery SET state = 'done', received_at = :at"), {"at": moment})
+    print(
+        f"{alone:6.0f} puts/s alone, {beside:6.0f} beside, {deleted:6.0f} deleted/s, {size:,} bytes",
+        flush=True,
+    )
+    return alone, beside, deleted, size
+
+
+def puts(inbox: Inbox, seconds: float) -> float:
+    """Deliveries that threads put in a second."""
+    counts = [0] * THREADS
+    until = time.perf_counter() + seconds
+
+    def put(number: int) -> None:
+        while time.perf_counter() < until:
+            now, key = datetime.now(UTC), secrets.token_hex(12)
+            new = NewDelivery("default", key, "InvoiceApproved", BODY, "{}", now, now)
+            inbox.put(new, timeout_seconds=30)
+            counts[number] += 1
+
+    threads = [threading.Thread(target=put, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(counts) / seconds
+
+
+def old_rows(inbox: Inbox) -> int:
+    """Count the finished deliveries."""
+    with inbox.database.read() as connection:
+        return int(
+            connection.execute(text("SELECT count(*) FROM delivery WHERE state = 'done'")).scalar_one()
+        )
+
+
+def prune(url: str, stopped: Event) -> None:
+    """Do a worker's maintenance, with a retention pass that is due."""
+    inbox = Inbox(url)
+    maintenance = Maintenance(inbox, RETENTION)
+    maintenance._next_at = 0.0
+    while not stopped.is_set():
+        time.sleep(maintenance.run_if_due(datetime.now(UTC)))
+    inbox.close()
+
+
+if __name__ == "__main__":
+    main()
