@@ -126,7 +126,7 @@ def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> 
         return 0
     with inbox.database.write() as connection:
         for each in opened:
-            _open(connection, each, now)
+            _open(connection, each, rows.get(each.fingerprint), now)
         resolving = update(issue).where(
             in_values(issue.c.fingerprint, [row.fingerprint for row in over]),
             in_values(issue.c.state, [IssueState.OPEN.value, IssueState.ACKNOWLEDGED.value]),
@@ -153,15 +153,15 @@ def _opens(occurrence: Occurrence, row: Any) -> bool:
     return bool(row.state == IssueState.IGNORED and occurrence.last_at > row.ignored_until)
 
 
-def _open(connection: Connection, occurrence: Occurrence, now: datetime) -> None:
+def _open(connection: Connection, occurrence: Occurrence, before: Any, now: datetime) -> None:
     state = {"state": IssueState.OPEN.value, "opened_at": now, "changed_at": now}
     state["notified"] = int(_has_message(connection, occurrence, now))
     no_one = {"who": None, "why": None, "ignored_until": None}
-    own = issue.c.fingerprint == occurrence.fingerprint
     values = {**state, **no_one, "title": occurrence.title, "place": occurrence.place}
-    # Of two processes that see it, one opens it; and what an operator says meanwhile stays.
-    closed = in_values(issue.c.state, [IssueState.RESOLVED.value, IssueState.IGNORED.value])
-    if connection.execute(update(issue).where(own, closed).values(values)).rowcount:
+    if before is not None:
+        # Of two processes that see it, one opens it; and what an operator says meanwhile stays.
+        unchanged = (issue.c.fingerprint == occurrence.fingerprint, issue.c.changed_at == before.changed_at)
+        connection.execute(update(issue).where(*unchanged).values(values))
         return
     known = ("fingerprint", "kind", "subject")
     row = {**values, **{name: getattr(occurrence, name) for name in known}}

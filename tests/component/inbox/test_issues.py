@@ -471,6 +471,24 @@ def test_two_processes_open_one_issue(inbox, where, monkeypatch):
     assert value(where, "SELECT count(*) FROM billhook_issue") == 2  # the failure, and the dead runs
 
 
+def test_what_an_operator_says_of_an_issue_that_is_about_to_open_again_stays(inbox, monkeypatch):
+    fail(inbox, "a", state=RunState.DUE)
+    update_issues(inbox, NOON)
+    change_issue(inbox, only(inbox).id, IssueState.RESOLVED, NOON, who="ada")
+    fail(inbox, "b", NOON + MINUTE, state=RunState.DUE)
+    write = inbox.database.write
+
+    def late():
+        monkeypatch.setattr(inbox.database, "write", write)
+        change_issue(inbox, only(inbox).id, IssueState.IGNORED, NOON + MINUTE, who="ada", until=NOON + DAY)
+        return write()
+
+    monkeypatch.setattr(inbox.database, "write", late)
+    update_issues(inbox, NOON + MINUTE)
+
+    assert only(inbox).state is IssueState.IGNORED
+
+
 def test_a_process_that_meets_another_ones_commit_opens_none_and_does_not_fail(inbox, where):
     fail(inbox, "a")
     with ThreadPoolExecutor(1) as pool:
@@ -478,7 +496,7 @@ def test_a_process_that_meets_another_ones_commit_opens_none_and_does_not_fail(i
             found = issues.occurrences(connection, NOON)
         with inbox.database.write() as connection:
             for each in found.values():
-                issues._open(connection, each, NOON)
+                issues._open(connection, each, None, NOON)
             other = pool.submit(update_issues, inbox, NOON + MINUTE, with_figures=False)
             time.sleep(0.3)  # it has read, and waits for this transaction
         other.result(20)
