@@ -10,7 +10,7 @@ the roll-up of billhook.inbox.counts, which has the failures that retention or a
     it happens again after the time for which it was ignored       open again
     open or acknowledged, and nothing of it for an hour            resolved, by billhook
 
-"Nothing of it" means that no run is dead or waits for a retry because of it, however long ago it failed.
+"Nothing of it" means that no run is dead or retried because of it, however long ago it failed.
 """
 
 from __future__ import annotations
@@ -201,11 +201,9 @@ def _is_over(connection: Connection, row: Any, found: dict[str, Occurrence], now
 
 
 def _unfinished_runs(its_fingerprint: str) -> Any:
-    """Select the runs that are dead, or wait for a retry, and have failed by an issue's bug."""
-    unfinished = or_(
-        run.c.state == RunState.DEAD.value,
-        and_(run.c.state == RunState.DUE.value, run.c.attempts > 0),
-    )
+    """Select the runs that are dead or retried, and have failed by an issue's bug."""
+    tried = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
+    unfinished = or_(run.c.state == RunState.DEAD.value, and_(tried, run.c.attempts > 0))
     query = select(run.c.id, run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
     return query.where(failure.c.fingerprint == its_fingerprint, unfinished).distinct()
 
