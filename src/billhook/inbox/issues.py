@@ -9,6 +9,7 @@ the roll-up of billhook.inbox.counts, which has the failures that retention or a
     it happens again after it was resolved                         open again
     it happens again after the time for which it was ignored       open again
     open or acknowledged, and nothing of it for an hour            resolved, by billhook
+    ignored for a time that is over, and nothing of it             resolved, by billhook
 
 "Nothing of it" means that no run is dead or retried because of it, however long ago it failed.
 """
@@ -60,6 +61,7 @@ QUIET = timedelta(hours=1)
 KEPT_FOR = timedelta(days=30)
 """How long the row of a resolved issue is kept that happens no more."""
 _OF_FIGURES = (IssueKind.SILENCE, IssueKind.REFUSED)
+_NO_ONE = {"who": None, "why": None, "ignored_until": None}
 _EXAMPLES = 3
 _HOURS = 24
 _COUNTED_BY_HOUR = 10_000
@@ -129,9 +131,12 @@ def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> 
             _open(connection, each, rows.get(each.fingerprint), now)
         resolving = update(issue).where(
             in_values(issue.c.fingerprint, [row.fingerprint for row in over]),
-            in_values(issue.c.state, [IssueState.OPEN.value, IssueState.ACKNOWLEDGED.value]),
+            or_(
+                in_values(issue.c.state, [IssueState.OPEN.value, IssueState.ACKNOWLEDGED.value]),
+                issue.c.ignored_until <= now,
+            ),
         )
-        resolved = {"state": IssueState.RESOLVED.value, "who": None, "why": None, "changed_at": now}
+        resolved = {"state": IssueState.RESOLVED.value, "changed_at": now, **_NO_ONE}
         connection.execute(resolving.values(resolved))
         old = [row.fingerprint for row in over if row.changed_at < now - KEPT_FOR]
         forgotten = delete(issue).where(
@@ -156,8 +161,7 @@ def _opens(occurrence: Occurrence, row: Any) -> bool:
 def _open(connection: Connection, occurrence: Occurrence, before: Any, now: datetime) -> None:
     state = {"state": IssueState.OPEN.value, "opened_at": now, "changed_at": now}
     state["notified"] = int(_has_message(connection, occurrence, now))
-    no_one = {"who": None, "why": None, "ignored_until": None}
-    values = {**state, **no_one, "title": occurrence.title, "place": occurrence.place}
+    values = {**state, **_NO_ONE, "title": occurrence.title, "place": occurrence.place}
     if before is not None:
         # Of two processes that see it, one opens it; and what an operator says meanwhile stays.
         unchanged = (issue.c.fingerprint == occurrence.fingerprint, issue.c.changed_at == before.changed_at)
@@ -188,16 +192,16 @@ def _is_over(connection: Connection, row: Any, found: dict[str, Occurrence], now
     """Return whether nothing of an issue is left: it is resolved then, and forgotten some day."""
     if row.state == IssueState.RESOLVED:
         return row.fingerprint not in found and bool(row.changed_at < now - KEPT_FOR)
-    if row.state == IssueState.IGNORED:
+    if row.state == IssueState.IGNORED and row.ignored_until > now:
         return False
     occurrence = found.get(row.fingerprint)
-    if row.kind != IssueKind.FAILURE:
-        return occurrence is None
-    if occurrence is None:
-        return True
-    if occurrence.last_at > now - QUIET:
-        return False
-    return not connection.execute(_unfinished_runs(row.fingerprint).limit(1)).first()
+    if row.kind == IssueKind.FAILURE:
+        is_quiet = occurrence is None or occurrence.last_at <= now - QUIET
+        return is_quiet and not connection.execute(_unfinished_runs(row.fingerprint).limit(1)).first()
+    if row.kind == IssueKind.QUARANTINE and occurrence is None:
+        # Deliveries that are older than those looked at may be quarantined for it.
+        return not connection.execute(QUARANTINED.offset(MOST), {"most": 1}).first()
+    return occurrence is None
 
 
 def _unfinished_runs(its_fingerprint: str) -> Any:

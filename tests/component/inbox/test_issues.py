@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import event
 
-from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, issues
+from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, issues, occurrences
 from billhook.inbox.counts import Counted
 from billhook.inbox.deliveries import page
 from billhook.inbox.discard import discard
@@ -173,6 +173,22 @@ def test_an_acknowledged_issue_stays_so_and_an_ignored_one_until_its_time(inbox)
     assert states == {one.id: IssueState.ACKNOWLEDGED, other.id: IssueState.OPEN}
 
 
+def test_an_ignored_issue_is_resolved_after_its_time_if_nothing_of_it_is_left(inbox):
+    delivery_id = fail(inbox, "a", state=RunState.DUE)
+    update_issues(inbox, NOON)
+    change_issue(
+        inbox, only(inbox).id, IssueState.IGNORED, NOON, who="ada", why="Acme", until=NOON + 9 * HOUR
+    )
+    update_issues(inbox, NOON + 10 * HOUR)
+    assert only(inbox).state is IssueState.IGNORED  # its run waits for a retry
+    discard(inbox, [delivery_id], "given up", NOON + HOUR)
+
+    assert update_issues(inbox, NOON + 8 * HOUR) == 0
+    update_issues(inbox, NOON + 10 * HOUR)
+
+    assert (only(inbox).state, only(inbox).why) == (IssueState.RESOLVED, None)
+
+
 def test_one_is_resolved_by_itself_when_its_runs_succeed_and_an_hour_is_quiet(inbox):
     delivery_id = fail(inbox, "a", state=RunState.DUE)
     update_issues(inbox, NOON + MINUTE)
@@ -318,6 +334,23 @@ def test_quarantine_is_an_issue_for_each_reason(inbox):
     assert (first.title, first.count, first.examples) == ("the body of … is not valid: amount", 2, (two, one))
     assert (second.title, second.count) == ("the body is not JSON", 1)
     assert list(failing_delivery_ids(inbox, first)) == [[one, two]]
+
+
+def test_a_quarantine_older_than_those_looked_at_is_not_resolved(inbox, monkeypatch):
+    monkeypatch.setattr(occurrences, "MOST", 2)
+    monkeypatch.setattr(issues, "MOST", 2)
+    first = quarantine(inbox, "m1", "the body is not JSON")
+    update_issues(inbox, NOON)
+    for key in ("m2", "m3"):
+        quarantine(inbox, key, "no amount", NOON + MINUTE)
+
+    update_issues(inbox, NOON + MINUTE)
+    assert {one.state for one in list_issues(inbox)} == {IssueState.OPEN}
+
+    replay(inbox, [first], NOON + 2 * MINUTE)  # the control: nothing is left of it
+    update_issues(inbox, NOON + 2 * MINUTE)
+    states = {one.title: one.state for one in list_issues(inbox)}
+    assert states == {"the body is not JSON": IssueState.RESOLVED, "no amount": IssueState.OPEN}
 
 
 def test_workers_that_are_gone_are_an_issue_until_one_is_back(inbox):
