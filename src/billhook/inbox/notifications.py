@@ -20,7 +20,7 @@ from billhook.inbox.schema import issue, notifier
 from billhook.inbox.sql import in_values
 
 LEASE = timedelta(minutes=2)
-"""For how long one process sends. It is renewed with each message that is due."""
+"""For how long one process sends. It is renewed with each message that an address takes."""
 _REMEMBERED = timedelta(hours=1)
 
 
@@ -81,7 +81,9 @@ def record_sent(
         recent = [(number, at.isoformat()) for number, at in _sent(connection, now)]
         if to is not None:
             recent.append((to, now.isoformat()))
-        connection.execute(update(notifier).values(sent_at=json.dumps(recent), well=int(well)))
+        # Services limit the rate of messages, so that many of them take minutes.
+        values = {"sent_at": json.dumps(recent), "well": int(well), "leased_until": now + LEASE}
+        connection.execute(update(notifier).values(values))
 
 
 def _sent(connection: Connection, now: datetime) -> list[tuple[int, datetime]]:

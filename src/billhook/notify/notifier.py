@@ -89,13 +89,13 @@ class Notifier:
 
         An address that fails holds up no other one: it waits for its own next try.
         """
-        now = self._now()
-        due = due_notifications(self._inbox, self._owner, now)
+        due = due_notifications(self._inbox, self._owner, self._now())
         if due is None:
             return 0
-        keys, finished = _keys(due.issues), 0
+        keys = _keys(due.issues)
         for address in self._addresses:
             self._had[address.number] &= keys
+        finished = self._record(due.issues)  # what could not be recorded when it was sent
         for address in self._addresses:
             number, had = address.number, self._had[address.number]
             if had >= keys or time.monotonic() < self._retry_at[number]:
@@ -107,15 +107,16 @@ class Notifier:
                 if not taken and self._failures[number] < TRIES:
                     break
                 had |= _keys(message.issues)
-                finished += self._record(message, now, to=number if taken else None)
+                finished += self._record(message.issues, to=number if taken else None)
         return finished
 
-    def _record(self, message: Message, now: datetime, *, to: int | None) -> int:
+    def _record(self, issues: Sequence[Issue], *, to: int | None = None) -> int:
         done = set.intersection(*(self._had[address.number] for address in self._addresses))
-        issues = [one for one in message.issues if _key(one) in done]
-        well = not message.issues and _ALL_WELL in done
-        record_sent(self._inbox, issues, now, to=to, well=well)
-        return len(issues) + well
+        over = [one for one in issues if _key(one) in done]
+        well = not issues and _ALL_WELL in done
+        if over or well or to is not None:
+            record_sent(self._inbox, over, self._now(), to=to, well=well)
+        return len(over) + well
 
     def _send_to(self, address: NotifyAddress, message: Message) -> bool:
         number = address.number

@@ -15,7 +15,7 @@ from sqlalchemy import update
 from billhook.clock import FrozenClock
 from billhook.engines import worker_watch
 from billhook.engines.worker_watch import WorkerWatch
-from billhook.errors import ConfigError, MissingExtra
+from billhook.errors import ConfigError, InboxUnavailable, MissingExtra
 from billhook.extension import get_state
 from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, notifications
 from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
@@ -343,6 +343,55 @@ def test_one_process_sends_and_another_goes_on_when_it_is_gone(inbox, clock, hoo
     clock.advance(seconds=121)  # the first is gone
 
     assert made.send_due() == 1
+
+
+class SlowAddress:
+    """An address that takes a message in some seconds; then something else happens."""
+
+    name = "slow"
+
+    def __init__(self, number, clock, seconds=0, then=lambda: None):
+        self.number, self.clock, self.seconds, self.then = number, clock, seconds, then
+        self.titles = []
+
+    def send(self, title, body, *, good=False):
+        self.titles.append(title)
+        self.clock.advance(seconds=self.seconds)
+        self.then()
+
+
+def test_no_other_process_goes_on_while_one_sends_for_minutes(inbox, clock):
+    first = SlowAddress(1, clock, 6)
+    other = Notifier(inbox, [first], clock.now, lambda: "billhook")
+    slow = SlowAddress(2, clock, 30, then=other.send_due)
+    for number in range(6):
+        fail(inbox, f"k{number}", clock, group=f"bug {number}")
+    update_issues(inbox, clock.now())
+
+    Notifier(inbox, [first, slow], clock.now, lambda: "billhook").send_due()
+
+    assert (len(first.titles), len(slow.titles)) == (6, 6)
+
+
+def test_what_could_not_be_recorded_is_recorded_later_and_not_sent_again(inbox, clock, monkeypatch):
+    address = SlowAddress(1, clock)
+    made = Notifier(inbox, [address], clock.now, lambda: "billhook")
+    fail(inbox, "a", clock)
+    update_issues(inbox, clock.now())
+
+    def away(*_, **__):
+        raise InboxUnavailable("the database is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(notifier, "record_sent", away)
+        with pytest.raises(InboxUnavailable):
+            made.send_due()
+
+    assert [made.send_due(), made.send_due()] == [1, 0]
+    clock.advance(seconds=121)
+    Notifier(inbox, [address], clock.now, lambda: "billhook").send_due()
+
+    assert len(address.titles) == 1
 
 
 def test_a_mail_arrives(inbox, clock, notify_file):
