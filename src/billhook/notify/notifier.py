@@ -91,6 +91,7 @@ class Notifier:
         """
         due = due_notifications(self._inbox, self._owner, self._now())
         if due is None:
+            self._had.clear()  # another process may send the next messages
             return 0
         keys = _keys(due.issues)
         for address in self._addresses:

@@ -373,6 +373,22 @@ def test_no_other_process_goes_on_while_one_sends_for_minutes(inbox, clock):
     assert (len(first.titles), len(slow.titles)) == (6, 6)
 
 
+def test_a_process_that_said_all_is_well_says_it_again_after_another_ones_message(inbox, clock):
+    address = SlowAddress(1, clock)
+    processes = [Notifier(inbox, [address], clock.now, lambda: "billhook") for _ in range(2)]
+    for key in ("a", "b"):
+        fail(inbox, key, clock)
+        update_issues(inbox, clock.now())
+        processes[0].send_due()
+        clock.advance(seconds=121)
+        change_issue(inbox, only_failures(inbox)[0].id, IssueState.RESOLVED, clock.now(), who="ada")
+        processes[1].send_due()
+        clock.advance(seconds=121)
+        assert [one.send_due() for one in processes] == [0, 0]
+
+    assert address.titles == ["[billhook] shop.book fails: ValueError", "[billhook] all is well again"] * 2
+
+
 def test_what_could_not_be_recorded_is_recorded_later_and_not_sent_again(inbox, clock, monkeypatch):
     address = SlowAddress(1, clock)
     made = Notifier(inbox, [address], clock.now, lambda: "billhook")
