@@ -230,6 +230,8 @@ def list_issues(
             query = query.where(issue.c.subject == subject)
         if ids is not None:
             query = query.where(in_values(issue.c.fingerprint, sorted(ids)))
+        # Of more than are looked at, the resolved ones are left out first.
+        query = query.order_by(issue.c.state == IssueState.RESOLVED.value, issue.c.changed_at.desc())
         found = [_issue(row) for row in connection.execute(query.limit(MOST))]
         counted = _identified(connection, [_counted(connection, each) for each in found])
     order = list(IssueState)

@@ -487,6 +487,18 @@ def test_many_deliveries_of_an_issue_come_in_parts(inbox, monkeypatch):
     assert list(failing_delivery_ids(inbox, only(inbox, IssueKind.WORKER))) == []
 
 
+def test_of_more_issues_than_are_listed_the_resolved_ones_are_left_out(inbox, monkeypatch):
+    monkeypatch.setattr(issues, "MOST", 2)
+    for number in range(4):
+        at = NOON + number * MINUTE
+        for one in list_issues(inbox):
+            change_issue(inbox, one.id, IssueState.RESOLVED, at, who="ada")
+        fail(inbox, f"k{number}", at, state=RunState.DUE, group=f"bug {number}")
+        update_issues(inbox, at)
+
+    assert [one.state for one in list_issues(inbox)] == [IssueState.OPEN, IssueState.RESOLVED]
+
+
 def test_two_processes_open_one_issue(inbox, where, monkeypatch):
     fail(inbox, "a")
     original = issues.occurrences
