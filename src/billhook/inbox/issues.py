@@ -41,6 +41,7 @@ from billhook.inbox.counts import OF_ISSUE, hour_of
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.fingerprint import fingerprint
 from billhook.inbox.inbox import Inbox
+from billhook.inbox.locks import lock_counts
 from billhook.inbox.occurrences import (
     HOUR,
     MOST,
@@ -127,6 +128,8 @@ def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> 
     if not (opened or over):
         return 0
     with inbox.database.write() as connection:
+        # So that of two processes, and of one that erases or prunes, none has a row that the other waits for.
+        lock_counts(connection)
         for each in opened:
             _open(connection, each, rows.get(each.fingerprint), now)
         resolving = update(issue).where(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -515,6 +516,27 @@ def test_two_processes_open_one_issue(inbox, where, monkeypatch):
     update_issues(inbox, NOON + MINUTE)
 
     assert value(where, "SELECT count(*) FROM billhook_issue") == 2  # the failure, and the dead runs
+
+
+def test_two_processes_that_open_the_same_issues_in_another_order_both_succeed(inbox, monkeypatch):
+    original, opening = issues.occurrences, issues._open
+    order, both = iter([False, True]), threading.Barrier(2)
+
+    def ordered(connection, now):
+        found = original(connection, now)
+        both.wait(20)
+        return dict(sorted(found.items(), reverse=next(order)))
+
+    def slowly(*arguments):
+        opening(*arguments)
+        time.sleep(0.2)
+
+    fail(inbox, "a")
+    monkeypatch.setattr(issues, "occurrences", ordered)
+    monkeypatch.setattr(issues, "_open", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        looks = [pool.submit(update_issues, inbox, NOON, with_figures=False) for _ in range(2)]
+        assert [look.result(20) for look in looks] == [2, 2]
 
 
 def test_what_an_operator_says_of_an_issue_that_is_about_to_open_again_stays(inbox, monkeypatch):
