@@ -130,8 +130,11 @@ def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> 
     with inbox.database.write() as connection:
         # So that of two processes, and of one that erases or prunes, none has a row that the other waits for.
         lock_counts(connection)
-        for each in opened:
-            _open(connection, each, rows.get(each.fingerprint), now)
+        # Read again: the text of a failure that was erased meanwhile must not be stored.
+        figures = {its_id: each for its_id, each in found.items() if each.kind in _OF_FIGURES}
+        latest = (occurrences(connection, now) if opened else {}) | figures
+        for its_id in [each.fingerprint for each in opened if each.fingerprint in latest]:
+            _open(connection, latest[its_id], rows.get(its_id), now)
         resolving = update(issue).where(
             in_values(issue.c.fingerprint, [row.fingerprint for row in over]),
             or_(
