@@ -102,7 +102,9 @@ def choose_signer(
     if not secrets:
         if path := secret_file or settings.secrets_file:
             raise ConfigError(f"no secret to sign with: {path!r} holds none, write it into the file")
-        raise ConfigError("no secret to sign with: set BILLHOOK_SECRETS, or give --secret-file")
+        raise ConfigError(
+            "no secret to sign with: set BILLHOOK_SECRETS_FILE or BILLHOOK_SECRETS, or give --secret-file"
+        )
     if not isinstance(secrets[0], str):
         raise ConfigError("this source has only public keys: give the private key with --secret-file")
     return chosen, secrets[0], type_header

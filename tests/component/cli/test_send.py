@@ -281,7 +281,10 @@ def test_without_a_secret_it_refuses(run, receiver):
     result = run("send", "PingTest", "--to", receiver.url)
 
     assert result.exit_code == 2
-    assert "no secret to sign with: set BILLHOOK_SECRETS, or give --secret-file" in result.stderr
+    assert (
+        "no secret to sign with: set BILLHOOK_SECRETS_FILE or BILLHOOK_SECRETS, or give --secret-file"
+        in result.stderr
+    )
 
 
 def test_a_bad_secret_is_refused_and_not_shown(run, receiver, secret_file):
