@@ -26,8 +26,9 @@ def about_handlers(setup: Setup) -> Iterator[Finding]:
         yield Finding("ok", "handlers", f"{number} registered")
     elif setup.workers:
         yield Finding(
-            "note", "handlers-not-named", f"a worker that runs has {setup.workers[0].handlers}",
-            "they were not examined: this command was given no handlers",
+            "note", "handlers-not-named",
+            f"handlers were not examined: a worker that runs has {setup.workers[0].handlers} of them",
+            "this command was given none",
             "name the modules or files, as in `billhook doctor FILE` and `billhook check FILE`",
         )  # fmt: skip
     else:

@@ -301,7 +301,7 @@ def test_check_finds_the_handlers_of_a_worker_that_runs(run, tmp_path):
     result = run("check", SECRETS=SECRET)
 
     assert result.exit_code == 0, result.output
-    assert "a worker that runs has 2: they were not examined" in result.stdout
+    assert "not examined: a worker that runs has 2 of them: this command was given none" in result.stdout
     assert "worker: handlers run in `billhook worker`" in result.stdout
     codes = [one["code"] for one in json.loads(run("doctor", "--json", SECRETS=SECRET).stdout)["findings"]]
     assert "handlers-not-named" in codes
