@@ -129,7 +129,7 @@ class Notifier:
         given_up = self._failures[number] >= TRIES
         if not given_up:
             self._retry_at[number] = time.monotonic() + RETRY_SECONDS * 2 ** (self._failures[number] - 1)
-        text = "could not notify address %d (%s), %s: %s"
+        text = "could not notify the address on line %d of BILLHOOK_NOTIFY_FILE (%s), %s: %s"
         what = "given up" if given_up else "to be tried again"
         logger.warning(text, number, address.name, what, why, extra=fields(cause="notify"))
         return False

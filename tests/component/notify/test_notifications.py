@@ -223,7 +223,7 @@ def test_a_message_that_is_refused_is_tried_again_and_given_up_after_five_times(
     fail(inbox, "b", clock, group="another bug")
     update_issues(inbox, clock.now())
     assert [made.send_due() for _ in range(6)] == [0, 0, 0, 0, 1, 0]
-    assert "could not notify address 3 (json), given up: " in caplog.text
+    assert "address on line 3 of BILLHOOK_NOTIFY_FILE (json), given up: " in caplog.text
     assert TOKEN not in logged(caplog)
 
 
