@@ -40,6 +40,7 @@ _NETWORK = (
 _MEMORY = ("tmpfs", "ramfs")
 _FIXED_VERSION = (3, 51, 3)
 _OLDEST_POSTGRES = 15
+_FIND_SCHEME = "`billhook capture --to FOLDER`, then `billhook doctor signature --request FILE`"
 _MANY_MISMATCHES = 5
 """A stranger's attempts, or a test with another secret, are fewer."""
 _SEEN_WITHIN = timedelta(minutes=1)
@@ -202,8 +203,9 @@ def about_refusals(setup: Setup) -> Iterator[Finding]:
             "warning", "refused-all",
             f"{mismatched} signatures matched no secret, and no delivery was accepted in 24 hours",
             "the secret, the scheme or something between the service and here is wrong",
-            "record a request with `billhook capture`, then `billhook doctor signature --request FILE`",
+            f"record a request: {_FIND_SCHEME}",
         )  # fmt: skip
+    option = "BILLHOOK_SECRETS_FILE" if setup.settings.secrets_file else "BILLHOOK_SECRETS"
     for one in read_refused_since(setup.inbox, overview.since, ("mismatch",)):
         if one.authentic_at is not None and one.number >= _MANY_MISMATCHES:
             yield Finding(
@@ -211,8 +213,8 @@ def about_refusals(setup: Setup) -> Iterator[Finding]:
                 f"source {printable(one.source)}: about {one.number} signatures have matched no secret since "
                 f"the last accepted delivery, which came at {one.authentic_at:%Y-%m-%d %H:%M:%S} UTC",
                 "if the signing secret was changed at the service, each delivery is refused until it is here",
-                "put the service's new secret first and the old one second in BILLHOOK_SECRETS, and restart; "
-                "if it was not changed: `billhook capture`, then `billhook doctor signature --request FILE`",
+                f"put the service's new secret first and the old one second in {option}, and restart; "
+                f"if it was not changed: {_FIND_SCHEME}",
             )  # fmt: skip
 
 

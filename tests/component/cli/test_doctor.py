@@ -515,6 +515,7 @@ def test_a_secret_that_was_changed_at_the_service_is_seen_after_the_last_accepte
 
     assert "about 83 signatures have matched no secret since the last accepted delivery" in found["what"]
     assert "changed at the service" in found["why"]
+    assert "the old one second in BILLHOOK_SECRETS_FILE, and" in found["remedy"]  # both set would be refused
 
 
 @pytest.mark.parametrize(("mismatches", "minutes"), [(4, 10), (83, -1)])
