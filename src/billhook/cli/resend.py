@@ -13,6 +13,7 @@ from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, printable
 from billhook.cli.params import DELIVERY_ID, as_json, handlers_argument, string
 from billhook.cli.selection import recording
+from billhook.engines.resend import find_handler
 from billhook.engines.resend import resend as resend_this
 from billhook.errors import BillhookError, PayloadError
 from billhook.fields.model import describe_details
@@ -49,8 +50,9 @@ def resend(
         original = next(iter(details(inbox, [delivery_id])), None)
         if original is None or original.summary.state in ("pruned", "erased"):
             raise CliError(f"there is no delivery {delivery_id} with a body: see `billhook deliveries list`")
-        body = _edited(original.body) if file is None else file.read()
         connected = load_subscribers(handlers)
+        find_handler(connected, original.summary, handler)  # before the editor: no edit is lost
+        body = _edited(original.body) if file is None else file.read()
         try:
             with recording(inbox, "resend", f"{delivery_id} edited, handler {printable(handler)}") as add:
                 try:

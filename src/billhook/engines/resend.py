@@ -9,8 +9,9 @@ from datetime import datetime
 from billhook.engines.dispatcher import run_options
 from billhook.errors import ConfigError
 from billhook.events import Event, parse_event
-from billhook.handlers import ConnectedHandlers
+from billhook.handlers import ConnectedHandlers, Handler
 from billhook.inbox import DeliveryDetails, Inbox, RunOptions, RunPlan, StoredDelivery
+from billhook.inbox.deliveries import DeliverySummary
 from billhook.inbox.replay import store_edited
 
 
@@ -29,15 +30,7 @@ def resend(
     that cannot be read as the event type. Then nothing is stored.
     """
     summary = original.summary
-    named = handlers.by_name(summary.event_type)
-    handler = named.get(handler_name)
-    if handler is None or not handler.handles(summary.source):
-        known = ", ".join(name for name, each in named.items() if each.handles(summary.source)) or "none"
-        none = "" if named else "; name your modules or files as arguments or in BILLHOOK_HANDLERS"
-        raise ConfigError(
-            f"no handler {handler_name!r} handles {summary.event_type} from {summary.source}: it has {known}"
-            f"{none}"
-        )
+    handler = find_handler(handlers, summary, handler_name)
     event = parse_event(summary.event_type, body, as_named=summary.sent_as is not None)
     key = f"edited-{summary.id}-{secrets.token_hex(8)}"
     headers = json.dumps(original.headers)
@@ -48,3 +41,16 @@ def resend(
     about = event.identifying_values() if isinstance(event, Event) else ()
     plan = RunPlan(0, (handler.name,), options={handler.name: options}, identifiers=about)
     return store_edited(inbox, stored, plan, summary.id)
+
+
+def find_handler(handlers: ConnectedHandlers, summary: DeliverySummary, name: str) -> Handler:
+    """Return the handler of this name. Raises ConfigError if it does not handle such deliveries."""
+    named = handlers.by_name(summary.event_type)
+    handler = named.get(name)
+    if handler is None or not handler.handles(summary.source):
+        known = ", ".join(each for each, one in named.items() if one.handles(summary.source)) or "none"
+        none = "" if named else "; name your modules or files as arguments or in BILLHOOK_HANDLERS"
+        raise ConfigError(
+            f"no handler {name!r} handles {summary.event_type} from {summary.source}: it has {known}{none}"
+        )
+    return handler

@@ -116,3 +116,7 @@ def test_without_a_file_the_editor_opens(run, resend, where, monkeypatch):
     assert "the body was not edited; nothing was stored" in result.stderr
     assert '"invoiceId":"inv_1"' in seen[0].replace(" ", "")
     assert rows(where, "SELECT count(*) FROM delivery") == [(4,)]
+
+    wrong = run("deliveries", "resend", "2", "--handler", "chase", HANDLERS="orders.py")
+    assert "no handler 'chase' handles" in wrong.stderr
+    assert len(seen) == 1  # it did not open for what cannot be handled
