@@ -40,7 +40,6 @@ _NETWORK = (
 _MEMORY = ("tmpfs", "ramfs")
 _FIXED_VERSION = (3, 51, 3)
 _OLDEST_POSTGRES = 15
-_FIND_SCHEME = "`billhook capture --to FOLDER`, then `billhook doctor signature --request FILE`"
 _MANY_MISMATCHES = 5
 """A stranger's attempts, or a test with another secret, are fewer."""
 _SEEN_WITHIN = timedelta(minutes=1)
@@ -203,7 +202,8 @@ def about_refusals(setup: Setup) -> Iterator[Finding]:
             "warning", "refused-all",
             f"{mismatched} signatures matched no secret, and no delivery was accepted in 24 hours",
             "the secret, the scheme or something between the service and here is wrong",
-            f"record a request: {_FIND_SCHEME}",
+            "record a request with `billhook capture --to FOLDER`, then "
+            "`billhook doctor signature --request FILE`",
         )  # fmt: skip
     option = "BILLHOOK_SECRETS_FILE" if setup.settings.secrets_file else "BILLHOOK_SECRETS"
     for one in read_refused_since(setup.inbox, overview.since, ("mismatch",)):
@@ -214,7 +214,8 @@ def about_refusals(setup: Setup) -> Iterator[Finding]:
                 f"the last accepted delivery, which came at {one.authentic_at:%Y-%m-%d %H:%M:%S} UTC",
                 "if the signing secret was changed at the service, each delivery is refused until it is here",
                 f"put the service's new secret first and the old one second in {option}, and restart; "
-                f"if it was not changed: {_FIND_SCHEME}",
+                "if it was not changed: `billhook capture --to FOLDER`, then "
+                "`billhook doctor signature --request FILE`",
             )  # fmt: skip
 
 
