@@ -148,9 +148,10 @@ class Selection:
     def check(self, *, is_enough: bool) -> None:
         """Raise UsageError unless there are either ids or options, or something else `is_enough`."""
         if not (self.ids or is_enough) and self.filter.is_everything:
+            also = "--customer " if _verb() == "erase" else ""
             raise click.UsageError(
-                f"nothing to {_verb()} is selected: give ids, or one of --type --state --error --source "
-                "--key --search --issue --since --until --contains --handler --conflicts"
+                f"nothing to {_verb()} is selected: give ids, or one of {also}--type --state --error "
+                "--source --key --search --issue --since --until --contains --handler --conflicts"
             )
         if self.ids and not self.filter.is_everything:
             raise click.UsageError("give ids or filters, not both")

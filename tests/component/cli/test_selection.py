@@ -23,9 +23,10 @@ def test_either_ids_or_filters_select_what_is_changed(run, shop, secret_file):
 
     for verb, *options in CHANGING:
         options = [secret if option == "secret.txt" else option for option in options]
+        customer = "--customer " if verb == "erase" else ""
         missing = f"there is no delivery 99 in this inbox; nothing was {verb.removesuffix('e')}ed"
         refused = {
-            f"nothing to {verb} is selected: give ids, or one of --type --state --error": (2, []),
+            f"nothing to {verb} is selected: give ids, or one of {customer}--type --state --error": (2, []),
             "give ids or filters, not both": (2, ["2", "--state", "dead"]),
             "--search-limit is for --contains TEXT": (2, ["--search-limit", "5"]),
             missing: (1, ["2", "99"]),
