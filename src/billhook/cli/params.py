@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -58,7 +59,8 @@ def _utf8(text: str) -> str:
 def _delivery_id(text: str) -> int:
     if not (re.fullmatch("[0-9]{1,19}", text) and 0 < int(text) < 2**63):
         raise ValueError(
-            f"{text!r} is not a delivery id: use the number in the first column of `deliveries list`"
+            f"{text!r} is not a delivery id: use the number in the first column of "
+            f"`billhook deliveries list --search {quote(text)}`"
         )
     return int(text)
 

@@ -273,7 +273,9 @@ def test_list_has_a_source_column_only_for_several_sources(run, shop):
 def test_an_invalid_delivery_id_is_refused(run, shop):
     for text in ("abc", "0", "-1", "1.5", "m2"):
         result = run("deliveries", "show", "--", text)
-        told = f"{text!r} is not a delivery id: use the number in the first column of `deliveries list`"
+        told = (
+            f"{text!r} is not a delivery id: use the number in the first column of `billhook deliveries list"
+        )
         assert (result.exit_code, told in result.stderr) == (2, True)
 
 
