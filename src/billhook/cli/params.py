@@ -21,6 +21,7 @@ import click
 from billhook.cli.output import UsageConfigError
 from billhook.clock import parse_time
 from billhook.errors import ConfigError
+from billhook.program import in_program
 
 Option = Callable[[Any], Any]
 
@@ -36,7 +37,7 @@ class Parsed(click.ParamType):  # type: ignore[type-arg] # generic from click 8.
         try:
             return self._parse(value) if isinstance(value, str) else value
         except ValueError as error:
-            self.fail(str(error), param, ctx)
+            self.fail(in_program(str(error)), param, ctx)
 
 
 class FiniteNumber(click.FloatRange):

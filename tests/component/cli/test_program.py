@@ -79,6 +79,8 @@ def test_every_hint_of_a_mounted_app_names_flask_and_the_app(shop):
     assert {command: found for command, found in bare.items() if found} == {}
     hint = f"to go on: flask --app {shop} billhook handlers resume send"
     assert hint in " ".join(said["deliveries list"].split())
+    search = f"`flask --app {shop} billhook deliveries list --search inv_42`"
+    assert search in run(shop, "deliveries", "show", "inv_42")  # an error of an argument, click's own
 
 
 def test_the_dashboards_hints_do_too_by_the_name_of_the_app(shop):
