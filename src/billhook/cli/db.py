@@ -36,7 +36,7 @@ def db() -> None:
     """Show and upgrade the inbox's schema; back up and restore the inbox."""
 
 
-@db.command()
+@db.command(short_help="Upgrade the inbox's schema.")
 def upgrade() -> None:
     """Upgrade the inbox's schema to the version that this billhook needs.
 
@@ -63,7 +63,7 @@ def upgrade() -> None:
         click.echo(f"another inbox stays in the schema {other}: to use it, set BILLHOOK_INBOX_SCHEMA={other}")
 
 
-@db.command()
+@db.command(short_help="Show the schema's version, and the one needed.")
 @as_json
 def current(as_json: bool) -> None:
     """Show the schema's version, the version that this billhook needs, and where the inbox is.
@@ -85,7 +85,7 @@ def current(as_json: bool) -> None:
     click.echo(f"inbox: {place}" + (f", schema {schema}" if schema else ""))
 
 
-@db.command()
+@db.command(short_help="Copy the inbox while it is used.")
 @click.argument("file", type=click.Path(path_type=Path))
 def backup(file: Path) -> None:
     """Copy the inbox to the new file FILE while receivers and workers continue.
@@ -109,7 +109,7 @@ def backup(file: Path) -> None:
     click.echo(f"{file}: {deliveries} deliveries")
 
 
-@db.command()
+@db.command(short_help="Put a backup in the place of the inbox.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def restore(file: Path, yes: bool) -> None:

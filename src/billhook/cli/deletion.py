@@ -42,7 +42,7 @@ _BATCH = 200
 _MOST_NAMED = 20
 
 
-@click.command()
+@click.command(short_help="Delete old finished deliveries.")
 @click.option(
     "--older-than",
     "days",
@@ -141,8 +141,9 @@ def _in_days(days: float) -> str:
 
 
 @click.command(
+    short_help="Remove the content of deliveries for good.",
     epilog="Copies elsewhere are not erased: backups, exports, logs, your own database; nor, until VACUUM, "
-    "dead rows on PostgreSQL and traces of rows that moved on SQLite. The page of the inbox says more."
+    "dead rows on PostgreSQL and traces of rows that moved on SQLite. The page of the inbox says more.",
 )
 @selecting(ids=True, other="customer")
 @string(

@@ -52,7 +52,7 @@ _WIDTHS = (23, 6, 30, 11, 7, 0)
 _LONGEST_REASON = 500
 
 
-@click.command()
+@click.command(short_help="Follow new deliveries.")
 @selecting("event_type", "source", "key", "search", "contains", "conflicts")
 @click.option(
     "-n", "--lines", type=click.IntRange(0, 100_000), metavar="N",
@@ -166,7 +166,7 @@ def list_(selection: Selection, limit: int, after: int | None) -> None:
         say_paused(inbox.paused_handlers())
 
 
-@deliveries.command()
+@deliveries.command(short_help="Show a delivery with its runs.")
 @click.argument("delivery_id", type=DELIVERY_ID, metavar="ID")
 @as_json
 @click.option("--body", is_flag=True, help="Print only the body, unchanged (escaped on a terminal).")
@@ -200,7 +200,7 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
             delivery_format.print_hints(found[0])
 
 
-@deliveries.command()
+@deliveries.command(short_help="Write deliveries as JSON Lines.")
 @selecting()
 def export(selection: Selection) -> None:
     """Write deliveries as JSON Lines, oldest first, with bodies, runs and failures.
@@ -228,7 +228,7 @@ def export(selection: Selection) -> None:
             add(len(exported), exported)
 
 
-@deliveries.command()
+@deliveries.command(short_help="Discard deliveries that can never succeed.")
 @selecting(ids=True)
 @string("--reason", "TEXT", "The reason; it is stored as the last error.", required=True)
 @confirming

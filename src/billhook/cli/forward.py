@@ -47,7 +47,7 @@ _LONGEST_ARGUMENT = 100_000
 """Bytes of a body in an argument of curl: Linux refuses one of 128 KiB."""
 
 
-@click.command()
+@click.command(short_help="Send deliveries to another receiver.")
 @selecting(ids=True, other="follow")
 @click.option(
     "--to", "url", required=True, metavar="URL", help="The receiver's URL, with http:// or https://."

@@ -38,8 +38,9 @@ _NOTHING_FAILED = (
 
 
 @click.command(
+    short_help="Handle deliveries again.",
     epilog="For delivery.once() a replayed run counts as a new occurrence, so its effect is made again; a "
-    "run that only waited for a retry does not."
+    "run that only waited for a retry does not.",
 )
 @selecting(*(name for name in MOST_FILTERS if name != "handler"), ids=True, other="handler")
 @string(

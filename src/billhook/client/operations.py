@@ -193,7 +193,7 @@ class Customers(ApiGroup):
         return self._session.call(self.UPDATE, customer_id, body=customer).customer
 
     def get_by_integration(self, integration_type: str, integration_id: str) -> r.Customer:
-        """Get the customer that is linked to an entity of another provider.
+        """Get the customer linked to an entity of another provider.
 
         Calls GET /customers/integration/{integrationType}/{integrationId}. Raises ResourceNotFound.
         """

@@ -400,3 +400,13 @@ def test_a_line_feed_in_a_cell_is_no_further_row(capsys):
     print_table("", ("id", "error"), [(1, "first\n2  dead  forged")])
 
     assert capsys.readouterr().out.splitlines()[-1].split(maxsplit=1) == ["1", r"first\n2  dead  forged"]
+
+
+def test_no_line_of_a_list_of_commands_is_cut_off():
+    groups = [one for name, one in main.commands.items() if isinstance(one, click.Group)]
+    groups += [each for one in groups for each in one.commands.values() if isinstance(each, click.Group)]
+    assert len(groups) > 10
+    for group in groups:
+        with click.Context(group, info_name="billhook", terminal_width=80) as context:
+            listed = group.get_help(context).partition("\nCommands:")[2]
+        assert "..." not in listed, listed
