@@ -33,10 +33,12 @@ def about_handlers(setup: Setup) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         files = setup.settings.handlers
-        where = f" in {', '.join(files)}" if files else "" if setup.own_app else ": no file was named"
+        where = f" in {', '.join(files)}" if files else ""
         yield Finding(
-            "warning", "no-handlers", f"no handler is registered{where}",
-            "deliveries are stored and marked as done, and nothing happens",
+            "warning", "no-handlers",
+            f"no handler is registered{where}" if files or setup.own_app else
+            "no handler was examined: no file was named",
+            "a receiver or worker that has none marks deliveries as done, and nothing happens",
             "register one there: @handlers.on(…)" if files else
             "name your modules or files as arguments, or in BILLHOOK_HANDLERS; or Billhook(handlers=[…])",
         )  # fmt: skip

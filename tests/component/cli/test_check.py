@@ -261,7 +261,7 @@ def test_check_and_doctor_take_handlers_as_the_worker_does(run, tmp_path):
     assert [one["told"] for one in named["checks"] if one["what"] == "handlers"] == ["1 registered"]
     assert "no-handlers" not in [one["code"] for one in examined]
     empty = json.loads(run("doctor", "none.py", "--json", SECRETS=SECRET).stdout)["findings"]
-    assert "no handler is registered: no file was named" in [one["what"] for one in unnamed]
+    assert "no handler was examined: no file was named" in [one["what"] for one in unnamed]
     assert "no handler is registered in none.py" in [one["what"] for one in empty]
 
 
