@@ -24,6 +24,7 @@ from billhook.inbox.deliveries import (
     page,
     with_runs,
 )
+from billhook.inbox.states import DeliveryStatus
 from billhook.program import in_program
 from billhook.receiver.masking import masked_headers
 from billhook.signing.source import DEFAULT_SOURCE
@@ -105,11 +106,14 @@ def print_delivery(details: DeliveryDetails, signed_by: Iterable[str]) -> None:
 
 
 def print_hints(details: DeliveryDetails) -> None:
-    """Print the commands that send a delivery elsewhere, or edited to a handler, on stderr."""
+    """Print the commands that replay a delivery, send it elsewhere, or edited to a handler, on stderr."""
     one, handler = details.summary.id, next((run.handler for run in details.runs), "NAME")
     curl = in_program(f"billhook deliveries forward {one} --curl --to URL --secret-file FILE")
     edit = in_program(f"billhook deliveries resend {one} --handler {quote(printable(handler))}")
-    click.echo(f"\nas curl, signed now for a receiver of your own: {curl}", err=True)
+    click.echo(err=True)
+    if details.status in (DeliveryStatus.DEAD, DeliveryStatus.QUARANTINED):
+        click.echo(f"when its cause is mended: {in_program(f'billhook deliveries replay {one}')}", err=True)
+    click.echo(f"as curl, signed now for a receiver of your own: {curl}", err=True)
     click.echo(f"edited, to one handler: {edit}", err=True)
 
 

@@ -73,6 +73,12 @@ def test_a_list_and_a_delivery_say_what_they_are_about(run, shop):
     shown = run("deliveries", "show", "2")
     assert "billhook deliveries forward 2 --curl --to URL --secret-file FILE" in shown.stderr
     assert re.search("billhook deliveries resend 2 --handler (?:book|send)\n", shown.stderr)
+    replay = "when its cause is mended: billhook deliveries replay"
+    shown = {one: run("deliveries", "show", one).stderr for one in "1234"}
+    assert [one for one, text in shown.items() if f"{replay} {one}\n" in text] == [
+        "2",
+        "3",
+    ]  # dead, quarantined
 
 
 def test_a_full_page_prints_the_option_for_the_next_page(run, shop):
