@@ -1,7 +1,7 @@
 """Which issues no message was sent about, and which process is to do it.
 
-The only row of `billhook_notifier` names that process, until when, which address took a message when in the
-last hour, and whether the last message said that all is well.
+The only row of `billhook_notifier` names that process, until when, which messages were taken in the last
+hour, and whether the last message said that all is well.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from sqlalchemy import Connection, and_, or_, select, update
 
@@ -24,15 +25,23 @@ LEASE = timedelta(minutes=2)
 _REMEMBERED = timedelta(hours=1)
 
 
+class Sent(NamedTuple):
+    """A message that an address took: the number of the address, when, and what the message was about."""
+
+    to: int
+    at: datetime
+    keys: frozenset[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Due:
     """What is to be sent: issues that have opened; without any, that all is well.
 
-    `sent`: the number of an address and the moment, for each message that it took in the last hour.
+    `sent` is what was sent in the last hour.
     """
 
     issues: Sequence[Issue]
-    sent: Sequence[tuple[int, datetime]]
+    sent: Sequence[Sent]
 
 
 def due_notifications(inbox: Inbox, owner: str, now: datetime) -> Due | None:
@@ -70,24 +79,28 @@ def _find_due(connection: Connection) -> set[str] | None:
 
 
 def record_sent(
-    inbox: Inbox, issues: Sequence[Issue], now: datetime, *, to: int | None, well: bool = False
+    inbox: Inbox, issues: Sequence[Issue], now: datetime, message: Sent | None, *, well: bool = False
 ) -> None:
-    """Record that address `to` took a message, that all addresses know these issues, or that all is well."""
+    """Record that an address took a message, that all addresses know these issues, or that all is well."""
     with inbox.database.write() as connection:
         for one in issues:
             # Not of one that was opened again meanwhile.
             own = (issue.c.fingerprint == one.id, issue.c.opened_at == one.opened_at)
             connection.execute(update(issue).where(*own).values(notified=1))
-        recent = [(number, at.isoformat()) for number, at in _sent(connection, now)]
-        if to is not None:
-            recent.append((to, now.isoformat()))
+        recent = [*_sent(connection, now), *filter(None, [message])]
+        sent = json.dumps([(each.to, each.at.isoformat(), sorted(each.keys)) for each in recent])
         # Services limit the rate of messages, so that many of them take minutes.
-        values = {"sent_at": json.dumps(recent), "well": int(well), "leased_until": now + LEASE}
+        values = {"sent": sent, "well": int(well), "leased_until": now + LEASE}
         connection.execute(update(notifier).values(values))
 
 
-def _sent(connection: Connection, now: datetime) -> list[tuple[int, datetime]]:
-    sent = json.loads(connection.execute(select(notifier.c.sent_at)).scalar_one())
-    # A checkout from before 0.1.0 wrote moments alone.
-    moments = [(one[0], datetime.fromisoformat(one[1])) for one in sent if isinstance(one, list)]
-    return [(number, at) for number, at in moments if at > now - _REMEMBERED]
+def release(inbox: Inbox, owner: str, now: datetime) -> None:
+    """Let another process send at once: this one sends no more."""
+    with inbox.database.write() as connection:
+        connection.execute(update(notifier).where(notifier.c.owner == owner).values(leased_until=now - LEASE))
+
+
+def _sent(connection: Connection, now: datetime) -> list[Sent]:
+    sent = json.loads(connection.execute(select(notifier.c.sent)).scalar_one())
+    found = [Sent(to, datetime.fromisoformat(at), frozenset(keys)) for to, at, keys in sent]
+    return [each for each in found if each.at > now - _REMEMBERED]

@@ -171,8 +171,8 @@ notifier = Table(
     metadata,
     Column("owner", Text, nullable=False),
     Column("leased_until", UtcDateTime, nullable=False),
-    # Which address took a message when, in the last hour: pairs as JSON.
-    Column("sent_at", Text, nullable=False),
+    # Which address took a message when, in the last hour, and of what: as JSON.
+    Column("sent", Text, nullable=False),
     # 1: the last of them said that all is well, or there was none.
     Column("well", Integer, nullable=False),
 )

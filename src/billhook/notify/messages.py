@@ -6,6 +6,7 @@ No text of an exception is in them, for it may name a customer.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import NamedTuple
 
 from billhook.inbox.issues import Issue
@@ -15,6 +16,8 @@ from billhook.printable import printable
 MOST_PER_HOUR = 10
 """The last of these in an hour is a summary of all that is left."""
 _LISTED = 20
+_LATER = timedelta(minutes=5)
+"""An issue that opens so long after it was first seen was resolved or ignored before: it opens again."""
 
 
 class Message(NamedTuple):
@@ -61,6 +64,8 @@ def _message(one: Issue, program: str, dashboard_url: str | None) -> Message:
         times = "once" if one.count == 1 else f"{one.count:,} times"
         what = "delivery" if one.deliveries == 1 else "deliveries"
         lines.append(f"{times} so far, {one.deliveries:,} {what}")
+    if one.first_at is not None and one.opened_at - one.first_at > _LATER:
+        lines.append(f"it happens again: first seen {one.first_at:%Y-%m-%d %H:%M} UTC")
     lines += ["", f"{program} failures show {one.id}", f"{program} runbook {one.kind.runbook}"]
     if dashboard_url is not None:
         lines.append(f"{dashboard_url.rstrip('/')}/failures/{one.id}")

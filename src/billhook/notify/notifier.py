@@ -1,8 +1,8 @@
 """The notifier: a thread that sends messages about issues that have opened, and one when all is well again.
 
 Every worker has one, and a row of the inbox decides which of them sends. An issue is done with when each
-address has had a message of it, or has refused it five times. A process that dies in between leaves the
-issue to another one: its message may come twice, and is not lost.
+address has had a message of it, or has refused it five times. A process that dies before it has recorded a
+message leaves the issue to another one: that message comes twice, and is not lost.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from billhook.errors import BillhookError, OutOfResources
 from billhook.inbox import Inbox
 from billhook.inbox.issues import Issue
-from billhook.inbox.notifications import due_notifications, record_sent
+from billhook.inbox.notifications import Sent, due_notifications, record_sent, release
 from billhook.logs import fields
 from billhook.notify.addresses import NotifyAddress
 from billhook.notify.messages import Message, messages
@@ -29,6 +30,7 @@ POLL_SECONDS = 5.0
 TRIES = 5
 RETRY_SECONDS = 15.0
 """After the first failure; doubled each time."""
+STOP_SECONDS = 1.0
 _ALL_WELL = ""
 
 
@@ -72,8 +74,14 @@ class Notifier:
                 logger.warning("%s", error, extra=fields(cause=error))
 
     def stop(self) -> None:
-        """End the thread; a message that is being sent is not waited for."""
+        """End the thread, and let another process send; a message that is being sent is not waited for."""
         self._stopping.set()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join(STOP_SECONDS)
+            if not thread.is_alive():
+                with suppress(BillhookError):
+                    release(self._inbox, self._owner, self._now())
 
     def _work(self) -> None:
         while not self._stopping.wait(POLL_SECONDS):
@@ -96,27 +104,33 @@ class Notifier:
         keys = _keys(due.issues)
         for address in self._addresses:
             self._had[address.number] &= keys
+            # As another process has recorded it.
+            self._had[address.number].update(
+                *(keys & one.keys for one in due.sent if one.to == address.number)
+            )
         finished = self._record(due.issues)  # what could not be recorded when it was sent
         for address in self._addresses:
             number, had = address.number, self._had[address.number]
             if had >= keys or time.monotonic() < self._retry_at[number]:
                 continue
             left = [one for one in due.issues if _key(one) not in had]
-            sent = sum(to == number for to, _ in due.sent)
+            sent = sum(one.to == number for one in due.sent)
             for message in messages(left, sent, self._program(), self._dashboard_url):
                 taken = self._send_to(address, message)
                 if not taken and self._failures[number] < TRIES:
                     break
-                had |= _keys(message.issues)
-                finished += self._record(message.issues, to=number if taken else None)
+                about = _keys(message.issues)
+                had |= about
+                record = Sent(number, self._now(), frozenset(about - {_ALL_WELL})) if taken else None
+                finished += self._record(message.issues, record)
         return finished
 
-    def _record(self, issues: Sequence[Issue], *, to: int | None = None) -> int:
+    def _record(self, issues: Sequence[Issue], message: Sent | None = None) -> int:
         done = set.intersection(*(self._had[address.number] for address in self._addresses))
         over = [one for one in issues if _key(one) in done]
         well = not issues and _ALL_WELL in done
-        if over or well or to is not None:
-            record_sent(self._inbox, over, self._now(), to=to, well=well)
+        if over or well or message is not None:
+            record_sent(self._inbox, over, self._now(), message, well=well)
         return len(over) + well
 
     def _send_to(self, address: NotifyAddress, message: Message) -> bool:

@@ -251,6 +251,38 @@ def test_an_address_that_fails_holds_up_no_other(inbox, clock, hook, notify_file
     assert len(hook.titles) == len(set(hook.bodies)) == 3
 
 
+def test_a_process_that_takes_over_repeats_nothing_and_need_not_wait(inbox, clock, hook, notify_file):
+    dead = f"json://127.0.0.1:{free_port()}/"
+    addresses, _ = read_addresses(notify_file(dead, hook.url))
+    first, second = (Notifier(inbox, addresses, clock.now, lambda: "billhook") for _ in range(2))
+    fail(inbox, "a", clock)
+    update_issues(inbox, clock.now())
+    first.ensure_started()
+    first.send_due()
+    second.send_due()
+    assert len(hook.titles) == 1
+
+    first.stop()
+    fail(inbox, "b", clock, group="another", error="Later: x")
+    update_issues(inbox, clock.now())
+    second.send_due()
+
+    assert hook.titles[1:] == ["[billhook] shop.book fails: Later"]
+
+
+def test_the_message_of_an_issue_that_opens_again_says_so(inbox, clock, made, hook):
+    fail(inbox, "a", clock)
+    update_issues(inbox, clock.now())
+    made.send_due()
+    change_issue(inbox, only_failures(inbox)[0].id, IssueState.RESOLVED, clock.now(), who="ada")
+    clock.advance(seconds=600)
+    fail(inbox, "b", clock)
+    update_issues(inbox, clock.now())
+    made.send_due()
+
+    assert ["it happens again: first seen 20" in body for body in hook.bodies] == [False, True]
+
+
 def test_each_address_has_ten_messages_an_hour_and_one_summary(inbox, clock, hook, notify_file):
     dead = f"json://127.0.0.1:{free_port()}/"
     made = Notifier(inbox, read_addresses(notify_file(dead, hook.url))[0], clock.now, lambda: "billhook")
@@ -264,7 +296,7 @@ def test_each_address_has_ten_messages_an_hour_and_one_summary(inbox, clock, hoo
     update_issues(inbox, clock.now())
     made.send_due()
     assert len(hook.titles) == MOST_PER_HOUR
-    assert {to for to, _ in due_notifications(inbox, made._owner, clock.now()).sent} == {4}
+    assert {one.to for one in due_notifications(inbox, made._owner, clock.now()).sent} == {4}
     clock.advance(seconds=3_601)
     made.send_due()
 
@@ -330,7 +362,7 @@ def test_a_new_issue_is_told_beside_more_open_ones_than_a_list_shows(inbox, cloc
         update_issues(inbox, clock.now())
         due = due_notifications(inbox, "w", clock.now())
         assert len(due.issues) == 1
-        record_sent(inbox, due.issues, clock.now(), to=3)
+        record_sent(inbox, due.issues, clock.now(), None)
 
 
 def test_one_process_sends_and_another_goes_on_when_it_is_gone(inbox, clock, hook, made):
@@ -602,7 +634,6 @@ def test_a_notifier_that_was_stopped_starts_again(inbox, clock, made, hook, monk
     monkeypatch.setattr(notifier, "POLL_SECONDS", 0.05)
     made.ensure_started()
     made.stop()
-    until(lambda: not made._thread.is_alive(), 20)
     fail(inbox, "a", clock)
     update_issues(inbox, clock.now())
 

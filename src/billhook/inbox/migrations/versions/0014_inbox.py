@@ -92,7 +92,7 @@ def upgrade() -> None:
         "billhook_notifier",
         sa.Column("owner", sa.Text, nullable=False),
         sa.Column("leased_until", TIME, nullable=False),
-        sa.Column("sent_at", sa.Text, nullable=False),
+        sa.Column("sent", sa.Text, nullable=False),
         sa.Column("well", sa.Integer, nullable=False),
     )
     op.execute("INSERT INTO billhook_notifier VALUES ('', '1970-01-01 00:00:00.000000', '[]', 1)")
