@@ -25,6 +25,7 @@ from billhook.cli.selection import (
 from billhook.engines.dispatcher import backfill
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import count, details
+from billhook.inbox.issues import find_issue
 from billhook.inbox.replay import ReplayResult
 from billhook.inbox.replay import replay as replay_these
 
@@ -98,9 +99,12 @@ def replay(selection: Selection, handler: str | None, as_type: str | None, all_h
         found = selection.find(inbox, _question(inbox, selection.ids, handler, all_handlers))
         if found is None:
             return
+        # Of an issue its own handler alone: others of the same deliveries may wait for a retry on purpose.
+        one = find_issue(inbox, filters.issue) if filters.issue and not (handler or all_handlers) else None
+        failed = None if one is None else one.handler
         change = partial(
-            replay_these, inbox, now=now, handler=handler, backfill=added, all_handlers=all_handlers,
-            as_type=as_type, dry_run=selection.dry_run,
+            replay_these, inbox, now=now, handler=handler or failed, only_failed=failed is not None,
+            backfill=added, all_handlers=all_handlers, as_type=as_type, dry_run=selection.dry_run,
         )  # fmt: skip
         done = selection.apply(inbox, found, change, ReplayResult())
         _report(inbox, selection, found.total, done, with_succeeded=all_handlers or handler is not None)

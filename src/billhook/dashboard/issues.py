@@ -101,9 +101,8 @@ def replay_issue(context: DashboardContext, issue_id: str) -> Response:
     """Replay the deliveries of an issue at a rate, and return to its page."""
     one = _find(context, issue_id)
     rate = parse_rate(request.form.get("rate", ""))
-    handler = None if one.kind is IssueKind.QUARANTINE else one.subject
     batches = failing_delivery_ids(context.inbox, one)
-    done = replay_batches(context, batches, f"issue {one.id}", rate=rate, handler=handler)
+    done = replay_batches(context, batches, f"issue {one.id}", rate=rate, handler=one.handler)
     tone = "good" if done.deliveries else "warn"
     return context.pages.redirect(url_for(".issue", issue_id=one.id), describe(done), tone)
 

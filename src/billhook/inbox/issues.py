@@ -112,6 +112,11 @@ class Issue:
     examples: tuple[int, ...] = ()
     identifiers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
+    @property
+    def handler(self) -> str | None:
+        """The handler of the runs that failed; None for an issue of another kind."""
+        return self.subject if self.kind in (IssueKind.FAILURE, IssueKind.DEAD) else None
+
 
 def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> int:
     """Open, reopen and resolve issues by what is stored; returns how many changed. Mostly it only reads.

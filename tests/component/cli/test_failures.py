@@ -100,6 +100,24 @@ def test_the_deliveries_of_an_issue_are_listed_and_replayed(cli, failing, run):
     assert "there is no issue 000000000000: see `billhook failures list`" in unknown.stderr
 
 
+def test_of_an_issue_the_runs_of_its_handler_alone_are_replayed(app_with, inbox_url, run):
+    handlers = Handlers()
+    for name, retry in (("shop.book", []), ("shop.mail", [3600])):
+        handlers.on(InvoiceApproved, name=name, retry=retry)(book)
+    app = app_with(handlers=[handlers])
+    deliver(app, APPROVED, "InvoiceApproved")
+    get_state(app).handle_due()
+    listed = json.loads(run("failures", "list", "--json").stdout)
+    dead = next(one["id"] for one in listed if one["kind"] == "dead")
+
+    counts = [
+        json.loads(run("deliveries", "replay", *which, "--yes", "--dry-run", "--json").stdout)["runs"]
+        for which in (["--issue", dead], ["1"])
+    ]
+
+    assert counts == [1, 2]
+
+
 def test_what_operators_say_is_kept_and_recorded(cli, failing, run):
     id_ = ids(cli)["failure"]
 
