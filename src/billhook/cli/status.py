@@ -175,12 +175,13 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
     alive = [one for one in overview.workers if one.alive]
     silent = [one.owner for one in overview.workers if not one.alive]
     engines = ", ".join(sorted({one.engine for one in alive}))
-    look = in_program("billhook deliveries list --state dead")
+    refused = sum(overview.refused.values())
+    look = in_program("billhook runbook signed-deliveries-are-refused") if refused else ""
     return [
         ("unfinished", number_text(backlog.waiting), oldest),
-        ("dead", number_text(backlog.dead), look if backlog.dead else ""),
+        ("dead", number_text(backlog.dead), in_program("billhook failures") if backlog.dead else ""),
         ("quarantined", number_text(backlog.quarantined), conflicts),
-        ("refused in 24 h", str(sum(overview.refused.values())), "; ".join([causes, *off]).strip("; ")),
+        ("refused in 24 h", str(refused), "; ".join(filter(None, [causes, *off, look]))),
         ("workers", str(len(alive)), engines + (f"; silent: {', '.join(silent)}" if silent else "")),
     ]
 

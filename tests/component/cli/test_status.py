@@ -44,6 +44,8 @@ def test_status_shows_what_failed_who_handles_what_and_what_was_refused(run, ref
     lines = [line.split() for line in result.stdout.splitlines()]
     assert any(line[:2] == ["dead", "1"] for line in lines), result.stdout
     assert any(line[:6] == ["refused", "in", "24", "h", "2", "mismatch"] for line in lines), result.stdout
+    for command in ("failures", "runbook signed-deliveries-are-refused"):
+        assert f"billhook {command}" in result.stdout
     assert any(line[:2] == ["InvoiceApproved", "1"] for line in lines), result.stdout
     assert any(line[:3] == ["send", "0", "1"] for line in lines), result.stdout
     assert "1 delivery is dead" in result.stdout
