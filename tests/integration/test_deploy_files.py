@@ -394,7 +394,7 @@ def test_a_process_holds_no_more_postgresql_connections_than_documented(
     tmp_path: Path, postgres_url: str
 ) -> None:
     page = (DEPLOY / "README.md").read_text(encoding="utf-8")
-    allowed = int(re.findall(r"Count on (\d+) connections\s+for each web process and each worker", page)[0])
+    allowed = int(re.findall(r"Count on (\d+) connections\s+for each web\s+process and each worker", page)[0])
     url = with_options(new_inbox(postgres_url), "", application_name=f"deploy-{os.getpid()}")
     options = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_HANDLERS": "note.py", "BILLHOOK_INBOX_URL": url}
     port = free_port()
