@@ -17,6 +17,7 @@ the roll-up of billhook.inbox.counts, which has the failures that retention or a
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -244,7 +245,7 @@ def list_issues(
         # Of more than are looked at, the resolved ones are left out first.
         query = query.order_by(issue.c.state == IssueState.RESOLVED.value, issue.c.changed_at.desc())
         found = [_issue(row) for row in connection.execute(query.limit(MOST))]
-        counted = _identified(connection, [_counted(connection, each) for each in found])
+        counted = _with_numbers(connection, found)
     order = list(IssueState)
     return sorted(counted, key=lambda each: (order.index(each.state), -_latest(each), each.id))
 
@@ -263,7 +264,7 @@ def find_issue(inbox: Inbox, issue_id: str) -> Issue | None:
         return None
     with inbox.database.read() as connection:
         row = connection.execute(select(issue).where(issue.c.fingerprint == issue_id)).first()
-        return None if row is None else _identified(connection, [_counted(connection, _issue(row))])[0]
+        return None if row is None else _with_numbers(connection, [_issue(row)])[0]
 
 
 def issue_ids(inbox: Inbox, beginning: str) -> list[str]:
@@ -386,8 +387,7 @@ def failing_delivery_ids(inbox: Inbox, one: Issue) -> Iterator[list[int]]:
 
 def _delivery_ids(connection: Connection, one: Issue, after: int) -> list[int]:
     if one.kind is IssueKind.QUARANTINE:
-        rows = connection.execute(QUARANTINED, {"most": MOST})
-        return sorted(row.id for row in rows if quarantine_id(row) == one.id and row.id > after)[:_BATCH]
+        return sorted(row.id for row in _quarantined(connection)[one.id] if row.id > after)[:_BATCH]
     if one.kind is IssueKind.DEAD:
         found = select(run.c.delivery_id).where(
             in_states(run.c.state, RunState.DEAD), run.c.handler == one.subject
@@ -407,8 +407,7 @@ def of_issue(inbox: Inbox, selection: DeliveryFilter) -> DeliveryFilter:
     if one is None or one.kind is not IssueKind.QUARANTINE:
         return selection
     with inbox.database.read() as connection:
-        rows = connection.execute(QUARANTINED, {"most": MOST})
-        return replace(selection, quarantined=tuple(row.id for row in rows if quarantine_id(row) == one.id))
+        return replace(selection, quarantined=tuple(row.id for row in _quarantined(connection)[one.id]))
 
 
 def _issue(row: Any) -> Issue:
@@ -419,14 +418,27 @@ def _issue(row: Any) -> Issue:
     )  # fmt: skip
 
 
-def _counted(connection: Connection, one: Issue) -> Issue:
+def _quarantined(connection: Connection) -> defaultdict[str, list[Any]]:
+    """Return the newest quarantined deliveries by the ids of their issues."""
+    found: defaultdict[str, list[Any]] = defaultdict(list)
+    for row in connection.execute(QUARANTINED, {"most": MOST}):
+        found[quarantine_id(row)].append(row)
+    return found
+
+
+def _with_numbers(connection: Connection, found: Sequence[Issue]) -> list[Issue]:
+    """Return the issues with their numbers, and with what their examples are about."""
+    is_quarantine = any(one.kind is IssueKind.QUARANTINE for one in found)
+    quarantined = _quarantined(connection) if is_quarantine else {}
+    return _identified(connection, [_counted(connection, one, quarantined) for one in found])
+
+
+def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[Any]]) -> Issue:
     """Return an issue with its numbers."""
     if one.kind in (IssueKind.WORKER, *_OF_FIGURES):
         return replace(one, first_at=one.opened_at, last_at=one.opened_at, count=1)
     if one.kind is IssueKind.QUARANTINE:
-        rows = [
-            row for row in connection.execute(QUARANTINED, {"most": MOST}) if quarantine_id(row) == one.id
-        ]
+        rows = quarantined[one.id]
         times, found = [row.received_at for row in rows], [row.id for row in rows]
         first_at, last_at = min(times, default=None), max(times, default=None)
         return replace(

@@ -633,6 +633,17 @@ def test_a_look_reads_by_indexes_beside_many_finished_runs_and_failures(inbox, w
     assert not all_rows.search(used)
 
 
+def test_quarantined_deliveries_are_read_once_for_all_issues_of_a_list(inbox):
+    for number in range(4):
+        quarantine(inbox, f"q{number}", f"reason {'abcd'[number]}")
+    update_issues(inbox, NOON)
+
+    plans = query_plans(inbox, lambda: list_issues(inbox))
+
+    assert [one.count for one in list_issues(inbox)] == [1] * 4
+    assert len(plans) == 2  # with the one for what they are about
+
+
 def test_the_failures_of_an_issue_are_counted_by_the_index_alone(inbox, where):
     fail(inbox, "a")
     update_issues(inbox, NOON)
