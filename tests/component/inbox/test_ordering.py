@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from billhook.errors import InboxUnavailable
 from billhook.inbox import InboxTransaction, RunOptions, RunPlan, RunState, locks, runs
+from billhook.inbox.records import NEWEST_ONLY
 from billhook.inbox.replay import ReplayResult, replay
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
 from support.races import Meanwhile, only_postgres
@@ -75,6 +76,35 @@ def test_a_run_of_an_order_key_waits_while_another_is_running(inbox, where):
     assert claim(inbox) == []
     assert value(where, "SELECT state FROM delivery WHERE key = 'b'") == "planned"
     assert settle(inbox, first) != []
+
+
+@pytest.mark.parametrize(
+    ("handler", "key", "state", "is_due"),
+    [
+        ("h", "k", "waiting", True), ("g", "k", "waiting", False), ("h", "other", "waiting", False),
+        ("h", "k", "succeeded", False),
+    ],
+    ids=["a newer one waits", "of another handler", "of another key", "finished"],
+)  # fmt: skip
+def test_a_retry_is_due_at_once_where_only_the_newest_counts_and_a_newer_one_waits(
+    inbox, where, handler, key, state, is_due
+):
+    first, newer = planned(inbox, "a", "b", key=NEWEST_ONLY + "k")
+    settle(inbox, *claim(inbox), RunState.DUE, due=600, error="away")
+    newer_one = "UPDATE run SET handler = ?, order_key = ?, state = ? WHERE delivery_id = ?"
+    change(where, newer_one, handler, NEWEST_ONLY + key, state, newer)
+
+    with inbox.database.write() as connection:
+        released = runs.release_next(connection, [("h", NEWEST_ONLY + "k")], at(5))
+
+    assert released == ([first] if is_due else [])
+
+
+def test_an_attempt_whose_handler_was_not_called_does_not_count(inbox, where):
+    planned(inbox, "a")
+    settle(inbox, *claim(inbox), RunState.DISCARDED, uncalled=True)
+
+    assert rows(where, "SELECT state, attempts FROM run") == [("discarded", 0)]
 
 
 def test_a_finished_run_makes_the_next_of_its_order_due_at_once(inbox, where):
