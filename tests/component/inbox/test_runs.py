@@ -123,6 +123,17 @@ def test_a_leased_run_is_not_claimed_by_others(inbox):
     assert claim(inbox, seconds=29.9, owner="another") == []
 
 
+@pytest.mark.parametrize(("seconds", "only_first"), [(30, False), (60, True)])
+def test_leases_that_have_ended_expire_and_no_others(inbox, where, seconds, only_first):
+    first, second = planned(inbox, "h", key="a"), planned(inbox, "h", key="b")
+    claim(inbox, only=first)
+    claim(inbox, seconds=20, only=second)
+
+    claim(inbox, 0, seconds, only=first if only_first else None)
+
+    assert [state for (state,) in runs(where, "state")] == ["due", "running"]
+
+
 def test_a_lease_that_ran_out_is_claimed_again_with_a_greater_token(inbox, where):
     planned(inbox, "a")
     tokens = [claim(inbox, seconds=31 * n)[0].token for n in range(4)]

@@ -59,17 +59,19 @@ def test_a_worker_not_seen_for_a_day_is_removed_by_the_next_one(inbox, where):
 
 
 def test_what_is_due_later_than_any_wait_may_take_is_made_due(inbox, where):
-    """As after a clock that was years ahead; a long wait is left as it is."""
-    for number, due_at in enumerate(["2031-01-15 12:00:00.000000", "2026-03-10 12:00:00.000000"]):
+    """As after a clock that was years ahead; a long wait is left as it is, and a lease."""
+    far = "2031-01-15 12:00:00.000000"
+    for number, due_at in enumerate([far, "2026-03-10 12:00:00.000000", far]):
         stored = inbox.put(incoming(f"k{number}")).delivery_id
         with inbox.transaction("a") as transaction:
             transaction.plan([RunPlan(stored, ("h",))], NOON)
         change(where, "UPDATE run SET due_at = ? WHERE delivery_id = ?", due_at, stored)
+    change(where, "UPDATE run SET state = 'running' WHERE delivery_id = ?", stored)
 
     inbox.record_worker(WorkerRecord("a", "worker", 2, NOON), NOON)
 
     found = [due_at for (due_at,) in rows(where, "SELECT due_at FROM run ORDER BY id")]
-    assert found == ["2026-01-15 12:00:00.000000", "2026-03-10 12:00:00.000000"]
+    assert found == ["2026-01-15 12:00:00.000000", "2026-03-10 12:00:00.000000", far]
 
 
 @pytest.fixture
