@@ -39,10 +39,13 @@ def test_pausing_twice_keeps_the_time_and_resuming_twice_does_nothing(stored_onl
     clock.advance(seconds=60)
     assert not inbox.pause_handler("note", "second", clock.now())
     assert [(one.since, one.why) for one in inbox.paused_handlers()] == [(now, "second")]
+    inbox.pause_handler("other", None, now)
 
     assert inbox.resume_handler("note")
     assert not inbox.resume_handler("note")
     assert not inbox.resume_handler("unheard of")
+    assert [one.name for one in inbox.paused_handlers()] == ["other"]
+    assert inbox.pause_handler("note", None, now)
 
 
 def test_a_retry_of_a_paused_handler_waits_with_the_attempts_it_has(stored_only, clock):
