@@ -73,7 +73,7 @@ AREAS = {
     ),
     "retention": Area({"inbox/retention.py": 18}, ("tests/component/inbox/test_retention.py", *INBOX)),
     "retry": Area({"handlers/retry.py": 10}, ("tests/unit/handlers", "tests/component/engines")),
-    "suspects": Area({"engines/suspects.py": 15}, ("tests/component/engines", *INBOX)),
+    "suspects": Area({"engines/suspects.py": 15}, ("tests/component/engines/test_suspects.py",)),
     "rating": Area(
         {"sandbox/billing/rating.py": 25},
         (
