@@ -114,6 +114,7 @@ def draw(part: PricedUsage, unit_credits: int, money_credits: int) -> PricedUsag
 
 
 @given(products(), COMMITMENTS, st.integers(0, 30), st.integers(0, 60))
+@example(Product(10, 0, (2,), (1, 1)), CommitmentTerms(money=Decimal(3), in_money=True), 10, 0)
 def test_a_cycle_costs_what_its_units_cost(
     product: Product, committed: CommitmentTerms, unit_credits: int, money_credits: int
 ) -> None:
@@ -124,6 +125,8 @@ def test_a_cycle_costs_what_its_units_cost(
 
     rated = rate(draw(part, unit_credits, money_credits))
 
+    gross = owed(product, units_beyond(product, committed, whole)[0], committed, 0, 0)
+    assert abs(rated.usage - Decimal(gross.numerator) / gross.denominator) < CLOSE
     expected = owed(product, units, committed, unit_credits, money_credits)
     assert abs(rated.usage - rated.credits_used - Decimal(expected.numerator) / expected.denominator) < CLOSE
 
