@@ -14,6 +14,7 @@ from billhook.engines.maintenance import (
     EVERY_SECONDS,
     FAILED_SECONDS,
     FIRST_SECONDS,
+    SERVER_BATCH_ROWS,
     Maintenance,
     MaintenanceOptions,
 )
@@ -87,7 +88,7 @@ def test_the_first_look_is_soon_and_not_at_the_same_time_in_every_process(inbox,
 
 def test_pruning_runs_in_small_batches_and_then_rests_for_an_hour(inbox, where):
     clock = Time()
-    batch = BATCH_ROWS[inbox.database.is_remote]
+    batch = SERVER_BATCH_ROWS if inbox.database.is_remote else BATCH_ROWS
     old(inbox, where, batch * 5 // 2)
     made = started(inbox, clock)
 
@@ -104,7 +105,8 @@ def test_pruning_takes_a_share_of_the_databases_time(inbox, where, monkeypatch, 
     clock = Time()
     old(inbox, where, 2)
     made = started(inbox, clock)
-    monkeypatch.setattr(maintenance, "BATCH_ROWS", {True: 1, False: 1})
+    for name in ("BATCH_ROWS", "SERVER_BATCH_ROWS"):
+        monkeypatch.setattr(maintenance, name, 1)
     prune = inbox.prune
 
     def slow(*arguments):
