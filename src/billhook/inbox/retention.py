@@ -169,8 +169,9 @@ def prune(
                 .where(in_values(delivery.c.id, ids))
                 .values(state=DeliveryState.PRUNED.value, **nothing)
             )
-    left = exists().where(failure.c.fingerprint == issue.c.fingerprint)
-    cut_texts(connection, in_values(issue.c.fingerprint, failed_by) & ~left)
+    if failed_by:
+        left = exists().where(failure.c.fingerprint == issue.c.fingerprint)
+        cut_texts(connection, in_values(issue.c.fingerprint, failed_by) & ~left)
     return _counted(rows, limits, batch.after, over=batch.over)
 
 
