@@ -288,7 +288,7 @@ import ctypes, os, signal
 from pathlib import Path
 from billhook import Handlers
 from billhook.events import PingTest
-from billhook.inbox.sqlite.locks import WriteLock
+from billhook.inbox.sqlite.driver import WriteLock
 
 handlers = Handlers()
 

@@ -14,8 +14,8 @@ import pytest
 from billhook import Handlers
 from billhook.clock import SystemClock
 from billhook.engines import thread as thread_module
-from billhook.engines.leases import LeaseTable
-from billhook.engines.wakeup import PollBackoff
+from billhook.engines.cycle import LeaseTable
+from billhook.engines.worker import PollBackoff
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import Inbox, InboxTransaction

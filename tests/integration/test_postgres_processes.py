@@ -17,7 +17,8 @@ from sqlalchemy import create_engine, text
 from billhook import Handlers
 from billhook.errors import InboxUnavailable
 from billhook.events import PingTest
-from billhook.inbox import RunPlan, migrate
+from billhook.inbox import RunPlan
+from billhook.inbox.schema import upgrade_schema
 from support.apps import deliver
 from support.inbox_view import NOON, hang_up, incoming, open_inbox, postgres, rows, upgraded
 from support.postgres import fresh_schema, with_options
@@ -92,7 +93,7 @@ def test_concurrent_upgrades_need_the_migration_lock(postgres_server):
         engine = create_engine(url)
         with engine.begin() as connection:
             connection.execute(text("SELECT 1"))
-            migrate.upgrade(connection)
+            upgrade_schema(connection)
 
     assert race(upgraded) == [b"good"] * 4
     assert any(race(without) != [b"good"] * 4 for _ in range(10))

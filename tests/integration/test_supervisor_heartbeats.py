@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from billhook.cli.processes import Child, HeartbeatSender, start_watchdog
-from billhook.inbox.sqlite.locks import HOLDING
+from billhook.inbox.sqlite.driver import HOLDING
 from support.supervision import drive, supervise, supervisor_of
 
 BEATS = """

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
-from billhook.inbox import migrate, schema
+from billhook.inbox import schema
 
 NEXT = f"{int(schema.REVISION) + 1:04}"
 _MIGRATION = f"""
@@ -41,13 +41,12 @@ def next_release(folder: Path, oldest_writer: str | None = None) -> Iterator[Non
     """
     migrations = folder / "migrations"
     if not migrations.exists():
-        shutil.copytree(migrate.MIGRATIONS, migrations)
+        shutil.copytree(schema.MIGRATIONS, migrations)
         (migrations / "versions" / f"{NEXT}_next.py").write_text(
             _MIGRATION.replace("OLDEST_WRITER", repr(oldest_writer))
         )
     with (
-        patch.object(migrate, "MIGRATIONS", migrations),
-        patch.object(migrate, "REVISION", NEXT),
+        patch.object(schema, "MIGRATIONS", migrations),
         patch.object(schema, "REVISION", NEXT),
     ):
         yield

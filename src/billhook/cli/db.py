@@ -15,8 +15,7 @@ from billhook.cli.selection import confirm
 from billhook.errors import ConfigError
 from billhook.inbox import Inbox
 from billhook.inbox.deliveries import revision
-from billhook.inbox.migrate import any_schema
-from billhook.inbox.schema import REVISION
+from billhook.inbox.schema import REVISION, any_schema
 from billhook.program import in_program
 
 

@@ -150,7 +150,7 @@ def start_watchdog(
     process exits with a traceback of every thread. faulthandler's timer is written in C and needs no lock.
     While this process holds the write lock of an inbox in SQLite the limit is 5 s; a slow disk is no silence.
     """
-    from billhook.inbox.sqlite.locks import HOLDING
+    from billhook.inbox.sqlite.driver import HOLDING
 
     output = os.dup(2)  # not sys.stderr, which a handler may replace by what has no descriptor
 

@@ -9,15 +9,28 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from queue import Empty, SimpleQueue
 
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
-from billhook.engines.leases import ClaimedRun
 from billhook.engines.reporting import delivery_fields
+from billhook.events import Event, UnknownEvent
 from billhook.handlers import CANCEL_SECONDS, EVENT_LOOPS, Handler
+from billhook.inbox import Claim, Lease
 from billhook.logs import fields
 
 logger = logging.getLogger("billhook.engines")
+
+
+@dataclass(slots=True)
+class ClaimedRun:
+    """A claimed run on its way to a handler, with its event if the same poll has parsed it."""
+
+    claim: Claim
+    lease: Lease
+    leased_until: datetime
+    event: Event | UnknownEvent | None
 
 
 class _HandlerThread:

@@ -9,8 +9,7 @@ import logging
 from collections.abc import Iterable
 
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
-from billhook.engines.handler_pool import HandlerPool
-from billhook.engines.leases import ClaimedRun
+from billhook.engines.handler_pool import ClaimedRun, HandlerPool
 from billhook.engines.serial import SerialWorker
 from billhook.inbox import Inbox
 from billhook.logs import fields

@@ -1,9 +1,16 @@
 """Register and call handlers, and decide on retries. No SQL, no HTTP."""
 
-from billhook.handlers.call import HandlerFailure, call
-from billhook.handlers.delivery import Delivery, Headers, StoredHeaders
 from billhook.handlers.event_loop import CANCEL_SECONDS, EVENT_LOOPS
-from billhook.handlers.handler import ConnectedHandlers, Handler, connect
+from billhook.handlers.handler import (
+    ConnectedHandlers,
+    Delivery,
+    Handler,
+    HandlerFailure,
+    Headers,
+    StoredHeaders,
+    call,
+    connect,
+)
 from billhook.handlers.handlers import Handlers
 from billhook.handlers.retry import RetryDecision, RetrySchedule, decide
 

@@ -1,4 +1,4 @@
-"""Handlers: a user's function and its options, and those connected to an app's event signals.
+"""Handlers: a user's function and its options, the delivery it receives, and one call of it.
 
 A handler is the receiver of a blinker signal, either a decorated function (billhook.Handlers) or a plain
 receiver that the user connected. Runs are stored under its name.
@@ -7,16 +7,153 @@ receiver that the user connected. Runs are stored under its name.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+import json
+import os
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from billhook.errors import DuplicateHandlerName, HandlerSignature
+from billhook import failpoints
+from billhook.errors import ConfigError, Discard, DuplicateHandlerName, HandlerSignature, Retry
 from billhook.events import EVENT_TYPES, Event, UnknownEvent
-from billhook.handlers.delivery import Delivery
+from billhook.handlers.event_loop import EVENT_LOOPS
 from billhook.handlers.field_keys import content_digest, order_key
+from billhook.handlers.grouping import FailureGroup, group_of
 from billhook.handlers.retry import RetrySchedule
 from billhook.signals import event_signal
+from billhook.signing.source import RECONCILE_SOURCE
+
+if TYPE_CHECKING:
+    from billhook.client import BillingClient
+    from billhook.effects import Transaction
+
+
+class Headers(Mapping[str, str]):
+    """Request headers by name, in any case: `headers["webhook-id"]`; iteration gives `Webhook-Id`."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = _by_lower_name(headers)
+
+    def __getitem__(self, name: str) -> str:
+        return self._headers[name.lower()][1]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._headers.values())
+
+    def __len__(self) -> int:
+        return len(self._headers)
+
+    def __repr__(self) -> str:
+        return f"Headers({dict(self)})"
+
+
+def _by_lower_name(headers: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    # HTTP header names are compared without case, and servers and proxies change the case.
+    return {name.lower(): (name, value) for name, value in headers.items()}
+
+
+class StoredHeaders(Headers):
+    """Headers as the inbox stores them, parsed at their first use, because most handlers use none."""
+
+    def __init__(self, text: str) -> None:
+        """`text` is JSON, with the names in WSGI's form: webhook_id."""
+        self._text = text
+
+    @cached_property
+    def _headers(self) -> dict[str, tuple[str, str]]:  # type: ignore[override]
+        stored = json.loads(self._text)
+        return _by_lower_name({name.replace("_", "-").title(): value for name, value in stored.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One delivery, as passed to one handler for one attempt.
+
+    A handler runs at least once: `once()` says whether its effect is still to be made. `idempotency_key` is
+    the same at every attempt and every replay, for calls of other services. `key` is the message id of the
+    sender's signature, or a hash of the signed content: unique among the deliveries of one source only.
+    `attempt` counts from 1. Times are aware UTC; `signed_at` is None for a scheme that signs no time. `body`
+    is the exact bytes that were signed, `headers` are those of the request, by name in any case. `slot` is ""
+    except for conflicts: deliveries with the key of another one but another type or other bytes. `handler` is
+    the name under which the run is stored, `replays` how often it was replayed after it was finished.
+    """
+
+    id: int
+    key: str
+    source: str
+    event_type: str
+    attempt: int
+    received_at: datetime
+    signed_at: datetime | None
+    body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    # A function rather than the client, which needs options and the extra `client` that most handlers do not
+    # use.
+    make_client: Callable[[], BillingClient] | None = field(default=None, repr=False, compare=False)
+    slot: str = field(default="", repr=False)
+    handler: str = ""
+    replays: int = 0
+
+    @property
+    def idempotency_key(self) -> str:
+        """`source:key`, unique among all deliveries, as no source's name has a colon.
+
+        A conflict that an operator replayed is an event of its own: `source:key,slot`. No key has a comma.
+        """
+        return f"{self.source}:{self.key}" + (f",{self.slot}" if self.slot else "")
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether `billhook reconcile --inject` made it, from what the service's API shows.
+
+        Its event was not signed by the sender, and has only the values that the API shows.
+        """
+        return self.source == RECONCILE_SOURCE
+
+    def __reduce__(self) -> str:
+        """Raise TypeError: a delivery belongs to the process and the attempt that called the handler."""
+        raise TypeError(
+            "a Delivery cannot be pickled or copied to another process: pass its event, or its id and key"
+        )
+
+    def once(self, transaction: Transaction) -> bool:
+        """Return True the first time that this handler has this delivery, and False ever after.
+
+        The answer is a row of the table `billhook_effect` in your own database, written in your own open
+        transaction: commit it together with the effect, and both have happened or neither. `transaction` is a
+        SQLAlchemy session (scoped ones too) or connection, or a DB-API connection to SQLite or PostgreSQL. An
+        operator replays a finished run on purpose, so the replay counts as a new occurrence.
+
+        >>> if delivery.once(db.session):  # doctest: +SKIP
+        ...     db.session.add(Payment(event.invoice_id, event.amount))
+        >>> db.session.commit()  # doctest: +SKIP
+
+        Commit when the answer is False as well: the question has locked SQLite's file. Another attempt at the
+        same moment waits until this transaction ends. Raises ConfigError for a connection that commits each
+        statement by itself, and without the table (see billhook.effects).
+        """
+        if not self.handler:
+            raise ConfigError("this delivery was made by hand, without handler='the.name': once() needs it")
+        from billhook import effects  # imports SQLAlchemy, which `import billhook` alone must not
+
+        return effects.record(transaction, self.handler, self.idempotency_key, self.replays)
+
+    @property
+    def client(self) -> BillingClient:
+        """The API client of this process, for calls to the billing service.
+
+        Made from the options `BILLHOOK_API_…` at its first use, and shared by all handlers and threads.
+        Raises ConfigError, which names the options that are not set, and MissingExtra.
+        """
+        if self.make_client is None:
+            raise ConfigError("this delivery was made by hand and not by an app, so it has no client")
+        return self.make_client()
+
 
 IDENTITY_WINDOW_SECONDS = 86_400.0
 """How long content duplicates are recognised by default."""
@@ -76,7 +213,7 @@ class Handler:
         self._takes_delivery = not plain and _takes_delivery(function, self.name)
 
     def __call__(self, sender: object, *, event: Event | UnknownEvent, delivery: Delivery) -> object:
-        """Call the function and return its result: a coroutine, if it is async (handlers.call runs it)."""
+        """Call the function and return its result: a coroutine, if it is async (`call` runs it)."""
         if self._plain:
             return self.function(sender, event=event, delivery=delivery)
         return self.function(event, delivery) if self._takes_delivery else self.function(event)
@@ -199,3 +336,94 @@ def _takes_delivery(function: Callable[..., Any], name: str) -> bool:
             continue
         return takes_delivery
     raise HandlerSignature(name, str(signature))
+
+
+ERROR_LIMIT = 2_000
+TRACEBACK_LIMIT = 16_000
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFailure:
+    """A failed attempt: the exception, its text and its traceback, both cut to a size worth storing.
+
+    `group` is what it has in common with other failures of the same bug; None for Retry and Discard,
+    which are decisions.
+    """
+
+    exception: BaseException
+    error: str
+    traceback: str
+    group: FailureGroup | None = None
+
+    @classmethod
+    def from_exception(cls, exception: BaseException) -> HandlerFailure:
+        """Describe an exception; if its text cannot be made, its traceback stays."""
+        name = type(exception).__name__
+        try:
+            text = f"{name}: {exception}"
+        except BaseException:  # noqa: BLE001 - a user's __str__ may raise anything
+            text = f"{name}: <exception str() failed>"  # as in a traceback
+        try:
+            trace = "".join(traceback.format_exception(exception))
+        except BaseException:  # noqa: BLE001 - what it reads of an exception may raise too
+            trace = "".join(traceback.format_tb(exception.__traceback__)) + text
+        # Keep the start of a text and the end of a traceback, where the raising line is.
+        error, stored = _storable(text[:ERROR_LIMIT]), _storable(trace[-TRACEBACK_LIMIT:])
+        decided = isinstance(exception, Retry | Discard)
+        return cls(exception, error, stored, None if decided else group_of(exception, error))
+
+
+def call(
+    handler: Handler,
+    sender: object,
+    context: Callable[[], AbstractContextManager[object]],
+    event: Event | UnknownEvent,
+    delivery: Delivery,
+) -> HandlerFailure | None:
+    """Call a handler inside the app's context; return None on success.
+
+    SystemExit and similar exceptions are failures too: they would end the worker, and gunicorn's master.
+    """
+    if failpoints.ARMED:  # tests kill the process here, and below
+        failpoints.reach("before_call")
+    pid, failure = os.getpid(), None
+    try:
+        # Stay within the context until the end, because a coroutine runs in it too.
+        with context():
+            try:
+                result = handler(sender, event=event, delivery=delivery)
+                if inspect.iscoroutine(result):
+                    EVENT_LOOPS.run(result, handler.timeout_seconds)
+                elif inspect.isgenerator(result) or inspect.isasyncgen(result):
+                    # A decorator can hide a generator from the check at registration. Counted as a success,
+                    # it would be a handler that never does anything, without any error.
+                    error = TypeError("the handler returned a generator, of which nothing has run")
+                    failure = HandlerFailure.from_exception(error)
+            except BaseException:
+                if os.getpid() != pid:
+                    _end_forked_child(code=1)
+                raise
+            if os.getpid() != pid:
+                _end_forked_child(code=0)
+    except BaseException as exception:  # noqa: BLE001 - see above
+        return HandlerFailure.from_exception(exception)
+    if failpoints.ARMED:
+        failpoints.reach("after_call")
+    return failure
+
+
+def _end_forked_child(code: int) -> None:
+    """End a child process that the handler forked, as soon as it leaves the handler.
+
+    Such a child has copies of this process's sockets, locks and claims, and only one of its threads: it would
+    settle a run that its parent settles too, and keep a port open while it lives.
+    """
+    with suppress(OSError):  # not by logging: a thread that does not exist here may hold its lock
+        os.write(2, b"billhook: a child that a handler forked returned from it, and was ended\n")
+    # Not sys.exit: the child would unwind into this process's worker loop, and go on as a worker.
+    os._exit(code)
+
+
+def _storable(text: str) -> str:
+    """Return text that every database accepts: no lone surrogates, no NUL."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\x00", "\\x00")

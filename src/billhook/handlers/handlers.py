@@ -13,8 +13,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from billhook.errors import ConfigError, DuplicateHandlerName, LateRegistration
 from billhook.events import EVENT_TYPES, Event, UnknownEvent
-from billhook.handlers.delivery import Delivery
-from billhook.handlers.handler import Handler
+from billhook.handlers.handler import Delivery, Handler
 from billhook.handlers.options import EventHandlerOptions, HandlerOptions, parse_options
 
 A = TypeVar("A", bound=Event)

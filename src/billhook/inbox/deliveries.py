@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, Self
 from sqlalchemy import Connection, func, select
 
 from billhook.errors import ConfigError, InboxUnavailable
-from billhook.inbox import migrate
 from billhook.inbox.database import Listener
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
@@ -25,7 +24,7 @@ from billhook.inbox.limits import PAUSED_RUN
 from billhook.inbox.new_ids import NewIds
 from billhook.inbox.pending import next_times
 from billhook.inbox.records import HandlerLimits
-from billhook.inbox.schema import IDENTIFIERS, delivery, failure, handler, run
+from billhook.inbox.schema import IDENTIFIERS, delivery, failure, found_revision, handler, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState, delivery_status
 from billhook.inbox.transaction import NO_LIMITS
@@ -192,7 +191,7 @@ def export(inbox: Inbox, selection: DeliveryFilter) -> Iterator[DeliveryDetails]
 def revision(inbox: Inbox) -> str | None:
     """Return the schema's revision, of any age; None without tables."""
     with inbox.database.migration_transaction() as connection:
-        return migrate.found_revision(connection)
+        return found_revision(connection)
 
 
 def _failures(connection: Connection, delivery_ids: Sequence[int]) -> dict[int, list[FailureDetails]]:

@@ -13,7 +13,7 @@ from sqlalchemy import delete, func, insert, select, update
 
 from billhook import failpoints
 from billhook.errors import InboxUnavailable
-from billhook.inbox import counts, leases, migrate, pending, retention
+from billhook.inbox import counts, leases, pending, retention
 from billhook.inbox import limits as handler_limits
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.committer import BacklogLimit, Committer
@@ -24,7 +24,7 @@ from billhook.inbox.pending import NextTimes, PendingDelivery
 from billhook.inbox.probe import Probe, StartupCheck
 from billhook.inbox.records import HandlerLimits, PausedHandler, StoredDelivery, WorkerRecord
 from billhook.inbox.retention import Cutoffs, PruneResult
-from billhook.inbox.schema import version, worker
+from billhook.inbox.schema import any_schema, found_revision, upgrade_schema, version, worker
 from billhook.inbox.states import DeliveryState
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction
 from billhook.threads import run_blocking
@@ -102,7 +102,7 @@ class Inbox:
         Leaves no connection open, so that a fork may follow. Raises SchemaMismatch or InboxUnavailable. A
         server that takes longer than `timeout_seconds` is checked on in a thread.
         """
-        if migrate.any_schema.get():
+        if any_schema.get():
             return
         if timeout_seconds is None or not self.database.is_remote:
             self.database.prepare()
@@ -117,9 +117,9 @@ class Inbox:
         Raises SchemaForbidden, SchemaMismatch.
         """
         with self.database.migration_transaction() as connection:
-            if migrate.found_revision(connection) is None:
+            if found_revision(connection) is None:
                 self.database.create_schema(connection)
-            migrate.upgrade(connection)
+            upgrade_schema(connection)
 
     def start(self) -> None:
         """Start the thread that commits, now rather than at the first `put`. Raises OutOfResources."""

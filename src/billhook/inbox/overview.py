@@ -18,13 +18,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select, text
 
-from billhook.inbox import migrate
 from billhook.inbox.counts import DURATION_BOUNDS, Counted, Counts, hour_of, read_counts
 from billhook.inbox.handler_backlog import HandlerBacklog, read_handler_backlogs
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import find_paused
 from billhook.inbox.records import PausedHandler, WorkerRecord
-from billhook.inbox.schema import worker
+from billhook.inbox.schema import found_revision, worker
 from billhook.inbox.sql import UtcDateTime
 
 COUNT_LIMIT = 100_000
@@ -170,7 +169,7 @@ def read_state(inbox: Inbox, now: datetime) -> InboxState:
 
 def _state(connection: Connection, inbox: Inbox, now: datetime) -> dict[str, Any]:
     return {
-        "revision": migrate.found_revision(connection),
+        "revision": found_revision(connection),
         "backlog": _backlog(connection),
         "handler_backlogs": read_handler_backlogs(connection, now, inbox.limits()),
         "paused": find_paused(connection),

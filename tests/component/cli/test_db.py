@@ -11,8 +11,7 @@ import pytest
 
 from billhook.errors import SchemaMismatch
 from billhook.inbox import Inbox
-from billhook.inbox.migrate import any_schema
-from billhook.inbox.schema import REVISION
+from billhook.inbox.schema import REVISION, any_schema
 from support.inbox_view import change, incoming, open_inbox, place_of, value
 from support.next_release import NEXT, next_release
 from support.postgres import BOTH

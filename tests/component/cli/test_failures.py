@@ -73,7 +73,7 @@ def test_an_issue_is_shown_with_its_traceback_and_commands(cli):
     assert "attempts  2 failed, 2 of them in 24 h" in text
     assert "deliveries  2, the newest 2 (inv_2), 1 (inv_1)" in text
     assert "raise KeyError(event.invoice_id)" in text
-    assert "billhook/handlers/call.py" not in text
+    assert "billhook/handlers/handler.py" not in text
     listed, replayed = f"deliveries list --issue {id_}", f"deliveries replay --issue {id_} --dry-run"
     hints = ("deliveries show 2", listed, replayed, "handlers pause shop.book")
     for hint in (*hints, f"failures resolve {id_}"):

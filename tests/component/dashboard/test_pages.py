@@ -236,7 +236,7 @@ def test_attempts_errors_and_related_deliveries_are_shown(site):
     assert 'aria-label="shop.book: attempt 1 failed at ' in response.text
     assert "next attempt at " in response.text
     assert 'class="hl-' in response.text
-    assert "billhook/handlers/call.py" not in response.text
+    assert "billhook/handlers/handler.py" not in response.text
     assert "raise type(broken[0])" in made.text(f"deliveries/{number}")
     assert f"/billhook/deliveries/{number - 1}" in response.text
     assert "the same order" in response.text

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from billhook import Handlers
-from billhook.engines.leases import LeaseTable
+from billhook.engines.cycle import LeaseTable
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import Lease

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from billhook.engines.wakeup import Wakeup
+from billhook.engines.worker import Wakeup
 from billhook.inbox.postgres import database
 from billhook.inbox.postgres import waker as module
 from support.inbox_view import change, hang_up, open_inbox, rows

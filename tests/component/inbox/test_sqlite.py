@@ -17,7 +17,7 @@ from billhook.errors import ConfigError, DeadlinePassed, InboxUnavailable, Schem
 from billhook.inbox import Inbox
 from billhook.inbox.deliveries import revision
 from billhook.inbox.sqlite import driver
-from billhook.inbox.sqlite.locks import FORK_GUARD
+from billhook.inbox.sqlite.driver import FORK_GUARD
 from billhook.metrics import InboxCollector
 from support.apps import make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value

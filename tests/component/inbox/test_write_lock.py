@@ -11,7 +11,7 @@ import time
 import pytest
 from sqlalchemy import event
 
-from billhook.inbox.sqlite.locks import HOLDING, WriteLock
+from billhook.inbox.sqlite.driver import HOLDING, WriteLock
 from support.inbox_view import incoming
 from support.postgres import only_sqlite
 from support.processes import until
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc/locks is 
 HOLDS = """
 import sys
 from pathlib import Path
-from billhook.inbox.sqlite.locks import HOLDING, WriteLock
+from billhook.inbox.sqlite.driver import HOLDING, WriteLock
 with WriteLock(Path(sys.argv[1])).held():
     print(flush=True)
     sys.stdin.readline()

@@ -11,7 +11,7 @@ import pytest
 from billhook import Discard, Handlers, Retry
 from billhook.events import PingTest
 from billhook.handlers import Delivery, Handler, RetryDecision, RetrySchedule, call, decide
-from billhook.handlers.call import ERROR_LIMIT, TRACEBACK_LIMIT
+from billhook.handlers.handler import ERROR_LIMIT, TRACEBACK_LIMIT
 
 NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 DELIVERY = Delivery(7, "k", "default", "PingTest", 1, NOON, None, b"{}", {})

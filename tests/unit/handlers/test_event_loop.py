@@ -14,9 +14,8 @@ from contextvars import ContextVar
 import pytest
 
 from billhook.handlers import event_loop
-from billhook.handlers.call import call
 from billhook.handlers.event_loop import EventLoops
-from billhook.handlers.handler import Handler
+from billhook.handlers.handler import Handler, call
 from billhook.handlers.tracebacks import users_frames
 
 LONG = 60.0

@@ -17,7 +17,6 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from billhook.errors import ConfigError, InboxUnavailable
-from billhook.inbox import migrate
 from billhook.inbox.postgres.driver import (
     DeadlineConnection,
     check_conninfo,
@@ -39,6 +38,7 @@ from billhook.inbox.postgres.schemas import (
 )
 from billhook.inbox.postgres.waker import PostgresWaker
 from billhook.inbox.records import NewDelivery
+from billhook.inbox.schema import verify, verify_opened
 from billhook.threads import reset_in_child
 
 STATEMENT_TIMEOUT_SECONDS = 10.0
@@ -134,7 +134,7 @@ class PostgresDatabase:
         with self._storage_errors(), self._open().connect() as connection:
             connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with connection.begin():
-                migrate.verify(connection.exec_driver_sql, storing=storing)
+                verify(connection.exec_driver_sql, storing=storing)
                 yield connection
 
     @contextmanager
@@ -143,7 +143,7 @@ class PostgresDatabase:
         with self._storage_errors(), self._open().begin() as connection:
             yield connection
             # Last: a transaction that waited for a migration's locks goes on with the schema that it made.
-            migrate.verify(connection.exec_driver_sql, storing=storing)
+            verify(connection.exec_driver_sql, storing=storing)
 
     @contextmanager
     def migration_transaction(self) -> Iterator[Connection]:
@@ -226,7 +226,7 @@ class PostgresDatabase:
         try:
             with engine.begin() as connection:
                 check_encoding(connection, self.display_url)
-                migrate.verify_opened(connection)
+                verify_opened(connection)
                 if not self._fsync_checked:
                     warn_if_fsync_off(connection, self.display_url)
                     self._fsync_checked = True

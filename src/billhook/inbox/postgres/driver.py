@@ -17,7 +17,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 
 from billhook.errors import ConfigError, UnfitEncoding
-from billhook.inbox import migrate
+from billhook.inbox import schema
 from billhook.inbox.postgres.schemas import parse_search_path, quote_identifier
 from billhook.inbox.records import NewDelivery
 
@@ -227,7 +227,7 @@ def insert(connection: psycopg.Connection[Any], rows: Sequence[NewDelivery]) -> 
     """
     # Sequential ids come in the order of the rows inserted, so sorting pairs them with their keys again.
     order = sorted(range(len(rows)), key=lambda number: (rows[number].source, rows[number].key))
-    columns: list[object] = [migrate.REVISION]
+    columns: list[object] = [schema.REVISION]
     columns += [[getattr(rows[number], name) for number in order] for name in _COLUMNS]
     ids = sorted(row[0] for row in connection.execute(_INSERT_NEW, columns, binary=True))
     if len(ids) < len(rows):

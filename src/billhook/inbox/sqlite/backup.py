@@ -11,8 +11,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from billhook.errors import ConfigError, InboxError
-from billhook.inbox import migrate
-from billhook.inbox.schema import version
+from billhook.inbox.schema import require_known, version
 from billhook.inbox.sqlite.driver import connect
 from billhook.inbox.sqlite.file import refuse_foreign_file, sync
 
@@ -82,7 +81,7 @@ def _copy(source: sqlite3.Connection, target: Path, progress: Progress) -> int:
         if not {version.name, "delivery"} <= tables:
             raise ConfigError("there is no inbox in it")
         ((revision,),) = copy.execute(f"SELECT version_num FROM {version.name}").fetchall()  # noqa: S608 - ours
-        migrate.require_known(revision)
+        require_known(revision)
         ((deliveries,),) = copy.execute("SELECT count(*) FROM delivery").fetchall()
         return int(deliveries)
 

@@ -20,11 +20,13 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from billhook.errors import InboxUnavailable
-from billhook.inbox import migrate
 from billhook.inbox.records import NewDelivery
+from billhook.inbox.schema import MAY_STORE, prepare_schema, verify
 from billhook.inbox.sqlite.backup import Progress, back_up, restore
 from billhook.inbox.sqlite.driver import (
+    FORK_GUARD,
     Connections,
+    WriteLock,
     checkpoint_passive,
     checkpoint_truncate,
     execute_until_deadline,
@@ -39,7 +41,6 @@ from billhook.inbox.sqlite.file import (
     record_log_owner,
     refuse_foreign_file,
 )
-from billhook.inbox.sqlite.locks import FORK_GUARD, WriteLock
 from billhook.inbox.sqlite.waker import FifoWaker
 from billhook.threads import reset_in_child
 
@@ -106,7 +107,7 @@ class SqliteDatabase:
         """Create the file where it is missing, and bring its schema up to date."""
         create(self.path, own_folder=self._own_folder)
         with self.migration_transaction() as connection:
-            migrate.prepare(connection)
+            prepare_schema(connection)
         self.close()
 
     def write_lock_holder(self) -> int | None:
@@ -123,7 +124,7 @@ class SqliteDatabase:
         with FORK_GUARD.at_work(), self._mutex, self._lock.held(), self._checked():
             writer = self._connections.writer or self._connections.open_writer()
             with writer.begin():
-                migrate.verify(_driver(writer).execute, storing=storing)
+                verify(_driver(writer).execute, storing=storing)
                 yield writer
                 began = time.monotonic()
             self.commit_seconds = time.monotonic() - began
@@ -159,8 +160,8 @@ class SqliteDatabase:
                 self._check_file(busy=len(rows) > 2)
                 inserter = self._connections.inserter or self._connections.open_inserter()
                 with self._lock.held():  # by migrations too
-                    if inserter.execute(migrate.MAY_STORE).fetchone() is None:
-                        migrate.verify(inserter.execute, storing=True)  # raises
+                    if inserter.execute(MAY_STORE).fetchone() is None:
+                        verify(inserter.execute, storing=True)  # raises
                     try:
                         cursor = inserter.execute(statement, values)
                     except sqlite3.OperationalError as error:
@@ -182,7 +183,7 @@ class SqliteDatabase:
                 engine.connect().execution_options(billhook_read=True) as connection,
                 connection.begin(),
             ):
-                migrate.verify(_driver(connection).execute, storing=storing)
+                verify(_driver(connection).execute, storing=storing)
                 yield connection
 
     def _open_engine(self) -> Engine:
