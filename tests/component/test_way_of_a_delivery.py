@@ -26,12 +26,12 @@ from support.signing import PATH, signed
 SOURCE = str(Path(billhook.__file__).parent) + "/"
 FUNCTIONS = 35
 FILES = 11
-WHOLE_FUNCTIONS = 131
-WHOLE_FILES = 35
+WHOLE_FUNCTIONS = 120
+WHOLE_FILES = 30
 STEPS = {
     "Scheme.verify",
     "ingest",
-    "Inbox._after_commit",
+    "Committer._commit_batch",
     "Worker._poll",
     "Inbox.poll",
     "Dispatcher.plan",
@@ -154,7 +154,7 @@ def test_the_way_of_a_delivery_is_short(followed, door):
     names = {name for _, name in way.hops}
     assert {"Scheme.verify", "ingest"} <= names
     assert door == "flask" or {"AsgiApp.__call__", "Committer.put_async"} <= names
-    assert not {"Inbox._after_commit", "FifoWaker.notify", "PostgresWaker.notify"} & names
+    assert not {"FifoWaker.wake", "PostgresWaker.wake"} & names
 
 
 # --- to the handler and back --------------------------------------------------------------------------

@@ -113,7 +113,8 @@ class Dispatcher:
             # `every`, too: a delivery whose only handlers are for other sources is not logged as unhandled.
             every = connected.get(stored.event_type)
             if every is None:
-                every = connected[stored.event_type] = self._handlers.for_event_type(stored.event_type)
+                named = self._handlers.by_name(stored.event_type, unique=False)
+                every = connected[stored.event_type] = list(named.values())
             handlers = [handler for handler in every if handler.handles(stored.source)]
             try:
                 event = _parse(stored)
@@ -155,7 +156,7 @@ class Dispatcher:
 
     def has_options(self, stored: StoredDelivery) -> bool:
         """Return whether a handler of the delivery has its runs in order, or knows content duplicates."""
-        handlers = self._handlers.for_event_type(stored.event_type)
+        handlers = self._handlers.by_name(stored.event_type, unique=False).values()
         return any(handler.has_run_options and handler.handles(stored.source) for handler in handlers)
 
     # --- attempt --------------------------------------------------------------------------------------
@@ -179,7 +180,7 @@ class Dispatcher:
         delivery = _make_delivery(claim, self._client)
         # Not kept from the planning: plain receivers may have been connected or dropped since.
         handler = handler or self.find_handler(claim)
-        duration_seconds = None
+        duration_seconds: float | None = None
         if handler is not None and handler.newest_only:
             newer = self._find_newer(claim.run_id)
             if newer is not None:
@@ -204,21 +205,14 @@ class Dispatcher:
             except Exception as error:  # noqa: BLE001 - the models have changed since it was planned
                 failure = HandlerFailure.from_exception(error)
             else:
-                failure, duration_seconds = self._call(handler, event, delivery)
+                facts = {"delivery": delivery, "handler": delivery.handler}
+                signals.emit(signals.handler_started, self.sender, **facts)
+                started = time.monotonic()
+                failure = call(handler, self.sender, self._context, event, delivery)
+                duration_seconds = time.monotonic() - started
+                facts |= {"error": failure.exception if failure else None, "duration": duration_seconds}
+                signals.emit(signals.handler_ended, self.sender, **facts)
         return self._result(claim, delivery, failure, handler, duration_seconds)
-
-    def _call(
-        self, handler: Handler, event: Event | UnknownEvent, delivery: Delivery
-    ) -> tuple[HandlerFailure | None, float]:
-        """Call a handler, and signal its start and its end; return its failure and how long it took."""
-        facts = {"delivery": delivery, "handler": delivery.handler}
-        signals.emit(signals.handler_started, self.sender, **facts)
-        started = time.monotonic()
-        failure = call(handler, self.sender, self._context, event, delivery)
-        seconds = time.monotonic() - started
-        error = failure.exception if failure else None
-        signals.emit(signals.handler_ended, self.sender, error=error, duration=seconds, **facts)
-        return failure, seconds
 
     def _superseded(self, claim: Claim, delivery: Delivery, newer: int, handler: Handler) -> AttemptResult:
         """Return the result of a run that is discarded without a call: a newer delivery waits behind it."""

@@ -185,8 +185,7 @@ def parse_event(
     if model is None:
         return UnknownEvent(type=type, data=data)
     event = read(model, data, InvalidPayload)
-    like = None if as_named else _look_alike(model, data)
-    if like is not None:
+    if event.model_extra and not as_named and (like := _look_alike(model, data)) is not None:
         raise InvalidPayload(f"the body looks like {like.type}: it has fields of that which {type} lacks", [])
     return event
 
@@ -198,10 +197,10 @@ def _look_alike(model: type[Event], data: dict[str, Any]) -> type[Event] | None:
     PingTest has an empty body, so any field of another type is enough there. Fields that no type lists are
     new in the service, and are ignored. Types of users are not compared: what theirs share is not known here.
     """
+    if not _is_of_service(model):
+        return None
     own, _ = _fields(model)
     extra = data.keys() - own
-    if not extra or not _is_of_service(model):
-        return None
     found = []
     for other in filter(_is_of_service, EVENT_TYPES.values()):
         listed, required = _fields(other)

@@ -46,7 +46,7 @@ def types_by_handler(
         **{name: name for name in EVENT_TYPES},
         UnknownEvent.signal_name: unknown,
     }.items():
-        found = connected.for_event_type(event_type)
+        found = connected.by_name(event_type, unique=False).values()
         if not found:
             unhandled.append(shown)
         for handler in found:

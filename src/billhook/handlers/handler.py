@@ -275,18 +275,14 @@ class ConnectedHandlers:
     def every(self) -> list[Handler]:
         """Return the handlers of all event types, one for each name."""
         signals = (*EVENT_TYPES, UnknownEvent.signal_name)
-        found = {
-            handler.name: handler for event_type in signals for handler in self.for_event_type(event_type)
-        }
+        found: dict[str, Handler] = {}
+        for event_type in signals:
+            found |= self.by_name(event_type, unique=False)
         return list(found.values())
 
     def names(self, event_type: str) -> tuple[str, ...]:
         """Return the handler names of an event type."""
-        return tuple(handler.name for handler in self.for_event_type(event_type))
-
-    def for_event_type(self, event_type: str) -> list[Handler]:
-        """Return one handler for each name."""
-        return list(self.by_name(event_type, unique=False).values())
+        return tuple(self.by_name(event_type, unique=False))
 
     def find(self, event_type: str, name: str) -> Handler | None:
         """Return the handler that a stored run belongs to, by its name or one of its aliases.

@@ -97,7 +97,7 @@ class Committer:
     def __init__(
         self,
         insert_batch: Callable[[Sequence[NewDelivery]], Sequence[Receipt]],
-        after_commit: Callable[[], None],
+        after_commit: Sequence[Callable[[], None]],
         deadline_seconds: float,
         *,
         backlog: BacklogLimit | None = None,
@@ -106,9 +106,9 @@ class Committer:
         write_lock_holder: Callable[[], int | None] = lambda: None,
         turn: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`insert_batch` commits; `after_commit` follows each batch, `on_failure` each refused one.
+        """`insert_batch` commits; `after_commit` is called after each batch, `on_failure` after refused ones.
 
-        `insert_blocks` says that `insert_batch` waits for the disk in C code: see billhook.threads.
+        `insert_blocks` says that both wait for the disk in C code: see billhook.threads.
         `write_lock_holder` returns the process that keeps it waiting, for the log, without blocking. `turn`
         waits until no other process writes, and lets none begin in its block.
         """
@@ -122,7 +122,7 @@ class Committer:
         self._turn = turn
         self._holder: int | None = None
         self._holder_until = 0.0
-        self._greenlets = False
+        self._is_greenlet = False
         self.startup_check: StartupCheck | None = None
         """The check of the database that was still running when this process had started."""
         self._reset()
@@ -226,16 +226,21 @@ class Committer:
             self._thread.join(timeout_seconds)
 
     def _work(self) -> None:
-        self._greenlets = threads_are_greenlets()  # here: a server may change the threads of each process
+        # Here: a server may change the threads of each process.
+        self._is_greenlet = self._insert_blocks and threads_are_greenlets()
         while (first := self._queue.get()) is not None:
             self._busy_since = began = time.monotonic()
             # Processes take turns on a disk that syncs slowly. A request that comes while this one waits for
             # its turn would else wait for the next one: longer than its deadline.
-            with self._turn() if self._is_slow and not self._greenlets else nullcontext():
+            with self._turn() if self._is_slow and not self._is_greenlet else nullcontext():
                 self._commit_batch(first)
             self._is_slow = time.monotonic() - began > SLOW_SECONDS
             try:
-                self._after_commit()
+                for step in self._after_commit:
+                    if self._is_greenlet:
+                        run_blocking(step)
+                    else:
+                        step()
             except Exception as error:
                 text = "post-commit step failed; the deliveries are stored"
                 logger.exception(text, extra=fields(cause=error))
@@ -250,7 +255,7 @@ class Committer:
             deliveries = [entry.delivery for entry in batch]
             if ARMED:
                 reach("before_insert")
-            if self._greenlets and self._insert_blocks:
+            if self._is_greenlet:
                 receipts = run_blocking(self._insert_batch, deliveries)
             else:
                 receipts = self._insert_batch(deliveries)

@@ -45,7 +45,7 @@ def discard(
     with inbox.database.read() if dry_run else inbox.database.write() as connection:
         if not dry_run:
             lock_counts(connection)
-            lock_order(connection, in_values(run.c.delivery_id, delivery_ids))
+            lock_order(connection, delivery_ids)
             lock_deliveries(connection, delivery_ids)
         return discard_in(connection, delivery_ids, reason, now, inbox.known_types, dry_run=dry_run)
 

@@ -59,7 +59,7 @@ def erase(
     with inbox.database.read() if dry_run else inbox.database.write() as connection:
         if not dry_run:
             lock_counts(connection)
-            lock_order(connection, in_values(run.c.delivery_id, delivery_ids))
+            lock_order(connection, delivery_ids)
             lock_deliveries(connection, delivery_ids)
         unfinished = _in_states(connection, delivery_ids, *_UNFINISHED)
         discarded = list(unfinished) if discard_unfinished else []

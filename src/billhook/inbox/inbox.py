@@ -71,7 +71,9 @@ class Inbox:
         self._probe = Probe(self._native(self._commit_nothing))
         self._committer = Committer(
             partial(ingest, self.database),
-            self._native(self._after_commit),
+            # After the responses are on their way: neither is worth a sender's time. Once a batch, not once a
+            # delivery: a worker that wakes up polls for all of it.
+            (self.waker.wake, self.database.checkpoint),
             deadline_seconds,
             backlog=None if backlog_limit is None else BacklogLimit(count, backlog_limit),
             on_failure=self._probe.discard_answer,
@@ -128,12 +130,6 @@ class Inbox:
     def _count_unfinished(self, limit: int) -> int:
         with self.database.read(storing=True) as connection:
             return pending.count_unfinished(connection, limit)
-
-    def _after_commit(self) -> None:
-        # After the responses are on their way: neither step is worth a sender's time.
-        # Once a batch, not once a delivery: a worker that wakes up polls for all of it.
-        self.waker.wake()
-        self.database.checkpoint()
 
     def received(self, limit: int) -> list[StoredDelivery]:
         """Return deliveries that no engine has read yet, oldest first."""

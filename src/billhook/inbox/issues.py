@@ -55,7 +55,7 @@ from billhook.inbox.occurrences import (
 )
 from billhook.inbox.retention import cut_texts
 from billhook.inbox.schema import IDENTIFIERS, delivery, failure, hourly_count, issue, run
-from billhook.inbox.sql import in_states, in_values, utc_moment
+from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import RunState
 
 QUIET = timedelta(hours=1)
@@ -340,7 +340,10 @@ def by_hour(inbox: Inbox, issues: Collection[Issue], now: datetime) -> dict[str,
         found = [tuple(row) for row in connection.execute(deleted)]
         for its_id, stored in connection.execute(_stored_by_hour(connection, ids, first)):
             by_text = json.loads(stored or "{}")
-            found += [(its_id, utc_moment(f"{hour}:00"), number) for hour, number in by_text.items()]
+            found += [
+                (its_id, datetime.fromisoformat(f"{hour}:00+00:00"), number)
+                for hour, number in by_text.items()
+            ]
     numbers = {each: [0] * _HOURS for each in ids}
     for its_id, hour, number in found:
         place = (hour - first) // HOUR

@@ -18,12 +18,12 @@ one of the two finds that no run of it is unfinished.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, Connection, exists, func, literal_column, select
 
 from billhook.inbox.schema import delivery, run
-from billhook.inbox.sql import in_values
+from billhook.inbox.sql import in_parameter
 
 _ORDER = 0x6F726472  # "ordr"
 _CONFLICTS = 0x636F6E66  # "conf"
@@ -51,17 +51,26 @@ def try_to_lock_counts(connection: Connection) -> bool:
     return bool(connection.execute(select(func.pg_try_advisory_xact_lock(_COUNTS_OF_SCHEMA))).scalar_one())
 
 
-def lock_order(connection: Connection, runs: ColumnElement[bool] | None = None) -> None:
+_HOLD_ORDER = select(func.pg_advisory_xact_lock(_ORDER))
+_HOLD_ORDER_OF = _HOLD_ORDER.where(
+    exists(
+        select(run.c.id).where(in_parameter(run.c.delivery_id, "delivery_ids"), run.c.order_key.is_not(None))
+    )
+)
+
+
+def lock_order(connection: Connection, delivery_ids: Collection[int] | None = None) -> None:
     """Keep other transactions from planning, settling and replaying ordered runs until this one ends.
 
-    So each transaction that chooses the next run of an order sees the choices before it. With `runs`, only if
-    any of these is ordered: a run's order key never changes.
+    So each transaction that chooses the next run of an order sees the choices before it. With `delivery_ids`,
+    only if a run of these is ordered: a run's order key never changes.
     """
-    if connection.dialect.name == "postgresql":
-        hold = select(func.pg_advisory_xact_lock(_ORDER))
-        if runs is not None:
-            hold = hold.where(exists(select(run.c.id).where(runs, run.c.order_key.is_not(None))))
-        connection.execute(hold)
+    if connection.dialect.name != "postgresql":
+        return
+    if delivery_ids is None:
+        connection.execute(_HOLD_ORDER)
+    else:
+        connection.execute(_HOLD_ORDER_OF, {"delivery_ids": list(delivery_ids)})
 
 
 def lock_conflicts(connection: Connection) -> None:
@@ -79,14 +88,21 @@ def lock_limits(connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(_LIMITS)))
 
 
-def lock_deliveries(connection: Connection, delivery_ids: Iterable[int]) -> None:
+_HOLD_DELIVERIES = (
+    select(delivery.c.id)
+    .where(in_parameter(delivery.c.id, "delivery_ids"))
+    # In the order of the ids: two transactions meet at the lowest id that both need. FOR NO KEY UPDATE: one
+    # that writes a run twice has its foreign key checked, and must not wait for this, holding other locks.
+    .order_by(delivery.c.id)
+    .with_for_update(key_share=True)
+)
+
+
+def lock_deliveries(connection: Connection, delivery_ids: Collection[int]) -> None:
     """Wait until no other transaction plans, settles or replays any of these, and keep it so.
 
     Of two transactions that settle the last two runs of a delivery, the second sees what the first wrote. And
     no later deliveries are planned before the earlier ones of another transaction are committed.
     """
-    # In the order of the ids: two transactions meet at the lowest id that both need. FOR NO KEY UPDATE: one
-    # that writes a run twice has its foreign key checked, and must not wait for this, holding other locks.
     if connection.dialect.name == "postgresql":
-        rows = select(delivery.c.id).where(in_values(delivery.c.id, sorted(delivery_ids)))
-        connection.execute(rows.order_by(delivery.c.id).with_for_update(key_share=True))
+        connection.execute(_HOLD_DELIVERIES, {"delivery_ids": sorted(delivery_ids)})

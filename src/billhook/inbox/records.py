@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
 from types import MappingProxyType
@@ -248,13 +248,6 @@ class RunResult(NamedTuple):
         text = self.error.encode("ascii", "backslashreplace").decode()[:SHORT_ERROR]
         plain = self._replace(traceback=None, place=None)
         return tuple(plain._replace(error=error) for error in (text, UNSTORABLE_ERROR))
-
-    @property
-    def started_at(self) -> datetime | None:
-        """When the handler was called; None if it was not."""
-        if self.duration_seconds is None:
-            return None
-        return self.at - timedelta(seconds=self.duration_seconds)
 
 
 @dataclass(frozen=True, slots=True)

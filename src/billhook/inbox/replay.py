@@ -83,8 +83,7 @@ def replay(
     with inbox.database.read() if dry_run else inbox.database.write() as connection:
         if not dry_run:
             lock_counts(connection)
-            of_these = in_values(run.c.delivery_id, delivery_ids)
-            lock_order(connection, None if backfill else of_these)  # new runs may be ordered
+            lock_order(connection, None if backfill else delivery_ids)  # new runs may be ordered
             lock_deliveries(connection, delivery_ids)  # before reading: a worker may be settling them
         states = _states(connection, delivery_ids, untyped=as_type is not None)
         kept: AbstractContextManager[object] = (

@@ -29,6 +29,7 @@ from sqlalchemy import (
     literal_column,
     null,
     select,
+    text,
     update,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -42,8 +43,6 @@ from billhook.inbox.sql import (
     execute_each,
     in_parameter,
     in_states,
-    insert_from_json,
-    insert_rows,
     json_rows,
     json_text,
 )
@@ -103,6 +102,12 @@ _NEW: dict[str, Any] = {
     "identity": None,
     "twin_of": None,
 }
+_COLUMNS = ("delivery_id", "handler", "state", "due_at", "token", *_NEW)
+_INSERT = insert(run).values({name: bindparam(name, type_=run.c[name].type) for name in _COLUMNS})
+_INSERT_ROWS = text(
+    f"INSERT INTO run ({', '.join(_COLUMNS)}) SELECT {', '.join(_COLUMNS)} "  # noqa: S608 - our own columns
+    "FROM jsonb_populate_recordset(NULL::run, CAST(:rows AS jsonb)) RETURNING id, delivery_id, handler"
+)
 
 
 def insert_runs(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], int]:
@@ -110,10 +115,9 @@ def insert_runs(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> di
     if not rows:
         return {}
     if connection.dialect.name == "postgresql":
-        statement = insert_from_json(run.name, tuple(rows[0]), ("id", "delivery_id", "handler"))
-        inserted = connection.execute(statement, {"rows": json_text(rows)})
+        inserted = connection.execute(_INSERT_ROWS, {"rows": json_text(rows)})
         return {(delivery_id, name): run_id for run_id, delivery_id, name in inserted}
-    insert_rows(connection, run, rows)
+    execute_each(connection, _INSERT, rows)
     # Consecutive: the transaction holds SQLite's write lock, and a table's next id is its highest plus one.
     last = connection.exec_driver_sql("SELECT last_insert_rowid()").scalar_one()
     return {
@@ -213,21 +217,23 @@ def _write_results(
     connection: Connection, results: Sequence[RunResult], now: datetime | None
 ) -> Sequence[Sequence[Any]]:
     """Write the results whose lease still holds; returns the rows of their runs."""
-    given = [
-        {
-            "run_id": result.run_id,
-            "fencing_token": result.token,
-            "new_state": result.state.value,
-            "error": result.error,
-            "retry_at": result.due_at if result.state is RunState.DUE else None,
-            "ended_at": None if result.state is RunState.DUE else _stored_at(result, now),
-            "is_excused": int(result.excused),
-            "is_uncalled": int(result.uncalled),
-            "called_at": result.started_at,
-            "seconds": result.duration_seconds,
-        }
-        for result in results
-    ]
+    given = []
+    for result in results:
+        retried, seconds = result.state is RunState.DUE, result.duration_seconds
+        given.append(
+            {
+                "run_id": result.run_id,
+                "fencing_token": result.token,
+                "new_state": result.state.value,
+                "error": result.error,
+                "retry_at": result.due_at if retried else None,
+                "ended_at": None if retried else _stored_at(result, now),
+                "is_excused": int(result.excused),
+                "is_uncalled": int(result.uncalled),
+                "called_at": None if seconds is None else result.at - timedelta(seconds=seconds),
+                "seconds": seconds,
+            }
+        )
     if connection.dialect.name == "postgresql":
         return connection.execute(_SETTLE_ROWS, {"results": json_text(given)}).all()
     # Read first: one by one they return no rows. Between the two no other transaction writes.

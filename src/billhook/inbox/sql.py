@@ -11,7 +11,7 @@ costs more CPU time than executing it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
@@ -28,19 +28,15 @@ from sqlalchemy import (
     Insert,
     Integer,
     LargeBinary,
-    Table,
     Text,
-    TextClause,
     TypeDecorator,
     Update,
     bindparam,
     cast,
     column,
     func,
-    insert,
     literal_column,
     select,
-    text,
 )
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
@@ -64,7 +60,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.astimezone(UTC)
 
     # On SQLite not by its own type, whose times have no zone: six are read for each delivery that is
-    # handled, and a second function for the zone cost more than reading them.
+    # handled, and a second function for the zone would cost more than reading them.
 
     def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], Any] | None:
         """Return what writes a time."""
@@ -76,7 +72,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         """Return what reads a time."""
         if dialect.name == "postgresql":
             return super().result_processor(dialect, coltype)
-        return lambda text: None if text is None else utc_moment(text)
+        return _moment
 
 
 class _Values(TypeDecorator[list[Any]]):
@@ -157,26 +153,6 @@ def _instr(element: _Position, compiler: SQLCompiler, **kw: Any) -> str:
     return f"instr({column}, {value})"
 
 
-def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows in their order; all have the same columns. Without rows, nothing is executed.
-
-    SQLite takes them one by one within the process. PostgreSQL would need a round trip for each: there they
-    go as one JSON text, at a third of the CPU time.
-    """
-    if not rows:
-        return
-    columns = tuple(rows[0])
-    if connection.dialect.name == "postgresql":
-        connection.execute(insert_from_json(table.name, columns), {"rows": json_text(map(dict, rows))})
-    else:
-        execute_each(connection, _insert_one(table, columns), rows)
-
-
-@cache
-def _insert_one(table: Table, columns: tuple[str, ...]) -> Insert:
-    return insert(table).values({name: bindparam(name, type_=table.c[name].type) for name in columns})
-
-
 def execute_each(
     connection: Connection, statement: Insert | Update, rows: Iterable[Mapping[str, Any]]
 ) -> None:
@@ -207,17 +183,6 @@ def _compile_for_driver(statement: Insert | Update) -> tuple[str, list[str], lis
     )
 
 
-@cache
-def insert_from_json(table: str, columns: tuple[str, ...], returning: tuple[str, ...] = ()) -> TextClause:
-    """Return the statement that inserts the rows of the parameter `rows`, made by `json_text`."""
-    names = ", ".join(columns)
-    returned = f" RETURNING {', '.join(returning)}" if returning else ""
-    return text(
-        f"INSERT INTO {table} ({names}) SELECT {names} "  # noqa: S608 - our own tables and columns
-        f"FROM jsonb_populate_recordset(NULL::{table}, CAST(:rows AS jsonb)){returned}"
-    )
-
-
 def json_text(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return rows as one JSON text for PostgreSQL."""
     return json.dumps([*rows], default=datetime.isoformat)
@@ -226,8 +191,10 @@ def json_text(rows: Iterable[Mapping[str, Any]]) -> str:
 _TEXT_LENGTH = len("2026-01-31 23:59:59.000000")
 
 
-def utc_moment(text: str) -> datetime:
+def _moment(text: str | None) -> datetime | None:
     """Return the time that `utc_text` has written, or an operator: without a zone or a time, or with them."""
+    if text is None:
+        return None
     if len(text) == _TEXT_LENGTH:
         return datetime.fromisoformat(f"{text}+00:00")  # at once: a zone given later takes ten times as long
     moment = datetime.fromisoformat(text)

@@ -28,8 +28,6 @@ from billhook.inbox.records import (
     StoredDelivery,
 )
 from billhook.inbox.runs import insert_runs, new_run, settle
-from billhook.inbox.schema import run
-from billhook.inbox.sql import in_values
 from billhook.inbox.states import RunState
 
 NO_LIMITS: Mapping[str, HandlerLimits] = MappingProxyType({})
@@ -65,22 +63,20 @@ class InboxTransaction:
         self.released: list[int] = []
         self.paused: list[PausedHandler] = [] if self._limiter is None else self._limiter.paused
 
-    def lock(self, results: Sequence[RunResult], plans: Sequence[RunPlan]) -> None:
-        """Take all row locks of a transaction that will settle these results and plan these deliveries.
+    def lock(self, results: Sequence[RunResult], plans: Sequence[RunPlan], *, whole: bool = True) -> None:
+        """Take the locks for settling these results and planning these deliveries.
 
-        For a transaction that does both: two that took their locks step by step could deadlock.
+        Call it first in a transaction that does both: two that took their locks step by step could deadlock.
+        Not `whole`: more will be settled or planned, and locked then.
         """
-        self._locked = True
-        # On SQLite the transaction holds the whole file from its first statement.
-        if self._connection.dialect.name == "postgresql":
-            self._take_locks(results, plans)
-
-    def _take_locks(self, results: Sequence[RunResult], plans: Sequence[RunPlan]) -> None:
+        self._locked = whole
+        if self._connection.dialect.name != "postgresql":
+            return  # on SQLite the transaction holds the whole file from its first statement
+        delivery_ids = {each.delivery_id for each in results} | {each.delivery_id for each in plans}
         if any(run_plan.options for run_plan in plans):
             locks.lock_order(self._connection)
         elif results:
-            locks.lock_order(self._connection, in_values(run.c.id, [result.run_id for result in results]))
-        delivery_ids = {each.delivery_id for each in results} | {each.delivery_id for each in plans}
+            locks.lock_order(self._connection, [result.delivery_id for result in results])
         if results or len(delivery_ids) > 1:  # a plan alone locks its delivery itself
             locks.lock_deliveries(self._connection, delivery_ids)
 
@@ -90,7 +86,7 @@ class InboxTransaction:
             return set()
         self.steps.append("settle")
         if not self._locked:
-            self._take_locks(results, ())
+            self.lock(results, (), whole=False)
         settled, released = settle(self._connection, results, clock)
         self.released += released
         handlers = {handler for _, handler in settled}
@@ -118,7 +114,7 @@ class InboxTransaction:
             return []
         self.steps.append("plan")
         if not self._locked:
-            self._take_locks((), plans)
+            self.lock((), plans, whole=False)
         planned = plan(self._connection, plans, now)
         self._left_to_claim += planned.left_to_claim
         left = {stored.delivery_id for stored, _ in planned.left_to_claim}

@@ -449,7 +449,9 @@ def test_two_subscribers_of_one_name_are_refused_at_start_and_one_of_them_is_pla
     with pytest.raises(DuplicateHandlerName, match=r"two handlers are named .*make.<locals>.subscriber"):
         subscribers.check_names()
 
-    (planned,) = [one for one in subscribers.for_event_type("PingTest") if one.function in kept]
+    (planned,) = [
+        one for one in subscribers.by_name("PingTest", unique=False).values() if one.function in kept
+    ]
     assert not planned.has_run_options
     assert planned.order_key("default", sample(PingTest)) is None
     assert planned.content_digest("default", sample(PingTest)) is None

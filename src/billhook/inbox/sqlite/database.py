@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC
 from pathlib import Path
-from typing import cast
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
@@ -124,7 +123,7 @@ class SqliteDatabase:
         with FORK_GUARD.at_work(), self._mutex, self._lock.held(), self._checked():
             writer = self._connections.writer or self._connections.open_writer()
             with writer.begin():
-                verify(_driver(writer).execute, storing=storing)
+                verify(writer.connection.cursor().execute, storing=storing)
                 yield writer
                 began = time.monotonic()
             self.commit_seconds = time.monotonic() - began
@@ -183,7 +182,7 @@ class SqliteDatabase:
                 engine.connect().execution_options(billhook_read=True) as connection,
                 connection.begin(),
             ):
-                verify(_driver(connection).execute, storing=storing)
+                verify(connection.connection.cursor().execute, storing=storing)
                 yield connection
 
     def _open_engine(self) -> Engine:
@@ -303,7 +302,3 @@ class SqliteDatabase:
 
     def _close_for_fork(self) -> None:
         self._connections.close()
-
-
-def _driver(connection: Connection) -> sqlite3.Connection:
-    return cast("sqlite3.Connection", connection.connection.driver_connection)

@@ -49,22 +49,18 @@ class FifoWaker:
     def wake(self) -> None:
         """Wake the workers, by one system call, and the listeners."""
         with self._lock:
-            self._notify_workers()
+            if time.monotonic() >= self._no_reader_until:
+                try:
+                    if self._notifying is None:
+                        self._notifying = _open_pipe(self._path, os.O_WRONLY)
+                    os.write(self._notifying, b"!")
+                except BlockingIOError:
+                    pass  # the pipe is full of notifications already
+                except OSError:
+                    # No pipe, or no reader (ENXIO, EPIPE). A worker that starts later polls before it waits.
+                    self._close()
+                    self._no_reader_until = time.monotonic() + NO_READER_SECONDS
             self._notify_listeners()
-
-    def _notify_workers(self) -> None:
-        if time.monotonic() < self._no_reader_until:
-            return
-        try:
-            if self._notifying is None:
-                self._notifying = _open_pipe(self._path, os.O_WRONLY)
-            os.write(self._notifying, b"!")
-        except BlockingIOError:
-            pass  # the pipe is full of notifications already
-        except OSError:
-            # No pipe, or no reader (ENXIO, EPIPE). A worker that starts later polls before it waits.
-            self._close()
-            self._no_reader_until = time.monotonic() + NO_READER_SECONDS
 
     def _notify_listeners(self) -> None:
         try:
