@@ -105,11 +105,12 @@ class Database(Protocol):
         """
         ...
 
-    def read(self, *, storing: bool = False) -> AbstractContextManager[Connection]:
+    def read(self, *, storing: bool = False, checked: bool = True) -> AbstractContextManager[Connection]:
         """Open a consistent snapshot of what is committed, for reading only.
 
         With `storing`, for a receiver: on a newer schema too, if that lets this code store deliveries. Raises
-        SchemaMismatch.
+        SchemaMismatch. Not `checked`, the schema may be any, and on a server each statement sees what is
+        committed when it begins: for what nobody sees, and only a transaction of `write` acts on.
         """
         ...
 

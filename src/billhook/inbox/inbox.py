@@ -143,10 +143,10 @@ class Inbox:
         """Return what an engine has to do: unread deliveries, and when the next runs are due.
 
         Of one delivery if `only` names it. That one has no runs while it is unread. `limits` are those of
-        handlers, by the names that their runs are stored under.
+        handlers, by the names that their runs are stored under. The engine's transaction checks the schema.
         """
         statement = pending.RECEIVED if only is None else pending.RECEIVED_ONE
-        with self.database.read() as connection:
+        with self.database.read(checked=False) as connection:
             rows = connection.execute(statement, {"at_most": limit, "delivery_id": only}).all()
             new_deliveries = [StoredDelivery(*row) for row in rows]
             if only is not None and new_deliveries:

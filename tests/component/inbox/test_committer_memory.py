@@ -24,7 +24,7 @@ def committer_that_raises_once(error, **more):
             raise errors.pop()
         return [Receipt(PutStatus.ACCEPTED, 1, row.event_type) for row in batch]
 
-    return Committer(commit, lambda: None, LONG, **more)
+    return Committer(commit, (), LONG, **more)
 
 
 def test_a_commit_without_memory_raises_out_of_resources_without_a_traceback(caplog):
@@ -75,7 +75,7 @@ def test_a_crowd_that_is_refused_asks_once_who_holds_the_lock():
         asked.append(1)
         return 4711
 
-    committer = Committer(commit, lambda: None, LONG, write_lock_holder=holder)
+    committer = Committer(commit, (), LONG, write_lock_holder=holder)
 
     def put(number):
         try:

@@ -372,7 +372,7 @@ def test_after_a_slow_batch_a_request_that_comes_before_the_turn_to_write_is_in_
             committed.append(len(batch))
         return [Receipt(PutStatus.ACCEPTED, 1, one.key) for one in batch]
 
-    committer = Committer(commit, lambda: None, 20.0, turn=turn)
+    committer = Committer(commit, (), 20.0, turn=turn)
     committer.put(incoming("first"), 20.0)
     waiting.clear()
     with other_process:
@@ -396,7 +396,7 @@ def test_a_put_right_after_a_failure_is_attempted():
             raise faults.pop()
         return [Receipt(PutStatus.ACCEPTED, 1, one.key) for one in batch]
 
-    committer = Committer(commit, tidied.wait, 5.0)
+    committer = Committer(commit, (tidied.wait,), 5.0)
     with pytest.raises(InboxUnavailable, match="the disk"):
         committer.put(incoming("k"), 5.0)
     threading.Timer(0.1, tidied.set).start()  # the committer is still busy with what comes after a batch
@@ -410,7 +410,7 @@ def test_a_failure_after_a_commit_stops_neither_it_nor_the_committer(caplog):
         raise LookupError("tidying")
 
     committer = Committer(
-        lambda batch: [Receipt(PutStatus.ACCEPTED, 1, one.key) for one in batch], checkpoint, 1.0
+        lambda batch: [Receipt(PutStatus.ACCEPTED, 1, one.key) for one in batch], (checkpoint,), 1.0
     )
 
     keys = [committer.put(incoming(key), 1.0).stored_event_type for key in ("k1", "k2")]
@@ -448,7 +448,7 @@ def test_a_request_that_is_interrupted_while_its_batch_is_committed_holds_up_no_
             ended.set()
 
     monkeypatch.setattr(Future, "result", interrupted)
-    committer = Committer(commit, lambda: None, 20.0)
+    committer = Committer(commit, (), 20.0)
     threads = [
         threading.Thread(target=put, args=(key,), name=key) for key in ("before", "interrupted", "next")
     ]
@@ -473,7 +473,7 @@ def test_a_defect_in_a_commit_is_an_error_for_its_sender_and_the_next_is_committ
             raise faults.pop()
         return [Receipt(PutStatus.ACCEPTED, 1, one.key) for one in batch]
 
-    committer = Committer(commit, lambda: None, 1.0)
+    committer = Committer(commit, (), 1.0)
     try:
         with pytest.raises(InboxUnavailable, match="the commit failed"):
             committer.put(incoming("first"), 5.0)

@@ -74,7 +74,7 @@ def test_nothing_is_handled_on_a_newer_schema(inbox, where, upgrade):
         with inbox.transaction("me") as transaction:
             transaction.settle([result_of(claim)])
 
-    uses = [lambda: inbox.poll(9), settle, lambda: inbox.pause_handler("h", None, NOON)]
+    uses = [lambda: inbox.next_times({}), settle, lambda: inbox.pause_handler("h", None, NOON)]
     for use in uses:
         with pytest.raises(SchemaMismatch) as refused:
             use()
