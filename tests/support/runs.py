@@ -67,4 +67,4 @@ def result_of(
     if due is not None:
         facts["due_at"] = at(due)
     ids = (one.run_id, one.token, one.delivery.delivery_id, one.attempt)
-    return RunResult(*ids, state, at(seconds), **facts)
+    return RunResult(*ids, state, at(seconds), ordered=one.ordered, **facts)

@@ -244,6 +244,7 @@ class Dispatcher:
             due_at=due_at,
             error="the worker was stopped, and the handler did not return within the grace",
             excused=True,
+            ordered=claim.ordered,
         )
 
     def _schedule_of(self, handler: Handler | None) -> RetrySchedule:
@@ -285,6 +286,7 @@ class Dispatcher:
             duration_seconds=duration_seconds,
             group=group.key if group else None,
             place=group.place if group else None,
+            ordered=claim.ordered,
         )
         return AttemptResult(result, delivery, claim.handler, failure)
 

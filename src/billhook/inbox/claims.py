@@ -53,6 +53,7 @@ _CLAIMED = (
     run.c.runs_alone,
     run.c.excused_attempts,
     run.c.replays,
+    run.c.order_key,
 )
 _START = (
     update(run)
@@ -122,6 +123,7 @@ def mark_running(
             row.excused_attempts,
             row.runs_alone == 1,
             row.replays,
+            row.order_key is not None,
         )
         for row in rows
     ]

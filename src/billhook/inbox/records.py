@@ -183,7 +183,8 @@ class Claim(NamedTuple):
     """A claimed run, leased until `leased_until` unless renewed; `token` is its fencing token.
 
     `excused` of its attempts, this one included, do not count. A `suspect` lost its last attempt with its
-    worker: it runs alone. `replays` is how often it was replayed after it was finished.
+    worker: it runs alone. `replays` is how often it was replayed after it was finished. `ordered`: it has an
+    order key.
     """
 
     run_id: int
@@ -195,6 +196,7 @@ class Claim(NamedTuple):
     excused: int = 0
     suspect: bool = False
     replays: int = 0
+    ordered: bool = False
 
     @property
     def lease(self) -> Lease:
@@ -214,7 +216,8 @@ class RunResult(NamedTuple):
     one was none: the handler was not called, and it is not in the number of attempts. With `newest_only` a
     run that is to be tried again is due at once if a newer one waits, to be discarded. `duration_seconds` is
     how long the call took; None without a call. Failures of one bug have one `group`, and `place` is where
-    the user's code failed; None for what is no failure of a handler.
+    the user's code failed; None for what is no failure of a handler. `ordered` is the claim's: without an
+    order key it settles beside all others.
     """
 
     run_id: int
@@ -232,6 +235,7 @@ class RunResult(NamedTuple):
     uncalled: bool = False
     group: str | None = None
     place: str | None = None
+    ordered: bool = True
 
     @property
     def lease(self) -> Lease:

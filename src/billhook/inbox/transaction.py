@@ -73,10 +73,8 @@ class InboxTransaction:
         if self._connection.dialect.name != "postgresql":
             return  # on SQLite the transaction holds the whole file from its first statement
         delivery_ids = {each.delivery_id for each in results} | {each.delivery_id for each in plans}
-        if any(run_plan.options for run_plan in plans):
+        if any(each.options for each in plans) or any(each.ordered for each in results):
             locks.lock_order(self._connection)
-        elif results:
-            locks.lock_order(self._connection, [result.delivery_id for result in results])
         if results or len(delivery_ids) > 1:  # a plan alone locks its delivery itself
             locks.lock_deliveries(self._connection, delivery_ids)
 

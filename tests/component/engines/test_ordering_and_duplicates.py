@@ -171,6 +171,27 @@ def test_only_the_result_with_the_current_token_is_signalled(shop, clock, caplog
     assert "ZeroDivisionError" in rows(inbox_at(app), "SELECT error FROM failure ORDER BY id")[-1][0]
 
 
+@pytest.mark.parametrize("ordered_by", [None, "invoice_id"])
+def test_the_result_of_an_ordered_run_says_so_whatever_it_is(shop, clock, ordered_by):
+    """Settling takes the lock of the orders by it."""
+    handlers = Handlers()
+    handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by=ordered_by)(lambda event: None)
+    app = shop(handlers)
+    state, now = get_state(app), clock.now()
+    state.inbox.put(incoming("m1", event_type="InvoicePaymentStatusChanged", body=body()))
+    with state.inbox.transaction("w") as transaction:
+        transaction.plan([one.plan for one in state.dispatcher.plan(state.inbox.received(1))], now)
+        (claim,) = transaction.claim(1, now, now)
+
+    results = [
+        state.dispatcher.attempt(claim).run_result,
+        state.dispatcher.crashed(claim, OSError()).run_result,
+        state.dispatcher.interrupted(claim, now),
+    ]
+
+    assert [result.ordered for result in results] == [ordered_by is not None] * 3
+
+
 # --- newcomers ------------------------------------------------------------------------------------
 
 
