@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def billhook_app(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Flask]:
-    """The app under test, on a temporary inbox: the setting `billhook_app`, or one of `billhook_handlers`.
+    """Make the app under test on a temporary inbox, of the setting `billhook_app` or `billhook_handlers`.
 
     Override it to make the app yourself, with `billhook.testing.options(tmp_path)` in its config.
     """
@@ -78,7 +78,7 @@ def billhook_app(
 
 @pytest.fixture
 def billhook_clock(billhook_app: Flask) -> FrozenClock:
-    """The clock of the app under test, which stands still until it is moved."""
+    """Make the clock of the app under test, which stands still until it is moved."""
     from billhook.testing import prepare
 
     return prepare(billhook_app)
@@ -158,7 +158,7 @@ def delivery_of() -> Callable[..., Delivery]:
 
 @pytest.fixture
 def sandbox(billhook_app: Flask) -> Iterator[RunningSandbox]:
-    """The billing service in this process, with the app subscribed to all its events."""
+    """Run the billing service in this process, with the app subscribed to all its events."""
     from billhook.testing import running_sandbox
 
     with running_sandbox(billhook_app) as running:

@@ -26,7 +26,7 @@ class NotifyAddress:
     """One address. Its `name` is the service alone, such as `mailto`; no text of it shows more."""
 
     def __init__(self, url: str, number: int) -> None:
-        """Raises ConfigError for what apprise does not know; `number` is the line in the file."""
+        """Check `url`, from line `number` of the file. Raises ConfigError for what apprise does not know."""
         self.name = printable(url.partition(":")[0])
         self.number = number
         self._url = url

@@ -103,7 +103,7 @@ class Resource(WireModel):
 
 
 def _fields_with(access: Access, value: object) -> dict[Any, Any]:
-    """The fields of this access in `value` and its parts, as `model_dump(exclude=...)` takes them."""
+    """Return the fields of this access in `value` and its parts, as `model_dump(exclude=...)` takes them."""
     found: dict[Any, Any] = {}
     parts: dict[Any, object] = {}
     if isinstance(value, Resource):
@@ -229,7 +229,7 @@ class PageQuery(Resource):
     ] = None
 
     def to_query(self) -> dict[str, str]:
-        """The parameters by the wire's names, as text; those never given, or None, are left out."""
+        """Return the parameters by the wire's names, as text; without those not given, or None."""
         given = self.model_dump(by_alias=True, exclude_none=True)
         return {name: _as_text(value) for name, value in given.items()}
 

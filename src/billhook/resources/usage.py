@@ -80,7 +80,7 @@ class EventBatch(Resource):
     ]
 
     def to_request(self) -> bytes:
-        """The body of the request. LimitBroken if it is over 256 KB (262,144 bytes)."""
+        """Return the body of the request. Raises LimitBroken if it is over 256 KB (262,144 bytes)."""
         body = super().to_request()
         if len(body) > MAX_BATCH_BYTES:
             raise LimitBroken(

@@ -57,7 +57,8 @@ class PostgresDatabase:
     commit_seconds = 0.0
 
     def __init__(self, url: URL, schema: str) -> None:
-        """The inbox is in `schema`, unless the URL's search_path names exactly one schema that is not public.
+        """Use `schema`, unless the URL's search_path names exactly one schema that is not public.
+
         Raises sqlalchemy's ArgumentError or ValueError for a URL that names its hosts in an unknown way.
         """
         self._url = url

@@ -30,7 +30,7 @@ class ReconnectingConnection:
     """A connection opened at first use, and again after it was lost, at most every PAUSE_SECONDS."""
 
     def __init__(self, connect: Connect, opened: Callable[[psycopg.Connection[Any]], object]) -> None:
-        """`opened` is called with each new connection before its first use."""
+        """Call `opened` with each new connection before its first use."""
         self._connect = connect
         self._opened = opened
         self._connection: psycopg.Connection[Any] | None = None

@@ -72,7 +72,7 @@ class SqliteDatabase:
         *,
         own_folder: bool = False,
     ) -> None:
-        """A missing folder is created only if it is billhook's own, not if the user named it."""
+        """Create a missing folder only if it is billhook's own, not if the user named it."""
         self.path = Path(path).absolute()
         self._busy_seconds = busy_seconds
         self._own_folder = own_folder

@@ -137,7 +137,7 @@ class ListenerPipe:
     """A pipe of one listener, which exists as long as the listener listens."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises OSError where the pipe cannot be made."""
+        """Make the pipe. Raises OSError."""
         folder.mkdir(mode=0o700, exist_ok=True)
         _own_folder_changed_at_ns(folder)
         name = uuid.uuid4().hex
