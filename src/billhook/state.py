@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from flask import Flask, request
 
 from billhook.clock import Clock
-from billhook.engines import Dispatcher, Engine, ExternalEngine, InlineEngine, ThreadEngine, Worker
+from billhook.engines import Dispatcher, Engine, InlineEngine, ThreadEngine, Worker
 from billhook.engines.celery import CeleryEngine, find_celery
 from billhook.engines.dispatcher import handler_limits
-from billhook.engines.maintenance import MaintenanceOptions
-from billhook.engines.worker_watch import WorkerWatch
+from billhook.engines.maintenance import MaintenanceOptions, WorkerWatch
 from billhook.errors import (
     ConfigError,
     ForeignFile,
@@ -88,7 +87,7 @@ class BillhookState:
         self.intake = DeliveryRules(
             clock,
             sender=app,
-            wake=None if isinstance(self.engine, ExternalEngine) else self.engine.wake,
+            wake=None if settings.engine == "worker" else self.engine.wake,
             count=self.inbox.count,
             known_types=EVENT_TYPES,
             max_body_bytes=settings.max_body_bytes,
@@ -221,7 +220,7 @@ class BillhookState:
             return CeleryEngine(
                 self.inbox, self.dispatcher, celery, lease_seconds=seconds, maintenance=maintenance
             )
-        return ExternalEngine()
+        return Engine()
 
     def _notifier(self) -> Notifier | None:
         """Return what notifies people of issues; a receiver starts also with wrong addresses."""

@@ -182,8 +182,7 @@ class Cycle:
         self._unstorable_at = 0.0
         # Marks that are in the inbox already, so that not every claim writes them again.
         self._marked_not_alone: Set[Lease] = frozenset()
-        self._wake = wake
-        self._handlers = pool(dispatcher, threads, wake, on_earlier_deadline=wake)
+        self._handlers = pool(dispatcher, threads, wake)
 
     def _collect(self) -> bool:
         """Collect finished attempts and expired leases; return whether the leases have to be renewed."""

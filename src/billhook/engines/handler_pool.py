@@ -54,22 +54,14 @@ class HandlerPool:
     handler is cancelled first, and keeps its thread if that ends it.
     """
 
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        threads: int,
-        notify: Callable[[], None],
-        *,
-        on_earlier_deadline: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`notify` is called from any thread when an attempt has ended.
+    def __init__(self, dispatcher: Dispatcher, threads: int, wake: Callable[[], None]) -> None:
+        """Start the threads.
 
-        `on_earlier_deadline` is called when an attempt starts that times out sooner than
+        They call `wake` when an attempt has ended, and when one starts that times out sooner than
         `seconds_to_timeout` said last.
         """
         self._dispatcher = dispatcher
-        self._notify = notify
-        self._on_earlier_deadline = on_earlier_deadline
+        self._wake = wake
         self._announced_deadline = math.inf
         self._size = threads
         # One queue for all threads: a slow handler delays no run that another thread could take.
@@ -185,7 +177,7 @@ class HandlerPool:
             if thread.run is not None and not thread.abandoned:
                 self._expired.append(thread.run)
             with suppress(Exception):
-                self._notify()
+                self._wake()
         finally:
             EVENT_LOOPS.close()
 
@@ -195,7 +187,7 @@ class HandlerPool:
             thread.run = None
             # This machine slept past the lease: another worker may have called the handler by now.
             self._expired.append(run)
-            self._notify()
+            self._wake()
             return
         try:
             handler = dispatcher.find_handler(claim)
@@ -212,7 +204,7 @@ class HandlerPool:
                 return  # timed out meanwhile: that result is reported, and another thread has this place
             thread.run = thread.timeout_at = None
         self._finished.append(result)
-        self._notify()
+        self._wake()
 
     def _set_timeout(self, thread: _HandlerThread, handler: Handler, seconds: float) -> None:
         # An async handler is cancelled; it is abandoned if that does not end it.
@@ -222,7 +214,7 @@ class HandlerPool:
             thread.timeout_at = time.monotonic() + seconds + grace
             earlier = thread.timeout_at < self._announced_deadline
         if earlier:
-            self._on_earlier_deadline()
+            self._wake()
 
     def _abandon(self, thread: _HandlerThread, run: ClaimedRun) -> None:
         """Report a thread's attempt as timed out, and give its place to another thread."""

@@ -1,6 +1,6 @@
-"""The inline engine: handlers run in the request, after the commit. For development and tests.
+"""The interface of engines, and the inline engine: handlers run in the request, after the commit.
 
-A failed run is retried by the next `handle_due`, or by a worker.
+That is for development and tests: a failed run is retried by the next `handle_due`, or by a worker.
 """
 
 from __future__ import annotations
@@ -17,16 +17,26 @@ from billhook.logs import fields
 logger = logging.getLogger("billhook.engines")
 
 
-class InlineEngine:
+class Engine:
+    """What an app needs of an engine; this one does nothing, for handlers that `billhook worker` runs."""
+
+    def start(self) -> None:
+        """Start in this process."""
+
+    def wake(self, delivery_id: int) -> None:
+        """Handle a delivery that was just committed, or have it handled."""
+
+    def stop(self) -> None:
+        """Stop in this process."""
+
+
+class InlineEngine(Engine):
     """Handles each delivery in the thread that stored it; time-outs of handlers do not apply."""
 
     def __init__(self, inbox: Inbox, dispatcher: Dispatcher, *, lease_seconds: float) -> None:
         self._inbox = inbox
         self._dispatcher = dispatcher
         self._lease_seconds = lease_seconds
-
-    def start(self) -> None:
-        """Do nothing: there is no thread to start."""
 
     def wake(self, delivery_id: int) -> None:
         """Handle one delivery now. Errors are logged: the delivery is stored, and its sender gets its 200."""
@@ -59,9 +69,6 @@ class InlineEngine:
         for each in wanted:  # which grows meanwhile
             worker.handle(each, with_suspects=True)
         return worker.attempts
-
-    def stop(self) -> None:
-        """Do nothing: there is no thread to stop."""
 
 
 class _CallersThread(HandlerPool):

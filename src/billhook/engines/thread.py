@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from billhook.engines.dispatcher import Dispatcher
+from billhook.engines.inline import Engine
 from billhook.engines.maintenance import AS_SHIPPED, MaintenanceOptions
 from billhook.engines.worker import MAX_ABANDONED_THREADS, Worker
 from billhook.errors import OutOfResources
@@ -32,7 +33,7 @@ replaced_by_its_parent = False
 """Set to True by a server that starts another process when this one ends by SIGTERM."""
 
 
-class ThreadEngine:
+class ThreadEngine(Engine):
     """Starts at `start` or with the first request, once in each process."""
 
     def __init__(

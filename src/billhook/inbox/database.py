@@ -110,7 +110,7 @@ class Database(Protocol):
 
         With `storing`, for a receiver: on a newer schema too, if that lets this code store deliveries. Raises
         SchemaMismatch. Not `checked`, the schema may be any, and on a server each statement sees what is
-        committed when it begins: for what nobody sees, and only a transaction of `write` acts on.
+        committed when it begins: only for what a transaction of `write` then acts on.
         """
         ...
 

@@ -12,7 +12,6 @@ from flask import Flask
 
 from billhook import signals
 from billhook.clock import FrozenClock
-from billhook.engines import ExternalEngine, InlineEngine
 from billhook.errors import ConfigError
 from billhook.events import Event, UnknownEvent, parse_event
 from billhook.extension import Billhook, get_state
@@ -69,7 +68,7 @@ def prepare(app: Flask) -> FrozenClock:
     known = app.extensions.get(_EXTENSION)
     if known is None:
         state = get_state(app)
-        if not isinstance(state.engine, ExternalEngine | InlineEngine):
+        if state.starts_on_request or state.settings.engine == "celery":
             raise ConfigError(
                 f"BILLHOOK_ENGINE is {state.settings.engine!r}, whose handlers run by themselves: before "
                 "init_app(), set billhook.testing.options(folder) in the app's config or in the environment"

@@ -13,8 +13,8 @@ from aiosmtpd.controller import Controller
 from sqlalchemy import update
 
 from billhook.clock import FrozenClock
-from billhook.engines import worker_watch
-from billhook.engines.worker_watch import WorkerWatch
+from billhook.engines import maintenance
+from billhook.engines.maintenance import WorkerWatch
 from billhook.errors import ConfigError, InboxUnavailable, MissingExtra
 from billhook.extension import get_state
 from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, notifications
@@ -593,7 +593,7 @@ def test_an_app_with_the_option_has_its_worker_notify(app_with, hook, notify_fil
 
 
 def test_a_web_process_notifies_when_the_only_worker_is_gone(app_with, hook, notify_file, monkeypatch):
-    monkeypatch.setattr(worker_watch, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(notifier, "POLL_SECONDS", 0.05)
     app = app_with(BILLHOOK_ENGINE="worker", BILLHOOK_NOTIFY_FILE=notify_file(hook.url))
     state, now = get_state(app), datetime.now(UTC)

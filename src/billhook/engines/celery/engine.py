@@ -7,21 +7,22 @@ and a sweep finds the deliveries whose message was lost. Celery is imported when
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import contextmanager
 from typing import Any
 
 from billhook.engines.celery.app import check_settings
-from billhook.engines.celery.isolation import Isolation
-from billhook.engines.celery.publisher import TASK, Broker, Publisher
-from billhook.engines.celery.sweeper import SWEEP_SECONDS, Sweeper
+from billhook.engines.celery.publisher import SWEEP_SECONDS, TASK, Broker, Publisher, Sweeper
 from billhook.engines.dispatcher import Dispatcher
+from billhook.engines.inline import Engine
 from billhook.engines.maintenance import AS_SHIPPED, Maintenance, MaintenanceOptions, WorkerRegistration
 from billhook.engines.reporting import log_paused
 from billhook.engines.serial import SerialWorker
 from billhook.errors import BillhookError, ConfigError, InboxUnavailable
-from billhook.inbox import Inbox
+from billhook.inbox import Inbox, Lease
 from billhook.logs import fields
 from billhook.threads import reset_in_child, unique_process_name
 
@@ -31,7 +32,7 @@ SETTLE_SECONDS = 300.0
 """How long a result is kept and retried while the inbox cannot be written."""
 
 
-class CeleryEngine:
+class CeleryEngine(Engine):
     """Both sides of it: the publisher in the web processes, the task and the sweeping in the workers."""
 
     def __init__(
@@ -225,3 +226,54 @@ def _execute(engine: CeleryEngine, delivery_id: int) -> None:
     except Exception as error:
         extra = fields(delivery_id=delivery_id, cause=error)
         logger.exception("delivery %d stays in the inbox", delivery_id, extra=extra)
+
+
+class Isolation:
+    """Lets ordinary runs execute side by side, or a suspect alone, in the threads of one process.
+
+    Neither waits longer than a lease time for one that does not end.
+    """
+
+    def __init__(self, lease_seconds: float) -> None:
+        self._seconds = lease_seconds
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._alone: list[SerialWorker] = []
+        self._alone_until = 0.0
+
+    def suspects(self) -> Set[Lease]:
+        """Return the leases of suspects that are running: a run that starts now has waited for them."""
+        return frozenset(lease for worker in list(self._alone) for lease in worker.held())
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Be inside together with others, but for suspects."""
+        with self._changed:
+            self._wait_while_alone()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self, worker: SerialWorker) -> Iterator[None]:
+        """Be inside alone, once all others have left; new ones wait meanwhile."""
+        with self._changed:
+            self._wait_while_alone()
+            self._alone.append(worker)
+            self._alone_until = time.monotonic() + self._seconds
+            self._changed.wait_for(lambda: not self._inside, self._seconds)
+            self._alone_until = time.monotonic() + self._seconds
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._alone.remove(worker)
+                self._changed.notify_all()
+
+    def _wait_while_alone(self) -> None:
+        while self._alone and (left := self._alone_until - time.monotonic()) > 0:
+            self._changed.wait(left)
