@@ -12,22 +12,21 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from billhook.errors import ConfigError, MissingExtra, SignatureError, SignatureMalformed
-from billhook.signing.algorithms import SECRET_ENCODINGS, HmacSha256, RsaSha256
+from billhook.signing.algorithms import SECRET_ENCODINGS, RsaSha256
 from billhook.signing.body_jwt import BodyJWT, read_token
-from billhook.signing.presets import BodyHMAC, TimestampedHMAC, TimestampedRSA
 from billhook.signing.scheme import Scheme
-from billhook.signing.search.captured import BASE64URL, CapturedRequest, SignatureText
-from billhook.signing.search.contents import CandidateContent
+from billhook.signing.search.contents import BASE64URL, CandidateContent, CapturedRequest, Part, SignatureText
 from billhook.signing.search.key_forms import CandidateKey
 from billhook.signing.secret_text import plain_secret
 from billhook.signing.standard_webhooks import SECRET_PREFIX, StandardWebhooks
-from billhook.signing.template import SignatureTemplate
+from billhook.signing.template import BodyHMAC, SignatureTemplate, TimestampedHMAC, TimestampedRSA
 
 _CLASSES: Final = (StandardWebhooks, TimestampedHMAC, TimestampedRSA, BodyHMAC, SignatureTemplate)
 """In order of preference."""
 _DEDUPE_ONLY: Final = {"replay_protection": "dedupe-only"}
 _VERSION: Final = re.compile(r"v[0-9]{1,2}[a-z]?")
 _EPOCH: Final = datetime(1970, 1, 2, tzinfo=UTC)
+_NONE: Final = Part("", "")
 
 
 class Match(NamedTuple):
@@ -36,15 +35,6 @@ class Match(NamedTuple):
     content: CandidateContent
     key: CandidateKey
     text: SignatureText
-
-    @property
-    def is_usual(self) -> bool:
-        """Whether the time is in a header of its own, or in the list of entries that has the signature."""
-        time, part = self.content.time, self.text.part
-        if time is None or time.part.entry is None:
-            return True
-        same_list = (time.part.header, time.part.separator) == (part.header, part.separator)
-        return same_list and part.entry is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +79,15 @@ def configure(match: Match, request: CapturedRequest) -> FoundScheme | NearMiss:
     if encoding == BASE64URL:
         text = f"{description}, in base64url or without padding, which no scheme of billhook reads"
         return NearMiss("template", text)
-    signed_at = None if content.time is None else content.time.moment
+    signed_at = content.parts.get("timestamp", _NONE).moment
+    event_type = "".join(each.text for each in request.values["type"])
     why: Exception | None = None
     for kind, arguments, secret, change in _candidates(match):
         try:
             scheme = kind(**arguments)
+            keys, now = scheme.load([secret]), signed_at or _EPOCH
             scheme.verify(
-                request.headers,
-                request.body,
-                scheme.load([secret]),
-                event_type=request.event_type or "",
-                now=signed_at or _EPOCH,
-                tolerance_seconds=1,
+                request.headers, request.body, keys, event_type=event_type, now=now, tolerance_seconds=1
             )
         except (ConfigError, SignatureError) as error:
             why = error
@@ -108,8 +95,7 @@ def configure(match: Match, request: CapturedRequest) -> FoundScheme | NearMiss:
         # `sha256=` is a prefix, whereas `v1=` begins a list, to which a rotation of keys adds a second
         # signature.
         listed = (part.entry is None) == bool(_VERSION.match(part.entry or prefix))
-        dated = content.time is not None and content.time.is_date
-        rank = (key.number, _CLASSES.index(kind), bool(change), dated, listed, prefix)
+        rank = (key.number, _CLASSES.index(kind), bool(change), listed, prefix)
         return FoundScheme(
             kind.__name__, arguments, scheme, key.number, change, part.header, content.template, signed_at,
             key.algorithm == RsaSha256.name, rank,
@@ -117,57 +103,51 @@ def configure(match: Match, request: CapturedRequest) -> FoundScheme | NearMiss:
     return NearMiss("template", f"{description}, for which no scheme of billhook can be configured: {why}")
 
 
-def _candidates(match: Match) -> Iterator[tuple[type[Scheme], dict[str, Any], str, str]]:
-    """Yield what may be the scheme of a match, the best first: class, arguments, secret and its change."""
+def _candidates(match: Match) -> list[tuple[type[Scheme], dict[str, Any], str, str]]:
+    """Return what may be the scheme of a match, the best first: class, arguments, secret and its change."""
     content, key, (part, _, encoding, prefix) = match
-    time_header = "" if content.time is None else content.time.part.header
-    time_entry = None if content.time is None else content.time.part.entry
+    time, message_id = content.parts.get("timestamp", _NONE), content.parts.get("id", _NONE)
+    names = ("id_header", "timestamp_header", "signature_header")
+    headers = (message_id.header, time.header, part.header)
+    usual = zip(names, headers, StandardWebhooks().headers, strict=True)
+    own = {name: header for name, header, usual_one in usual if header.lower() != usual_one}
+    # Standard Webhooks takes the given secret, or base64 of the key.
+    plain, surroundings = plain_secret(key.given)
+    encoded = SECRET_PREFIX + base64.b64encode(SECRET_ENCODINGS[key.encoding](key.secret)).decode()
+    before = f"{key.change}, then " if key.change else ""
+    what = "characters" if key.encoding == "text" else "decoded bytes"
     as_found = key.secret, key.change
-    if content.template == "{id}.{timestamp}.{body}":
-        headers = (content.id_header or "", time_header, part.header)
-        names = ("id_header", "timestamp_header", "signature_header")
-        usual = zip(names, headers, StandardWebhooks().headers, strict=True)
-        own = {name: header for name, header, usual_one in usual if header.lower() != usual_one}
-        for spelling in _standard_secrets(key) if key.algorithm == HmacSha256.name else (as_found,):
-            yield StandardWebhooks, own, *spelling
-    if content.template == "{timestamp}.{body}":
-        yield TimestampedHMAC, {"header": part.header}, *as_found
-        yield TimestampedRSA, {"signature_header": part.header, "timestamp_header": time_header}, *as_found
-    if content.template == "{body}":
-        yield BodyHMAC, {"header": part.header, "prefix": prefix, **_DEDUPE_ONLY}, *as_found
     given = {
         "content": content.template,
         "algorithm": key.algorithm,
         "encoding": encoding,
         "signature_header": part.header,
-        "timestamp_header": None if time_entry is not None else time_header or None,
-        "id_header": content.id_header,
+        "timestamp_header": time.header or None if time.entry is None else None,
+        "id_header": message_id.header or None,
         "prefix": prefix,
-        "time_format": "unix" if content.time is None else content.time.format,
+        "time_format": time.time_format,
         "signature_entry": part.entry,
-        "time_entry": time_entry,
+        "time_entry": time.entry,
         "entry_separator": part.separator,
         "sign_digest": content.digest,
         "secret_encoding": key.encoding,
-        "replay_protection": "dedupe-only" if content.time is None else None,
+        "replay_protection": "dedupe-only" if time.moment is None else None,
     }
     defaults: dict[str, Any] = SignatureTemplate.__init__.__kwdefaults__ or {}
     needed = {name: value for name, value in given.items() if name == "content" or value != defaults[name]}
-    yield SignatureTemplate, needed, *as_found
-
-
-def _standard_secrets(key: CandidateKey) -> Iterator[tuple[str, str]]:
-    """Yield the spellings of a secret for Standard Webhooks, and how each differs from the one given."""
-    plain, surroundings = plain_secret(key.given)
-    yield plain, f"leave out {surroundings}" if surroundings else ""
-    what = "characters" if key.encoding == "text" else "decoded bytes"
-    before = f"{key.change}, then " if key.change else ""
-    secret = SECRET_PREFIX + base64.b64encode(SECRET_ENCODINGS[key.encoding](key.secret)).decode()
-    yield secret, f"{before}write it as whsec_ and the base64 of its {what}"
+    return [
+        (StandardWebhooks, own, plain, f"leave out {surroundings}" if surroundings else ""),
+        (StandardWebhooks, own, encoded, f"{before}write it as whsec_ and the base64 of its {what}"),
+        (StandardWebhooks, own, *as_found),
+        (TimestampedHMAC, {"header": part.header}, *as_found),
+        (TimestampedRSA, {"signature_header": part.header, "timestamp_header": time.header}, *as_found),
+        (BodyHMAC, {"header": part.header, "prefix": prefix, **_DEDUPE_ONLY}, *as_found),
+        (SignatureTemplate, needed, *as_found),
+    ]
 
 
 def find_tokens(request: CapturedRequest, secrets: Sequence[str]) -> Iterator[FoundScheme | NearMiss]:
-    """Yield the scheme of each JSON Web Token about the body, or why there is none."""
+    """Yield the scheme of each JSON Web Token about the body, expired or not, or why there is none."""
     text = request.body.decode("utf-8", "replace")
     forms = {hashlib.sha256(request.body).hexdigest(): "sha256", text: "body"}
     for header, value in request.headers.items():
@@ -177,16 +157,15 @@ def find_tokens(request: CapturedRequest, secrets: Sequence[str]) -> Iterator[Fo
             continue
         if not (isinstance(jose_header.get("alg"), str) and claims):
             continue
-        found = [
-            (name, forms[each]) for name, each in claims.items() if isinstance(each, str) and each in forms
-        ]
-        if not found:
+        about = [(name, each) for name, each in claims.items() if isinstance(each, str) and each in forms]
+        if not about:
             yield NearMiss(
                 "secret", f"{header} is a token, and none of its claims is the body or its SHA-256"
             )
             continue
-        arguments: dict[str, Any] = {"header": header, "algorithm": jose_header["alg"]}
-        arguments["claim"], arguments["claim_holds"] = found[0]
+        claim, claimed = about[0]
+        arguments: dict[str, Any] = {"header": header, "algorithm": jose_header["alg"], "claim": claim}
+        arguments["claim_holds"] = forms[claimed]
         if claims.get("iat") is None:
             arguments |= _DEDUPE_ONLY
         try:
@@ -194,22 +173,14 @@ def find_tokens(request: CapturedRequest, secrets: Sequence[str]) -> Iterator[Fo
         except (ConfigError, MissingExtra) as error:
             yield NearMiss("secret", f"{header} is a token about the body: {error}")
             continue
-        yield next(
-            _accepting(scheme, arguments, request, secrets),
-            NearMiss("secret", f"{header} is a token about the body, and no secret given verifies it"),
-        )
-
-
-def _accepting(
-    scheme: BodyJWT, arguments: Mapping[str, Any], request: CapturedRequest, secrets: Sequence[str]
-) -> Iterator[FoundScheme]:
-    """Yield the scheme with each secret that verifies the token, expired or not."""
-    content = f"a token with the claim {arguments['claim']!r}"
-    for number, secret in enumerate(secrets, 1):
-        with suppress(ConfigError, SignatureError):
-            signed = scheme.read(request.headers, request.body, "")
-            if scheme.load([secret]).accept(signed.content, signed.signatures, None):
-                yield FoundScheme(
-                    "BodyJWT", arguments, scheme, number, "", scheme.headers[0], content, signed.signed_at,
-                    "-----BEGIN" in secret,
-                )  # fmt: skip
+        for number, secret in enumerate(secrets, 1):
+            with suppress(ConfigError, SignatureError):
+                signed = scheme.read(request.headers, request.body, "")
+                if scheme.load([secret]).accept(signed.content, signed.signatures, None):
+                    yield FoundScheme(
+                        "BodyJWT", arguments, scheme, number, "", header,
+                        f"a token with the claim {claim!r}", signed.signed_at, "-----BEGIN" in secret,
+                    )  # fmt: skip
+                    break
+        else:
+            yield NearMiss("secret", f"{header} is a token about the body, and no secret given verifies it")

@@ -1,7 +1,8 @@
-"""Generate candidate contents: rendered templates, and the bodies that the sender may have signed.
+"""Read a captured request, and generate contents that its sender may have signed.
 
-For billhook.signing.search. Some of the templates are not allowed in a receiver, which is checked when one of
-them fits.
+For billhook.signing.search. A content is the body with any of time, id, type and path, in any order: a
+template that is rendered with what the request has. Some of the templates are not allowed in a receiver,
+which is checked when one of them fits.
 """
 
 from __future__ import annotations
@@ -10,13 +11,141 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import permutations, product
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
+from billhook.errors import SignatureMalformed
 from billhook.signing.content_template import FIELDS
-from billhook.signing.search.captured import CapturedRequest, TimeText
+from billhook.signing.parsing import MAX_HEADER_BYTES, TIME_FORMATS, Encoding, TimeFormatName, read_signature
+from billhook.signing.standard_webhooks import URL_SAFE
+
+# --- the request ----------------------------------------------------------------------------------
+
+BASE64URL: Final = "base64url"
+"""An encoding that the search recognises, although no scheme can be configured for it."""
+HMAC_LENGTHS: Final = {"sha256": 32, "sha1": 20, "sha384": 48, "sha512": 64}
+"""Bytes of an HMAC by its digest; the schemes of billhook verify HMAC-SHA256 only."""
+SIGNATURE_LENGTHS: Final = (32, 64, 256, 384, 512)
+"""Of HMAC-SHA256, ed25519, and RSA with 2048, 3072 and 4096 bits."""
+MAX_TIMES: Final = 4
+MAX_IDS: Final = 3
+_YEARS: Final = range(2000, 2100)
+"""Numbers that would be times outside of these years, such as a length, are not tried as times."""
+_ENTRY: Final = re.compile(r"([A-Za-z0-9_-]{1,16})=(.*)", re.DOTALL)
+_PREFIX: Final = re.compile(r"(?:(?! )[ -~]{0,39}(?![A-Za-z0-9])[ -~])?")
+"""A prefix does not end in a letter or digit: what follows would be the end of a longer encoded text."""
+_ID: Final = re.compile(r"[ -+\-/-~]{1,63}(?<!=)")
+"""Longer texts are signatures, tokens or cookies, and what ends in = is base64."""
+_NO_ID: Final = re.compile(
+    r"accept.*|authorization|cache-control|connection|content-.*|cookie|date|expect|forwarded|host|keep-alive"
+    r"|origin|pragma|referer|te|traceparent|tracestate|transfer-encoding|upgrade|user-agent|via"
+    r"|x-forwarded-.*|x-real-ip|x-webhook-type"
+)
+"""Headers that clients and proxies add by themselves: none of them holds a message id."""
+
+
+class Part(NamedTuple):
+    """The text of a header, a word of it, or the value of an `entry` in a list of name=value.
+
+    If it may be the time of signing, `moment` is that time, written in `time_format`.
+    """
+
+    header: str
+    text: str
+    entry: str | None = None
+    separator: str = ","
+    time_format: TimeFormatName = "unix"
+    moment: datetime | None = None
+
+    @property
+    def is_date(self) -> bool:
+        """Whether the header is Date, which an HTTP library may have added."""
+        return self.header.lower() == "date"
+
+
+class SignatureText(NamedTuple):
+    """A part that decodes as a signature after its `prefix`; `encoding` may also be BASE64URL."""
+
+    part: Part
+    raw: bytes
+    encoding: str
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedRequest:
+    """A request as captured, its headers as they were spelt, with what may be its signatures.
+
+    `values` has for each field of a template the parts that may be its value, the likely ones first.
+    """
+
+    headers: Mapping[str, str]
+    body: bytes
+    signatures: Sequence[SignatureText]
+    values: Mapping[str, Sequence[Part]]
+
+
+def read_request(headers: Mapping[str, str], body: bytes, target: str, type_header: str) -> CapturedRequest:
+    """Find the signatures, times, ids and the type among `headers`."""
+    parts = list(_parts(headers))
+    # Times in an entry beside the signature come first: schemes with such an entry sign it.
+    times = sorted(_times(parts), key=lambda part: (part.entry is None, part.is_date))[:MAX_TIMES]
+    taken = {part.text for part in times}
+    ids = [
+        Part(name, text)
+        for name, text in headers.items()
+        if _ID.fullmatch(text) and not _NO_ID.fullmatch(name.lower()) and text not in taken
+    ]
+    ids.sort(key=lambda part: (not part.header.lower().endswith("id"), "webhook" not in part.header.lower()))
+    types = [Part(name, text) for name, text in headers.items() if name.lower() == type_header.lower()]
+    values = {"timestamp": times, "id": ids[:MAX_IDS], "type": types[:1], "path": [Part("", target)]}
+    return CapturedRequest(headers, body, list(_signatures(parts)), values)
+
+
+def _parts(headers: Mapping[str, str]) -> Iterator[Part]:
+    for name, value in headers.items():
+        if not value.isascii() or len(value) > MAX_HEADER_BYTES:
+            continue
+        separator = ";" if ";" in value else ","
+        entries = [_ENTRY.fullmatch(entry) for entry in value.split(separator)]
+        if all(entries):
+            yield from (Part(name, entry[2], entry[1], separator) for entry in entries if entry)
+        yield Part(name, value)
+        # Words that are too short for a signature are left out: a header may have thousands of them.
+        words = value.split(" ") if " " in value else ()
+        yield from (Part(name, word) for word in words if len(word) > min(HMAC_LENGTHS.values()))
+
+
+def _times(parts: Sequence[Part]) -> Iterator[Part]:
+    for part, time_format in product(parts, TIME_FORMATS.values()):
+        with suppress(SignatureMalformed):
+            moment = time_format.read(part.text, part.header)
+            if moment.year in _YEARS:
+                yield part._replace(time_format=time_format.name, moment=moment)
+
+
+def _signatures(parts: Sequence[Part]) -> Iterator[SignatureText]:
+    """Yield what the end of each part decodes to, if that has the length of a signature."""
+    lengths = {*HMAC_LENGTHS.values(), *SIGNATURE_LENGTHS}
+    for part, length, encoding in product(parts, lengths, get_args(Encoding)):
+        text, size = part.text, 2 * length
+        if encoding == "base64":
+            text, size = text.rstrip("="), -(-length * 4 // 3)
+        prefix, encoded = text[:-size], text[-size:]
+        if encoding == "base64":
+            encoded = encoded.translate(URL_SAFE) + "=" * (-size % 4)
+        with suppress(SignatureMalformed):
+            raw = read_signature(encoded, encoding, length, "")
+            as_read = encoding if part.text == prefix + encoded else BASE64URL
+            if _PREFIX.fullmatch(prefix):
+                yield SignatureText(part, raw, as_read, prefix)
+
+
+# --- contents -----------------------------------------------------------------------------------------
 
 KNOWN: Final = (
     "{body}",
@@ -35,22 +164,17 @@ KNOWN: Final = (
 """The contents of known senders, which are tried first."""
 SEPARATORS: Final = (".", ":", "\n", "|", "", "-", ",", ";", "_", "/", "~", " ", "&", "+", "#", "\r\n")
 _MIXED: Final = (".", ":", "|", "~")
-MAX_BYTES: Final = 16 * 1024 * 1024
-"""The size up to which a body is decompressed."""
-MAX_KEYS: Final = 6
-"""The number of keys of a JSON object up to which every order of them is tried."""
 
 
 class CandidateContent(NamedTuple):
-    """Bytes that may have been signed; `time` and `id_header` are the sources of the template's fields.
+    """Bytes that may have been signed; `parts` are the values of the template's fields.
 
     With `digest`, the bytes are the SHA-256 of the rendered template.
     """
 
     template: str
     data: bytes
-    time: TimeText | None
-    id_header: str | None
+    parts: Mapping[str, Part]
     digest: bool
 
 
@@ -83,43 +207,24 @@ def _orders(fields: Sequence[str]) -> list[list[str]]:
 
 
 def contents(templates: Iterable[str], request: CapturedRequest) -> Iterator[CandidateContent]:
-    """Render each template with each time and id of the request; skip it if the request has no such field."""
+    """Render each template with each value of its fields; skip it if the request has none for a field."""
     for template in dict.fromkeys(templates):
-        times = request.times if "{timestamp}" in template else (None,)
-        ids = request.ids if "{id}" in template else (("", ""),)
-        if "{type}" in template and request.event_type is None:
-            continue
-        for time, (header, text) in product(times, ids):
-            head = template.replace("{timestamp}", time.part.text if time else "").replace("{id}", text)
-            head = head.replace("{type}", request.event_type or "").replace("{path}", request.target)
+        fields = [field for field in request.values if f"{{{field}}}" in template]
+        for chosen in product(*[request.values[field] for field in fields]):
+            head, parts = template, dict(zip(fields, chosen, strict=True))
+            for field, part in parts.items():
+                head = head.replace(f"{{{field}}}", part.text)
             data = head.encode().replace(b"{body}", request.body)
-            yield CandidateContent(template, data, time, header or None, digest=False)
-            yield CandidateContent(template, hashlib.sha256(data).digest(), time, header or None, digest=True)
+            yield CandidateContent(template, data, parts, digest=False)
+            yield CandidateContent(template, hashlib.sha256(data).digest(), parts, digest=True)
 
 
-# --- bodies before a proxy changed them -----------------------------------------------------------
+# --- bodies before a proxy changed them ---------------------------------------------------------------
 
-
-def earlier_bodies(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield bodies that may have been changed into this one on the way, each after a description of that.
-
-    The changes are in white space, line ends, a byte order mark, compression, and the layout of JSON.
-    """
-    yield "the line break at its end was removed", body + b"\n"
-    yield "the line break at its end was removed", body + b"\r\n"
-    yield "white space was added at its end", body.rstrip()
-    yield "white space was added around it", body.strip()
-    unix = body.replace(b"\r\n", b"\n")
-    yield "its line ends were changed from LF to CRLF", unix
-    yield "its line ends were changed from CRLF to LF", unix.replace(b"\n", b"\r\n")
-    yield "a byte order mark was added", body.removeprefix(b"\xef\xbb\xbf")
-    yield "its byte order mark was removed", b"\xef\xbb\xbf" + body
-    with suppress(zlib.error):
-        yield "it was compressed", zlib.decompressobj(31).decompress(body, MAX_BYTES)
-    with suppress(ValueError, RecursionError):
-        yield from _rewritten(body)
-
-
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""The size up to which a body is decompressed."""
+MAX_KEYS: Final = 6
+"""The number of keys of a JSON object up to which every order of them is tried."""
 _LAYOUTS: Final = (
     ("compact JSON", (",", ":"), None),
     ("JSON with a space after each comma and colon", (", ", ": "), None),
@@ -130,9 +235,29 @@ _LAYOUTS: Final = (
 """Name, separators of items and keys, and indentation, as common JSON writers have them."""
 
 
-def _rewritten(body: bytes) -> Iterator[tuple[str, bytes]]:
+def earlier_bodies(body: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield bodies that may have been changed into this one on the way, each after a description of that.
+
+    The changes are in white space, line ends, a byte order mark, compression, and the layout of JSON.
+    """
+    unix = body.replace(b"\r\n", b"\n")
+    yield "the line break at its end was removed", body + b"\n"
+    yield "the line break at its end was removed", body + b"\r\n"
+    yield "white space was added at its end", body.rstrip()
+    yield "white space was added around it", body.strip()
+    yield "its line ends were changed from LF to CRLF", unix
+    yield "its line ends were changed from CRLF to LF", unix.replace(b"\n", b"\r\n")
+    yield "a byte order mark was added", body.removeprefix(b"\xef\xbb\xbf")
+    yield "its byte order mark was removed", b"\xef\xbb\xbf" + body
+    with suppress(zlib.error):
+        yield "it was compressed", zlib.decompressobj(31).decompress(body, MAX_BYTES)
     # Numbers keep their spelling, as texts after a NUL: 12.50 must not become 12.5.
-    value = json.loads(body, parse_int="\0{}".format, parse_float="\0{}".format)
+    with suppress(ValueError, RecursionError):
+        yield from _rewritten(body, json.loads(body, parse_int="\0{}".format, parse_float="\0{}".format))
+
+
+def _rewritten(body: bytes, value: object) -> Iterator[tuple[str, bytes]]:
+    """Yield the layouts of the JSON value that a body holds."""
     escaped = (True, False) if b"\\u" in body or not body.isascii() else (True,)
     slashed = (False, True) if b"/" in body else (False,)
     for layout, ordered, ascii_only, slashes in product(_LAYOUTS, (False, True), escaped, slashed):

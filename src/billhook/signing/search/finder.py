@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from billhook.errors import ConfigError
 from billhook.signing.algorithms import Ed25519, HmacSha256, RsaSha256
 from billhook.signing.content_template import FIELDS
-from billhook.signing.search.captured import SIGNATURE_LENGTHS, CapturedRequest, HeaderPart, TimeText
 from billhook.signing.search.configured import FoundScheme, Match, NearMiss, configure, find_tokens
 from billhook.signing.search.contents import (
     KNOWN,
+    SIGNATURE_LENGTHS,
+    CapturedRequest,
+    Part,
     contents,
     earlier_bodies,
     mixed_templates,
+    read_request,
     uniform_templates,
 )
 from billhook.signing.search.key_forms import CandidateKey, key_forms
@@ -75,8 +78,8 @@ def search(
     `headers` keep the spelling of their names, and lines of one name are joined by a comma; `captured_at` is
     aware.
     """
-    finder = _Search(CapturedRequest.of(headers, body, target, type_header), secrets, captured_at)
-    results = list(finder.results())
+    finder = _Search(read_request(headers, body, target, type_header), captured_at)
+    results = list(finder.results(secrets))
     misses = [each for each in results if isinstance(each, NearMiss)]
     found = [each for each in results if isinstance(each, FoundScheme)]
     # Keep the best scheme for each header, content and secret.
@@ -111,52 +114,42 @@ def _about_the_best(
 class _Search:
     """One search: the keys that all steps share, and the rest of its budget."""
 
-    def __init__(
-        self, request: CapturedRequest, secrets: Sequence[str], captured_at: datetime | None
-    ) -> None:
+    def __init__(self, request: CapturedRequest, captured_at: datetime | None) -> None:
         self.tried = 0
         self._request = request
-        self._secrets = secrets
         self._captured_at = captured_at
         self._left_bytes = BUDGET_BYTES
         self._keys: list[CandidateKey] = []
         signatures = [text for text in request.signatures if len(text.raw) in SIGNATURE_LENGTHS]
         self.signature_headers = tuple(dict.fromkeys(text.part.header for text in signatures))
 
-    def results(self) -> Iterator[FoundScheme | NearMiss]:
+    def results(self, secrets: Sequence[str]) -> Iterator[FoundScheme | NearMiss]:
         """Yield what is wrong with the secrets, and all results of the first step that has any."""
-        request = self._request
-        unusable = list(self._load_keys())
-        tokens = list(find_tokens(request, self._secrets))
-        yield from (*unusable, *tokens)
+        request, unusable = self._request, 0
+        captured = {text.raw for text in request.signatures}
+        for number, secret in enumerate(secrets, 1):
+            try:
+                self._keys += key_forms(number, secret, captured)
+            except ConfigError as error:
+                unusable += 1
+                yield NearMiss("key", f"secret {number} cannot be used: {error}")
+        tokens = list(find_tokens(request, secrets))
+        yield from tokens
         if any(isinstance(token, FoundScheme) for token in tokens):
             return
-        likely = replace(request, times=request.times[:1], ids=request.ids[:1])
+        first = {field: parts[:1] for field, parts in request.values.items()}
+        likely = replace(request, values=first)
+        starts = ("", *(f"v{number}:" for number in range(10)))
         steps = (
             self._fitting(KNOWN, request),
             self._fitting(uniform_templates(), request),
             self._changed_body(),
             self._lost_time(),
             self._fitting(_WITH_PATH, likely),
-            *(
-                self._fitting(mixed_templates(start), likely)
-                for start in ("", *(f"v{n}:" for n in range(10)))
-            ),
-            () if tokens or len(unusable) == len(self._secrets) else self._absence(),
+            *(self._fitting(mixed_templates(start), likely) for start in starts),
+            () if tokens or unusable == len(secrets) else self._absence(),
         )
-        for step in steps:
-            results = list(step)
-            yield from results
-            if results:
-                return
-
-    def _load_keys(self) -> Iterator[NearMiss]:
-        signatures = {text.raw for text in self._request.signatures}
-        for number, secret in enumerate(self._secrets, 1):
-            try:
-                self._keys += key_forms(number, secret, signatures)
-            except ConfigError as error:
-                yield NearMiss("key", f"secret {number} cannot be used: {error}")
+        yield from next(filter(None, map(list, steps)), ())
 
     def _fitting(
         self, templates: Iterable[str], request: CapturedRequest
@@ -179,10 +172,8 @@ class _Search:
                 return
             self.tried += not content.digest
             for key in asked:
-                if raw := key.matching(content.data):
-                    texts = [text for text in request.signatures if text.raw == raw]
-                    matches = [Match(content, key, text) for text in texts]
-                    yield from (match for match in matches if match.is_usual)
+                if raw := key.signatures.get(key.compute(content.data)):
+                    yield from (Match(content, key, text) for text in request.signatures if text.raw == raw)
 
     # --- what nearly fits -------------------------------------------------------------------------
 
@@ -194,34 +185,34 @@ class _Search:
                 continue
             tried.add(earlier)
             templates = (*KNOWN, *_PLAIN) if len(tried) <= LIKELY_BODIES else KNOWN
-            request = replace(self._request, body=earlier)
-            for match in self._matches(templates, request, self._keys):
-                scheme = configure(match, request)
-                if isinstance(scheme, FoundScheme):
-                    text = f"the signature fits another body: {change}"
-                    yield NearMiss("body", f"{text}. Have the proxy pass the body on as it came", scheme)
-                    return
+            fitting = self._fitting(templates, replace(self._request, body=earlier))
+            if found := [each for each in fitting if isinstance(each, FoundScheme)]:
+                best = min(found, key=lambda scheme: scheme.rank)
+                text = f"the signature fits another body: {change}"
+                yield NearMiss("body", f"{text}. Have the proxy pass the body on as it came", best)
+                return
 
     def _lost_time(self) -> Iterator[NearMiss]:
         """Try each second around the capture if no header has a time, as its header may have been removed."""
-        request, at = self._request, self._captured_at
-        if at is None or any(not time.is_date for time in request.times):
+        values, at = self._request.values, self._captured_at
+        if at is None or any(not time.is_date for time in values["timestamp"]):
             return
-        moments = [at + timedelta(seconds=n) for n in range(-LOST_TIME_SECONDS, LOST_TIME_SECONDS + 1)]
-        times = [TimeText(HeaderPart("", str(int(each.timestamp()))), "unix", each) for each in moments]
+        seconds = range(int(at.timestamp()) - LOST_TIME_SECONDS, int(at.timestamp()) + LOST_TIME_SECONDS + 1)
+        times = [Part("", str(second), moment=at) for second in seconds]
         templates = [template for template in KNOWN if "{timestamp}" in template]
         keys = [key for key in self._keys if key.algorithm == HmacSha256.name]
-        for content, _, signature in self._matches(templates, replace(request, times=times), keys):
-            lost = content.time.part.text if content.time else ""
-            text = f"{signature.part.header} signs {content.template!r} with the time {lost}, which is in no"
-            yield NearMiss("header", f"{text} header: a proxy on the way removed the one that has it")
+        request = replace(self._request, values={**values, "timestamp": times})
+        for content, _, signature in self._matches(templates, request, keys):
+            text = f"{signature.part.header} signs {content.template!r} with the time "
+            text += f"{content.parts['timestamp'].text}, which is in no header"
+            yield NearMiss("header", f"{text}: a proxy on the way removed the one that has it")
             return
 
     def _absence(self) -> Iterator[NearMiss]:
         """Yield what is known of a request for which no scheme or mistake was found."""
         request, names = self._request, ", ".join(self.signature_headers)
         proven = [key.number for key in self._keys if key.algorithm == RsaSha256.name]
-        missing = [name for name, there in (("id", request.ids), ("timestamp", request.times)) if not there]
+        missing = [field for field in ("id", "timestamp") if not request.values[field]]
         if not names:
             text = "no header looks like a signature: a proxy on the way removed it, or the sender"
             sent = ", ".join(request.headers) or "no headers"

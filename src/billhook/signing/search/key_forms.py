@@ -10,7 +10,7 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
@@ -26,7 +26,7 @@ from billhook.signing.algorithms import (
     pem_public_key,
     rsa_public_key,
 )
-from billhook.signing.search.captured import HMAC_LENGTHS
+from billhook.signing.search.contents import HMAC_LENGTHS
 from billhook.signing.secret_text import plain_secret
 from billhook.signing.standard_webhooks import SECRET_PREFIX, URL_SAFE
 
@@ -37,8 +37,9 @@ _PREFIX: Final = re.compile(r"[A-Za-z]{2,8}_(?=.)")
 class CandidateKey:
     """One reading of one secret; `number` is the position of the secret in its list, from 1.
 
-    `matching(content)` returns the captured signature of the content, or None. A scheme has to be configured
-    with `secret` and `encoding`; `change` says how that differs from the given secret, "" if it does not.
+    `signatures.get(compute(content))` is the captured signature of a content, or None. A scheme has to be
+    configured with `secret` and `encoding`; `change` says how that differs from the given secret, "" if it
+    does not.
     """
 
     number: int
@@ -47,30 +48,31 @@ class CandidateKey:
     secret: str = field(repr=False)
     encoding: SecretEncoding
     change: str
-    matching: Callable[[bytes], bytes | None] = field(repr=False)
+    signatures: Mapping[bytes, bytes] = field(repr=False)
+    compute: Callable[[bytes], bytes] = field(repr=False)
 
 
-def key_forms(number: int, given: str, signatures: Collection[bytes]) -> Iterator[CandidateKey]:
-    """Yield the readings of a secret with which one of `signatures` could have been made.
+def key_forms(number: int, given: str, captured: Collection[bytes]) -> Iterator[CandidateKey]:
+    """Yield the readings of a secret with which one of the `captured` signatures could have been made.
 
     Raises ConfigError for a public key that is unusable.
     """
     plain, surroundings = plain_secret(given)
-    leave = [f"leave out {surroundings}"] if surroundings else []
-    for algorithm, text, encoding, changes in _readings(plain):
+    leave = f"leave out {surroundings}" if surroundings else ""
+    for algorithm, text, encoding, change in _readings(plain):
         try:
-            matching = _matching(algorithm, text, encoding, signatures)
+            signatures, compute = _signing(algorithm, text, encoding, captured)
         except ConfigError:
-            if algorithm.startswith("hmac") or changes:  # it is a key of another kind
+            if algorithm.startswith("hmac") or change:  # it is a key of another kind
                 continue
             raise
-        if matching is not None:
-            change = ", and ".join([*leave, *changes])
-            yield CandidateKey(number, given, algorithm, text, encoding, change, matching)
+        if signatures:
+            changes = ", and ".join(filter(None, (leave, change)))
+            yield CandidateKey(number, given, algorithm, text, encoding, changes, signatures, compute)
 
 
-def _readings(secret: str) -> Iterator[tuple[str, str, SecretEncoding, list[str]]]:
-    """Yield algorithm, spelling and encoding of each possible reading, and the changes to the secret."""
+def _readings(secret: str) -> Iterator[tuple[str, str, SecretEncoding, str]]:
+    """Yield algorithm, spelling and encoding of each possible reading, and how to change the secret."""
     write_public = "write it as whpk_ and the base64 of its"
     if secret.lstrip().startswith("-----BEGIN"):
         from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -78,48 +80,39 @@ def _readings(secret: str) -> Iterator[tuple[str, str, SecretEncoding, list[str]
 
         public = pem_public_key(secret)
         if isinstance(public, Ed25519PublicKey):
-            yield Ed25519.name, _whpk(public.public_bytes_raw()), "text", [f"{write_public} last 32 bytes"]
+            yield Ed25519.name, _whpk(public.public_bytes_raw()), "text", f"{write_public} last 32 bytes"
         elif not isinstance(public, EllipticCurvePublicKey):  # such a key is for tokens alone
-            yield RsaSha256.name, secret, "text", []
+            yield RsaSha256.name, secret, "text", ""
         return
     if secret.startswith(PUBLIC_PREFIX):
-        yield Ed25519.name, secret, "text", []
+        yield Ed25519.name, secret, "text", ""
     for decode in (SECRET_ENCODINGS["hex"], SECRET_ENCODINGS["base64"]):
         with suppress(ConfigError):
-            yield Ed25519.name, _whpk(decode(secret)), "text", [f"{write_public} 32 bytes"]
+            yield Ed25519.name, _whpk(decode(secret)), "text", f"{write_public} 32 bytes"
     prefix = _PREFIX.match(secret)
-    bare = secret[prefix.end() :] if prefix else secret
-    leave = [f"leave out its prefix {prefix[0]}"] if prefix else []
-    shared: list[tuple[str, SecretEncoding, list[str]]] = [
-        (secret, "text", []),
-        (bare, "text", leave)
-        if prefix
-        else (SECRET_PREFIX + secret, "text", [f"write {SECRET_PREFIX} before it"]),
-        (bare, "hex", leave),
-        (bare, "base64", leave),
-    ]
+    bare, leave = (secret[prefix.end() :], f"leave out its prefix {prefix[0]}") if prefix else (secret, "")
+    other = (bare, leave) if prefix else (SECRET_PREFIX + secret, f"write {SECRET_PREFIX} before it")
+    shared: list[tuple[str, SecretEncoding, str]] = [
+        (secret, "text", ""), (other[0], "text", other[1]), (bare, "hex", leave), (bare, "base64", leave),
+    ]  # fmt: skip
     if set("-_") & set(bare):
         change = "write + for each - in it, and / for each _"
-        shared.append((bare.translate(URL_SAFE), "base64", [*leave, change]))
-    for (text, encoding, changes), digest in product(shared, HMAC_LENGTHS):
-        yield f"hmac-{digest}", text, encoding, changes
+        shared.append((bare.translate(URL_SAFE), "base64", f"{leave}, and {change}" if leave else change))
+    for (text, encoding, change), digest in product(shared, HMAC_LENGTHS):
+        yield f"hmac-{digest}", text, encoding, change
 
 
 def _whpk(raw: bytes) -> str:
     return PUBLIC_PREFIX + base64.b64encode(raw).decode()
 
 
-def _matching(
-    algorithm: str, text: str, encoding: SecretEncoding, signatures: Collection[bytes]
-) -> Callable[[bytes], bytes | None] | None:
-    """Return a function for CandidateKey.matching; None if none of `signatures` can be the key's."""
+def _signing(
+    algorithm: str, text: str, encoding: SecretEncoding, captured: Collection[bytes]
+) -> tuple[Mapping[bytes, bytes], Callable[[bytes], bytes]]:
+    """Return CandidateKey.signatures, empty if none can be the key's, and CandidateKey.compute."""
     if algorithm == Ed25519.name:
-        key, made = Ed25519().load(text), [raw for raw in signatures if len(raw) == 64]
-        return (
-            (lambda content: next((raw for raw in made if key.matches(content, [raw])), None))
-            if made
-            else None
-        )
+        key, own = Ed25519().load(text), {raw: raw for raw in captured if len(raw) == 64}
+        return own, lambda content: next((raw for raw in own if key.matches(content, [raw])), b"")
     if algorithm == RsaSha256.name:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
@@ -127,10 +120,10 @@ def _matching(
 
         # An RSA signature shows what it signs, so no content has to be tried with the key.
         public, digests = rsa_public_key(text), {}
-        for raw in signatures:
+        for raw in captured:
             with suppress(InvalidSignature):
                 digests[public.recover_data_from_signature(raw, PKCS1v15(), SHA256())] = raw
-        return (lambda content: digests.get(hashlib.sha256(content).digest())) if digests else None
+        return digests, lambda content: hashlib.sha256(content).digest()
     digest, material = algorithm.removeprefix("hmac-"), SECRET_ENCODINGS[encoding](text)
-    wanted = {raw: raw for raw in signatures if len(raw) == HMAC_LENGTHS[digest]}
-    return (lambda content: wanted.get(hmac.digest(material, content, digest))) if wanted else None
+    own = {raw: raw for raw in captured if len(raw) == HMAC_LENGTHS[digest]}
+    return own, lambda content: hmac.digest(material, content, digest)
