@@ -11,24 +11,20 @@ import base64
 import binascii
 import hmac
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, final
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, final
 
 from billhook.errors import ConfigError, WeakSecret
 from billhook.signing.parsing import MAX_PUBLIC_KEY_SIGNATURES, MAX_SIGNATURES
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+    from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
     from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+    from cryptography.hazmat.primitives.hashes import SHA256
 
 MIN_SECRET_BYTES: Final = 16
 
 SecretEncoding = Literal["text", "base64", "hex"]
-
-
-def text_secret(secret: str) -> bytes:
-    """Return the secret's characters as UTF-8."""
-    return secret.encode()
 
 
 def base64_secret(secret: str) -> bytes:
@@ -50,7 +46,7 @@ def hex_secret(secret: str) -> bytes:
 
 
 SECRET_ENCODINGS: Final[Mapping[SecretEncoding, Callable[[str], bytes]]] = {
-    "text": text_secret,
+    "text": str.encode,
     "base64": base64_secret,
     "hex": hex_secret,
 }
@@ -66,7 +62,7 @@ class HmacSha256:
     signature_bytes: ClassVar[int | None] = 32
     most_signatures: ClassVar[int] = MAX_SIGNATURES
 
-    def __init__(self, decode: Callable[[str], bytes] = text_secret) -> None:
+    def __init__(self, decode: Callable[[str], bytes] = str.encode) -> None:
         self._decode = decode
 
     def load(self, secret: str) -> HmacKey:
@@ -141,7 +137,18 @@ class Ed25519:
         return PublicKey(self.name, _verifier(Ed25519PublicKey.from_public_bytes(raw).verify))
 
     def sign(self, secret: str, content: bytes) -> bytes:
-        return _ed25519_private_key(secret).sign(content)
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        raw = _decode(secret, PRIVATE_PREFIX)
+        # libsodium and its ports store the seed together with the public key.
+        if len(raw) not in (KEY_BYTES, 2 * KEY_BYTES):
+            raise ConfigError(
+                f"an ed25519 private key is {KEY_BYTES} or {2 * KEY_BYTES} bytes, got {len(raw)}"
+            )
+        private = Ed25519PrivateKey.from_private_bytes(raw[:KEY_BYTES])
+        if raw[KEY_BYTES:] not in (b"", private.public_key().public_bytes_raw()):
+            raise ConfigError("an ed25519 private key of 64 bytes ends in a public key that is not its own")
+        return private.sign(content)
 
 
 @final
@@ -177,19 +184,6 @@ def _verifier(verify: Callable[..., None], *how: object) -> Callable[[bytes, byt
         return True
 
     return is_own
-
-
-def _ed25519_private_key(secret: str) -> Ed25519PrivateKey:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    raw = _decode(secret, PRIVATE_PREFIX)
-    # libsodium and its ports store the seed together with the public key.
-    if len(raw) not in (KEY_BYTES, 2 * KEY_BYTES):
-        raise ConfigError(f"an ed25519 private key is {KEY_BYTES} or {2 * KEY_BYTES} bytes, got {len(raw)}")
-    private = Ed25519PrivateKey.from_private_bytes(raw[:KEY_BYTES])
-    if raw[KEY_BYTES:] not in (b"", private.public_key().public_bytes_raw()):
-        raise ConfigError("an ed25519 private key of 64 bytes ends in a public key that is not its own")
-    return private
 
 
 def _require_ed25519_strength(raw: bytes) -> None:
@@ -228,16 +222,31 @@ class RsaSha256:
     most_signatures: ClassVar[int] = MAX_PUBLIC_KEY_SIGNATURES
 
     def load(self, secret: str) -> PublicKey:
-        from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-        from cryptography.hazmat.primitives.hashes import SHA256
-
-        return PublicKey(self.name, _verifier(rsa_public_key(secret).verify, PKCS1v15(), SHA256()))
+        return PublicKey(self.name, _verifier(rsa_public_key(secret).verify, *pkcs1_sha256()))
 
     def sign(self, secret: str, content: bytes) -> bytes:
-        from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-        return _rsa_private_key(secret).sign(content, PKCS1v15(), SHA256())
+        try:
+            key = load_pem_private_key(secret.encode(), password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: the PEM is encrypted
+            raise ConfigError(
+                "a key is not an unencrypted private key in PEM (-----BEGIN PRIVATE KEY-----)"
+            ) from None
+        if not isinstance(key, RSAPrivateKey):
+            raise ConfigError(f"a private key in PEM must be RSA, got {type(key).__name__}")
+        _require_rsa_strength(key.public_key())
+        return key.sign(content, *pkcs1_sha256())
+
+
+def pkcs1_sha256() -> tuple[PKCS1v15, SHA256]:
+    """Return the padding and the hash of RSA signatures."""
+    from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    return PKCS1v15(), SHA256()
 
 
 def pem_public_key(pem: str) -> PublicKeyTypes:
@@ -266,23 +275,6 @@ def rsa_public_key(pem: str) -> RSAPublicKey:
     return key
 
 
-def _rsa_private_key(pem: str) -> RSAPrivateKey:
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    try:
-        key = load_pem_private_key(pem.encode(), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: the PEM is encrypted
-        raise ConfigError(
-            "a key is not an unencrypted private key in PEM (-----BEGIN PRIVATE KEY-----)"
-        ) from None
-    if not isinstance(key, RSAPrivateKey):
-        raise ConfigError(f"a private key in PEM must be RSA, got {type(key).__name__}")
-    _require_rsa_strength(key.public_key())
-    return key
-
-
 def _require_rsa_strength(key: RSAPublicKey) -> None:
     bits, exponent = key.key_size, key.public_numbers().e
     if bits < MIN_RSA_BITS:
@@ -291,3 +283,12 @@ def _require_rsa_strength(key: RSAPublicKey) -> None:
         raise ConfigError(
             f"an RSA key with the exponent {exponent} is weak: at least {MIN_RSA_EXPONENT} is needed"
         )
+
+
+Algorithm: TypeAlias = HmacSha256 | Ed25519 | RsaSha256
+"""One kind of signature: loads its keys, and signs.
+
+`load(secret)` returns the key to verify with, and raises ConfigError or WeakSecret if it is unusable.
+`sign(secret, content)` returns the raw signature; `secret` is the private key of a pair. `most_signatures` is
+the maximum number of signatures in one request.
+"""

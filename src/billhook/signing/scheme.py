@@ -46,23 +46,6 @@ class Key(Protocol):
         ...
 
 
-class Algorithm(Protocol):
-    """One kind of signature: loads its keys, and signs."""
-
-    name: ClassVar[str]
-    signature_bytes: ClassVar[int | None]
-    most_signatures: ClassVar[int]
-    """The maximum number of signatures in one request."""
-
-    def load(self, secret: str) -> Key:
-        """Return the key to verify with; ConfigError or WeakSecret if it is unusable."""
-        ...
-
-    def sign(self, secret: str, content: bytes) -> bytes:
-        """Return the raw signature; `secret` is the private key of a pair."""
-        ...
-
-
 @final
 class Keys:
     """The keys of one source; neither repr() nor str() shows them."""
@@ -83,7 +66,7 @@ class Keys:
         ids = [key_id for key_id, _ in pairs if key_id is not None]
         if len(set(ids)) < len(ids):
             raise ConfigError("a key id is given twice: each key needs its own")
-        return cls([(key_id, load_one(_usable(secret_text(secret)))) for key_id, secret in pairs])
+        return cls([(key_id, load_one(usable_secret(secret))) for key_id, secret in pairs])
 
     def accept(
         self,
@@ -197,7 +180,12 @@ class Scheme(ABC):
                 why += f"; public keys were not tried, as its time is {abs(age_seconds):.1f} s from now"
             raise SignatureMismatch(why)
         if not fresh:
-            raise _outside(age_seconds, tolerance_seconds)
+            tolerance = f"the tolerance is {tolerance_seconds} s"
+            error: SignatureError = TimestampTooOld(f"signed {age_seconds:.1f} s ago, {tolerance}")
+            if age_seconds < 0:
+                error = TimestampInFuture(f"signed {-age_seconds:.1f} s ahead of this clock, {tolerance}")
+            error.age_seconds = age_seconds
+            raise error
         if signed.ends_at is not None and now >= signed.ends_at:
             raise TimestampTooOld(f"the signature expired at {signed.ends_at.isoformat()}")
         # The tolerance counts here: a sender whose clock is ahead may state the moment of signing.
@@ -211,14 +199,6 @@ class Scheme(ABC):
         return f"<{type(self).__name__}: {', '.join(self.headers)}>"
 
 
-def _usable(secret: str) -> str:
-    """Return the secret to load. Raises ConfigError for characters that were added when it was copied."""
-    plain, what = plain_secret(secret)
-    if what:
-        raise ConfigError(f"a secret has {what}, which would be part of the key: remove it")
-    return plain
-
-
 def outgoing_message_id(message_id: str | None) -> str:
     """Return `message_id` if receivers accept it, ValueError otherwise; a new random one for None."""
     if message_id is None:
@@ -226,17 +206,6 @@ def outgoing_message_id(message_id: str | None) -> str:
     if not IDENTIFIER.fullmatch(message_id):
         raise ValueError('message_id must be 1 to 256 printable ASCII characters without "." and ","')
     return message_id
-
-
-def _outside(age_seconds: float, tolerance_seconds: int) -> SignatureError:
-    tolerance = f"the tolerance is {tolerance_seconds} s"
-    error: SignatureError
-    if age_seconds > 0:
-        error = TimestampTooOld(f"signed {age_seconds:.1f} s ago, {tolerance}")
-    else:
-        error = TimestampInFuture(f"signed {-age_seconds:.1f} s ahead of this clock, {tolerance}")
-    error.age_seconds = age_seconds
-    return error
 
 
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # Source: RFC 9110, section 5.6.2
@@ -262,24 +231,30 @@ def check_header_names(names: Sequence[object]) -> None:
 # --- secrets ------------------------------------------------------------------------------------------
 
 
-def secret_text(secret: object) -> str:
-    """Return `secret` if it is text; ConfigError otherwise, which never contains its value."""
+def usable_secret(secret: object) -> str:
+    """Return a secret that is text; raise ConfigError, which never contains its value, for any other.
+
+    Also for characters that were added when it was copied.
+    """
     if not isinstance(secret, str):
         raise ConfigError(f"a secret must be a str, got {type(secret).__name__}")
     # Half a surrogate pair cannot be encoded: the error would come at the first delivery.
     if any("\ud800" <= character <= "\udfff" for character in secret):
         raise ConfigError("a secret holds characters that are not valid Unicode text")
-    return secret
+    plain, what = plain_secret(secret)
+    if what:
+        raise ConfigError(f"a secret has {what}, which would be part of the key: remove it")
+    return plain
 
 
 def single_secret(secret: Secret) -> tuple[str | None, str]:
     """Return the key id, or None, and the secret to sign with; ConfigError for several secrets."""
     if not isinstance(secret, Mapping):
-        return None, secret_text(secret)
+        return None, usable_secret(secret)
     if len(secret) != 1:
         raise ConfigError(f"sign with one key, got a mapping of {len(secret)}")
     ((key_id, text),) = _pairs(secret)
-    return key_id, secret_text(text)
+    return key_id, usable_secret(text)
 
 
 def _pairs(secrets: Secrets) -> list[tuple[str | None, object]]:

@@ -7,18 +7,16 @@ from datetime import datetime
 from typing import ClassVar, Final, final
 
 from billhook.errors import ConfigError, SignatureMalformed
-from billhook.signing.algorithms import PRIVATE_PREFIX, PUBLIC_PREFIX, Ed25519, HmacSha256, base64_secret
-from billhook.signing.parsing import (
-    MAX_SIGNATURES,
-    UNIX,
-    encode_signature,
-    read_header,
-    read_identifier,
-    read_signature,
+from billhook.signing import parsing
+from billhook.signing.algorithms import (
+    PRIVATE_PREFIX,
+    PUBLIC_PREFIX,
+    Algorithm,
+    Ed25519,
+    HmacSha256,
+    base64_secret,
 )
 from billhook.signing.scheme import (
-    Algorithm,
-    Key,
     Keys,
     Scheme,
     Secret,
@@ -28,7 +26,6 @@ from billhook.signing.scheme import (
     outgoing_message_id,
     single_secret,
 )
-from billhook.signing.secret_text import plain_secret
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - the public prefix of a secret, not one
 
@@ -75,17 +72,19 @@ class StandardWebhooks(Scheme):
         check_header_names(self.headers)
 
     def load(self, secrets: Secrets) -> Keys:
-        return Keys.load(secrets, _load)
+        return Keys.load(secrets, lambda secret: VERSIONS[_version(secret)].load(secret))
 
     def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> SignedContent:
         id_header, timestamp_header, header = self.headers
-        message_id = read_identifier(read_header(headers, id_header), id_header)
-        timestamp = read_header(headers, timestamp_header)
-        signed_at = UNIX.read(timestamp, timestamp_header)
+        message_id = parsing.read_identifier(parsing.read_header(headers, id_header), id_header)
+        timestamp = parsing.read_header(headers, timestamp_header)
+        signed_at = parsing.UNIX.read(timestamp, timestamp_header)
         signatures: dict[str, list[bytes]] = {}
-        listed = read_header(headers, header)
-        if listed.count(" ") >= MAX_SIGNATURES:  # before the split, which would take memory for them all
-            raise SignatureMalformed(f"{header} has more than {MAX_SIGNATURES} entries")
+        listed = parsing.read_header(headers, header)
+        if (
+            listed.count(" ") >= parsing.MAX_SIGNATURES
+        ):  # before the split, which would take memory for them all
+            raise SignatureMalformed(f"{header} has more than {parsing.MAX_SIGNATURES} entries")
         for entry in listed.split(" "):
             version, comma, value = entry.partition(",")
             if not (version and comma):
@@ -93,7 +92,7 @@ class StandardWebhooks(Scheme):
             algorithm = VERSIONS.get(version)
             if algorithm is not None:
                 of_kind = signatures.setdefault(algorithm.name, [])
-                of_kind.append(read_signature(value, "base64", algorithm.signature_bytes, header))
+                of_kind.append(parsing.read_signature(value, "base64", algorithm.signature_bytes, header))
                 if len(of_kind) > algorithm.most_signatures:
                     raise SignatureMalformed(
                         f"{header} has more than {algorithm.most_signatures} signatures of one kind"
@@ -107,17 +106,12 @@ class StandardWebhooks(Scheme):
     ) -> dict[str, str]:
         """Return the three headers. Each attempt of a delivery needs the same `message_id`; None: new."""
         _, text = single_secret(secret)
-        text, _ = plain_secret(text)
         version = _version(text)
         message_id = outgoing_message_id(message_id)
-        timestamp = UNIX.write(now)
+        timestamp = parsing.UNIX.write(now)
         signature = VERSIONS[version].sign(text, f"{message_id}.{timestamp}.".encode() + body)
-        listed = f"{version},{encode_signature(signature, 'base64')}"
+        listed = f"{version},{parsing.encode_signature(signature, 'base64')}"
         return dict(zip(self.headers, (message_id, timestamp, listed), strict=True))
-
-
-def _load(secret: str) -> Key:
-    return VERSIONS[_version(secret)].load(secret)
 
 
 def _version(secret: str) -> str:

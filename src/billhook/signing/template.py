@@ -10,21 +10,18 @@ from datetime import datetime
 from typing import ClassVar, Final, Literal, final, get_args
 
 from billhook.errors import ConfigError, SignatureMalformed
-from billhook.signing.algorithms import SECRET_ENCODINGS, Ed25519, HmacSha256, RsaSha256, SecretEncoding
-from billhook.signing.content_template import ContentTemplate
-from billhook.signing.parsing import (
-    MAX_SIGNATURES,
-    TIME_FORMATS,
-    Encoding,
-    TimeFormat,
-    TimeFormatName,
-    encode_signature,
-    read_header,
-    read_identifier,
-    read_signature,
-)
-from billhook.signing.scheme import (
+from billhook.signing import parsing
+from billhook.signing.algorithms import (
+    SECRET_ENCODINGS,
     Algorithm,
+    Ed25519,
+    HmacSha256,
+    RsaSha256,
+    SecretEncoding,
+)
+from billhook.signing.content_template import ContentTemplate
+from billhook.signing.parsing import TIME_FORMATS, Encoding, TimeFormat, TimeFormatName
+from billhook.signing.scheme import (
     Keys,
     Scheme,
     Secret,
@@ -37,8 +34,8 @@ from billhook.signing.scheme import (
 )
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,16}", re.ASCII)
-# Neither is a character of hex, base64 or an entry's name.
 _SEPARATORS: Final = (",", ";")
+"""Neither is a character of hex, base64 or an entry's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class HeaderEntries:
         """Return the texts of the signatures, perhaps none, and of the time. Raises SignatureMalformed."""
         signatures: list[str] = []
         time: str | None = None
-        most = MAX_SIGNATURES + 1
+        most = parsing.MAX_SIGNATURES + 1
         if text.count(self.separator) >= most:  # before the split, which would take memory for them all
             raise SignatureMalformed(f"{header} has more than {most} entries")
         for entry in text.split(self.separator):
@@ -139,7 +136,13 @@ class SignatureTemplate(Scheme):
         check_option("time_format", time_format, TIME_FORMATS)
         self._time_format: Final = TIME_FORMATS[time_format]
         self._content: Final = ContentTemplate(content, self._time_format)
-        _check_replay_protection(self._content, replay_protection)
+        if "timestamp" in self._content.fields and replay_protection is not None:
+            raise ConfigError(f"content {content!r} signs the time: leave replay_protection out")
+        if "timestamp" not in self._content.fields and replay_protection != "dedupe-only":
+            raise ConfigError(
+                f"content {content!r} signs no time, so an old delivery never goes stale: accept that with "
+                f'replay_protection="dedupe-only" (got {replay_protection!r})'
+            )
         if time_entry is not None and "timestamp" not in self._content.fields:
             raise ConfigError(f"time_entry is given, but content {content!r} does not sign {{timestamp}}")
         if time_entry is not None and signature_entry is None:
@@ -177,7 +180,7 @@ class SignatureTemplate(Scheme):
         return Keys.load(secrets, self._algorithm.load, need_ids="key_id" in self._names)
 
     def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> SignedContent:
-        values = {use: read_header(headers, name) for use, name in self._names.items()}
+        values = {use: parsing.read_header(headers, name) for use, name in self._names.items()}
         header = self._names["signature"]
         texts, timestamp = [values["signature"]], values.get("timestamp")
         if self._entries is not None:
@@ -189,13 +192,19 @@ class SignatureTemplate(Scheme):
             # Keep the text of the time: the sender signed this spelling.
             values["timestamp"] = timestamp
         if "id" in values:
-            message_id = read_identifier(values["id"], self._names["id"])
+            message_id = parsing.read_identifier(values["id"], self._names["id"])
         # Count them before decoding: each decoding costs time, and senders without the secret choose the
         # number.
         most = self._algorithm.most_signatures
         if len(texts) > most:
             raise SignatureMalformed(f"{header} has more than {most} signatures of one kind")
-        signatures = [self._signature(text, header) for text in texts]
+        if not all(text.startswith(self._prefix) for text in texts):
+            raise SignatureMalformed(f"{header} does not begin with {self._prefix!r}")
+        length = self._algorithm.signature_bytes
+        signatures = [
+            parsing.read_signature(text[len(self._prefix) :], self._encoding, length, header)
+            for text in texts
+        ]
         content = self._rendered(values, event_type, body)
         if content is None:
             raise SignatureMalformed("the id or the event type could be misread where the content has it")
@@ -206,12 +215,6 @@ class SignatureTemplate(Scheme):
     def _rendered(self, texts: Mapping[str, str], event_type: str, body: bytes) -> bytes | None:
         content = self._content.render({**texts, "type": event_type}, body)
         return hashlib.sha256(content).digest() if content is not None and self._sign_digest else content
-
-    def _signature(self, text: str, name: str) -> bytes:
-        if not text.startswith(self._prefix):
-            raise SignatureMalformed(f"{name} does not begin with {self._prefix!r}")
-        encoded = text[len(self._prefix) :]
-        return read_signature(encoded, self._encoding, self._algorithm.signature_bytes, name)
 
     def sign(
         self, body: bytes, secret: Secret, *, event_type: str, now: datetime, message_id: str | None = None
@@ -231,7 +234,9 @@ class SignatureTemplate(Scheme):
         # A receiver would refuse it, so it is an error here already.
         if content is None:
             raise ValueError("message_id or event_type could be misread where the content has it")
-        signature = self._prefix + encode_signature(self._algorithm.sign(text, content), self._encoding)
+        signature = self._prefix + parsing.encode_signature(
+            self._algorithm.sign(text, content), self._encoding
+        )
         if self._entries is not None:
             signature = self._entries.write(signature, values.get("timestamp"))
         values["signature"] = signature
@@ -245,17 +250,6 @@ def _field_header(content: ContentTemplate, field: str, header: str | None) -> s
     if header is not None:
         raise ConfigError(f"{field}_header is given, but content {content.text!r} does not sign {{{field}}}")
     return None
-
-
-def _check_replay_protection(content: ContentTemplate, replay_protection: str | None) -> None:
-    if "timestamp" in content.fields:
-        if replay_protection is not None:
-            raise ConfigError(f"content {content.text!r} signs the time: leave replay_protection out")
-    elif replay_protection != "dedupe-only":
-        raise ConfigError(
-            f"content {content.text!r} signs no time, so an old delivery never goes stale: accept that with "
-            f'replay_protection="dedupe-only" (got {replay_protection!r})'
-        )
 
 
 # --- schemes of well-known senders --------------------------------------------------------------------

@@ -24,6 +24,7 @@ from billhook.signing.algorithms import (
     RsaSha256,
     SecretEncoding,
     pem_public_key,
+    pkcs1_sha256,
     rsa_public_key,
 )
 from billhook.signing.search.contents import HMAC_LENGTHS
@@ -115,14 +116,12 @@ def _signing(
         return own, lambda content: next((raw for raw in own if key.matches(content, [raw])), b"")
     if algorithm == RsaSha256.name:
         from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-        from cryptography.hazmat.primitives.hashes import SHA256
 
         # An RSA signature shows what it signs, so no content has to be tried with the key.
         public, digests = rsa_public_key(text), {}
         for raw in captured:
             with suppress(InvalidSignature):
-                digests[public.recover_data_from_signature(raw, PKCS1v15(), SHA256())] = raw
+                digests[public.recover_data_from_signature(raw, *pkcs1_sha256())] = raw
         return digests, lambda content: hashlib.sha256(content).digest()
     digest, material = algorithm.removeprefix("hmac-"), SECRET_ENCODINGS[encoding](text)
     own = {raw: raw for raw in captured if len(raw) == HMAC_LENGTHS[digest]}
