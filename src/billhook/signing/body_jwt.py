@@ -87,9 +87,11 @@ class BodyJWT(Scheme):
         raw = _decoded(signature, header)
         # A token about another body may be authentic, but must not verify this one: without a signature it is
         # a mismatch.
-        about_this = self._is_about(body, claims.get(self._claim)) and (
-            self._issuer is None or claims.get("iss") == self._issuer
-        )
+        # In constant time, although the claim is signed: the signature is verified only afterwards.
+        claim = claims.get(self._claim)
+        about_this = isinstance(claim, str) and hmac.compare_digest(claim.encode(), self._claim_value(body))
+        if self._issuer is not None and claims.get("iss") != self._issuer:
+            about_this = False
         return SignedContent(
             content.encode(),
             {self._algorithm.name: [raw]} if about_this else {},
@@ -97,10 +99,6 @@ class BodyJWT(Scheme):
             ends_at=_moment(claims, "exp", header),
             begins_at=_moment(claims, "nbf", header),
         )
-
-    def _is_about(self, body: bytes, value: object) -> bool:
-        # In constant time, although the claim is signed: the signature is verified only afterwards.
-        return isinstance(value, str) and hmac.compare_digest(value.encode(), self._claim_value(body))
 
     def _claim_value(self, body: bytes) -> bytes:
         return body if self._claim_holds == "body" else hashlib.sha256(body).hexdigest().encode()
@@ -125,9 +123,6 @@ class _Algorithm:
     """An algorithm of PyJWT."""
 
     __slots__ = ("_jwt_algorithm", "name")
-
-    signature_bytes: ClassVar[int | None] = None
-    most_signatures: ClassVar[int] = 1
 
     def __init__(self, name: AlgorithmName) -> None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from billhook.signing.search.configured import FoundScheme, NearMiss
-from billhook.signing.search.finder import SearchResult, search
+from billhook.signing.search.finder import FoundScheme, NearMiss, SearchResult, search
 
 __all__ = ["FoundScheme", "NearMiss", "SearchResult", "search"]

@@ -1,27 +1,35 @@
-"""Read a captured request, and generate contents that its sender may have signed.
+"""Generate what the sender of a captured request may have signed, and the keys it may have signed with.
 
-For billhook.signing.search. A content is the body with any of time, id, type and path, in any order: a
-template that is rendered with what the request has. Some of the templates are not allowed in a receiver,
-which is checked when one of them fits.
+A content is the body with any of time, id, type and path, in any order: a template that is rendered with what
+the request has. Some of the templates are not allowed in a receiver, which is checked when one of them fits.
+A key is a secret as it is, decoded, or with a prefix too many or too few.
+
+For billhook.signing.search only: the comparisons do not take constant time, which is harmless because the
+operator who runs the search has the secret. A receiver must not use them.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import permutations, product
 from typing import Final, NamedTuple, get_args
 
-from billhook.errors import SignatureMalformed
+from billhook.errors import ConfigError, SignatureMalformed
+from billhook.signing import algorithms
+from billhook.signing.algorithms import SECRET_ENCODINGS, Ed25519, RsaSha256, SecretEncoding
 from billhook.signing.content_template import FIELDS
 from billhook.signing.parsing import MAX_HEADER_BYTES, TIME_FORMATS, Encoding, TimeFormatName, read_signature
-from billhook.signing.standard_webhooks import URL_SAFE
+from billhook.signing.secret_text import plain_secret
+from billhook.signing.standard_webhooks import SECRET_PREFIX, URL_SAFE
 
 # --- the request ----------------------------------------------------------------------------------
 
@@ -166,7 +174,7 @@ SEPARATORS: Final = (".", ":", "\n", "|", "", "-", ",", ";", "_", "/", "~", " ",
 _MIXED: Final = (".", ":", "|", "~")
 
 
-class CandidateContent(NamedTuple):
+class Content(NamedTuple):
     """Bytes that may have been signed; `parts` are the values of the template's fields.
 
     With `digest`, the bytes are the SHA-256 of the rendered template.
@@ -203,20 +211,20 @@ def mixed_templates(start: str) -> Iterator[str]:
 def _orders(fields: Sequence[str]) -> list[list[str]]:
     """Return the placeholders of the body and any of the other fields in every order, the shortest first."""
     orders = [order for count in range(len(fields)) for order in permutations(fields, count + 1)]
-    return [[f"{{{field}}}" for field in order] for order in orders if "body" in order]
+    return [[f"{{{name}}}" for name in order] for order in orders if "body" in order]
 
 
-def contents(templates: Iterable[str], request: CapturedRequest) -> Iterator[CandidateContent]:
+def contents(templates: Iterable[str], request: CapturedRequest) -> Iterator[Content]:
     """Render each template with each value of its fields; skip it if the request has none for a field."""
     for template in dict.fromkeys(templates):
-        fields = [field for field in request.values if f"{{{field}}}" in template]
-        for chosen in product(*[request.values[field] for field in fields]):
+        fields = [name for name in request.values if f"{{{name}}}" in template]
+        for chosen in product(*[request.values[name] for name in fields]):
             head, parts = template, dict(zip(fields, chosen, strict=True))
-            for field, part in parts.items():
-                head = head.replace(f"{{{field}}}", part.text)
+            for name, part in parts.items():
+                head = head.replace(f"{{{name}}}", part.text)
             data = head.encode().replace(b"{body}", request.body)
-            yield CandidateContent(template, data, parts, digest=False)
-            yield CandidateContent(template, hashlib.sha256(data).digest(), parts, digest=True)
+            yield Content(template, data, parts, digest=False)
+            yield Content(template, hashlib.sha256(data).digest(), parts, digest=True)
 
 
 # --- bodies before a proxy changed them ---------------------------------------------------------------
@@ -281,3 +289,102 @@ def _rewritten(body: bytes, value: object) -> Iterator[tuple[str, bytes]]:
 def _without_marks(text: str) -> bytes:
     # A lone surrogate can only come from an escape such as \ud800; encoding it must not raise.
     return re.sub(r'"\\u0000([^"]*)"', r"\1", text).encode("utf-8", "surrogatepass")
+
+
+# --- keys ---------------------------------------------------------------------------------------------
+
+_KEY_PREFIX: Final = re.compile(r"[A-Za-z]{2,8}_(?=.)")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One reading of one secret; `number` is the position of the secret in its list, from 1.
+
+    `signatures.get(compute(content))` is the captured signature of a content, or None. A scheme has to be
+    configured with `secret` and `encoding`; `change` says how that differs from the given secret, "" if it
+    does not.
+    """
+
+    number: int
+    given: str = field(repr=False)
+    algorithm: str
+    secret: str = field(repr=False)
+    encoding: SecretEncoding
+    change: str
+    signatures: Mapping[bytes, bytes] = field(repr=False)
+    compute: Callable[[bytes], bytes] = field(repr=False)
+
+
+def key_forms(number: int, given: str, captured: Collection[bytes]) -> Iterator[Key]:
+    """Yield the readings of a secret with which one of the `captured` signatures could have been made.
+
+    Raises ConfigError for a public key that is unusable.
+    """
+    plain, surroundings = plain_secret(given)
+    leave = f"leave out {surroundings}" if surroundings else ""
+    for algorithm, text, encoding, change in _readings(plain):
+        try:
+            signatures, compute = _signing(algorithm, text, encoding, captured)
+        except ConfigError:
+            if algorithm.startswith("hmac") or change:  # it is a key of another kind
+                continue
+            raise
+        if signatures:
+            changes = ", and ".join(filter(None, (leave, change)))
+            yield Key(number, given, algorithm, text, encoding, changes, signatures, compute)
+
+
+def _readings(secret: str) -> Iterator[tuple[str, str, SecretEncoding, str]]:
+    """Yield algorithm, spelling and encoding of each possible reading, and how to change the secret."""
+    write_public = "write it as whpk_ and the base64 of its"
+    if secret.lstrip().startswith("-----BEGIN"):
+        from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        public = algorithms.pem_public_key(secret)
+        if isinstance(public, Ed25519PublicKey):
+            yield Ed25519.name, _whpk(public.public_bytes_raw()), "text", f"{write_public} last 32 bytes"
+        elif not isinstance(public, EllipticCurvePublicKey):  # such a key is for tokens alone
+            yield RsaSha256.name, secret, "text", ""
+        return
+    if secret.startswith(algorithms.PUBLIC_PREFIX):
+        yield Ed25519.name, secret, "text", ""
+    for decode in (SECRET_ENCODINGS["hex"], SECRET_ENCODINGS["base64"]):
+        with suppress(ConfigError):
+            yield Ed25519.name, _whpk(decode(secret)), "text", f"{write_public} 32 bytes"
+    prefix = _KEY_PREFIX.match(secret)
+    bare, leave = (secret[prefix.end() :], f"leave out its prefix {prefix[0]}") if prefix else (secret, "")
+    other = (bare, leave) if prefix else (SECRET_PREFIX + secret, f"write {SECRET_PREFIX} before it")
+    shared: list[tuple[str, SecretEncoding, str]] = [
+        (secret, "text", ""), (other[0], "text", other[1]), (bare, "hex", leave), (bare, "base64", leave),
+    ]  # fmt: skip
+    if set("-_") & set(bare):
+        change = "write + for each - in it, and / for each _"
+        shared.append((bare.translate(URL_SAFE), "base64", f"{leave}, and {change}" if leave else change))
+    for (text, encoding, change), digest in product(shared, HMAC_LENGTHS):
+        yield f"hmac-{digest}", text, encoding, change
+
+
+def _whpk(raw: bytes) -> str:
+    return algorithms.PUBLIC_PREFIX + base64.b64encode(raw).decode()
+
+
+def _signing(
+    algorithm: str, text: str, encoding: SecretEncoding, captured: Collection[bytes]
+) -> tuple[Mapping[bytes, bytes], Callable[[bytes], bytes]]:
+    """Return Key.signatures, empty if none can be the key's, and Key.compute."""
+    if algorithm == Ed25519.name:
+        key, own = Ed25519().load(text), {raw: raw for raw in captured if len(raw) == 64}
+        return own, lambda content: next((raw for raw in own if key.matches(content, [raw])), b"")
+    if algorithm == RsaSha256.name:
+        from cryptography.exceptions import InvalidSignature
+
+        # An RSA signature shows what it signs, so no content has to be tried with the key.
+        public, digests = algorithms.rsa_public_key(text), {}
+        for raw in captured:
+            with suppress(InvalidSignature):
+                digests[public.recover_data_from_signature(raw, *algorithms.pkcs1_sha256())] = raw
+        return digests, lambda content: hashlib.sha256(content).digest()
+    digest, material = algorithm.removeprefix("hmac-"), SECRET_ENCODINGS[encoding](text)
+    own = {raw: raw for raw in captured if len(raw) == HMAC_LENGTHS[digest]}
+    return own, lambda content: hmac.digest(material, content, digest)
