@@ -126,9 +126,8 @@ class BillingClient(OperationGroups):
         self.close()
 
     def __repr__(self) -> str:
-        made = hasattr(
-            self, "_transport"
-        )  # a traceback may show the arguments of a client that could not be created
+        # A traceback may show a client that could not be created.
+        made = hasattr(self, "_transport")
         return f"<BillingClient {self._transport.base_url}>" if made else "<BillingClient>"
 
 

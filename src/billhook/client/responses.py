@@ -38,9 +38,8 @@ _BY_CODE: dict[str, type[errors.ServiceError]] = {
 HIDDEN = "[hidden]"
 _KEPT = 50
 _MOST_UNSEEN = 20  # the most spaces and control characters that are read for each character shown
-_LEAST_CHARACTERS = (
-    4  # removing a shorter secret would remove parts of every text, and it is too short to be a secret
-)
+# Removing a shorter secret would remove parts of every text, and it is too short to be a secret.
+_LEAST_CHARACTERS = 4
 _LEAST_LETTERS = 8  # a word such as "wrong" may be in the text itself
 _JWT = re.compile(r"eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,2}")
 

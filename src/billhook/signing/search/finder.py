@@ -195,11 +195,12 @@ class _Search:
     def _matches(
         self, templates: Iterable[str], request: CapturedRequest, keys: Sequence[candidates.Key]
     ) -> Iterator[Match]:
+        known = frozenset(KNOWN)  # quick to look up
         quick = [key for key in keys if key.algorithm != Ed25519.name]
         for content in candidates.contents(templates, request) if keys else ():
             # Ed25519 takes long, so unusual contents are not tried as a digest or with a changed body.
             likely = not content.digest and request.body is self._request.body
-            asked = keys if likely or content.template in KNOWN else quick
+            asked = keys if likely or content.template in known else quick
             self._left_bytes -= len(asked) * (LOOK_BYTES + len(content.data))
             self._left_bytes -= (len(asked) - len(quick)) * ED25519_BYTES
             if self._left_bytes < 0:
