@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MIN_SECRET_BYTES: Final = 16
 
+AlgorithmName = Literal["hmac-sha256", "rsa-sha256", "ed25519"]
 SecretEncoding = Literal["text", "base64", "hex"]
 
 
@@ -292,3 +293,9 @@ Algorithm: TypeAlias = HmacSha256 | Ed25519 | RsaSha256
 `sign(secret, content)` returns the raw signature; `secret` is the private key of a pair. `most_signatures` is
 the maximum number of signatures in one request.
 """
+
+
+def algorithm_of(name: AlgorithmName, secret_encoding: SecretEncoding) -> Algorithm:
+    """Return the algorithm of a name. The encoding is for HMAC: PEM and whpk_ are encodings of their own."""
+    kinds: list[Algorithm] = [HmacSha256(SECRET_ENCODINGS[secret_encoding]), RsaSha256(), Ed25519()]
+    return next(each for each in kinds if each.name == name)

@@ -18,16 +18,7 @@ from billhook.errors import ConfigError, InvalidJSON, MissingExtra, SignatureMal
 from billhook.fields import strict_json
 from billhook.signing.algorithms import HmacSha256, PublicKey, RsaSha256
 from billhook.signing.parsing import LAST_TIMESTAMP, UNIX, read_header
-from billhook.signing.scheme import (
-    Keys,
-    Scheme,
-    Secret,
-    Secrets,
-    SignedContent,
-    check_header_names,
-    check_option,
-    single_secret,
-)
+from billhook.signing.scheme import Keys, Scheme, Secret, Secrets, SignedContent, check_option, single_secret
 
 AlgorithmName = Literal["RS256", "ES256", "HS256"]
 ClaimHolds = Literal["sha256", "body"]
@@ -59,8 +50,7 @@ class BodyJWT(Scheme):
         check_option("algorithm", algorithm, get_args(AlgorithmName))
         check_option("claim_holds", claim_holds, get_args(ClaimHolds))
         check_option("replay_protection", replay_protection, ("dedupe-only", None))
-        self.headers = (header,)
-        check_header_names(self.headers)
+        self._use_headers(header)
         self._algorithm: Final = _Algorithm(algorithm)
         self._claim: Final = claim
         self._claim_holds: Final = claim_holds

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -54,6 +55,15 @@ def read_identifier(text: str, header: str) -> str:
             'without "." and ","'
         )
     return text
+
+
+def outgoing_message_id(message_id: str | None) -> str:
+    """Return `message_id` if receivers accept it, ValueError otherwise; a new random one for None."""
+    if message_id is None:
+        return f"msg_{os.urandom(16).hex()}"
+    if not IDENTIFIER.fullmatch(message_id):
+        raise ValueError('message_id must be 1 to 256 printable ASCII characters without "." and ","')
+    return message_id
 
 
 def read_signature(text: str, encoding: Encoding, length_bytes: int | None, header: str) -> bytes:

@@ -10,7 +10,6 @@ who stated that time.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,13 +18,16 @@ from datetime import datetime
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias, final
 
 from billhook.errors import ConfigError, SignatureError, SignatureMismatch, TimestampInFuture, TimestampTooOld
-from billhook.signing.parsing import IDENTIFIER, require_aware
+from billhook.signing.parsing import require_aware
 from billhook.signing.secret_text import plain_secret
 
 Secret: TypeAlias = str | Mapping[str, str]
 """A secret or PEM, or {key id: PEM} where the sender names its key."""
 
 Secrets: TypeAlias = Sequence[Secret] | Mapping[str, str]
+
+
+TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # Source: RFC 9110, section 5.6.2
 
 
 class Key(Protocol):
@@ -132,6 +134,17 @@ class Scheme(ABC):
     headers: tuple[str, ...]
     """The names of the headers that it reads and writes."""
 
+    def _use_headers(self, *names: str) -> None:
+        """Set `headers`; raise ConfigError for an invalid name, and for one header with two meanings."""
+        lowered: set[str] = set()
+        for name in names:
+            if not isinstance(name, str) or not TOKEN.fullmatch(name):
+                raise ConfigError(f"{name!r} cannot be the name of a header")
+            if name.lower() in lowered:
+                raise ConfigError(f"the header {name!r} is given two meanings: each needs its own")
+            lowered.add(name.lower())
+        self.headers = names
+
     @abstractmethod
     def load(self, secrets: Secrets) -> Keys:
         """Decode and check the secrets once, at start. Raises ConfigError and WeakSecret."""
@@ -199,33 +212,10 @@ class Scheme(ABC):
         return f"<{type(self).__name__}: {', '.join(self.headers)}>"
 
 
-def outgoing_message_id(message_id: str | None) -> str:
-    """Return `message_id` if receivers accept it, ValueError otherwise; a new random one for None."""
-    if message_id is None:
-        return f"msg_{os.urandom(16).hex()}"
-    if not IDENTIFIER.fullmatch(message_id):
-        raise ValueError('message_id must be 1 to 256 printable ASCII characters without "." and ","')
-    return message_id
-
-
-TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # Source: RFC 9110, section 5.6.2
-
-
 def check_option(name: str, value: object, allowed: Iterable[object]) -> None:
     """Raise ConfigError unless the value of an option is one of those that are allowed."""
     if value not in allowed:
         raise ConfigError(f"{name} {value!r} is not one of {', '.join(map(str, allowed))}")
-
-
-def check_header_names(names: Sequence[object]) -> None:
-    """Raise ConfigError for an invalid header name, and for one header with two meanings."""
-    lowered: set[str] = set()
-    for name in names:
-        if not isinstance(name, str) or not TOKEN.fullmatch(name):
-            raise ConfigError(f"{name!r} cannot be the name of a header")
-        if name.lower() in lowered:
-            raise ConfigError(f"the header {name!r} is given two meanings: each needs its own")
-        lowered.add(name.lower())
 
 
 # --- secrets ------------------------------------------------------------------------------------------

@@ -16,16 +16,7 @@ from billhook.signing.algorithms import (
     HmacSha256,
     base64_secret,
 )
-from billhook.signing.scheme import (
-    Keys,
-    Scheme,
-    Secret,
-    Secrets,
-    SignedContent,
-    check_header_names,
-    outgoing_message_id,
-    single_secret,
-)
+from billhook.signing.scheme import Keys, Scheme, Secret, Secrets, SignedContent, single_secret
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - the public prefix of a secret, not one
 
@@ -68,8 +59,7 @@ class StandardWebhooks(Scheme):
         timestamp_header: str = "webhook-timestamp",
         id_header: str = "webhook-id",
     ) -> None:
-        self.headers = (id_header, timestamp_header, signature_header)
-        check_header_names(self.headers)
+        self._use_headers(id_header, timestamp_header, signature_header)
 
     def load(self, secrets: Secrets) -> Keys:
         return Keys.load(secrets, lambda secret: VERSIONS[_version(secret)].load(secret))
@@ -107,7 +97,7 @@ class StandardWebhooks(Scheme):
         """Return the three headers. Each attempt of a delivery needs the same `message_id`; None: new."""
         _, text = single_secret(secret)
         version = _version(text)
-        message_id = outgoing_message_id(message_id)
+        message_id = parsing.outgoing_message_id(message_id)
         timestamp = parsing.UNIX.write(now)
         signature = VERSIONS[version].sign(text, f"{message_id}.{timestamp}.".encode() + body)
         listed = f"{version},{parsing.encode_signature(signature, 'base64')}"

@@ -11,27 +11,10 @@ from typing import ClassVar, Final, Literal, final, get_args
 
 from billhook.errors import ConfigError, SignatureMalformed
 from billhook.signing import parsing
-from billhook.signing.algorithms import (
-    SECRET_ENCODINGS,
-    Algorithm,
-    Ed25519,
-    HmacSha256,
-    RsaSha256,
-    SecretEncoding,
-)
+from billhook.signing.algorithms import SECRET_ENCODINGS, AlgorithmName, SecretEncoding, algorithm_of
 from billhook.signing.content_template import ContentTemplate
 from billhook.signing.parsing import TIME_FORMATS, Encoding, TimeFormat, TimeFormatName
-from billhook.signing.scheme import (
-    Keys,
-    Scheme,
-    Secret,
-    Secrets,
-    SignedContent,
-    check_header_names,
-    check_option,
-    outgoing_message_id,
-    single_secret,
-)
+from billhook.signing.scheme import Keys, Scheme, Secret, Secrets, SignedContent, check_option, single_secret
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,16}", re.ASCII)
 _SEPARATORS: Final = (",", ";")
@@ -86,7 +69,6 @@ class HeaderEntries:
         return f"{timed}{self.signature}={signature}"
 
 
-AlgorithmName = Literal["hmac-sha256", "rsa-sha256", "ed25519"]
 ReplayProtection = Literal["dedupe-only"]
 
 DEFAULT_HEADERS: Final = {"timestamp": "X-Webhook-Timestamp", "id": "X-Webhook-Id"}
@@ -153,9 +135,7 @@ class SignatureTemplate(Scheme):
         if signature_entry is not None:
             self._entries = HeaderEntries(signature_entry, time_entry, entry_separator)
             self._entries.check(self._time_format)
-        # The secret's encoding concerns HMAC alone: PEM and whpk_ are encodings of their own.
-        algorithms: list[Algorithm] = [HmacSha256(SECRET_ENCODINGS[secret_encoding]), RsaSha256(), Ed25519()]
-        self._algorithm: Final = next(each for each in algorithms if each.name == algorithm)
+        self._algorithm: Final = algorithm_of(algorithm, secret_encoding)
         self._encoding: Final = encoding
         # HTTP libraries strip white space at the beginning of a header.
         if not (prefix.isascii() and prefix.isprintable()) or prefix != prefix.lstrip():
@@ -169,8 +149,7 @@ class SignatureTemplate(Scheme):
             "key_id": key_id_header,
         }
         self._names: Final = {use: name for use, name in names.items() if name is not None}
-        self.headers = tuple(self._names.values())
-        check_header_names(self.headers)
+        self._use_headers(*self._names.values())
 
     @property
     def signs_time(self) -> bool:
@@ -225,7 +204,7 @@ class SignatureTemplate(Scheme):
         if "timestamp" in self._content.fields:
             values["timestamp"] = self._time_format.write(now)
         if "id" in self._names:
-            values["id"] = outgoing_message_id(message_id)
+            values["id"] = parsing.outgoing_message_id(message_id)
         if "key_id" in self._names:
             if key_id is None:
                 raise ConfigError("key_id_header needs the signing key as {key id: key}")

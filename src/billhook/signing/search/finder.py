@@ -171,8 +171,7 @@ class _Search:
         yield from tokens
         if any(isinstance(token, FoundScheme) for token in tokens):
             return
-        first = {field: parts[:1] for field, parts in request.values.items()}
-        likely = replace(request, values=first)
+        likely = replace(request, values={name: parts[:1] for name, parts in request.values.items()})
         starts = ("", *(f"v{number}:" for number in range(10)))
         steps = (
             self._fitting(KNOWN, request),
