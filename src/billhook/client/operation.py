@@ -44,12 +44,12 @@ class ApiOperation(Generic[R]):
 
     @property
     def repeatable(self) -> bool:
-        """Whether a request may be sent again without knowing whether the one before it arrived."""
+        """Return whether a request may be sent again without knowing whether the one before it arrived."""
         return self.idempotent or self.method == "GET"
 
     @property
     def name(self) -> str:
-        """The method and the path, as in the specification."""
+        """Return the method and the path, as in the specification."""
         return f"{self.method} {self.path}"
 
     def address(self, values: Sequence[str]) -> str:

@@ -52,7 +52,7 @@ class Redactor:
         self._passing: tuple[SecretStr, ...] = ()
 
     def learn(self, secret: SecretStr) -> None:
-        """Add an access token. The oldest are dropped; they have expired long before."""
+        """Add an access token; drop the oldest, which expired long before."""
         self._passing = (*self._passing[-_KEPT + 1 :], secret)
 
     def clean(self, text: str, limit: int) -> str:

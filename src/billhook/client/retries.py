@@ -17,7 +17,7 @@ _FOR_EVER_SECONDS = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and for how long a call is retried.
+    """States how often and for how long a call is retried.
 
     `total_seconds` limits a whole call: logging in, every attempt, and the waits between them. A wait begins
     at `first_wait_seconds` and doubles up to `longest_wait_seconds`, less a random part of up to half of it.
@@ -58,19 +58,22 @@ class CallDeadline:
     """
 
     def __init__(self, clock: Clock, seconds: float, silence_seconds: float = math.inf) -> None:
-        """`silence_seconds` is the longest time that the service may send nothing."""
+        """Begin a call that ends in `seconds`.
+
+        `silence_seconds` is the longest time that the service may send nothing.
+        """
         self._clock = clock
         self._ends_at = clock.now() + timedelta(seconds=seconds)
         self._silence_seconds = silence_seconds
 
     @property
     def remaining_seconds(self) -> float:
-        """The remaining time; never below 0."""
+        """Return the remaining time; never below 0."""
         return max(0.0, (self._ends_at - self._clock.now()).total_seconds())
 
     @property
     def timeout_seconds(self) -> float:
-        """The longest wait now; never 0, which some platforms take for no time-out."""
+        """Return the longest wait now; never 0, which some platforms take for no time-out."""
         return max(min(self._silence_seconds, self.remaining_seconds), 0.001)
 
     def __index__(self) -> int:

@@ -46,7 +46,7 @@ class AccessToken:
 def access_token(token: SecretStr, lifetime_seconds: Decimal | None, now: datetime) -> AccessToken:
     """Return the token with its expiry: one hour, or earlier if the login response says so.
 
-    A 401 of the service may end it earlier still.
+    A 401 of the service may end it earlier still. Source: spec, "Authentication".
     """
     lifetime = LIFETIME
     if lifetime_seconds is not None and 1 <= lifetime_seconds < LIFETIME.total_seconds():
@@ -55,10 +55,13 @@ def access_token(token: SecretStr, lifetime_seconds: Decimal | None, now: dateti
 
 
 class TokenProvider:
-    """The token of one client. Threads that need one at the same time wait for the same login."""
+    """Keeps the token of one client; threads that need one at the same time wait for the same login.
+
+    Source: spec, "Authentication".
+    """
 
     def __init__(self, fetch: Callable[[CallDeadline], AccessToken], clock: Clock) -> None:
-        """`fetch` does POST /login; it raises ApiError, to every thread that waited for it."""
+        """Take `fetch`, which does POST /login; its ApiError is raised in every thread that waited for it."""
         self._fetch = fetch
         self._clock = clock
         self._lock = threading.Lock()
@@ -72,7 +75,7 @@ class TokenProvider:
         return self.renew(last, deadline)
 
     def renew(self, old: AccessToken | ApiError, deadline: CallDeadline) -> AccessToken:
-        """Return a token other than `old`, the result of the last login: perhaps one from another thread."""
+        """Return a token other than `old`, the last login's result; another thread may have fetched it."""
         last = self.last
         if isinstance(last, AccessToken) and last is not old:
             return last
@@ -136,7 +139,7 @@ class Session:
         return self.parser.json(operation, self._send(call))
 
     def log_in(self) -> datetime:
-        """Fetch a new access token now; returns when it ends."""
+        """Fetch a new access token now; return when it ends."""
         return self._tokens.renew(self._tokens.last, self._deadline()).ends_at
 
     def _deadline(self) -> CallDeadline:
@@ -165,7 +168,10 @@ class Session:
             self.sleep(wait_seconds)
 
     def _attempt(self, call: ApiCall) -> ApiResponse | ApiError:
-        """Send a request with the access token; a login has none, and makes its own attempts."""
+        """Send a request with the access token; a login has none, and makes its own attempts.
+
+        A token that is refused is renewed once. Source: spec, "Authentication".
+        """
         if call.operation is LOGIN:
             return self.transport.exchange(call, None)
         token = self._tokens.valid_token(call.deadline)

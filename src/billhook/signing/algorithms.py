@@ -29,7 +29,7 @@ SecretEncoding = Literal["text", "base64", "hex"]
 
 
 def base64_secret(secret: str) -> bytes:
-    """Decode standard base64; the padding may be missing, as some senders leave it out."""
+    """Decode a secret in standard base64; the padding may be missing, as some senders leave it out."""
     try:
         return base64.b64decode(secret + "=" * (-len(secret) % 4), validate=True)
     except ValueError:
@@ -37,7 +37,7 @@ def base64_secret(secret: str) -> bytes:
 
 
 def hex_secret(secret: str) -> bytes:
-    """Decode hexadecimal."""
+    """Decode a secret in hexadecimal."""
     try:
         return binascii.unhexlify(secret)
     except ValueError:
@@ -55,7 +55,7 @@ SECRET_ENCODINGS: Final[Mapping[SecretEncoding, Callable[[str], bytes]]] = {
 
 @final
 class HmacSha256:
-    """The algorithm; `decode` turns a configured secret into key material."""
+    """Signs and verifies with HMAC-SHA256; `decode` turns a configured secret into key material."""
 
     __slots__ = ("_decode",)
 
@@ -67,9 +67,11 @@ class HmacSha256:
         self._decode = decode
 
     def load(self, secret: str) -> HmacKey:
+        """Return the key to verify with. Raises WeakSecret for a secret under 16 bytes."""
         return HmacKey(self._material(secret))
 
     def sign(self, secret: str, content: bytes) -> bytes:
+        """Return the raw signature. Raises WeakSecret, as `load` does."""
         return hmac.digest(self._material(secret), content, "sha256")
 
     def _material(self, secret: str) -> bytes:
@@ -81,7 +83,10 @@ class HmacSha256:
 
 @final
 class HmacKey:
-    """A keyed context, copied for each message: a fifth faster than a new one, without storing the key."""
+    """Verifies HMAC-SHA256 by a keyed context that is copied for each message.
+
+    That is a fifth faster than a new context, and the key is not stored.
+    """
 
     __slots__ = ("_context",)
 
@@ -92,6 +97,7 @@ class HmacKey:
         self._context = hmac.new(material, digestmod="sha256")
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
+        """Return True if this key made any of `signatures` over `content`."""
         try:
             context = self._context.copy()
             context.update(content)
@@ -116,7 +122,7 @@ _SMALL_ORDER: Final = frozenset({0, 1, _FIELD - 1, _ORDER_8, _FIELD - _ORDER_8})
 
 @final
 class Ed25519:
-    """The algorithm."""
+    """Signs and verifies with Ed25519; keys are `whpk_` and `whsk_` with base64."""
 
     __slots__ = ()
 
@@ -125,6 +131,7 @@ class Ed25519:
     most_signatures: ClassVar[int] = MAX_PUBLIC_KEY_SIGNATURES
 
     def load(self, secret: str) -> PublicKey:
+        """Return the key to verify with. Raises ConfigError for a private key, and for a weak one."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
         if secret.startswith(PRIVATE_PREFIX):
@@ -138,6 +145,7 @@ class Ed25519:
         return PublicKey(self.name, _verifier(Ed25519PublicKey.from_public_bytes(raw).verify))
 
     def sign(self, secret: str, content: bytes) -> bytes:
+        """Return the raw signature by the private key `secret`. Raises ConfigError if it is unusable."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         raw = _decode(secret, PRIVATE_PREFIX)
@@ -154,7 +162,10 @@ class Ed25519:
 
 @final
 class PublicKey:
-    """A key of any kind but HMAC; `verify(content, signature)` returns whether the key made the signature."""
+    """Verifies with any key but that of an HMAC.
+
+    `verify(content, signature)` returns whether the key made the signature.
+    """
 
     __slots__ = ("_verify", "algorithm", "public")
 
@@ -166,6 +177,7 @@ class PublicKey:
         self._verify = verify
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
+        """Return True if this key made any of `signatures` over `content`."""
         # Verify every signature, as for HMAC; there are at most four.
         found = False
         for signature in signatures:
@@ -212,7 +224,7 @@ MIN_RSA_EXPONENT: Final = 65_537  # Source: NIST SP 800-131A
 
 @final
 class RsaSha256:
-    """The algorithm; keys are PEM text."""
+    """Signs and verifies with RSA, SHA-256 and PKCS#1 v1.5 padding; keys are PEM text."""
 
     # cryptography is imported on use: HMAC alone does not need it.
 
@@ -223,9 +235,11 @@ class RsaSha256:
     most_signatures: ClassVar[int] = MAX_PUBLIC_KEY_SIGNATURES
 
     def load(self, secret: str) -> PublicKey:
+        """Return the key to verify with. Raises ConfigError for a private key, and for a weak one."""
         return PublicKey(self.name, _verifier(rsa_public_key(secret).verify, *pkcs1_sha256()))
 
     def sign(self, secret: str, content: bytes) -> bytes:
+        """Return the raw signature by the private key `secret`. Raises ConfigError if it is unusable."""
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -251,7 +265,7 @@ def pkcs1_sha256() -> tuple[PKCS1v15, SHA256]:
 
 
 def pem_public_key(pem: str) -> PublicKeyTypes:
-    """Load a public key of any kind from PEM; ConfigError for anything else."""
+    """Load a public key of any kind from PEM. Raises ConfigError for anything else."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
@@ -266,7 +280,7 @@ def pem_public_key(pem: str) -> PublicKeyTypes:
 
 
 def rsa_public_key(pem: str) -> RSAPublicKey:
-    """Load an RSA key that is strong enough from PEM; ConfigError for anything else."""
+    """Load an RSA key that is strong enough from PEM. Raises ConfigError for anything else."""
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
     key = pem_public_key(pem)

@@ -96,7 +96,7 @@ class BodyJWT(Scheme):
     def sign(
         self, body: bytes, secret: Secret, *, event_type: str, now: datetime, message_id: str | None = None
     ) -> dict[str, str]:
-        """Return the header, which signs neither type nor id. ValueError for a body that is not text."""
+        """Return the header, which signs neither type nor id. Raises ValueError unless the body is text."""
         _, key = single_secret(secret)
         claims: dict[str, object] = {self._claim: self._claim_value(body).decode()}
         if self._issuer is not None:
@@ -110,7 +110,7 @@ class BodyJWT(Scheme):
 
 @final
 class _Algorithm:
-    """An algorithm of PyJWT."""
+    """Signs and verifies with an algorithm of PyJWT."""
 
     __slots__ = ("_jwt_algorithm", "name")
 
@@ -171,7 +171,7 @@ def _encoded(raw: bytes) -> str:
 
 
 def _decoded(text: str, header: str) -> bytes:
-    """Decode canonical base64url without padding; SignatureMalformed otherwise."""
+    """Decode canonical base64url without padding. Raises SignatureMalformed for anything else."""
     # Accept one spelling only: a second one would give the same delivery another key.
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -26,12 +26,12 @@ MAX_FIELD_CHARACTERS: Final = 256
 
 @final
 class ContentTemplate:
-    """A content template, ready to render."""
+    """Renders the signed bytes from a template that is split once."""
 
     __slots__ = ("_guards", "_parts", "fields", "text")
 
     def __init__(self, text: str, time_format: TimeFormat = UNIX) -> None:
-        """Split `text`; ConfigError if it could be misread, or if a placeholder is not one of FIELDS."""
+        """Split `text`. Raises ConfigError if it could be misread, or has a placeholder not in FIELDS."""
         # The group puts literals and placeholders in turn, beginning and ending with a literal.
         pieces = re.split(r"\{([^{}]*)\}", text)
         literals, fields = pieces[0::2], pieces[1::2]
@@ -53,7 +53,7 @@ class ContentTemplate:
         )
 
     def render(self, texts: Mapping[str, str], body: bytes) -> bytes | None:
-        """Return the bytes to sign; None if a field is not a short printable text, or could be misread.
+        """Return the bytes to sign, or None if a field is not a short printable text, or could be misread.
 
         `texts` contains the fields other than the body, with a time that its format has parsed. Fields that
         the template does not name are ignored.

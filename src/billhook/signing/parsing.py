@@ -36,7 +36,10 @@ LAST_TIMESTAMP: Final = 253_402_300_799  # 9999-12-31T23:59:59Z, the last second
 
 
 def read_header(headers: Mapping[str, str], name: str) -> str:
-    """Return a header as ASCII text of at most MAX_HEADER_BYTES."""
+    """Return a header that is ASCII text of at most MAX_HEADER_BYTES.
+
+    Raises SignatureMissing or SignatureMalformed.
+    """
     value: object = headers.get(name)
     if value is None:
         raise SignatureMissing(f"the request has no {name} header")
@@ -48,7 +51,7 @@ def read_header(headers: Mapping[str, str], name: str) -> str:
 
 
 def read_identifier(text: str, header: str) -> str:
-    """Return `text` if it is an identifier; SignatureMalformed otherwise."""
+    """Return `text` if it is an identifier. Raises SignatureMalformed for any other."""
     if not IDENTIFIER.fullmatch(text):
         raise SignatureMalformed(
             f"{header} is not an id of 1 to {MAX_ID_CHARACTERS} printable ASCII characters "
@@ -58,7 +61,7 @@ def read_identifier(text: str, header: str) -> str:
 
 
 def outgoing_message_id(message_id: str | None) -> str:
-    """Return `message_id` if receivers accept it, ValueError otherwise; a new random one for None."""
+    """Return `message_id`, or a random one for None. Raises ValueError for one that no receiver accepts."""
     if message_id is None:
         return f"msg_{os.urandom(16).hex()}"
     if not IDENTIFIER.fullmatch(message_id):
@@ -67,7 +70,10 @@ def outgoing_message_id(message_id: str | None) -> str:
 
 
 def read_signature(text: str, encoding: Encoding, length_bytes: int | None, header: str) -> bytes:
-    """Decode a signature of `length_bytes`; None if the length depends on the key (RSA)."""
+    """Decode a signature. Raises SignatureMalformed.
+
+    `length_bytes` is the only length accepted; None where the length depends on the key (RSA).
+    """
     try:
         # Canonical base64 only: its unused last bits would give one signature several spellings.
         if encoding == "hex":
@@ -131,7 +137,7 @@ class TimeFormat:
 
 
 def require_aware(now: datetime) -> datetime:
-    """Return `now`; ValueError for a naive time, which is a mistake of the caller, not of the sender."""
+    """Return `now`. Raises ValueError for a naive time: a mistake of the caller, not of the sender."""
     if now.tzinfo is None:
         raise ValueError(f"now must be an aware datetime, got the naive {now.isoformat()}")
     return now

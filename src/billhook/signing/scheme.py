@@ -159,7 +159,8 @@ class Scheme(ABC):
     ) -> dict[str, str]:
         """Return the headers that a sender adds, except X-Webhook-Type.
 
-        ValueError for an id, type or time that cannot be signed; ConfigError or WeakSecret for such a secret.
+        Raises ValueError for an id, type or time that cannot be signed, and ConfigError or WeakSecret for a
+        secret that cannot be used.
         """
 
     @property
@@ -222,9 +223,9 @@ def check_option(name: str, value: object, allowed: Iterable[object]) -> None:
 
 
 def usable_secret(secret: object) -> str:
-    """Return a secret that is text; raise ConfigError, which never contains its value, for any other.
+    """Return `secret` if it is text to which nothing was added while it was copied.
 
-    Also for characters that were added when it was copied.
+    Raises ConfigError otherwise, which never contains its value.
     """
     if not isinstance(secret, str):
         raise ConfigError(f"a secret must be a str, got {type(secret).__name__}")
@@ -238,7 +239,7 @@ def usable_secret(secret: object) -> str:
 
 
 def single_secret(secret: Secret) -> tuple[str | None, str]:
-    """Return the key id, or None, and the secret to sign with; ConfigError for several secrets."""
+    """Return the key id, or None, and the secret to sign with. Raises ConfigError for several secrets."""
     if not isinstance(secret, Mapping):
         return None, usable_secret(secret)
     if len(secret) != 1:

@@ -94,7 +94,7 @@ class StandardWebhooks(Scheme):
     def sign(
         self, body: bytes, secret: Secret, *, event_type: str, now: datetime, message_id: str | None = None
     ) -> dict[str, str]:
-        """Return the three headers. Each attempt of a delivery needs the same `message_id`; None: new."""
+        """Return the three headers. All attempts of a delivery need the same `message_id`."""
         _, text = single_secret(secret)
         version = _version(text)
         message_id = parsing.outgoing_message_id(message_id)
