@@ -297,7 +297,7 @@ _KEY_PREFIX: Final = re.compile(r"[A-Za-z]{2,8}_(?=.)")
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class CandidateKey:
     """One reading of one secret; `number` is the position of the secret in its list, from 1.
 
     `signatures.get(compute(content))` is the captured signature of a content, or None. A scheme has to be
@@ -315,7 +315,7 @@ class Key:
     compute: Callable[[bytes], bytes] = field(repr=False)
 
 
-def key_forms(number: int, given: str, captured: Collection[bytes]) -> Iterator[Key]:
+def key_forms(number: int, given: str, captured: Collection[bytes]) -> Iterator[CandidateKey]:
     """Yield the readings of a secret with which one of the `captured` signatures could have been made.
 
     Raises ConfigError for a public key that is unusable.
@@ -331,7 +331,7 @@ def key_forms(number: int, given: str, captured: Collection[bytes]) -> Iterator[
             raise
         if signatures:
             changes = ", and ".join(filter(None, (leave, change)))
-            yield Key(number, given, algorithm, text, encoding, changes, signatures, compute)
+            yield CandidateKey(number, given, algorithm, text, encoding, changes, signatures, compute)
 
 
 def _readings(secret: str) -> Iterator[tuple[str, str, SecretEncoding, str]]:
@@ -372,7 +372,7 @@ def _whpk(raw: bytes) -> str:
 def _signing(
     algorithm: str, text: str, encoding: SecretEncoding, captured: Collection[bytes]
 ) -> tuple[Mapping[bytes, bytes], Callable[[bytes], bytes]]:
-    """Return Key.signatures, empty if none can be the key's, and Key.compute."""
+    """Return CandidateKey.signatures, empty if none can be the key's, and CandidateKey.compute."""
     if algorithm == Ed25519.name:
         key, own = Ed25519().load(text), {raw: raw for raw in captured if len(raw) == 64}
         return own, lambda content: next((raw for raw in own if key.matches(content, [raw])), b"")

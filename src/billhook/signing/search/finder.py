@@ -49,7 +49,7 @@ _DEDUPE_ONLY: Final = {"replay_protection": "dedupe-only"}
 _VERSION: Final = re.compile(r"v[0-9]{1,2}[a-z]?")
 _EPOCH: Final = datetime(1970, 1, 2, tzinfo=UTC)
 _NONE: Final = Part("", "")
-Match: TypeAlias = tuple[candidates.Content, candidates.Key, candidates.SignatureText]
+Match: TypeAlias = tuple[candidates.Content, candidates.CandidateKey, candidates.SignatureText]
 """A content, and the key whose signature of it is a text of the request."""
 
 
@@ -153,7 +153,7 @@ class _Search:
         self._request = request
         self._captured_at = captured_at
         self._left_bytes = BUDGET_BYTES
-        self._keys: list[candidates.Key] = []
+        self._keys: list[candidates.CandidateKey] = []
         signatures = [text for text in request.signatures if len(text.raw) in candidates.SIGNATURE_LENGTHS]
         self.signature_headers = tuple(dict.fromkeys(text.part.header for text in signatures))
 
@@ -192,7 +192,7 @@ class _Search:
         yield from [each for each in results if isinstance(each, FoundScheme)] or results[:1]
 
     def _matches(
-        self, templates: Iterable[str], request: CapturedRequest, keys: Sequence[candidates.Key]
+        self, templates: Iterable[str], request: CapturedRequest, keys: Sequence[candidates.CandidateKey]
     ) -> Iterator[Match]:
         known = frozenset(KNOWN)  # quick to look up
         quick = [key for key in keys if key.algorithm != Ed25519.name]
