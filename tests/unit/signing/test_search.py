@@ -195,6 +195,21 @@ def test_a_scheme_that_nobody_is_known_to_use_is_found(content, algorithm):
     assert best.content == content
 
 
+@pytest.mark.slow
+def test_the_senders_id_is_tried_before_that_of_a_proxy():
+    scheme = SignatureTemplate(
+        content="{type}|{id}~{body}:{timestamp}",
+        signature_header="Proof",
+        id_header="What-Id",
+        timestamp_header="When",
+    )
+    signed = scheme.sign(BODY, TEXT_SECRET, event_type="PingTest", now=NOW, message_id="evt-77")
+
+    (best,) = search({**USUAL, **signed}, BODY, [TEXT_SECRET]).schemes
+
+    assert best.arguments["id_header"] == "What-Id"
+
+
 SEPARATORS = [".", ":", "|", "\n", "/", " "]
 
 

@@ -108,10 +108,15 @@ def read_request(headers: Mapping[str, str], body: bytes, target: str, type_head
         for name, text in headers.items()
         if _ID.fullmatch(text) and not _NO_ID.fullmatch(name.lower()) and text not in taken
     ]
-    ids.sort(key=lambda part: (not part.header.lower().endswith("id"), "webhook" not in part.header.lower()))
+    ids.sort(key=lambda part: _id_rank(part.header.lower()))
     types = [Part(name, text) for name, text in headers.items() if name.lower() == type_header.lower()]
     values = {"timestamp": times, "id": ids[:MAX_IDS], "type": types[:1], "path": [Part("", target)]}
     return CapturedRequest(headers, body, list(_signatures(parts)), values)
+
+
+def _id_rank(header: str) -> tuple[bool, bool, bool]:
+    # The id of a request is often a proxy's.
+    return not header.endswith("id"), "request" in header, "webhook" not in header
 
 
 def _parts(headers: Mapping[str, str]) -> Iterator[Part]:
