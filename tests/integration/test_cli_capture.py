@@ -34,7 +34,16 @@ class Capture:
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder = folder / "captured"
         self.log = folder / "capture.log"
-        command = [sys.executable, "-m", "billhook", "capture", "--port", "0", "--to", str(self.folder)]
+        command = [
+            sys.executable,
+            "-m",
+            "billhook",
+            "capture",
+            "--bind",
+            "127.0.0.1:0",
+            "--to",
+            str(self.folder),
+        ]
         with self.log.open("w") as output:
             self.process = subprocess.Popen([*command, *arguments], stdout=output, stderr=output)
         found = until(lambda: re.search(r"http://127\.0\.0\.1:(\d+)", self.log.read_text()), 20)
@@ -198,11 +207,11 @@ def test_a_request_that_does_not_end_is_recorded_after_ten_seconds(recording):
 
 def test_a_port_that_is_taken_is_a_usage_error(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        taken = str(listening.getsockname()[1])
-        result = CliRunner().invoke(main, ["capture", "--port", taken, "--to", str(tmp_path / "other")])
+        taken = f"127.0.0.1:{listening.getsockname()[1]}"
+        result = CliRunner().invoke(main, ["capture", "--bind", taken, "--to", str(tmp_path / "other")])
 
     assert result.exit_code == 2
-    assert f"127.0.0.1:{taken} is in use" in result.stderr
+    assert f"{taken} is in use" in result.stderr
 
 
 def test_the_spaces_of_a_header_take_linear_time():

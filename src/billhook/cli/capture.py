@@ -24,7 +24,7 @@ from typing import BinaryIO, Final
 import click
 
 from billhook.cli.output import UsageConfigError, printable
-from billhook.cli.params import integer, listen
+from billhook.cli.params import TCP_BIND, integer, listen
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,20}) (\S{1,8192}) HTTP/1\.[01]")
@@ -130,15 +130,12 @@ def _unchunked(body: bytes, name: str) -> bytes:
     "--to", "folder", required=True, metavar="FOLDER", type=click.Path(path_type=Path),
     help="Where the files go; made if it is missing, with access for its owner alone.",
 )  # fmt: skip
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@integer("--port", 0, 65_535, 8080)
+@click.option("--bind", type=TCP_BIND, default="127.0.0.1:8080", show_default=True, help="HOST:PORT.")
 @integer("--answer", 200, 599, 200, "The status to answer; with 503 a sender tries again later.")
 @integer("--max-files", 1, 100_000, 100, "Record no more when the folder has this many.")
 @integer("--max-mb", 1, 100_000, 50, "Record no more when its files have this many MiB together.")
 @click.option("--count", type=click.IntRange(1), help="Exit when this many have been recorded.")
-def capture(
-    folder: Path, host: str, port: int, answer: int, max_files: int, max_mb: int, count: int | None
-) -> None:
+def capture(folder: Path, bind: str, answer: int, max_files: int, max_mb: int, count: int | None) -> None:
     """Record each request that arrives as a file of its raw bytes, until SIGTERM, SIGINT or --count.
 
     For a sender whose requests are all refused: point its callback URL here, wait for one, and give the file
@@ -147,15 +144,15 @@ def capture(
 
     \b
     Examples:
-      billhook capture --port 8080 --to captured
-      billhook capture --port 8080 --to captured --answer 503 --count 1
+      billhook capture --to captured
+      billhook capture --bind 127.0.0.1:8080 --to captured --answer 503 --count 1
     """
     recorder = _Recorder(_own_folder(folder), max_files, max_mb * _MIB)
     stop = threading.Event()
-    with listen(host, port) as listening, ExitStack() as stack:
+    with listen(bind) as listening, ExitStack() as stack:
         for number in (signal.SIGTERM, signal.SIGINT):
             stack.callback(signal.signal, number, signal.signal(number, lambda *_: stop.set()))
-        at = f"http://{host}:{listening.getsockname()[1]}"
+        at = f"http://{bind.rpartition(':')[0]}:{listening.getsockname()[1]}"
         click.echo(f"Recording requests to {at} in {printable(folder)}, answering {answer}")
         sys.stdout.flush()
         _accept(listening, recorder, answer, lambda: stop.is_set() or recorder.recorded == count)

@@ -33,7 +33,7 @@ from billhook.program import in_program
 _SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.IGNORED)
 _SHORTEST_ID = 4
 _ids = click.argument("ids", type=TEXT, nargs=-1, required=True, metavar="ISSUE...")
-_why = string("--why", "TEXT", "The reason, shown wherever the issue is.")
+_reason = string("--reason", "TEXT", "The reason, shown wherever the issue is.")
 
 
 @click.group(cls=DefaultGroup, default="list", subcommand_metavar="[OPTIONS] | COMMAND [ARGS]...")
@@ -48,7 +48,7 @@ def failures() -> None:
     Examples:
       billhook failures
       billhook failures show 3f1c0a9b2d4e
-      billhook failures ack 3f1c0a9b2d4e --why "the bank is down, ticket 4711"
+      billhook failures ack 3f1c0a9b2d4e --reason "the bank is down, ticket 4711"
       billhook failures resolve 3f1c0a9b2d4e
     """
 
@@ -126,30 +126,30 @@ def show(id_: str, as_json: bool) -> None:
 
 @failures.command(short_help="Say that an issue is worked on.")
 @_ids
-@_why
-def ack(ids: tuple[str, ...], why: str | None) -> None:
+@_reason
+def ack(ids: tuple[str, ...], reason: str | None) -> None:
     """Acknowledge issues: they are worked on, and nothing is sent about them again.
 
     \b
     Example:
-      billhook failures ack 3f1c0a9b2d4e --why "the bank is down, ticket 4711"
+      billhook failures ack 3f1c0a9b2d4e --reason "the bank is down, ticket 4711"
     """
-    _change(ids, "ack", IssueState.ACKNOWLEDGED, why)
+    _change(ids, "ack", IssueState.ACKNOWLEDGED, reason)
 
 
 @failures.command(short_help="Say that an issue is mended.")
 @_ids
-@_why
-def resolve(ids: tuple[str, ...], why: str | None) -> None:
+@_reason
+def resolve(ids: tuple[str, ...], reason: str | None) -> None:
     """Resolve issues: each is open again when it happens again.
 
     Dead runs stay dead: replay them, as `billhook failures show` says.
 
     \b
     Example:
-      billhook failures resolve 3f1c0a9b2d4e --why "mended in release 2.4"
+      billhook failures resolve 3f1c0a9b2d4e --reason "mended in release 2.4"
     """
-    _change(ids, "resolve", IssueState.RESOLVED, why)
+    _change(ids, "resolve", IssueState.RESOLVED, reason)
 
 
 @failures.command(short_help="Ignore an issue for a time.")
@@ -162,19 +162,19 @@ def resolve(ids: tuple[str, ...], why: str | None) -> None:
     show_default=True,
     help="For how long: 90s, 30m, 2h, 7d or 1w.",
 )
-@_why
-def ignore(ids: tuple[str, ...], duration: timedelta, why: str | None) -> None:
+@_reason
+def ignore(ids: tuple[str, ...], duration: timedelta, reason: str | None) -> None:
     """Ignore issues for a time: each is open again when it happens after that.
 
     \b
     Example:
-      billhook failures ignore 3f1c0a9b2d4e --for 2d --why "a test customer"
+      billhook failures ignore 3f1c0a9b2d4e --for 2d --reason "a test customer"
     """
-    _change(ids, "ignore", IssueState.IGNORED, why, duration)
+    _change(ids, "ignore", IssueState.IGNORED, reason, duration)
 
 
 def _change(
-    ids: Sequence[str], what: str, state: IssueState, why: str | None, duration: timedelta | None = None
+    ids: Sequence[str], what: str, state: IssueState, reason: str | None, duration: timedelta | None = None
 ) -> None:
     now = datetime.now(UTC)
     try:
@@ -185,7 +185,7 @@ def _change(
         found = [_find(inbox, id_) for id_ in ids]  # all are checked before the first is changed
         for one in found:
             with recording(inbox, what, f"issue {one.id}"):
-                change_issue(inbox, one.id, state, now, who=operator(), why=why, until=until)
+                change_issue(inbox, one.id, state, now, who=operator(), why=reason, until=until)
             end = "" if until is None else f" until {until:%Y-%m-%d %H:%M:%S} UTC"
             click.echo(f"{one.id} is {state.value}{end}: {printable(_what(one))}")
 

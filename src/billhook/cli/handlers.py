@@ -39,7 +39,7 @@ def handlers() -> None:
     \b
     Examples:
       billhook handlers myshop/billing.py
-      billhook handlers pause myshop.billing.book --why "the ledger is closed"
+      billhook handlers pause myshop.billing.book --reason "the ledger is closed"
       billhook handlers resume myshop.billing.book
     """
 
@@ -90,28 +90,28 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
 
 @handlers.command(short_help="Have the deliveries of a handler wait.")
 @click.argument("name", type=TEXT, metavar="NAME")
-@string("--why", "TEXT", "The reason, shown wherever the handler is.")
-def pause(name: str, why: str | None) -> None:
+@string("--reason", "TEXT", "The reason, shown wherever the handler is.")
+def pause(name: str, reason: str | None) -> None:
     """Pause the handler NAME in all workers: its deliveries wait, and lose no attempt.
 
     Attempts under way finish. Deliveries are received, and other handlers are called, as before.
 
     \b
     Example:
-      billhook handlers pause myshop.billing.book --why "the ledger is closed until Monday"
+      billhook handlers pause myshop.billing.book --reason "the ledger is closed until Monday"
     """
     with open_inbox() as inbox:
         _require_known(name, inbox)
         before = {handler.name: handler for handler in inbox.paused_handlers()}.get(name)
         with recording(inbox, "pause", name):
-            inbox.pause_handler(name, why, datetime.now(UTC))
+            inbox.pause_handler(name, reason, datetime.now(UTC))
     if before is None:
         click.echo(f"{printable(name)} is PAUSED: its deliveries wait until you resume it")
         return
-    reason = f"for: {printable(before.why)}" if before.why else "without a reason"
+    former = f"for: {printable(before.why)}" if before.why else "without a reason"
     click.echo(
-        f"{printable(name)} was paused already, since {before.since:%Y-%m-%d %H:%M:%S} UTC, {reason}\n"
-        + (f"the reason is now: {printable(why)}" if why else "it has no reason any more")
+        f"{printable(name)} was paused already, since {before.since:%Y-%m-%d %H:%M:%S} UTC, {former}\n"
+        + (f"the reason is now: {printable(reason)}" if reason else "it has no reason any more")
     )
 
 

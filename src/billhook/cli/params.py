@@ -134,12 +134,12 @@ _TCP = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]*):([0-9]{1,5})")
 _OTHER = re.compile(r"unix:\S+|fd://[0-9]{1,9}")
 
 
-def _tcp_address(text: str) -> str:
+def _tcp_address(text: str, lowest_port: int = 0) -> str:
     match = _TCP.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not HOST:PORT")
-    if not 1 <= int(match[2]) <= 65_535:
-        raise ValueError(f"{text!r} has a port that is not a number from 1 to 65535")
+    if not lowest_port <= int(match[2]) <= 65_535:
+        raise ValueError(f"{text!r} has a port that is not a number from {lowest_port} to 65535")
     return text
 
 
@@ -149,25 +149,32 @@ def _address(text: str) -> str:
         return text
     if not _TCP.fullmatch(text):
         raise ValueError(f"{text!r} is neither HOST:PORT nor unix:PATH")
-    return _tcp_address(text)
+    return _tcp_address(text, lowest_port=1)
 
 
 BIND = Parsed("address", _address)
 TCP_BIND = Parsed("address", _tcp_address)
+"""HOST:PORT, of which port 0 stands for any that is free."""
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises UsageConfigError if nothing can listen there."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with reporting_bind_errors(f"{host}:{port}"):
-        return socket.create_server((host, port), family=family)
+def host_and_port(bind: str) -> tuple[str, int]:
+    """Return the parts of HOST:PORT."""
+    host, _, port = bind.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def listen(bind: str) -> socket.socket:
+    """Return a socket that listens on HOST:PORT. Raises UsageConfigError if nothing can listen there."""
+    address = host_and_port(bind)
+    with reporting_bind_errors(bind):
+        return socket.create_server(address, family=socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
 
 
 def check_bindable(bind: str) -> None:
     """Raise UsageConfigError if nothing can listen there: gunicorn reports that late and at length."""
     with reporting_bind_errors(bind):
-        if match := _TCP.fullmatch(bind):
-            listen(match[1].strip("[]"), int(match[2])).close()
+        if _TCP.fullmatch(bind):
+            listen(bind).close()
         elif bind.startswith("fd://"):
             os.fstat(int(bind.removeprefix("fd://")))
         else:
@@ -199,10 +206,9 @@ def _check_path(path: Path) -> None:
 
 def is_local(bind: str) -> bool:
     """Return whether only this machine can connect, as far as the address shows."""
-    match = _TCP.fullmatch(bind)
-    if match is None:
+    if not _TCP.fullmatch(bind):
         return True  # a socket file, or a descriptor that the parent has opened and is responsible for
-    host = match[1].strip("[]")
+    host, _ = host_and_port(bind)
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

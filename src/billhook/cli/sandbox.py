@@ -14,7 +14,7 @@ import click
 
 from billhook.cli.api_calls import open_sandbox_client
 from billhook.cli.output import print_json, print_wire, progress
-from billhook.cli.params import TCP_BIND, as_json, check_bindable
+from billhook.cli.params import TCP_BIND, as_json, check_bindable, host_and_port
 from billhook.cli.posting import signing_settings
 from billhook.extension import configured_scheme
 from billhook.fields import strict_json
@@ -100,10 +100,9 @@ def sandbox(
             random_seed=random_seed,
         )
         check_bindable(bind)  # after the cheaper checks, and before a database is created
-        host, _, port = bind.rpartition(":")
         with closing(Sandbox(options)) as made:
             credentials = _prepare(made, seed)
-            with made.run(host.strip("[]"), int(port)) as address:
+            with made.run(*host_and_port(bind)) as address:
                 login = made.login_address(address)
                 # Stored at the end of this block: a token that was stored and not printed is of no use.
                 with made.issue_api_token(new=new_token) as token:

@@ -54,7 +54,7 @@ def signature(
 
     \b
     Examples:
-      billhook capture --port 8080 --to captured
+      billhook capture --to captured
       billhook doctor signature --request captured/20260115T093000-0001.http --secret-file secret.txt
     """
     request = _read_request(request_file)

@@ -223,7 +223,7 @@ def test_every_action_is_recorded_with_its_user_and_its_deliveries(run, shop, tm
         run("deliveries", "replay", "2", "--yes")
         shop.handle()
         run("deliveries", "discard", "--state", "dead", "--type", "InvoiceApproved", "--reason", "r", "--yes")
-        run("handlers", "pause", "book", "--why", "audit")
+        run("handlers", "pause", "book", "--reason", "audit")
         run("handlers", "resume", "book")
         run("deliveries", "erase", "1", "3", "4", "--yes")
         run("deliveries", "prune", "--older-than", "0", "--state", "done", "--yes")

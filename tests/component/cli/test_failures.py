@@ -121,7 +121,7 @@ def test_of_an_issue_the_runs_of_its_handler_alone_are_replayed(app_with, inbox_
 def test_what_operators_say_is_kept_and_recorded(cli, failing, run):
     id_ = ids(cli)["failure"]
 
-    assert cli("ack", id_, "--why", "ticket 7").stdout.startswith(f"{id_} is acknowledged: KeyError: …")
+    assert cli("ack", id_, "--reason", "ticket 7").stdout.startswith(f"{id_} is acknowledged: KeyError: …")
     assert "acknowledged  by " in cli("show", id_).stdout
     assert re.search(r"is ignored until 20\d\d-", cli("ignore", id_, "--for", "2h").stdout)
     cli("resolve", id_)

@@ -41,7 +41,7 @@ def shop(app_with, inbox_url, tmp_path, run):
     def note(event): ...
 
     app = app_with(handlers=[handlers], BILLHOOK_ENGINE="worker")
-    result = run("handlers", "pause", "book", "--why", "the ledger\x1b is closed", HANDLERS="shop.py")
+    result = run("handlers", "pause", "book", "--reason", "the ledger\x1b is closed", HANDLERS="shop.py")
     assert result.exit_code == 0, result.output
     assert "book is PAUSED" in result.stdout
     deliver(app, sample(InvoiceApproved).to_json(), "InvoiceApproved", message_id="msg_1")
@@ -116,7 +116,7 @@ def test_without_modules_the_names_are_those_that_have_runs(run, shop):
     refused = run("handlers", "pause", "zzz").stderr
     assert "no delivery has had a run of zzz yet: there are book, note; " in refused
     assert "BILLHOOK_HANDLERS" in refused
-    again = run("handlers", "pause", "book", "--why", "audit")
+    again = run("handlers", "pause", "book", "--reason", "audit")
     since, reason = again.stdout.splitlines()
     told = r"book was paused already, since [0-9-]+ [0-9:]+ UTC, for: the ledger\\x1b is closed"
     assert re.fullmatch(told, since)

@@ -71,7 +71,7 @@ def run(shop, *arguments):
 
 def test_every_hint_of_a_mounted_app_names_flask_and_the_app(shop):
     assert "accepted" in run(shop, "send", "PingTest")
-    assert "paused" in run(shop, "handlers", "pause", "send", "--why", "a test").lower()
+    assert "paused" in run(shop, "handlers", "pause", "send", "--reason", "a test").lower()
 
     said = {" ".join(command): run(shop, *command) for command in COMMANDS}
 
