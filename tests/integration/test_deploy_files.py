@@ -22,7 +22,7 @@ import gunicorn.config
 import pytest
 
 import billhook
-from billhook.cli.worker import worker as worker_command
+from billhook.cli.serve import worker as worker_command
 from billhook.engines import ThreadEngine
 from billhook.events import InvoiceApproved, sample
 from billhook.settings import OPTIONS

@@ -19,7 +19,7 @@ from flask.cli import FlaskGroup
 
 from billhook import Handlers
 from billhook.cli.processes import Child, Supervisor, stop_all
-from billhook.cli.worker import worker_children, worker_command
+from billhook.cli.serve import worker_children, worker_command
 from billhook.events import PingTest
 from support.processes import until
 from support.supervision import drive, supervise

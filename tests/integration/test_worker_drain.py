@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import insert, update
 
-from billhook.cli.worker import _end_when_idle
+from billhook.cli.serve import _end_when_idle
 from billhook.errors import InboxUnavailable
 from billhook.inbox import deliveries
 from billhook.inbox.schema import run
@@ -106,8 +106,8 @@ def test_an_inbox_that_is_away_is_waited_for(monkeypatch, inbox):
             raise answer
         return answer
 
-    monkeypatch.setattr("billhook.cli.worker.is_busy", is_busy)
-    monkeypatch.setattr("billhook.cli.worker._POLL_SECONDS", 0.0)
+    monkeypatch.setattr("billhook.cli.serve.is_busy", is_busy)
+    monkeypatch.setattr("billhook.cli.serve._POLL_SECONDS", 0.0)
     ended = []
     clock = SimpleNamespace(now=lambda: None)
 

@@ -41,7 +41,15 @@ _COMMANDS = {
     "worker": "Call the handlers of received deliveries.",
 }
 """Each command, and what the list of commands says of it."""
-_MODULES = {"check": "doctor", "metrics": "status"}
+_MODULES = {
+    "actions": "failures",
+    "check": "doctor",
+    "metrics": "status",
+    "notify": "failures",
+    "options": "manual",
+    "runbook": "manual",
+    "worker": "serve",
+}
 """Of the commands that share a module with another."""
 # The user chooses what serves a Flask app; the others have no use for one.
 _STANDALONE = ("capture", "demo", "sandbox", "serve")

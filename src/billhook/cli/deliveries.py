@@ -13,8 +13,7 @@ from billhook.cli import delivery_format
 from billhook.cli.context import load_settings, open_inbox, user_app
 from billhook.cli.deletion import erase, prune
 from billhook.cli.delivery_format import details_json, print_deliveries
-from billhook.cli.follow import Outage
-from billhook.cli.forward import forward
+from billhook.cli.forward import Outage, forward
 from billhook.cli.output import (
     CliError,
     UsageConfigError,
@@ -25,8 +24,7 @@ from billhook.cli.output import (
     say_paused,
 )
 from billhook.cli.params import DELIVERY_ID, TIME, as_json, integer, string
-from billhook.cli.replay import replay
-from billhook.cli.resend import resend
+from billhook.cli.replay import replay, resend
 from billhook.cli.selection import (
     ALL_FILTERS,
     Selection,

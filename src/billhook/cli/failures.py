@@ -1,7 +1,8 @@
-"""`billhook failures`: what is wrong, as issues, and what operators do about them."""
+"""`billhook failures`: what is wrong, as issues; `notify`: tests addresses; `actions`: what operators did."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -9,13 +10,14 @@ from shlex import quote
 
 import click
 
-from billhook.cli.context import open_inbox, operator
+from billhook.cli.context import load_settings, open_inbox, operator
 from billhook.cli.output import CliError, print_json, print_table, printable
-from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json, string
+from billhook.cli.params import TEXT, TIME, DefaultGroup, Parsed, as_json, integer, string
 from billhook.cli.selection import recording
 from billhook.clock import format_ago, parse_duration
 from billhook.handlers.tracebacks import users_frames
 from billhook.inbox import Inbox
+from billhook.inbox.actions import issues_acted_on, list_actions
 from billhook.inbox.issues import (
     Issue,
     IssueState,
@@ -28,6 +30,7 @@ from billhook.inbox.issues import (
     update_issues,
 )
 from billhook.inbox.occurrences import IssueKind
+from billhook.notify import read_addresses
 from billhook.program import in_program
 
 _SHOWN = (IssueState.OPEN, IssueState.ACKNOWLEDGED, IssueState.IGNORED)
@@ -250,3 +253,87 @@ def _hints(one: Issue) -> list[tuple[str, str]]:
         hints.append(("find out why", in_program("billhook doctor")))
     hints.append(("runbook", in_program(f"billhook runbook {one.kind.runbook}")))
     return [*hints, ("when mended", in_program(f"billhook failures resolve {one.id}"))]
+
+
+@click.group()
+def notify() -> None:
+    """Notifications of issues, to the addresses in BILLHOOK_NOTIFY_FILE.
+
+    A worker sends one message when an issue opens, and one when all is well again: see `billhook failures`.
+
+    \b
+    Example:
+      billhook notify test
+    """
+
+
+@notify.command()
+def test() -> None:
+    """Send a test message to each address. Exit code 1 if one of them did not take it.
+
+    \b
+    Example:
+      BILLHOOK_NOTIFY_FILE=notify.txt billhook notify test
+    """
+    path = load_settings().notify_file
+    if path is None:
+        raise CliError(
+            "BILLHOOK_NOTIFY_FILE is not set: name a file with an address on each line, such as "
+            "mailto://USER:PASSWORD@example.com, slack://TOKEN/#channel or json://example.com/hook"
+        )
+    addresses, errors = read_addresses(path)
+    failed = len(errors)
+    for error in errors:
+        click.echo(f"NOT sent: {error}")
+    for address in addresses:
+        why = address.send(
+            "[billhook] a test message",
+            in_program(f"Sent by `billhook notify test` on {socket.gethostname()}."),
+        )
+        failed += why is not None
+        result = "sent" if why is None else f"NOT sent: {why}"
+        click.echo(f"line {address.number}, {address.name}: {result}")
+    if failed:
+        raise CliError(f"{failed} of the addresses did not take the message")
+
+
+@click.command()
+@click.option("--since", type=TIME, help="Done since this time: an age (2h, 7d) or ISO 8601.")
+@integer("--limit", 1, 10_000, 50, "The highest number of actions.")
+@click.option(
+    "--after",
+    type=click.IntRange(1, 2**63 - 1),
+    metavar="ID",
+    help="Continue after this action, the last of the previous page.",
+)
+@as_json
+def actions(since: datetime | None, limit: int, after: int | None, as_json: bool) -> None:
+    """List what operators did, newest first: from replay and discard to export, forward and pause.
+
+    Each is recorded with the name of the operating system's user, for 13 months. What --contains, --error and
+    --customer searched for is not recorded.
+
+    \b
+    Examples:
+      billhook actions --since 7d
+      billhook actions --json | jq '.[] | select(.what == "erase")'
+    """
+    with open_inbox() as inbox:
+        found = list_actions(inbox, limit + 1, after, since)
+        issues = {} if as_json else issues_acted_on(inbox, found)
+    shown = found[:limit]
+    if as_json:
+        print_json([asdict(one) for one in shown])
+        return
+    if not shown:
+        click.echo("no action is recorded")
+        return
+    columns = ("id", "at (UTC)", "who", "what", "deliveries", "which")
+    rows = [
+        (one.id, f"{one.at:%Y-%m-%d %H:%M:%S}", one.who, one.what, one.deliveries,
+         f"{one.which} ({issues[one.id][1]})" if one.id in issues else one.which)
+        for one in shown
+    ]  # fmt: skip
+    print_table("", columns, rows, whole=columns[:5])
+    if len(found) > limit:
+        click.echo(f"More: add --after {shown[-1].id}", err=True)

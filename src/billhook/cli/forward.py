@@ -1,41 +1,45 @@
-"""`billhook deliveries forward`: sign stored deliveries anew and send them to another receiver."""
+"""`billhook deliveries forward`: sign deliveries anew and send them to another receiver; new ones, too."""
 
 from __future__ import annotations
 
 import base64
+import math
 import shlex
 import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from itertools import chain
 from secrets import token_hex
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import click
 
 from billhook.cli.context import open_inbox, user_app
-from billhook.cli.follow import NO_BODY, send_new
-from billhook.cli.output import print_json, progress
-from billhook.cli.posting import SCHEME, TIMEOUT, parse_target, print_answers, signing_settings
+from billhook.cli.output import print_json, print_json_line, progress, took
+from billhook.cli.params import is_local
 from billhook.cli.selection import (
     RATE,
     Found,
     Selection,
+    confirm,
     confirming,
     delivery_count,
     recording,
     selecting,
 )
-from billhook.errors import ConfigError
+from billhook.cli.send import SCHEME, TIMEOUT, parse_target, print_answers, signing_settings
+from billhook.errors import ConfigError, InboxUnavailable
 from billhook.extension import configured_scheme
-from billhook.inbox import DeliveryDetails, Inbox
+from billhook.inbox import Deliveries, DeliveryDetails, Inbox
 from billhook.inbox.deliveries import details
 from billhook.posting import HttpPoster, HttpReply, sign
-from billhook.printable import first_line
+from billhook.printable import first_line, printable
 from billhook.receiver.blueprint import webhook_routes
 from billhook.settings import read_secrets_file
 from billhook.signing import Scheme
@@ -272,3 +276,84 @@ def _report(selection: Selection, total: int, sent: _Sent, *, curl: bool) -> Non
             "run it again when the receiver is there, which knows what it has had",
             err=True,
         )
+
+
+NO_BODY = {
+    "pruned": "past its retention: only the key is left",
+    "erased": "erased: only the key is left",
+}
+"""By the state of a delivery, why there is nothing to send."""
+_AWAY = (None, 502, 503, 504)
+"""The answers of a receiver, or of a proxy before it, that is not there now."""
+_FIRST_WAIT = 0.25
+_LONGEST_WAIT = 10.0
+_RECORDED_AT_ONCE = 100
+"""How many ids are kept until the record of actions has them."""
+
+
+class Outage:
+    """Waits for a database or a receiver, longer each time; prints one line when that begins."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._ended_at = -math.inf
+
+    def wait(self, what: object) -> None:
+        """Wait; `what` says who is away, and why."""
+        if time.monotonic() - self._ended_at > _LONGEST_WAIT:  # since then all was well
+            self._seconds = 0.0
+        if not self._seconds:
+            click.echo(f"{printable(what)}; waiting for it", err=True)
+        self._seconds = min(_LONGEST_WAIT, self._seconds * 2 or _FIRST_WAIT)
+        time.sleep(self._seconds)
+        self._ended_at = time.monotonic()
+
+
+def send_new(
+    inbox: Inbox,
+    selection: Selection,
+    signed: Callable[[DeliveryDetails], dict[str, str]],
+    poster: HttpPoster,
+    url: SplitResult,
+) -> None:
+    """Send each delivery that is stored from now on, until Ctrl-C, and record that it was done."""
+    if selection.asks and not is_local(f"{url.hostname}:{url.port or 443}"):
+        confirm(f"Send each new delivery to {url.netloc}?")
+    which = " ".join(filter(None, ["--follow", selection.conditions]))
+    sent: list[int] = []
+    with recording(inbox, "forward", which) as add, suppress(KeyboardInterrupt):
+        stream = Deliveries(inbox).follow(selection.filter, on_unavailable=Outage().wait)
+        click.echo(f"sending new deliveries to {url.netloc}; Ctrl-C ends it", err=True)
+        try:
+            for one in stream:
+                sent.append(one.summary.id)  # before it is sent: it may have arrived when this is ended
+                text = NO_BODY.get(one.summary.state) or _send_one(one, signed, poster, url.netloc)
+                summary = one.summary
+                line = {"id": summary.id, "type": summary.event_type, "key": summary.key, "result": text}
+                if selection.as_json:
+                    print_json_line(line)
+                else:
+                    click.echo(printable(f"{summary.id}  {summary.event_type or '(none)'}  {text}"))
+                if len(sent) == _RECORDED_AT_ONCE:
+                    with suppress(InboxUnavailable):  # added all the same, and stored by the next call
+                        add(len(sent), sent)
+                    sent.clear()
+        finally:
+            add(len(sent), sent)
+
+
+def _send_one(
+    one: DeliveryDetails, signed: Callable[[DeliveryDetails], dict[str, str]], poster: HttpPoster, where: str
+) -> str:
+    """Send a delivery until there is an answer, signed anew each time; return the answer."""
+    outage = Outage()
+    while True:
+        try:
+            headers = signed(one)
+        except ValueError as error:
+            return f"not sent, it cannot be signed: {first_line(str(error))}"
+        reply = poster.post(one.body, headers)
+        answer = first_line(reply.body.strip())
+        if reply.status not in _AWAY:
+            return f"{reply.status} {answer} ({took(reply.seconds)})"
+        outage.wait(f"{where} does not take delivery {one.summary.id} ({reply.status or answer})")

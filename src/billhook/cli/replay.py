@@ -1,10 +1,12 @@
-"""`billhook deliveries replay`: read deliveries again and call their handlers again."""
+"""`billhook deliveries replay`: handle deliveries again; `resend`: one handler, with an edited body."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import BinaryIO
 
 import click
 
@@ -12,7 +14,7 @@ from billhook.cli.context import open_inbox, say_missing_worker
 from billhook.cli.events import event_class
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, printable, say_paused
-from billhook.cli.params import TEXT, string
+from billhook.cli.params import DELIVERY_ID, TEXT, as_json, handlers_argument, string
 from billhook.cli.selection import (
     MOST_FILTERS,
     RATE,
@@ -20,9 +22,14 @@ from billhook.cli.selection import (
     confirming,
     delivery_count,
     no_match,
+    recording,
     selecting,
 )
 from billhook.engines.dispatcher import backfill
+from billhook.engines.resend import find_handler
+from billhook.engines.resend import resend as resend_this
+from billhook.errors import BillhookError, PayloadError
+from billhook.fields.model import describe_details
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import count, details
 from billhook.inbox.issues import find_issue
@@ -162,3 +169,66 @@ def _report(
         say_paused(inbox.paused_handlers())
     if done.deliveries and not selection.dry_run:
         say_missing_worker(inbox)
+
+
+@click.command()
+@click.argument("delivery_id", type=DELIVERY_ID, metavar="ID")
+@handlers_argument
+@string("--handler", "NAME", "The handler that is called.", required=True)
+@click.option(
+    "--file",
+    "file",
+    type=click.File("rb"),
+    help="The edited body; - reads stdin. Default: your editor opens.",
+)
+@as_json
+def resend(
+    delivery_id: int, handlers: Sequence[str], handler: str, file: BinaryIO | None, as_json: bool
+) -> None:
+    """Edit the body of a delivery, and have one handler called with it.
+
+    The edited delivery is a new one, marked as edited from this one: it has a key of its own, is a duplicate
+    of nothing, and goes to this handler only. The effects that the handler had before are made again.
+    HANDLERS are modules or .py files; the default is BILLHOOK_HANDLERS.
+
+    \b
+    Examples:
+      billhook deliveries resend 42 shop.py --handler shop.chase
+      billhook deliveries show 42 --body > body.json
+      billhook deliveries resend 42 --handler shop.chase --file body.json
+    """
+    with open_inbox() as inbox:
+        original = next(iter(details(inbox, [delivery_id])), None)
+        if original is None or original.summary.state in ("pruned", "erased"):
+            raise CliError(f"there is no delivery {delivery_id} with a body: see `billhook deliveries list`")
+        connected = load_subscribers(handlers)
+        find_handler(connected, original.summary, handler)  # before the editor: no edit is lost
+        body = _edited(original.body) if file is None else file.read()
+        try:
+            with recording(inbox, "resend", f"{delivery_id} edited, handler {printable(handler)}") as add:
+                try:
+                    new_id = resend_this(inbox, connected, original, handler, body, datetime.now(UTC))
+                except BillhookError:
+                    add(0, ())  # refused, and nothing was stored
+                    raise
+                add(1, (new_id,))
+        except PayloadError as error:
+            wrong = f" ({describe_details(error.details)})" if error.details else ""
+            raise CliError(f"{error}{wrong}; nothing was stored") from None
+        inbox.waker.wake()
+        if as_json:
+            print_json({"id": new_id, "edited_from": delivery_id, "handler": handler})
+            return
+        told = f"delivery {new_id} is delivery {delivery_id} with the edited body, for {printable(handler)}"
+        click.echo(told)
+        say_missing_worker(inbox)
+
+
+def _edited(body: bytes) -> bytes:
+    try:
+        text = click.edit(body.decode(), extension=".json")
+    except UnicodeDecodeError:
+        raise CliError("the body is not UTF-8: give the edited one with --file") from None
+    if text is None:
+        raise CliError("the body was not edited; nothing was stored")
+    return text.encode()

@@ -15,7 +15,7 @@ import click
 from billhook.cli.api_calls import open_sandbox_client
 from billhook.cli.output import print_json, print_wire, progress
 from billhook.cli.params import TCP_BIND, as_json, check_bindable, host_and_port
-from billhook.cli.posting import signing_settings
+from billhook.cli.send import signing_settings
 from billhook.extension import configured_scheme
 from billhook.fields import strict_json
 from billhook.settings import OPTIONS, Settings

@@ -266,7 +266,7 @@ def test_curl_is_not_json(forward, plain):
 @pytest.fixture
 def pauses(monkeypatch) -> list[float]:
     """The waits of `--follow`, which take no time."""
-    module = importlib.import_module("billhook.cli.follow")
+    module = importlib.import_module("billhook.cli.forward")
     waited: list[float] = []
     clock = SimpleNamespace(sleep=waited.append, monotonic=time.monotonic)
     monkeypatch.setattr(module, "time", clock)
@@ -336,7 +336,7 @@ def test_following_keeps_to_types_and_sources(forward, plain, storing, run):
 
 
 def test_following_forgets_the_deliveries_that_are_recorded(forward, plain, storing, run, monkeypatch):
-    follow = importlib.import_module("billhook.cli.follow")
+    follow = importlib.import_module("billhook.cli.forward")
     monkeypatch.setattr(follow, "_RECORDED_AT_ONCE", 2)
     real, added = follow.recording, []
 
@@ -391,7 +391,7 @@ def test_following_under_a_new_id_keeps_it_for_every_try(forward, storing, pause
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_following_ends_at_a_signal_as_at_ctrl_c(forward, plain, storing, run, monkeypatch, number):
     storing(("n1", "PingTest"), ("n2", "PingTest"))
-    follow = importlib.import_module("billhook.cli.follow")
+    follow = importlib.import_module("billhook.cli.forward")
     real = follow.HttpPoster.post
 
     def post(*arguments: Any) -> HttpReply:
@@ -415,7 +415,7 @@ def test_following_ends_at_a_signal_as_at_ctrl_c(forward, plain, storing, run, m
 
 def test_following_waits_for_a_server_that_is_not_there(forward, storing, monkeypatch, plain):
     storing(("n1", "PingTest"))
-    module = importlib.import_module("billhook.cli.follow")
+    module = importlib.import_module("billhook.cli.forward")
     real, failing = module.HttpPoster.post, iter([True, True])
 
     def post(poster: Any, body: bytes, headers: dict[str, str]) -> Any:

@@ -215,10 +215,10 @@ def test_standalone_send_refuses_a_source_of_a_flask_app(tmp_path, monkeypatch):
 
 
 def test_standalone_send_without_a_url_posts_to_serves_address(monkeypatch):
-    from billhook.cli.posting import open_target
+    from billhook.cli.send import open_target
 
-    monkeypatch.setattr("billhook.cli.posting.user_app", lambda: None)
-    monkeypatch.setattr("billhook.cli.posting.load_settings", lambda: type("S", (), {"url_prefix": "hooks/"}))
+    monkeypatch.setattr("billhook.cli.send.user_app", lambda: None)
+    monkeypatch.setattr("billhook.cli.send.load_settings", lambda: type("S", (), {"url_prefix": "hooks/"}))
 
     with open_target(None, None, 1.0) as (place, _):
         assert place == "http://127.0.0.1:8000/hooks"

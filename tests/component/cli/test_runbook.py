@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from billhook import Handlers
-from billhook.cli.runbook import PAGE, sections
+from billhook.cli.manual import PAGE, sections
 from billhook.events import InvoiceApproved
 from billhook.extension import get_state
 from billhook.inbox import WorkerRecord

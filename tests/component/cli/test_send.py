@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from billhook.cli.posting import parse_target
+from billhook.cli.send import parse_target
 from billhook.errors import ConfigError
 from billhook.events import PaymentFailed, parse_event, sample
 from billhook.extension import configured_scheme

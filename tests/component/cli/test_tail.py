@@ -157,7 +157,7 @@ def test_tail_prints_what_another_process_stores_until_ctrl_c(tailing, inbox_url
 
 
 def test_tail_waits_for_an_inbox_that_is_unavailable(run, shop, monkeypatch):
-    forward = importlib.import_module("billhook.cli.follow")
+    forward = importlib.import_module("billhook.cli.forward")
     asked: list[int] = []
     pauses: list[float] = []
 

@@ -33,8 +33,7 @@ from billhook.cli.demo.expectations import (
 from billhook.cli.demo.handlers import NOTES
 from billhook.cli.output import CliError, printable
 from billhook.cli.processes import spawn, stop_all
-from billhook.cli.serve import web_command
-from billhook.cli.worker import worker_command
+from billhook.cli.serve import web_command, worker_command
 from billhook.errors import MissingExtra, SandboxError
 from billhook.fields import strict_json
 from billhook.posting import HttpPoster, HttpReply
