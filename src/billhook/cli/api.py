@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from billhook.cli.api_calls import limit_option, open_client, print_items, print_one
-from billhook.cli.params import TEXT, TIME, as_json
+from billhook.cli.params import TEXT, TIME, as_json, flag, moment, string, strings
 from billhook.client.operations import GROUPS, OPERATIONS
 from billhook.program import in_program
 from billhook.resources import MAX_PAGE_EVENTS
@@ -131,19 +131,14 @@ def _param(parameter: inspect.Parameter, method: str) -> click.Parameter:
 
 @click.command()
 @click.argument("customer_id", type=TEXT)
-@click.option("--since", type=TIME, required=True, help="Start of the period: an age (2h, 7d) or ISO 8601.")
+@moment("--since", "Start of the period", required=True)
 @click.option("--until", type=TIME, help="End of the period: an age or ISO 8601. Default: now.")
-@click.option(
-    "--meter", "meters", type=TEXT, multiple=True, required=True, metavar="KEY=EVENTNAME",
-    help="A meter: a key for its figures and the name of the events it counts. May be repeated.",
+@strings(
+    "--meter", "meters", "KEY=EVENTNAME",
+    "A meter: a key for its figures and the name of the events it counts.", required=True,
 )  # fmt: skip
-@click.option(
-    "--group-by",
-    type=TEXT,
-    required=True,
-    help="What to group by. The specification does not list the values.",
-)
-@click.option("--fill-dates", is_flag=True, help="Include dates without events.")
+@string("--group-by", "TEXT", "What to group by. The specification does not list the values.", required=True)
+@flag("--fill-dates", told="Include dates without events.")
 @as_json
 def aggregate(
     customer_id: str,

@@ -11,7 +11,7 @@ import click
 from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, progress
 from billhook.cli.params import as_json
-from billhook.cli.selection import confirm
+from billhook.cli.selection import YES, confirm
 from billhook.errors import ConfigError
 from billhook.inbox import Inbox
 from billhook.inbox.deliveries import revision
@@ -110,7 +110,7 @@ def backup(file: Path) -> None:
 
 @db.command(short_help="Put a backup in the place of the inbox.")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@YES
 def restore(file: Path, yes: bool) -> None:
     """Replace the inbox by the backup FILE. Everything that is in the inbox now is lost.
 

@@ -15,7 +15,7 @@ import click
 
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, progress
-from billhook.cli.params import FiniteNumber, string
+from billhook.cli.params import FiniteNumber, flag, string
 from billhook.cli.selection import (
     Found,
     Selection,
@@ -151,11 +151,7 @@ def _in_days(days: float) -> str:
     "ID",
     "Whose body names this customer: exactly this id, in a field that identifies a customer.",
 )
-@click.option(
-    "--discard",
-    is_flag=True,
-    help="Discard those that are not finished: their handlers are not called again.",
-)
+@flag("--discard", told="Discard those that are not finished: their handlers are not called again.")
 @confirming
 def erase(selection: Selection, customer: str | None, discard: bool) -> None:
     """Erase deliveries: those given by ID, of a customer, or that the options select.

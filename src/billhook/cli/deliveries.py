@@ -23,7 +23,7 @@ from billhook.cli.output import (
     progress,
     say_paused,
 )
-from billhook.cli.params import DELIVERY_ID, TIME, as_json, integer, string
+from billhook.cli.params import DELIVERY_ID, as_json, flag, integer, moment, string
 from billhook.cli.replay import replay, resend
 from billhook.cli.selection import (
     ALL_FILTERS,
@@ -56,10 +56,8 @@ _LONGEST_REASON = 500
     "-n", "--lines", type=click.IntRange(0, 100_000), metavar="N",
     help="Begin with the newest N. Default: 10; with --since all of them.",
 )  # fmt: skip
-@click.option("--since", type=TIME, help="Begin with those since this time: an age (2h, 7d) or ISO 8601.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print a line of JSON for each, as `deliveries export` does."
-)
+@moment("--since", "Begin with those since this time")
+@flag("--json", "as_json", told="Print a line of JSON for each, as `deliveries export` does.")
 def tail(selection: Selection, lines: int | None, since: datetime | None) -> None:
     """Print the newest deliveries, and then each new one as it is stored, until Ctrl-C.
 
@@ -167,7 +165,7 @@ def list_(selection: Selection, limit: int, after: int | None) -> None:
 @deliveries.command(short_help="Show a delivery with its runs.")
 @click.argument("delivery_id", type=DELIVERY_ID, metavar="ID")
 @as_json
-@click.option("--body", is_flag=True, help="Print only the body, unchanged (escaped on a terminal).")
+@flag("--body", told="Print only the body, unchanged (escaped on a terminal).")
 def show(delivery_id: int, as_json: bool, body: bool) -> None:
     """Show a delivery: its headers, its body, and the result of each handler.
 

@@ -22,7 +22,7 @@ from billhook.cli.context import (
 )
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, print_table, printable
-from billhook.cli.params import DefaultGroup, as_json, handlers_argument, integer
+from billhook.cli.params import DefaultGroup, as_json, handlers_argument, integer, string
 from billhook.cli.signature import signature
 from billhook.doctor.checks import examine, run_checks
 from billhook.doctor.finding import Finding
@@ -121,11 +121,7 @@ doctor.add_command(signature)
 
 @click.command()
 @handlers_argument
-@click.option(
-    "--path",
-    metavar="PATH",
-    help="The path that the service posts to. Default: every receiver path of the app.",
-)
+@string("--path", "PATH", "The path that the service posts to. Default: every receiver path of the app.")
 @as_json
 def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
     """Check this app's configuration: its inbox, its handlers, and whether deliveries reach the receiver.

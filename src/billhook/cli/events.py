@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from billhook.cli.context import import_handlers
 from billhook.cli.output import print_json, print_table, print_wire
-from billhook.cli.params import as_json
+from billhook.cli.params import as_json, flag
 from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, sample
 from billhook.events.inspection import event_json_schema, event_summary, schema_fields
@@ -21,7 +21,7 @@ from billhook.fields.model import describe_details
 @click.command()
 @click.argument("names", nargs=-1, metavar="[TYPE] [FILE]...")
 @as_json
-@click.option("--json-schema", is_flag=True, help="Print the JSON schema of TYPE, or of all types by name.")
+@flag("--json-schema", told="Print the JSON schema of TYPE, or of all types by name.")
 def events(names: Sequence[str], as_json: bool, json_schema: bool) -> None:
     """List the event types; with TYPE, its fields and a sample.
 

@@ -12,7 +12,7 @@ import click
 
 from billhook.cli.context import load_settings, open_inbox, operator
 from billhook.cli.output import CliError, print_json, print_table, printable
-from billhook.cli.params import TEXT, TIME, DefaultGroup, Parsed, as_json, integer, string
+from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json, integer, moment, string
 from billhook.cli.selection import recording
 from billhook.clock import format_ago, parse_duration
 from billhook.handlers.tracebacks import users_frames
@@ -298,7 +298,7 @@ def test() -> None:
 
 
 @click.command()
-@click.option("--since", type=TIME, help="Done since this time: an age (2h, 7d) or ISO 8601.")
+@moment("--since", "Done since this time")
 @integer("--limit", 1, 10_000, 50, "The highest number of actions.")
 @click.option(
     "--after",

@@ -22,7 +22,7 @@ import click
 
 from billhook.cli.context import open_inbox, user_app
 from billhook.cli.output import print_json, print_json_line, progress, took
-from billhook.cli.params import is_local
+from billhook.cli.params import existing_file, flag, is_local
 from billhook.cli.selection import (
     RATE,
     Found,
@@ -38,11 +38,10 @@ from billhook.errors import ConfigError, InboxUnavailable
 from billhook.extension import configured_scheme
 from billhook.inbox import Deliveries, DeliveryDetails, Inbox
 from billhook.inbox.deliveries import details
-from billhook.posting import HttpPoster, HttpReply, sign
+from billhook.posting import HttpPoster, sign
 from billhook.printable import first_line, printable
 from billhook.receiver.blueprint import webhook_routes
 from billhook.settings import read_secrets_file
-from billhook.signing import Scheme
 
 _MOST_WITHOUT_ANSWER = 10
 _MOST_ANSWERS = 50
@@ -56,17 +55,17 @@ _LONGEST_ARGUMENT = 100_000
 @click.option(
     "--to", "url", required=True, metavar="URL", help="The receiver's URL, with http:// or https://."
 )
-@click.option(
-    "--secret-file", required=True, type=click.Path(exists=True, dir_okay=False),
-    help="A file with the secret that this receiver knows (for timestamped-rsa: the private key).",
+@existing_file(
+    "--secret-file", required=True,
+    told="A file with the secret that this receiver knows (for timestamped-rsa: the private key).",
 )  # fmt: skip
 @SCHEME
-@click.option("--curl", is_flag=True, help="Print each as a command of curl, signed now, and send nothing.")
-@click.option(
-    "--follow", is_flag=True, default=None,
-    help="Send each delivery that is stored from now on, until Ctrl-C: to the app on your machine.",
+@flag("--curl", told="Print each as a command of curl, signed now, and send nothing.")
+@flag(
+    "--follow",  default=None,
+    told="Send each delivery that is stored from now on, until Ctrl-C: to the app on your machine.",
 )  # fmt: skip
-@click.option("--new-ids", is_flag=True, help="Send each under a new id, for a receiver that has had it.")
+@flag("--new-ids", told="Send each under a new id, for a receiver that has had it.")
 @RATE
 @TIMEOUT
 @confirming
@@ -103,9 +102,17 @@ def forward(
         raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
     settings = signing_settings(scheme)
     signer = configured_scheme(settings)
-    type_headers = _type_headers(settings.type_header)
+    # The header of the type is that of the app's source by this name, or the default.
+    app, default = user_app(), settings.type_header
+    sources = [] if app is None else [route.source for route in webhook_routes(app)]
+    named = {each.name: each.type_header or default for each in sources}
     salt = token_hex(16) if new_ids else None
-    signed = partial(_headers, scheme=signer, secret=secrets[0], salt=salt, type_headers=type_headers)
+    signed = partial(
+        _headers,
+        sign=partial(sign, signer, secrets[0]),
+        salt=salt,
+        type_headers=defaultdict(lambda: default, named),
+    )
     with HttpPoster(parse_target(url), timeout) as poster, open_inbox() as inbox:
         if follow:
             send_new(inbox, selection, signed, poster, urlsplit(url))
@@ -139,12 +146,7 @@ def _check(selection: Selection, *, curl: bool, follow: bool | None) -> None:
 
 
 def _print_curl(url: str, delivery: DeliveryDetails, headers: Mapping[str, str]) -> bool:
-    click.echo(_as_curl(url, delivery, headers))
-    return True
-
-
-def _as_curl(url: str, delivery: DeliveryDetails, headers: Mapping[str, str]) -> str:
-    """Return a line for a shell. The signature is in it, for as long as it is valid, and no secret."""
+    """Print a line for a shell. The signature is in it, for as long as it is valid, and no secret."""
     given = {"Content-Type": "application/json", **headers}
     words = ["curl", url, *(word for name, text in given.items() for word in ("-H", f"{name}: {text}"))]
     try:
@@ -152,23 +154,16 @@ def _as_curl(url: str, delivery: DeliveryDetails, headers: Mapping[str, str]) ->
     except UnicodeDecodeError:
         text = "\0"
     if text.isprintable() and len(delivery.body) <= _LONGEST_ARGUMENT:
-        return shlex.join([*words, "--data-raw", text])
-    encoded = base64.b64encode(delivery.body).decode()
-    return f"printf %s {encoded} | base64 -d | {shlex.join([*words, '--data-binary', '@-'])}"
-
-
-def _type_headers(default: str) -> Mapping[str, str]:
-    """Return the header of the type by the name of the source: that of the app's source, or the default."""
-    app = user_app()
-    sources = [] if app is None else [route.source for route in webhook_routes(app)]
-    return defaultdict(lambda: default, {each.name: each.type_header or default for each in sources})
+        click.echo(shlex.join([*words, "--data-raw", text]))
+    else:
+        encoded = base64.b64encode(delivery.body).decode()
+        click.echo(f"printf %s {encoded} | base64 -d | {shlex.join([*words, '--data-binary', '@-'])}")
+    return True
 
 
 def _headers(
     delivery: DeliveryDetails,
-    scheme: Scheme,
-    secret: str,
-    *,
+    sign: Callable[..., dict[str, str]],
     salt: str | None,
     type_headers: Mapping[str, str],
 ) -> dict[str, str]:
@@ -178,7 +173,7 @@ def _headers(
     """
     summary, now = delivery.summary, datetime.now(UTC)
     header = type_headers[summary.source]
-    signed = partial(sign, scheme, secret, summary.event_type, delivery.body, now, type_header=header)
+    signed = partial(sign, summary.event_type, delivery.body, now, type_header=header)
     if salt is not None:
         return signed(sha256(f"{salt}{summary.id}".encode()).hexdigest())
     try:
@@ -203,20 +198,17 @@ class _Sent:
         refused = any(status is None or not 200 <= status < 300 for status, _ in self.answers)
         return refused or self.skipped.total() > 0 or self.stopped_at is not None
 
-    def add(self, delivery_id: int, reply: HttpReply) -> bool:
-        """Count an answer; False after too many requests in a row without one."""
+    def post(self, poster: HttpPoster, delivery: DeliveryDetails, headers: Mapping[str, str]) -> bool:
+        """Send a delivery, and count its answer; False after too many requests in a row without one."""
+        reply = poster.post(delivery.body, headers)
         answer = (reply.status, first_line(reply.body.strip()))
         if answer not in self.answers and len(self.answers) >= _MOST_ANSWERS:
             answer = (reply.status, "other answers")
         self.answers[answer] += 1
         self._without_answer = 0 if reply.status is not None else self._without_answer + 1
         if self._without_answer == _MOST_WITHOUT_ANSWER:
-            self.stopped_at = delivery_id
+            self.stopped_at = delivery.summary.id
         return self.stopped_at is None
-
-    def post(self, poster: HttpPoster, delivery: DeliveryDetails, headers: Mapping[str, str]) -> bool:
-        """Send a delivery, and count its answer; False as `add`."""
-        return self.add(delivery.summary.id, poster.post(delivery.body, headers))
 
 
 def _send(

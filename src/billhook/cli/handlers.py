@@ -11,7 +11,7 @@ import click
 from billhook.cli.context import import_handlers, open_inbox, user_app
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
-from billhook.cli.params import TEXT, DefaultGroup, as_json, handlers_argument, require_all, string
+from billhook.cli.params import TEXT, DefaultGroup, as_json, flag, handlers_argument, require_all, string
 from billhook.cli.selection import recording
 from billhook.engines.dispatcher import handler_limits
 from billhook.errors import BillhookError
@@ -117,7 +117,7 @@ def pause(name: str, reason: str | None) -> None:
 
 @handlers.command(short_help="Have paused handlers go on.")
 @click.argument("names", type=TEXT, nargs=-1, metavar="[NAME]...")
-@click.option("--all", "every", is_flag=True, help="Every handler that is paused.")
+@flag("--all", "every", told="Every handler that is paused.")
 def resume(names: tuple[str, ...], every: bool) -> None:
     """Have paused handlers go on with the deliveries that waited, the oldest first.
 

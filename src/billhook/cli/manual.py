@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from billhook.cli.output import UsageConfigError, print_json, print_table, terminal_width
-from billhook.cli.params import as_json
+from billhook.cli.params import as_json, flag
 from billhook.program import in_program
 from billhook.settings import OPTIONS, Option
 
@@ -18,7 +18,7 @@ _TABLE_WIDTH = 120
 
 @click.command()
 @as_json
-@click.option("--markdown", is_flag=True, help="Print the table as Markdown, as in the README.")
+@flag("--markdown", told="Print the table as Markdown, as in the README.")
 def options(as_json: bool, markdown: bool) -> None:
     """List every option with its default and its meaning.
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import click
@@ -23,7 +23,7 @@ from billhook.clock import parse_time
 from billhook.errors import ConfigError
 from billhook.program import in_program
 
-Option = Callable[[Any], Any]
+FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg] # generic from click 8.4 on, and 8.2 is enough
@@ -78,21 +78,41 @@ STATE = click.Choice((*_STATES, "planned"), case_sensitive=False)
 STATE_METAVAR = f"[{'|'.join(_STATES)}]"
 """Without the state that is stored and never shown."""
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on stdout.")
-
 handlers_argument = click.argument("handlers", nargs=-1, metavar="[HANDLERS]...")
 
-require_all = click.option(
-    "--require-all", is_flag=True, help="Fail (exit code 1) if an event type has no handler."
-)
+
+def flag(*names: str, told: str, **more: Any) -> Callable[[FC], FC]:
+    """Return an option without a value."""
+    return click.option(*names, is_flag=True, help=told, **more)
 
 
-def string(name: str, metavar: str, told: str, **more: Any) -> Option:
+as_json = flag("--json", "as_json", told="Print JSON, and nothing else, on stdout.")
+require_all = flag("--require-all", told="Fail (exit code 1) if an event type has no handler.")
+
+
+def string(name: str, metavar: str, told: str, **more: Any) -> Callable[[FC], FC]:
     """Return an option for a text that a database can store."""
     return click.option(name, type=TEXT, metavar=metavar, help=told, **more)
 
 
-def integer(name: str, least: int, most: int, default: int, told: str | None = None) -> Option:
+def strings(name: str, parameter: str, metavar: str, told: str, **more: Any) -> Callable[[FC], FC]:
+    """Return an option for such a text that may be repeated."""
+    return click.option(
+        name, parameter, type=TEXT, multiple=True, metavar=metavar, help=f"{told} May be repeated.", **more
+    )
+
+
+def moment(name: str, told: str, then: str = "", **more: Any) -> Callable[[FC], FC]:
+    """Return an option for a time."""
+    return click.option(name, type=TIME, help=f"{told}: an age (2h, 7d) or ISO 8601{then}.", **more)
+
+
+def existing_file(name: str, told: str, **more: Any) -> Callable[[FC], FC]:
+    """Return an option for the path of a file."""
+    return click.option(name, type=click.Path(exists=True, dir_okay=False), help=told, **more)
+
+
+def integer(name: str, least: int, most: int, default: int, told: str | None = None) -> Callable[[FC], FC]:
     """Return an option for an integer within limits, whose help ends with its default."""
     limits = click.IntRange(least, most)
     return click.option(name, type=limits, default=default, show_default=True, help=told)

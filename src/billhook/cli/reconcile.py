@@ -14,7 +14,7 @@ import click
 from billhook.cli.api_calls import open_client
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress
-from billhook.cli.params import TIME, as_json
+from billhook.cli.params import TIME, as_json, flag, moment
 from billhook.cli.selection import delivery_count
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import count, page
@@ -38,10 +38,7 @@ _TYPES = (
 
 
 @click.command()
-@click.option(
-    "--since", type=TIME, required=True,
-    help="Start of the range: an age (2h, 7d) or ISO 8601; not before the retention.",
-)  # fmt: skip
+@moment("--since", "Start of the range", "; not before the retention", required=True)
 @click.option(
     "--until", type=TIME,
     help="End of the range: an age or ISO 8601. Default: 15 minutes ago. For a sandbox whose clock was "
@@ -51,14 +48,11 @@ _TYPES = (
     "--type", "event_types", type=click.Choice(_TYPES), multiple=True, metavar="TYPE",
     help=f"Check only this event type. May be repeated. Default: all of these: {', '.join(_TYPES)}.",
 )  # fmt: skip
-@click.option(
-    "--read-customers", is_flag=True,
-    help="Read customers that no delivery tells of, by an update with no fields: the API has no other way.",
-)  # fmt: skip
-@click.option(
-    "--inject", is_flag=True,
-    help="Store what is missing as deliveries of the source `reconcile`, for the handlers.",
-)  # fmt: skip
+@flag(
+    "--read-customers",
+    told="Read customers that no delivery tells of, by an update with no fields: the API has no other way.",
+)
+@flag("--inject", told="Store what is missing as deliveries of the source `reconcile`, for the handlers.")
 @as_json
 def reconcile(
     since: datetime,

@@ -14,7 +14,7 @@ from billhook.cli.context import open_inbox, say_missing_worker
 from billhook.cli.events import event_class
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, printable, say_paused
-from billhook.cli.params import DELIVERY_ID, TEXT, as_json, handlers_argument, string
+from billhook.cli.params import DELIVERY_ID, TEXT, as_json, flag, handlers_argument, string
 from billhook.cli.selection import (
     MOST_FILTERS,
     RATE,
@@ -64,7 +64,7 @@ _NOTHING_FAILED = (
     metavar="TYPE",
     help="Read the delivery as this type; only before any handler has run.",
 )
-@click.option("--all-handlers", is_flag=True, help="Every handler, including those that succeeded.")
+@flag("--all-handlers", told="Every handler, including those that succeeded.")
 @RATE
 @confirming
 def replay(selection: Selection, handler: str | None, as_type: str | None, all_handlers: bool) -> None:

@@ -14,8 +14,8 @@ import click
 
 from billhook.cli.api_calls import open_sandbox_client
 from billhook.cli.output import print_json, print_wire, progress
-from billhook.cli.params import TCP_BIND, as_json, check_bindable, host_and_port
-from billhook.cli.send import signing_settings
+from billhook.cli.params import TCP_BIND, as_json, check_bindable, existing_file, flag, host_and_port, string
+from billhook.cli.send import FILE_TO_SIGN_WITH, signing_settings
 from billhook.extension import configured_scheme
 from billhook.fields import strict_json
 from billhook.settings import OPTIONS, Settings
@@ -35,19 +35,13 @@ _CALL_TIMEOUT_SECONDS = 90.0
     envvar="BILLHOOK_SANDBOX_DATABASE", show_envvar=True,
     help=f"sqlite:///FILE; `{_TEMPORARY[0]}`: a file that is deleted at exit.",
 )  # fmt: skip
-@click.option(
-    "--client-id",
-    default="sandbox",
-    show_default=True,
-    help="The client id: the value of the x-api-key header.",
-)
-@click.option("--new-token", is_flag=True, help="Create a new API token; the previous one becomes invalid.")
-@click.option(
-    "--secret-file", type=click.Path(exists=True, dir_okay=False),
-    help="A file with the signing secret (for timestamped-rsa: the private key). Default: "
-    "BILLHOOK_SECRETS, or a random one.",
+@string(
+    "--client-id", "TEXT", "The client id: the value of the x-api-key header.",
+    default="sandbox", show_default=True,
 )  # fmt: skip
-@click.option("--allow-private", is_flag=True, help="Also deliver to loopback and private addresses.")
+@flag("--new-token", told="Create a new API token; the previous one becomes invalid.")
+@existing_file("--secret-file", f"{FILE_TO_SIGN_WITH}, or a random one.")
+@flag("--allow-private", told="Also deliver to loopback and private addresses.")
 @click.option(
     "--seed", type=click.Choice(["demo"]), help="Start with example customers, contracts and meters."
 )

@@ -17,7 +17,17 @@ import click
 from billhook.cli.context import operator
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, printable, progress
-from billhook.cli.params import DELIVERY_ID, STATE, STATE_METAVAR, TEXT, TIME, FiniteNumber, as_json, string
+from billhook.cli.params import (
+    DELIVERY_ID,
+    STATE,
+    STATE_METAVAR,
+    TEXT,
+    FiniteNumber,
+    as_json,
+    flag,
+    moment,
+    string,
+)
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.actions import ids_text, recorded
@@ -41,15 +51,9 @@ _FILTERS = {
         "--search", "TEXT",
         "With this id, this key, or this identifying value, such as an invoice's id; whole.",
     ),
-    "issue": click.option(
-        "--issue", type=TEXT, metavar="ISSUE", help="Of this issue: see `billhook failures list`."
-    ),
-    "since": click.option(
-        "--since", type=TIME, help="Received since this time: an age (2h, 7d) or ISO 8601."
-    ),
-    "until": click.option(
-        "--until", type=TIME, help="Received before this time: an age (2h, 7d) or ISO 8601."
-    ),
+    "issue": string("--issue", "ISSUE", "Of this issue: see `billhook failures list`."),
+    "since": moment("--since", "Received since this time"),
+    "until": moment("--until", "Received before this time"),
     "contains": string(
         "--contains", "TEXT", "With this text in the body, exactly as sent. The search is bounded."
     ),
@@ -58,12 +62,8 @@ _FILTERS = {
         help=f"How many deliveries --contains reads, the newest first. Default: {_SEARCH_LIMIT}.",
     ),
     "handler": string("--handler", "NAME", "With a run of this handler."),
-    "twins": click.option(
-        "--twins", is_flag=True, help="Deliveries that a handler has already had under another key."
-    ),
-    "conflicts": click.option(
-        "--conflicts", is_flag=True, help="Deliveries with the key of another delivery but other content."
-    ),
+    "twins": flag("--twins", told="Deliveries that a handler has already had under another key."),
+    "conflicts": flag("--conflicts", told="Deliveries with the key of another delivery but other content."),
 }  # fmt: skip
 ALL_FILTERS = tuple(_FILTERS)
 MOST_FILTERS = tuple(name for name in _FILTERS if name != "twins")
@@ -101,11 +101,11 @@ def selecting(*names: str, ids: bool = False, other: str | None = None) -> Calla
 
 def confirming(command: Command) -> Command:
     """Add --dry-run, --yes and --json."""
-    dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done without doing it.")
-    yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-    return dry_run(yes(as_json(command)))
+    dry_run = flag("--dry-run", told="Show what would be done without doing it.")
+    return dry_run(YES(as_json(command)))
 
 
+YES = flag("--yes", told="Do not ask for confirmation.")
 RATE = click.option(
     "--rate", type=FiniteNumber(0.01, 100_000), metavar="N", help="At most N deliveries per second."
 )

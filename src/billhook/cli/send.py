@@ -28,9 +28,11 @@ from billhook.cli.params import (
     DEFAULT_BIND,
     FiniteNumber,
     as_json,
+    existing_file,
     handlers_argument,
     integer,
     parse_http_url,
+    string,
 )
 from billhook.doctor.deliveries import TEST_USER_AGENT
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
@@ -53,6 +55,9 @@ _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
 
 _SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
 """The values of BILLHOOK_SIGNATURE."""
+FILE_TO_SIGN_WITH = (
+    "A file with the signing secret (for timestamped-rsa: the private key). Default: BILLHOOK_SECRETS"
+)
 SCHEME = click.option(
     "--scheme", type=click.Choice(_SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
 )
@@ -146,10 +151,8 @@ def choose_signer(
     "--to", "url", metavar="URL",
     help="The receiver's URL. Default: that of `billhook serve`; under `flask`, the app itself.",
 )  # fmt: skip
-@click.option(
-    "--source",
-    metavar="NAME",
-    help="Under `flask`: the source to send as. Default: the default source, or the only one.",
+@string(
+    "--source", "NAME", "Under `flask`: the source to send as. Default: the default source, or the only one."
 )
 @click.option(
     "--set", "changes", multiple=True, metavar="PATH=VALUE",
@@ -162,10 +165,7 @@ def choose_signer(
     type=click.File("rb"),
     help="Send this file unchanged instead of a sample; - reads stdin.",
 )
-@click.option(
-    "--secret-file", type=click.Path(exists=True, dir_okay=False),
-    help="A file with the signing secret (for timestamped-rsa: the private key). Default: BILLHOOK_SECRETS.",
-)  # fmt: skip
+@existing_file("--secret-file", f"{FILE_TO_SIGN_WITH}.")
 @integer("--count", 1, 1_000_000, 1, "How many times to send.")
 @SCHEME
 @click.option("--id", "message_id", help="The delivery's id, if the scheme signs one. Default: random.")

@@ -39,6 +39,7 @@ from billhook.cli.params import (
     DEFAULT_BIND,
     FiniteNumber,
     check_bindable,
+    flag,
     handlers_argument,
     integer,
     is_local,
@@ -82,7 +83,7 @@ _EXIT_SECONDS = 1.0
 )
 @integer("--worker-processes", 1, 256, 1, "Processes that call the handlers.")
 @require_all
-@click.option("--reload", is_flag=True, help="Load the handlers anew when their files change.")
+@flag("--reload", told="Load the handlers anew when their files change.")
 def serve(
     handlers: Sequence[str],
     bind: str,
@@ -226,13 +227,13 @@ def _announce(app: Flask, bind: str, workers: int, web_threads: int | None) -> N
     "--grace", type=FiniteNumber(0, 3_600), default=25.0, show_default=True,
     help="Seconds that running handlers get to finish after SIGTERM.",
 )  # fmt: skip
-@click.option("--drain", is_flag=True, help="Exit when nothing is due: for cron and for tests.")
+@flag("--drain", told="Exit when nothing is due: for cron and for tests.")
 @click.option(
     "--health-file", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH",
     help="Touch this file each second while it works: for probes of containers.",
 )  # fmt: skip
 @require_all
-@click.option("--watched", is_flag=True, hidden=True, help="A parent process restarts this one.")
+@flag("--watched", told="A parent process restarts this one.", hidden=True)
 @click.option("--heartbeats", type=int, hidden=True, help="The file descriptor of the pipe to that parent.")
 def worker(
     handlers: Sequence[str],

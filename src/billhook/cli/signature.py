@@ -13,7 +13,7 @@ import click
 from billhook.cli.capture import RawRequest, parse_request
 from billhook.cli.context import load_settings, user_app
 from billhook.cli.output import UsageConfigError, print_json, printable
-from billhook.cli.params import TIME, as_json
+from billhook.cli.params import TIME, as_json, existing_file
 from billhook.errors import BillhookError, ConfigError, SignatureError
 from billhook.extension import configured_scheme
 from billhook.receiver.blueprint import webhook_routes
@@ -33,10 +33,9 @@ _OPTIONS = {"header": "signature_header", "prefix": "signature_prefix"}
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A raw HTTP request, head and body, as `billhook capture` records it.",
 )  # fmt: skip
-@click.option(
-    "--secret-file", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
-    help="A file with the secret, or several, newest first. Default: BILLHOOK_SECRETS.",
-)  # fmt: skip
+@existing_file(
+    "--secret-file", "A file with the secret, or several, newest first. Default: BILLHOOK_SECRETS."
+)
 @click.option(
     "--at", "captured_at", type=TIME,
     help="When the request was captured: an age (2h) or ISO 8601. Default: when the file was last changed.",

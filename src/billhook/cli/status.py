@@ -20,7 +20,7 @@ import click
 
 from billhook.cli.context import missing_worker, open_inbox
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused, took
-from billhook.cli.params import Parsed, as_json
+from billhook.cli.params import Parsed, as_json, flag
 from billhook.clock import format_ago, format_duration, parse_duration
 from billhook.inbox import Inbox
 from billhook.inbox.handler_backlog import RUNS_LIMIT, HandlerBacklog
@@ -76,7 +76,7 @@ def _rate(text: str) -> tuple[int, int]:
     metavar="N/h",
     help="Fail if more were refused in the last hour: 10/h, 50/1d.",
 )
-@click.option("--watch", is_flag=True, help="Show it anew every two seconds, until Ctrl-C.")
+@flag("--watch", told="Show it anew every two seconds, until Ctrl-C.")
 @as_json
 def status(
     max_age: timedelta | None,

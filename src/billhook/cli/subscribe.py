@@ -14,7 +14,7 @@ from billhook.cli.api_calls import as_usage_errors, open_client
 from billhook.cli.events import event_class
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, print_table, printable, progress
-from billhook.cli.params import Parsed, as_json, handlers_argument, parse_http_url
+from billhook.cli.params import Parsed, as_json, flag, handlers_argument, parse_http_url, string, strings
 from billhook.errors import (
     ApiError,
     AuthenticationFailed,
@@ -64,13 +64,8 @@ _THRESHOLD = Parsed("threshold", _parse_threshold)
 
 @click.command()
 @handlers_argument
-@click.option(
-    "--callback-url", required=True, metavar="URL", help="The URL that the service sends events to."
-)
-@click.option(
-    "--type", "event_types", multiple=True, metavar="TYPE",
-    help="Subscribe to this type only, not to every handled one. May be repeated.",
-)  # fmt: skip
+@string("--callback-url", "URL", "The URL that the service sends events to.", required=True)
+@strings("--type", "event_types", "TYPE", "Subscribe to this type only, not to every handled one.")
 @click.option(
     "--threshold", "thresholds", type=_THRESHOLD, multiple=True, metavar="TYPE=NUMBER",
     help="Send events of TYPE from this percentage on, if it has a threshold. May be repeated.",
@@ -79,7 +74,7 @@ _THRESHOLD = Parsed("threshold", _parse_threshold)
     "--recurring-threshold", "recurring", type=_THRESHOLD, multiple=True, metavar="TYPE=NUMBER",
     help="Send them again after every further NUMBER percent. May be repeated.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Show the subscriptions without sending anything.")
+@flag("--dry-run", told="Show the subscriptions without sending anything.")
 @as_json
 def subscribe(
     handlers: Sequence[str],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from billhook.cli.output import CliError, print_json, print_table, printable, progress
-from billhook.cli.params import as_json
+from billhook.cli.params import as_json, flag
 from billhook.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _NEXT = "Next: README.md shows how to write your own handlers and try them with 
 
 
 @click.command()
-@click.option("--stay", is_flag=True, help="Keep everything running until Ctrl-C, and print the addresses.")
+@flag("--stay", told="Keep everything running until Ctrl-C, and print the addresses.")
 @as_json
 def demo(stay: bool, as_json: bool) -> None:
     """See it work: a sandbox of the billing service, gunicorn, a worker, an inbox, and 5 bad deliveries.
