@@ -1,4 +1,4 @@
-"""`billhook deliveries prune` and `erase`: delete old finished deliveries; remove content, keep the keys."""
+"""`billhook deliveries discard`, `prune`, `erase`: end deliveries, delete them, or only their content."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ from billhook.events.inspection import names_customer, search_parts
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.bodies import search_bodies
 from billhook.inbox.deliveries import count, page
+from billhook.inbox.discard import DiscardResult
+from billhook.inbox.discard import discard as discard_these
 from billhook.inbox.erase import EraseResult, empty_log
 from billhook.inbox.erase import erase as erase_these
 from billhook.inbox.retention import PRUNABLE, Cutoffs
@@ -40,6 +42,44 @@ _ALL_STATES = (*_STATES, "pruned", "erased")
 _LONGEST_PAUSE_SECONDS = 0.2
 _BATCH = 200
 _MOST_NAMED = 20
+_LONGEST_REASON = 500
+
+
+@click.command(short_help="Discard deliveries that can never succeed.")
+@selecting(ids=True)
+@string("--reason", "TEXT", "The reason; it is stored as the last error.", required=True)
+@confirming
+def discard(selection: Selection, reason: str) -> None:
+    """Discard deliveries: those given by ID, or those that the options select.
+
+    Handlers that have not succeeded are not called again, and the deliveries are done, with the reason as
+    their last error. Quarantined deliveries and those not yet parsed can be discarded, too. A handler that is
+    running continues, but its result is ignored. `replay` undoes a discard.
+
+    \b
+    Examples:
+      billhook deliveries discard 42 --reason 'the customer is gone'
+      billhook deliveries discard --state dead --handler shop.chase --reason 'done by hand' --dry-run
+    """
+    reason = " ".join(reason.split())[:_LONGEST_REASON]  # one line: it is a cell of the table of deliveries
+    if not reason:
+        raise UsageConfigError("--reason is empty: give a reason, which is stored with the delivery")
+    now = datetime.now(UTC)
+    with open_inbox() as inbox:
+        found = selection.find(inbox, "Discard {}?")
+        if found is None:
+            return
+        change = partial(discard_these, inbox, reason=reason, now=now, dry_run=selection.dry_run)
+        done = selection.apply(inbox, found, change, DiscardResult())
+    if selection.as_json:
+        counts = {"selected": found.total, "discarded": done.deliveries, "runs": done.runs}
+        print_json({**counts, "reason": reason, "dry_run": selection.dry_run})
+        return
+    would = "would be " if selection.dry_run else ""
+    runs = "1 run" if done.runs == 1 else f"{done.runs} runs"
+    click.echo(f"{done.deliveries} of {delivery_count(found.total)} {would}discarded, with {runs}")
+    if not done.deliveries:
+        click.echo("Nothing to do: they are already done, or past their retention.")
 
 
 @click.command(short_help="Delete old finished deliveries.")

@@ -1,53 +1,52 @@
-"""`billhook deliveries`: list, tail, show, export and discard; the others have modules of their own."""
+"""`billhook deliveries`: list, tail, show and export; its other commands have modules of their own."""
 
 from __future__ import annotations
 
+import base64
+import sys
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC, datetime
-from functools import partial
+from dataclasses import asdict, replace
+from datetime import datetime
+from shlex import quote
+from typing import Any
 
 import click
 
-from billhook.cli import delivery_format
 from billhook.cli.context import load_settings, open_inbox, user_app
-from billhook.cli.deletion import erase, prune
-from billhook.cli.delivery_format import details_json, print_deliveries
+from billhook.cli.deletion import discard, erase, prune
 from billhook.cli.forward import Outage, forward
 from billhook.cli.output import (
     CliError,
-    UsageConfigError,
     print_json,
     print_json_line,
+    print_table,
     printable,
     progress,
     say_paused,
+    took,
 )
-from billhook.cli.params import DELIVERY_ID, as_json, flag, integer, moment, string
+from billhook.cli.params import DELIVERY_ID, as_json, flag, integer, moment
 from billhook.cli.replay import replay, resend
-from billhook.cli.selection import (
-    ALL_FILTERS,
-    Selection,
-    confirming,
-    delivery_count,
-    recording,
-    selecting,
-)
+from billhook.cli.selection import ALL_FILTERS, Selection, no_match, recording, selecting
 from billhook.errors import PayloadError
 from billhook.events import Event, parse_event
 from billhook.extension import configured_scheme
-from billhook.inbox import Deliveries, DeliveryDetails
-from billhook.inbox.deliveries import details
-from billhook.inbox.discard import DiscardResult
-from billhook.inbox.discard import discard as discard_these
-from billhook.receiver.masking import signature_headers
+from billhook.handlers.quarantine import parse_error
+from billhook.handlers.tracebacks import users_frames
+from billhook.inbox import Deliveries, DeliveryDetails, RunState
+from billhook.inbox.deliveries import ListedDelivery, RunDetails, count, details, page, with_runs
+from billhook.inbox.deliveries import export as export_these
+from billhook.inbox.states import DeliveryStatus
+from billhook.program import in_program
+from billhook.receiver.masking import masked_headers, signature_headers
+from billhook.signing.source import DEFAULT_SOURCE
 
 _LINES = 10
 _SEARCHED = 10_000
 """How many deliveries are searched for the first lines of `--contains`: new ones are what is waited for."""
 _WIDTHS = (23, 6, 30, 11, 7, 0)
 """Of the columns: the longest of the listed types has 30 characters. A longer cell is not cut."""
-_LONGEST_REASON = 500
 
 
 @click.command(short_help="Follow new deliveries.")
@@ -70,8 +69,6 @@ def tail(selection: Selection, lines: int | None, since: datetime | None) -> Non
       billhook deliveries tail
       billhook deliveries tail -n 0 --type PaymentFailed --json | jq .body
     """
-    from billhook.inbox.deliveries import export
-
     limit = lines if lines is not None or since is not None else _LINES
     selected = replace(selection.filter, since=since)
     with open_inbox() as inbox, suppress(KeyboardInterrupt):
@@ -80,17 +77,15 @@ def tail(selection: Selection, lines: int | None, since: datetime | None) -> Non
         last = 0 if newest is None else newest.summary.id
         if limit != 0:
             first = replace(selection, filter=selected, search_limit=_SEARCHED).bounded(inbox)
-            found = (
-                export(inbox, first) if limit is None else reversed([*deliveries.find(first, limit=limit)])
-            )
-            for one in found:
-                _print(one, as_json=selection.as_json)
+            newest_last = reversed([*deliveries.find(first, limit=limit)])
+            for one in export_these(inbox, first) if limit is None else newest_last:
+                _print_line(one, as_json=selection.as_json)
                 last = max(last, one.summary.id)
         for one in deliveries.follow(selected, after=last, on_unavailable=Outage().wait):
-            _print(one, as_json=selection.as_json)
+            _print_line(one, as_json=selection.as_json)
 
 
-def _print(one: DeliveryDetails, *, as_json: bool) -> None:
+def _print_line(one: DeliveryDetails, *, as_json: bool) -> None:
     if as_json:
         print_json_line(details_json(one))
         return
@@ -129,6 +124,7 @@ def deliveries() -> None:
     """
 
 
+deliveries.add_command(discard)
 deliveries.add_command(erase)
 deliveries.add_command(forward)
 deliveries.add_command(prune)
@@ -158,7 +154,22 @@ def list_(selection: Selection, limit: int, after: int | None) -> None:
       billhook deliveries list --search inv_3007
     """
     with open_inbox() as inbox:
-        print_deliveries(inbox, selection.bounded(inbox), limit, after, as_json=selection.as_json)
+        bounded = selection.bounded(inbox)
+        # One more than the limit shows whether there is another page, without a count of all.
+        summaries = page(inbox, bounded, limit + 1, below=after)
+        shown = with_runs(inbox, summaries[:limit])
+        if selection.as_json:
+            listed = [_listed_json(one) for one in shown]
+            # A list does not load the failures: these would be empty, which reads as "never failed".
+            for run in (run for one in listed for run in one["runs"]):
+                del run["failures"]
+            print_json(listed)
+        elif not shown:
+            click.echo(no_match(inbox, bounded))
+        else:
+            _print_list(shown)
+            if len(summaries) > limit:
+                click.echo(f"More: add --after {shown[-1].summary.id}", err=True)
         say_paused(inbox.paused_handlers())
 
 
@@ -184,16 +195,20 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
         raise CliError(f"there is no delivery {delivery_id} in this inbox: see `billhook deliveries list`")
     if as_json:
         print_json(details_json(found[0]))
+    elif body and sys.stdout.isatty():
+        click.echo(_readable(found[0].body))  # escaped text cannot control the terminal
     elif body:
-        delivery_format.write_body(found[0].body)
+        # `buffer` goes past the text layer: what that still holds has to come out first.
+        sys.stdout.flush()
+        sys.stdout.buffer.write(found[0].body)
     else:
         app = user_app()
         signed_by = configured_scheme(load_settings()).headers if app is None else signature_headers(app)
-        delivery_format.print_delivery(found[0], signed_by)
+        _print_delivery(found[0], signed_by)
         shown = {each.handler for each in found[0].runs}
         say_paused(one for one in paused if one.name in shown)
         if found[0].body:
-            delivery_format.print_hints(found[0])
+            _print_hints(found[0])
 
 
 @deliveries.command(short_help="Write deliveries as JSON Lines.")
@@ -208,15 +223,13 @@ def export(selection: Selection) -> None:
     Example:
       billhook deliveries export --since 7d > deliveries.jsonl
     """
-    from billhook.inbox.deliveries import count, export
-
     exported: list[int] = []
     with open_inbox() as inbox, recording(inbox, "export", selection.conditions) as add:
         bounded = selection.bounded(inbox)
         try:
             with progress("exporting", count(inbox, bounded)) as steps:
                 # One line at a time: an inbox can be larger than the memory.
-                for one in export(inbox, bounded):
+                for one in export_these(inbox, bounded):
                     exported.append(one.summary.id)
                     print_json_line(details_json(one))
                     steps()
@@ -224,38 +237,186 @@ def export(selection: Selection) -> None:
             add(len(exported), exported)
 
 
-@deliveries.command(short_help="Discard deliveries that can never succeed.")
-@selecting(ids=True)
-@string("--reason", "TEXT", "The reason; it is stored as the last error.", required=True)
-@confirming
-def discard(selection: Selection, reason: str) -> None:
-    """Discard deliveries: those given by ID, or those that the options select.
+_SHOWN_CHARACTERS = 4_000
 
-    Handlers that have not succeeded are not called again, and the deliveries are done, with the reason as
-    their last error. Quarantined deliveries and those not yet parsed can be discarded, too. A handler that is
-    running continues, but its result is ignored. `replay` undoes a discard.
 
-    \b
-    Examples:
-      billhook deliveries discard 42 --reason 'the customer is gone'
-      billhook deliveries discard --state dead --handler shop.chase --reason 'done by hand' --dry-run
-    """
-    reason = " ".join(reason.split())[:_LONGEST_REASON]  # one line: it is a cell of the table of deliveries
-    if not reason:
-        raise UsageConfigError("--reason is empty: give a reason, which is stored with the delivery")
-    now = datetime.now(UTC)
-    with open_inbox() as inbox:
-        found = selection.find(inbox, "Discard {}?")
-        if found is None:
-            return
-        change = partial(discard_these, inbox, reason=reason, now=now, dry_run=selection.dry_run)
-        done = selection.apply(inbox, found, change, DiscardResult())
-    if selection.as_json:
-        counts = {"selected": found.total, "discarded": done.deliveries, "runs": done.runs}
-        print_json({**counts, "reason": reason, "dry_run": selection.dry_run})
+def _listed_json(one: ListedDelivery) -> dict[str, Any]:
+    """Return what a list and a single delivery have: `state` is stored, `standing` is shown to people."""
+    error = None if one.error is None else parse_error(one.error)
+    runs = [asdict(run) for run in one.runs]
+    return asdict(one.summary) | {"standing": one.status, "error": error, "runs": runs}
+
+
+def details_json(details: DeliveryDetails) -> dict[str, Any]:
+    """Return a delivery as JSON: the summary, headers, body, runs and failures."""
+    document = _listed_json(details)
+    # Under another name, so that a reader of the JSON never takes base64 for the body itself.
+    try:
+        document["body"] = details.body.decode("utf-8")
+    except UnicodeDecodeError:
+        document["body_base64"] = base64.b64encode(details.body).decode("ascii")
+    # Stored as WSGI names them, CONTENT_TYPE: the spelling that the sender used is not known.
+    document["headers"] = {name.replace("_", "-").title(): value for name, value in details.headers.items()}
+    return document
+
+
+def _print_delivery(details: DeliveryDetails, signed_by: Iterable[str]) -> None:
+    """Print a delivery for people; the values of the headers `signed_by` are masked."""
+    summary = details.summary
+    signed_at, edited_from = summary.signed_at, summary.edited_from
+    sent_as, conflict_of = summary.sent_as, summary.conflict_of
+    facts = [
+        f"delivery {summary.id}: {printable(summary.event_type) or '(no type)'}, {details.status}",
+        f"received {summary.received_at.isoformat()} from source {printable(summary.source)}",
+        f"signed   {signed_at.isoformat()}" if signed_at else None,
+        f"key      {printable(summary.key)}",
+        f"about    {' '.join(summary.identifiers)}" if summary.identifiers else None,
+        f"its body was edited by an operator, from delivery {edited_from}" if edited_from else None,
+        f"sent as  {printable(sent_as) or '(no type)'}" if sent_as is not None else None,
+        f"it conflicts with delivery {conflict_of}, which has the same key" if conflict_of else None,
+    ]
+    click.echo("\n".join(filter(None, facts)))
+    if details.error is not None:
+        # A delivery in conflict or without a type may be readable: an operator has to decide what it is.
+        undecided = conflict_of is not None or not summary.event_type
+        what = "quarantined" if undecided else "not readable"
+        error = parse_error(details.error)
+        click.echo(f"{'discarded' if summary.state == 'done' else what}: {printable(error['error'])}")
+        for each in error.get("details") or ():
+            click.echo(f"  {printable('.'.join(map(str, each['loc'])))}: {printable(each['msg'])}")
+    if summary.state == "pruned":
+        click.echo("past its retention: everything else was deleted")
         return
-    would = "would be " if selection.dry_run else ""
-    runs = "1 run" if done.runs == 1 else f"{done.runs} runs"
-    click.echo(f"{done.deliveries} of {delivery_count(found.total)} {would}discarded, with {runs}")
-    if not done.deliveries:
-        click.echo("Nothing to do: they are already done, or past their retention.")
+    if summary.state == "erased":
+        click.echo("erased: its headers, body and errors were removed")
+        _print_runs(details.runs)
+        return
+    headers = masked_headers(details, signed_by)
+    print_table("headers", ("name", "value"), [(name, value) for name, value, _ in headers])
+    text = _readable(details.body)
+    click.echo(f"body, {summary.body_bytes} bytes:")
+    click.echo(text[:_SHOWN_CHARACTERS])
+    if len(text) > _SHOWN_CHARACTERS:
+        hint = in_program(f"`billhook deliveries show {summary.id} --body`")
+        click.echo(f"… truncated; {hint} prints all of it")
+    _print_runs(details.runs)
+
+
+def _print_hints(details: DeliveryDetails) -> None:
+    """Print the commands that replay a delivery, send it elsewhere, or edited to a handler, on stderr."""
+    one, handler = details.summary.id, next((run.handler for run in details.runs), "NAME")
+    curl = in_program(f"billhook deliveries forward {one} --curl --to URL --secret-file FILE")
+    edit = in_program(f"billhook deliveries resend {one} --handler {quote(printable(handler))}")
+    click.echo(err=True)
+    if details.status in (DeliveryStatus.DEAD, DeliveryStatus.QUARANTINED):
+        click.echo(f"when its cause is mended: {in_program(f'billhook deliveries replay {one}')}", err=True)
+    click.echo(f"as curl, signed now for a receiver of your own: {curl}", err=True)
+    click.echo(f"edited, to one handler: {edit}", err=True)
+
+
+def _print_runs(runs: list[RunDetails]) -> None:
+    if not runs:
+        click.echo("no handler has a run of this delivery")
+        return
+    optional = ("took", "next", "last error", "why discarded")
+    rows = [
+        (run.handler, run.status, run.attempts, took(run.duration_seconds), _next_attempt(run), *_texts(run))
+        for run in runs
+    ]
+    print_table("runs", ("handler", "state", "attempts", *optional), rows, optional=optional)
+    for run in runs:
+        if run.twin_of is not None:
+            click.echo(f"for {printable(run.handler)} it is a duplicate of delivery {run.twin_of}")
+    failures = [(run.handler, one) for run in runs for one in run.failures]
+    if failures:
+        columns = ("handler", "attempt", "at (UTC)", "took", "error")
+        cells = [
+            (name, one.attempt, _format_time(one.failed_at), took(one.duration_seconds), one.error)
+            for name, one in failures
+        ]
+        print_table("failed attempts", columns, cells)
+        last = failures[-1][1].traceback
+        if last:
+            click.echo("traceback of the last one:")
+            click.echo(printable(users_frames(last.rstrip()), keep="\n"))
+
+
+def _texts(run: RunDetails) -> tuple[str | None, str | None]:
+    """Return the last error, and why the run was discarded: both are stored in one column."""
+    return (None, run.last_error) if run.state == RunState.DISCARDED else (run.last_error, None)
+
+
+def _next_attempt(run: RunDetails) -> str:
+    if run.state not in ("due", "running"):
+        return ""
+    if run.due_at is None:
+        return "" if run.paused else "when its handler's limit allows"
+    return _format_time(run.due_at)
+
+
+def _format_time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _readable(body: bytes) -> str:
+    return printable(body.decode("utf-8", "backslashreplace"), keep="\n\t")
+
+
+# Of several runs the one whose state comes first is shown; a `due` run that failed before is `retrying`.
+_STATES_BY_SEVERITY = ("dead", "paused", "retrying", "running", "due", "waiting", "discarded", "succeeded")
+_OPTIONAL_COLUMNS = (
+    "about", "source", "next try (UTC)", "twin of", "conflict of", "why discarded", "last error"
+)  # fmt: skip
+_SPARE_COLUMNS = ("key", "next try (UTC)", "attempts", "handler", "about")
+"""The columns that a narrow terminal leaves out, in this order; `show` prints them all."""
+
+
+def _print_list(shown: Sequence[ListedDelivery]) -> None:
+    """Print a table. A terminal cuts the last error, or the key; ids and names stay whole."""
+    rows = [_row(one) for one in shown]
+    if all(row["source"] == DEFAULT_SOURCE for row in rows):
+        rows = [row | {"source": None} for row in rows]
+    cut = next((name for name in ("last error", "why discarded") if any(row[name] for row in rows)), "key")
+    print_table(
+        "", list(rows[0]), [row.values() for row in rows],
+        whole=rows[0].keys() - {cut}, cut=cut, optional=_OPTIONAL_COLUMNS,
+        spare=[name for name in _SPARE_COLUMNS if name != cut],
+    )  # fmt: skip
+
+
+def _row(one: ListedDelivery) -> dict[str, Any]:
+    summary, run = one.summary, min(one.runs, key=_severity, default=None)
+    more = f" +{len(one.runs) - 1}" if len(one.runs) > 1 else ""
+    error, reason = (None, None) if run is None else _texts(run)
+    if one.error is not None:
+        error = str(parse_error(one.error)["error"])
+    return {
+        "id": summary.id,
+        "received (UTC)": _format_time(summary.received_at),
+        "type": summary.event_type or "(none)",
+        "state": one.status,
+        "about": " ".join(summary.identifiers),
+        "source": summary.source,
+        "handler": None if run is None else run.handler + more,
+        "attempts": None if run is None else run.attempts,
+        "next try (UTC)": None if run is None else _next_retry(run),
+        "twin of": summary.twin_of,
+        "conflict of": summary.conflict_of,
+        "why discarded": " ".join(reason.split()) if reason else None,
+        "last error": " ".join(error.split()) if error else None,
+        "key": summary.key,
+    }
+
+
+def _severity(run: RunDetails) -> int:
+    return _STATES_BY_SEVERITY.index("retrying" if _retried(run) and not run.paused else run.status)
+
+
+def _retried(run: RunDetails) -> bool:
+    return run.state == RunState.DUE and run.attempts > 0
+
+
+def _next_retry(run: RunDetails) -> str | None:
+    if run.state == RunState.DUE and run.due_at is None and not run.paused:
+        return "at its limit"
+    return _format_time(run.due_at) if _retried(run) and run.due_at is not None else None
