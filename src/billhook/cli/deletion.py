@@ -24,6 +24,7 @@ from billhook.cli.selection import (
     delivery_count,
     in_batches,
     recording,
+    run_count,
     selecting,
 )
 from billhook.events.inspection import names_customer, search_parts
@@ -71,15 +72,12 @@ def discard(selection: Selection, reason: str) -> None:
             return
         change = partial(discard_these, inbox, reason=reason, now=now, dry_run=selection.dry_run)
         done = selection.apply(inbox, found, change, DiscardResult())
-    if selection.as_json:
-        counts = {"selected": found.total, "discarded": done.deliveries, "runs": done.runs}
-        print_json({**counts, "reason": reason, "dry_run": selection.dry_run})
-        return
-    would = "would be " if selection.dry_run else ""
-    runs = "1 run" if done.runs == 1 else f"{done.runs} runs"
-    click.echo(f"{done.deliveries} of {delivery_count(found.total)} {would}discarded, with {runs}")
-    if not done.deliveries:
-        click.echo("Nothing to do: they are already done, or past their retention.")
+    selection.report(
+        {"selected": found.total, "discarded": done.deliveries, "runs": done.runs, "reason": reason},
+        f"{done.deliveries} of {delivery_count(found.total)} {selection.would}discarded, "
+        f"with {run_count(done.runs)}",
+        "" if done.deliveries else "Nothing to do: they are already done, or past their retention.",
+    )
 
 
 @click.command(short_help="Delete old finished deliveries.")
@@ -268,16 +266,16 @@ def _named(ids: list[int]) -> str:
 def _report_erased(
     total: int, done: EraseResult, unsure: list[int], selection: Selection, *, clean: bool
 ) -> None:
-    if selection.as_json:
-        counts = {"selected": total, "erased": done.deliveries, "discarded": done.discarded}
-        counts |= {"unfinished": done.unfinished}
-        print_json({**counts, "unreadable": unsure, "log_emptied": clean, "dry_run": selection.dry_run})
-        return
-    would = "would be " if selection.dry_run else ""
+    would, left = selection.would, done.unfinished
     discarded = f", {done.discarded} of them {would}discarded first" if done.discarded else ""
-    click.echo(f"{done.deliveries} of {delivery_count(total)} {would}erased{discarded}")
-    if done.unfinished:
-        click.echo(f"{done.unfinished} not erased: not finished; --discard gives their handlers up")
+    figures = {"selected": total, "erased": done.deliveries, "discarded": done.discarded, "unfinished": left}
+    selection.report(
+        {**figures, "unreadable": unsure, "log_emptied": clean},
+        f"{done.deliveries} of {delivery_count(total)} {would}erased{discarded}",
+        f"{left} not erased: not finished; --discard gives their handlers up" if left else "",
+    )
+    if selection.as_json:
+        return
     if unsure:
         click.echo(
             f"{delivery_count(len(unsure))} not erased: not readable, but with the id somewhere "

@@ -23,6 +23,7 @@ from billhook.cli.selection import (
     delivery_count,
     no_match,
     recording,
+    run_count,
     selecting,
 )
 from billhook.engines.dispatcher import backfill
@@ -153,19 +154,16 @@ def _report(
     inbox: Inbox, selection: Selection, total: int, done: ReplayResult, *, with_succeeded: bool
 ) -> None:
     """Print the result for `total` deliveries and, on stderr, a hint if no worker is running."""
-    if selection.as_json:
-        counts = {"selected": total, "replayed": done.deliveries, "reread": done.requeued, "runs": done.runs}
-        print_json({**counts, "added": done.added, "dry_run": selection.dry_run})
-    else:
-        would = "would be " if selection.dry_run else ""
-        runs = "1 run" if done.runs == 1 else f"{done.runs} runs"
-        click.echo(
-            f"{done.deliveries} of {delivery_count(total)} {would}replayed: "
-            f"{runs} {would}due again, {delivery_count(done.requeued)} {would}parsed again"
-            + (f", {delivery_count(done.added)} {would}handled for the first time" if done.added else "")
-        )
-        if not done.deliveries:
-            click.echo(_NOTHING_FINISHED if with_succeeded else _NOTHING_FAILED)
+    would = selection.would
+    figures = {"selected": total, "replayed": done.deliveries, "reread": done.requeued, "runs": done.runs}
+    selection.report(
+        {**figures, "added": done.added},
+        f"{done.deliveries} of {delivery_count(total)} {would}replayed: "
+        f"{run_count(done.runs)} {would}due again, {delivery_count(done.requeued)} {would}parsed again"
+        + (f", {delivery_count(done.added)} {would}handled for the first time" if done.added else ""),
+        "" if done.deliveries else _NOTHING_FINISHED if with_succeeded else _NOTHING_FAILED,
+    )
+    if not selection.as_json:
         say_paused(inbox.paused_handlers())
     if done.deliveries and not selection.dry_run:
         say_missing_worker(inbox)

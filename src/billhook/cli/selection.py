@@ -6,17 +6,17 @@ import functools
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from billhook.cli.context import operator
 from billhook.cli.events import suggest
-from billhook.cli.output import CliError, printable, progress
+from billhook.cli.output import CliError, print_json, printable, progress
 from billhook.cli.params import (
     DELIVERY_ID,
     STATE,
@@ -32,7 +32,10 @@ from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.actions import ids_text, recorded
 from billhook.inbox.deliveries import BATCH, count, details, handler_names, id_batches, search_bound
+from billhook.inbox.discard import DiscardResult
+from billhook.inbox.erase import EraseResult
 from billhook.inbox.issues import find_issue, of_issue
+from billhook.inbox.replay import ReplayResult
 
 _SEARCH_LIMIT = 100_000
 """How many bodies a search for a text reads: some seconds' work for the database."""
@@ -72,7 +75,7 @@ _IDS = click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID].
 _HOW = ("delivery_ids", "dry_run", "yes", "as_json", "rate")
 
 Command = Callable[..., None]
-R = TypeVar("R", bound="Result")
+R = TypeVar("R", DiscardResult, EraseResult, ReplayResult)
 
 
 def selecting(*names: str, ids: bool = False, other: str | None = None) -> Callable[[Command], Command]:
@@ -86,8 +89,9 @@ def selecting(*names: str, ids: bool = False, other: str | None = None) -> Calla
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def select(**arguments: Any) -> None:
-            own = {name: arguments.pop(name) for name in (*names, *_HOW) if name in arguments}
-            selection = Selection.of(own)
+            options = {name: arguments.pop(name) for name in names}
+            how = {name: arguments.pop(name) for name in _HOW if name in arguments}
+            selection = Selection.of(options, **how)
             if ids:
                 selection.check(is_enough=other is not None and arguments[other] is not None)
             command(selection, **arguments)
@@ -134,16 +138,22 @@ class Selection:
     rate: float | None
 
     @classmethod
-    def of(cls, options: dict[str, Any]) -> Selection:
-        """Make it from a command's options. Raises UsageError for a limit without a search."""
-        ids, limit, rate = (options.pop(name, None) for name in ("delivery_ids", "search_limit", "rate"))
-        dry_run, yes, as_json = (options.pop(name, False) for name in ("dry_run", "yes", "as_json"))
+    def of(
+        cls,
+        options: dict[str, Any],
+        delivery_ids: tuple[int, ...] = (),
+        dry_run: bool = False,
+        yes: bool = False,
+        as_json: bool = False,
+        rate: float | None = None,
+    ) -> Selection:
+        """Make it from the options of filters. Raises UsageError for a limit without a search."""
+        limit = options.pop("search_limit", None)
         if limit is not None and options.get("contains") is None:
             raise click.UsageError("--search-limit is for --contains TEXT")
         asks = not (dry_run or yes or as_json)
-        chosen: dict[str, Any] = {name: value for name, value in options.items() if value != ()}
-        filters = DeliveryFilter(**chosen)
-        return cls(ids or (), filters, limit or _SEARCH_LIMIT, dry_run, asks, as_json, rate)
+        filters = DeliveryFilter(**{name: value for name, value in options.items() if value != ()})
+        return cls(delivery_ids, filters, limit or _SEARCH_LIMIT, dry_run, asks, as_json, rate)
 
     def check(self, *, is_enough: bool) -> None:
         """Raise UsageError unless there are either ids or options, or something else `is_enough`."""
@@ -230,16 +240,17 @@ class Selection:
                     inbox.waker.wake()
         return done
 
-
-class Result(Protocol):
-    """What a change did, as a sum over batches."""
-
     @property
-    def deliveries(self) -> int:
-        """How many deliveries it changed."""
-        ...
+    def would(self) -> str:
+        """What stands before "replayed" or the like: with --dry-run it was not done."""
+        return "would be " if self.dry_run else ""
 
-    def __add__(self, other: Self, /) -> Self: ...
+    def report(self, figures: Mapping[str, object], *sentences: str) -> None:
+        """Print what was done: the figures as JSON, or the sentences."""
+        if self.as_json:
+            print_json({**figures, "dry_run": self.dry_run})
+        else:
+            click.echo("\n".join(filter(None, sentences)))
 
 
 def _verb() -> str:
@@ -259,23 +270,13 @@ def recording(
     if dry_run:
         yield lambda number, delivery_ids: None
         return
-    with (
-        recorded(inbox, operator(), what, which, datetime.now(UTC)) as recorder,
-        _ending_as_ctrl_c(signal.SIGTERM),
-        _ending_as_ctrl_c(signal.SIGHUP),
-    ):
+    with recorded(inbox, operator(), what, which, datetime.now(UTC)) as recorder, ExitStack() as stack:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            before = signal.getsignal(number)
+            if before is not signal.SIG_IGN:  # as nohup sets it for SIGHUP
+                stack.callback(signal.signal, number, before or signal.SIG_DFL)
+                signal.signal(number, signal.default_int_handler)
         yield recorder.add
-
-
-@contextmanager
-def _ending_as_ctrl_c(number: signal.Signals) -> Iterator[None]:
-    before = signal.getsignal(number)
-    if before is not signal.SIG_IGN:  # as nohup sets it for SIGHUP
-        signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, before or signal.SIG_DFL)
 
 
 def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...]) -> list[int]:
@@ -319,6 +320,11 @@ def paced(batches: Iterable[list[int]], rate: float) -> Iterator[list[int]]:
 def delivery_count(number: int) -> str:
     """Return the number with its noun: `1 delivery`, `2 deliveries`."""
     return "1 delivery" if number == 1 else f"{number} deliveries"
+
+
+def run_count(number: int) -> str:
+    """Return the number with its noun: `1 run`, `2 runs`."""
+    return "1 run" if number == 1 else f"{number} runs"
 
 
 def no_match(inbox: Inbox, selection: DeliveryFilter) -> str:
