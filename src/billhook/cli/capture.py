@@ -17,7 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
+from http.client import responses
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -75,8 +77,14 @@ def parse_request(raw: bytes, name: str) -> RawRequest:
     told = {key.lower(): value for key, value in headers.items()}
     if "chunked" in told.get("transfer-encoding", "").lower():
         body = _unchunked(body, name)
-    else:
-        body = _of_its_length(body, told.get("content-length"), remarks)
+    elif (length := _content_length(told.get("content-length"))) is not None:
+        if len(body) < length:
+            remarks.append(
+                f"its body is cut: {len(body)} of {length} bytes are there, as Content-Length says"
+            )
+        elif len(body) > length:
+            remarks.append(f"the {len(body) - length} bytes behind the {length} of its body are left out")
+        body = body[:length]
     method, target = (part.decode("latin-1") for part in request_line.groups())
     return RawRequest(method, target, headers, body, tuple(remarks))
 
@@ -99,17 +107,6 @@ def _headers(lines: list[bytes], name: str) -> dict[str, str]:
 def _content_length(text: str | None) -> int | None:
     """Return the number in a Content-Length; None if there is none, or it is not a number."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 12 else None
-
-
-def _of_its_length(body: bytes, text: str | None, remarks: list[str]) -> bytes:
-    length = _content_length(text)
-    if length is None:
-        return body
-    if len(body) < length:
-        remarks.append(f"its body is cut: {len(body)} of {length} bytes are there, as Content-Length says")
-    elif len(body) > length:
-        remarks.append(f"the {len(body) - length} bytes behind the {length} of its body are left out")
-    return body[:length]
 
 
 def _unchunked(body: bytes, name: str) -> bytes:
@@ -218,48 +215,32 @@ def _accept(listening: socket.socket, recorder: _Recorder, answer: int, done: Ca
 
 def _serve(connection: socket.socket, recorder: _Recorder, answer: int) -> None:
     with connection, suppress(OSError):
-        raw = _read(connection, recorder.max_request_bytes)
-        if raw:
-            click.echo(_recorded(recorder, raw))
-            sys.stdout.flush()
-            connection.sendall(_response(answer))
-            connection.shutdown(socket.SHUT_WR)
-
-
-def _recorded(recorder: _Recorder, raw: bytes) -> str:
-    try:
-        request = parse_request(raw, "the request")
-    except UsageConfigError:
-        told = "what is no HTTP request"
-    else:
-        told = f"{request.method} {request.target[:200]}, {len(request.body)} bytes of body"
-    return printable(f"{recorder.record(raw)}: {told}")
-
-
-def _response(status: int) -> bytes:
-    try:
-        phrase = HTTPStatus(status).phrase
-    except ValueError:
-        phrase = ""
-    retry = "Retry-After: 60\r\n" if status == HTTPStatus.SERVICE_UNAVAILABLE else ""
-    return f"HTTP/1.1 {status} {phrase}\r\n{retry}Content-Length: 0\r\nConnection: close\r\n\r\n".encode(
-        "ascii"
-    )
-
-
-def _read(connection: socket.socket, max_bytes: int) -> bytes:
-    """Return the bytes of one request as they come, until its end, the limit or the time is reached."""
-    connection.settimeout(None)
-    end = threading.Timer(_SECONDS, connection.shutdown, [socket.SHUT_RD])
-    end.start()
-    try:
-        with connection.makefile("rb") as stream:
-            return bytes(_read_request(stream, max_bytes, lambda: connection.sendall(_CONTINUE)))
-    finally:
-        end.cancel()
+        connection.settimeout(None)
+        end = threading.Timer(_SECONDS, connection.shutdown, [socket.SHUT_RD])
+        end.start()
+        try:
+            with connection.makefile("rb") as stream:
+                let_continue = partial(connection.sendall, _CONTINUE)
+                raw = bytes(_read_request(stream, recorder.max_request_bytes, let_continue))
+        finally:
+            end.cancel()
+        if not raw:
+            return
+        try:
+            request = parse_request(raw, "the request")
+            told = f"{request.method} {request.target[:200]}, {len(request.body)} bytes of body"
+        except UsageConfigError:
+            told = "what is no HTTP request"
+        click.echo(printable(f"{recorder.record(raw)}: {told}"))
+        sys.stdout.flush()
+        retry = "Retry-After: 60\r\n" if answer == HTTPStatus.SERVICE_UNAVAILABLE else ""
+        head = f"HTTP/1.1 {answer} {responses.get(answer, '')}\r\n{retry}Content-Length: 0\r\n"
+        connection.sendall(f"{head}Connection: close\r\n\r\n".encode("ascii"))
+        connection.shutdown(socket.SHUT_WR)
 
 
 def _read_request(stream: BinaryIO, max_bytes: int, let_continue: Callable[[], None]) -> bytearray:
+    """Return the bytes of one request as they come, until its end, the limit or the time is reached."""
     raw, headers = bytearray(), {}
     while (line := stream.readline(MAX_HEAD_BYTES + 1)).strip(b"\r\n") and len(raw) <= MAX_HEAD_BYTES:
         raw += line

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -48,19 +48,14 @@ _CALL_TIMEOUT_SECONDS = 90.0
 @click.option("--random-seed", type=int, help="The random seed of faults and jitter, for repeatable runs.")
 @click.option("--rate-limit", default="1000/second", show_default=True, help="Answer 429 above this rate.")
 @as_json
-@click.pass_context
 def sandbox(
-    context: click.Context,
     bind: str,
     database: str,
-    client_id: str,
     new_token: bool,
     secret_file: str | None,
-    allow_private: bool,
     seed: str | None,
-    random_seed: int | None,
-    rate_limit: str,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Run the billing service here: its whole API, a clock that you can move, and real signed webhooks.
 
@@ -75,7 +70,7 @@ def sandbox(
       billhook sandbox --database temporary
       billhook sandbox call POST /_sandbox/clock '{"advance": "P30D"}'
     """
-    if context.invoked_subcommand is not None:
+    if click.get_current_context().invoked_subcommand is not None:
         return
     from billhook.sandbox import Sandbox, SandboxOptions
     from billhook.sandbox.storage.database import parsed_url
@@ -84,17 +79,10 @@ def sandbox(
     with _ending_signals_held(), tempfile.TemporaryDirectory(prefix="billhook-sandbox-") as folder:
         url = f"sqlite:///{folder}/sandbox.db" if database in _TEMPORARY else database
         parsed_url(url)  # a mistake in the URL is reported before one in the secrets
-        options = SandboxOptions(
-            scheme=configured_scheme(settings),
-            secrets=settings.read_secrets(secret_file),
-            database_url=url,
-            client_id=client_id,
-            allow_private=allow_private,
-            rate_limit=rate_limit,
-            random_seed=random_seed,
-        )
+        scheme, secrets = configured_scheme(settings), settings.read_secrets(secret_file)
+        made_of = SandboxOptions(scheme=scheme, secrets=secrets, database_url=url, **options)
         check_bindable(bind)  # after the cheaper checks, and before a database is created
-        with closing(Sandbox(options)) as made:
+        with closing(Sandbox(made_of)) as made:
             credentials = _prepare(made, seed)
             with made.run(*host_and_port(bind)) as address:
                 login = made.login_address(address)
@@ -168,11 +156,13 @@ def _prepare(sandbox: Sandbox, seed: str | None) -> dict[str, str | None]:
             click.echo(f"note: the database already has the seed {seed}: nothing was added", err=True)
     key = sandbox.signing_secret
     assert isinstance(key, str)  # noqa: S101 - no scheme of the settings names its keys
-    # A secret that the user set is not printed again: terminals are recorded and shared.
-    secret = None if sandbox.options.secrets or sandbox.has_public_key else key
-    public_key = key if sandbox.has_public_key else None
-    shown = {"signing_secret": secret, "public_key": public_key}
-    return {"client_id": sandbox.client_id, "api_token": None, **shown}
+    return {
+        "client_id": sandbox.client_id,
+        "api_token": None,
+        # A secret that the user set is not printed again: terminals are recorded and shared.
+        "signing_secret": None if sandbox.options.secrets or sandbox.has_public_key else key,
+        "public_key": key if sandbox.has_public_key else None,
+    }
 
 
 _SIGNING = [
@@ -187,26 +177,26 @@ def _print_credentials(
     """Print the credentials with shell commands that export them."""
     client_id, token = credentials["client_id"] or "", credentials["api_token"]
     secret, public_key = credentials["signing_secret"], credentials["public_key"]
-    click.echo(f"billhook sandbox at {url}, described at {url}/openapi/")
-    click.echo(f"  in a browser    {login}")
-    click.echo("                  (logs in once; later with the client id and the API token)")
-    click.echo(f"  client id       {client_id}")
-    click.echo(f"  API token       {token or 'unchanged (it is printed once); --new-token creates another'}")
-    if public_key is None:
-        click.echo(f"  signing secret  {secret or 'the one you gave'}")
-    else:
-        click.echo("  public key      see below; the private key stays here")
-    click.echo("To call it from another terminal:")
-    click.echo(f"  export BILLHOOK_API_URL={url} BILLHOOK_API_CLIENT_ID={shlex.quote(client_id)}")
-    if token:
-        click.echo(f"  export BILLHOOK_API_REFRESH_TOKEN={token}")
-    if lines := [*_scheme_exports(settings), *_key_exports(public_key or secret)]:
-        click.echo("To receive from it:")
-        click.echo("\n".join(lines))
+    exports = [*_exports(settings, public_key or secret)]
+    lines = [
+        f"billhook sandbox at {url}, described at {url}/openapi/",
+        f"  in a browser    {login}",
+        "                  (logs in once; later with the client id and the API token)",
+        f"  client id       {client_id}",
+        f"  API token       {token or 'unchanged (it is printed once); --new-token creates another'}",
+        f"  signing secret  {secret or 'the one you gave'}"
+        if public_key is None
+        else "  public key      see below; the private key stays here",
+        "To call it from another terminal:",
+        f"  export BILLHOOK_API_URL={url} BILLHOOK_API_CLIENT_ID={shlex.quote(client_id)}",
+        *([f"  export BILLHOOK_API_REFRESH_TOKEN={token}"] if token else []),
+        *(["To receive from it:", *exports] if exports else []),
+    ]
+    click.echo("\n".join(lines))
 
 
-def _scheme_exports(settings: Settings) -> Iterator[str]:
-    """Yield the signature options that differ from their defaults."""
+def _exports(settings: Settings, secret: str | None) -> Iterator[str]:
+    """Yield the signature options that differ from their defaults, and the secret."""
     for option in OPTIONS:
         value = getattr(settings, option.attribute)
         if option.key in _SIGNING and value != option.default:
@@ -214,15 +204,9 @@ def _scheme_exports(settings: Settings) -> Iterator[str]:
     # It signs no time, and a receiver refuses to start unless that is acknowledged.
     if settings.signature == "body-hmac":
         yield "  export BILLHOOK_REPLAY_PROTECTION=dedupe-only"
-
-
-def _key_exports(secret: str | None) -> Iterator[str]:
-    if secret is None:
-        return
-    # A PEM key has several lines: as a file, because an environment variable with newlines is easily broken.
-    if "\n" not in secret:
+    if secret is not None and "\n" not in secret:
         yield f"  export BILLHOOK_SECRETS={shlex.quote(secret)}"
-        return
-    yield f"  cat > {_PEM_FILE} <<'END'"
-    yield f"{secret.rstrip()}\nEND"
-    yield f'  export BILLHOOK_SECRETS_FILE="$PWD/{_PEM_FILE}"'
+    elif secret is not None:
+        # A PEM key has several lines: as a file, because they are easily lost in an environment variable.
+        yield f"  cat > {_PEM_FILE} <<'END'\n{secret.rstrip()}\nEND"
+        yield f'  export BILLHOOK_SECRETS_FILE="$PWD/{_PEM_FILE}"'

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 import click
 
@@ -33,23 +33,6 @@ _NO_LIST = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Subscription:
-    """An event type to subscribe to, and the result of the request for it."""
-
-    event_type: str
-    threshold: Decimal | None
-    recurring_threshold: Decimal | None = None
-    result: str = "not tried"
-    error: str | None = None
-
-    @property
-    def thresholds(self) -> dict[str, Decimal]:
-        """The thresholds that are set, by the names of the request's fields."""
-        both = {"threshold": self.threshold, "recurring_threshold": self.recurring_threshold}
-        return {name: number for name, number in both.items() if number is not None}
-
-
 def _parse_threshold(text: str) -> tuple[str, Decimal]:
     """Parse TYPE=NUMBER: an event type and its percentage."""
     event_type, _, number = text.partition("=")
@@ -60,6 +43,7 @@ def _parse_threshold(text: str) -> tuple[str, Decimal]:
 
 
 _THRESHOLD = Parsed("threshold", _parse_threshold)
+_FIELDS = ("event_type", "threshold", "recurring_threshold")
 
 
 @click.command()
@@ -98,13 +82,35 @@ def subscribe(
       flask --app myshop billhook subscribe --callback-url https://shop.example/webhooks/billing
     """
     parse_http_url("--callback-url", callback_url, "https://HOST/PATH")
-    planned = _plan(event_types or _handled_types(handlers), thresholds, recurring)
+    names = dict.fromkeys(event_class(name).type for name in event_types or _handled_types(handlers))
+    first, again = (
+        _by_type("--threshold", thresholds, names),
+        _by_type("--recurring-threshold", recurring, names),
+    )
+    planned: list[dict[str, Any]] = [
+        {"event_type": name, "threshold": first.get(name), "recurring_threshold": again.get(name),
+         "result": "would be subscribed" if dry_run else "not tried", "error": None}
+        for name in names
+    ]  # fmt: skip
+    # Null and absent may differ for the service: only given thresholds are sent.
+    requests = [{name: each[name] for name in _FIELDS if each[name] is not None} for each in planned]
     with as_usage_errors():  # every request is validated before the first is sent
+        for request in requests:
+            WebhookSubscription(callback_url=callback_url, **request)
+    if not dry_run:
+        _subscribe_all(callback_url, requests, planned)
+    if as_json:
+        print_json({"callback_url": callback_url, "dry_run": dry_run, "subscriptions": planned})
+    else:
+        rows = [[each[name] for name in (*_FIELDS, "result")] for each in planned]
+        columns = ("event type", "threshold", "recurring", "result")
+        print_table("", columns, rows, whole=("event type", "result"))
         for each in planned:
-            WebhookSubscription(callback_url=callback_url, event_type=each.event_type, **each.thresholds)
-    done = planned if dry_run else _subscribe_all(callback_url, planned)
-    _report(callback_url, done, dry_run, as_json)
-    if not dry_run and any(each.result != "subscribed" for each in done):
+            if each["error"] is not None:
+                click.echo(f"{each['event_type']}: {printable(each['error'])}", err=True)
+    # Always, and on stderr: after a failure the reader is about to run the command again.
+    click.echo(_NO_LIST, err=True)
+    if not dry_run and any(each["result"] != "subscribed" for each in planned):
         sys.exit(1)
 
 
@@ -118,50 +124,40 @@ def _handled_types(handlers: Sequence[str]) -> list[str]:
     return handled
 
 
-def _plan(
-    event_types: Iterable[str],
-    thresholds: Iterable[tuple[str, Decimal]],
-    recurring: Iterable[tuple[str, Decimal]],
-) -> list[_Subscription]:
-    """Raise UsageError for a threshold of a type that is not subscribed to, or for two of one type."""
-    names = dict.fromkeys(event_class(event_type).type for event_type in event_types)
-    chosen: dict[str, dict[str, Decimal]] = {"--threshold": {}, "--recurring-threshold": {}}
-    for (option, numbers), given in zip(chosen.items(), (thresholds, recurring), strict=True):
-        for event_type, number in given:
-            if numbers.setdefault(event_type, number) != number:
-                raise click.UsageError(
-                    f"{option} names {event_type!r} twice, with different numbers: give one"
-                )
-            if event_type not in names:  # it would be ignored, and nothing would show it later
-                raise click.UsageError(
-                    f"{option} names {event_type!r}, which is not subscribed to here: add --type {event_type}"
-                )
-    first, again = chosen.values()
-    return [_Subscription(name, first.get(name), again.get(name)) for name in names]
+def _by_type(option: str, given: Iterable[tuple[str, Decimal]], names: Container[str]) -> dict[str, Decimal]:
+    """Return an option's thresholds. Raises UsageError for two of one type, and of a type not in `names`."""
+    numbers: dict[str, Decimal] = {}
+    for event_type, number in given:
+        if numbers.setdefault(event_type, number) != number:
+            raise click.UsageError(f"{option} names {event_type!r} twice, with different numbers: give one")
+        if event_type not in names:  # it would be ignored, and nothing would show it later
+            raise click.UsageError(
+                f"{option} names {event_type!r}, which is not subscribed to here: add --type {event_type}"
+            )
+    return numbers
 
 
-def _subscribe_all(callback_url: str, planned: Sequence[_Subscription]) -> list[_Subscription]:
+def _subscribe_all(
+    callback_url: str, requests: Sequence[Mapping[str, Any]], planned: Iterable[dict[str, Any]]
+) -> None:
+    """Send the requests, and note in `planned` what became of each."""
     # Errors that the next request would meet too. Any other is of one type, and the others are tried.
     fatal = (AuthenticationFailed, RateLimitExceeded, ServiceUnavailable)
-    done: list[_Subscription] = []
-    with open_client() as client, progress("subscribing", len(planned)) as steps:
-        for each in planned:
+    with open_client() as client, progress("subscribing", len(requests)) as steps:
+        for request, each in zip(requests, planned, strict=True):
             steps()
             try:
-                client.webhooks.subscribe(callback_url, each.event_type, **each.thresholds)
-                done.append(replace(each, result="subscribed"))
-                continue
+                client.webhooks.subscribe(callback_url, **request)
+                each["result"] = "subscribed"
             except KeyboardInterrupt:
                 # Not raised: the results so far must be printed, because the service cannot be asked for them
                 # later.
-                done.append(replace(each, result="unknown", error="interrupted"))
+                each |= {"result": "unknown", "error": "interrupted"}
+                break
             except ApiError as error:
-                result = "unknown" if _may_be_done(error) else "failed"
-                done.append(replace(each, result=result, error=str(error)))
-                if not isinstance(error, fatal):
-                    continue
-            break
-    return [*done, *planned[len(done) :]]
+                each |= {"result": "unknown" if _may_be_done(error) else "failed", "error": str(error)}
+                if isinstance(error, fatal):
+                    break
 
 
 def _may_be_done(error: Exception) -> bool:
@@ -172,20 +168,3 @@ def _may_be_done(error: Exception) -> bool:
     if isinstance(error, UnexpectedResponse):
         return not 300 <= error.status < 500
     return isinstance(error, ServiceUnavailable) and error.sent
-
-
-def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_json: bool) -> None:
-    if dry_run:
-        done = [replace(each, result="would be subscribed") for each in done]
-    if as_json:
-        subscriptions = [asdict(each) for each in done]
-        print_json({"callback_url": callback_url, "dry_run": dry_run, "subscriptions": subscriptions})
-    else:
-        rows = [(each.event_type, each.threshold, each.recurring_threshold, each.result) for each in done]
-        columns = ("event type", "threshold", "recurring", "result")
-        print_table("", columns, rows, whole=("event type", "result"))
-        for each in done:
-            if each.error is not None:
-                click.echo(f"{each.event_type}: {printable(each.error)}", err=True)
-    # Always, and on stderr: after a failure the reader is about to run the command again.
-    click.echo(_NO_LIST, err=True)
