@@ -47,8 +47,8 @@ def crossed_thresholds(inbox: Inbox, overview: Overview, thresholds: Thresholds)
             limit = _age(thresholds.max_age)
             lines.append(f"max-age: the oldest unfinished delivery is {_age(age)} old, the limit is {limit}")
     if thresholds.max_dead is not None and backlog.dead > thresholds.max_dead:
-        are = "delivery is" if backlog.dead == 1 else "deliveries are"
-        lines.append(f"max-dead: {number_text(backlog.dead)} {are} dead, the limit is {thresholds.max_dead}")
+        dead = _are(backlog.dead, "delivery", "deliveries")
+        lines.append(f"max-dead: {dead} dead, the limit is {thresholds.max_dead}")
     lines += _silent(overview, thresholds.max_silence)
     if thresholds.max_refused is not None:
         limit_number, hours = thresholds.max_refused
@@ -63,9 +63,7 @@ def crossed_thresholds(inbox: Inbox, overview: Overview, thresholds: Thresholds)
 
 
 def _silent(overview: Overview, max_silence: Mapping[str, timedelta]) -> list[str]:
-    last = {type_overview.event_type: type_overview.last_at for type_overview in overview.types} | {
-        "*": overview.last_at
-    }
+    last = {one.event_type: one.last_at for one in overview.types} | {"*": overview.last_at}
     lines = []
     for event_type, limit in max_silence.items():
         last_at = last.get(event_type)
@@ -102,19 +100,18 @@ def find_problems(overview: Overview, missing_worker: str | None = None) -> list
     if missing_worker is not None:
         problems.append(Problem("worker", missing_worker[0].lower() + missing_worker[1:]))
     if backlog.dead:
-        problems.append(Problem("dead", f"{_counted(backlog.dead, 'delivery is', 'deliveries are')} dead"))
+        problems.append(Problem("dead", f"{_are(backlog.dead, 'delivery', 'deliveries')} dead"))
     if backlog.quarantined:
-        text = f"{_counted(backlog.quarantined, 'delivery is', 'deliveries are')} quarantined"
+        text = f"{_are(backlog.quarantined, 'delivery', 'deliveries')} quarantined"
         problems.append(Problem("quarantined", text))
     if overview.paused:
-        text = f"{_counted(len(overview.paused), 'handler is', 'handlers are')} paused"
-        problems.append(Problem("paused", text))
+        problems.append(Problem("paused", f"{_are(len(overview.paused), 'handler', 'handlers')} paused"))
     if backlog.oldest_at is not None and overview.at - backlog.oldest_at > OLD:
         age = format_duration((overview.at - backlog.oldest_at).total_seconds())
         problems.append(Problem("age", f"the oldest unfinished delivery waits for {age}"))
     if refused := sum(overview.refused.values()):
-        text = f"{_counted(refused, 'request was', 'requests were')} refused in 24 hours"
-        problems.append(Problem("refused", text))
+        requests = "1 request was" if refused == 1 else f"{number_text(refused)} requests were"
+        problems.append(Problem("refused", f"{requests} refused in 24 hours"))
     return problems
 
 
@@ -163,8 +160,8 @@ def backlog_text(backlog: HandlerBacklog, now: datetime) -> str:
     return "; ".join(filter(None, (states, oldest, through)))
 
 
-def _counted(number: int, one: str, more: str) -> str:
-    return f"{number_text(number)} {one if number == 1 else more}"
+def _are(number: int, one: str, more: str) -> str:
+    return f"1 {one} is" if number == 1 else f"{number_text(number)} {more} are"
 
 
 def _age(age: timedelta) -> str:

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from billhook.cli import main
-from billhook.cli.demo import processes
+from billhook.cli.demo import DemoEnvironment
 from support.processes import run_command, until
 from support.timeouts import scaled
 
@@ -113,7 +113,7 @@ def run_demo(temporary: Path, **more: str) -> subprocess.CompletedProcess[str]:
 
 SABOTAGED = """
 from billhook import Handlers
-from billhook.cli.demo.handlers import note as write
+from billhook.cli.demo_handlers import note as write
 
 handlers = Handlers()
 
@@ -133,7 +133,7 @@ def work(event, delivery):
 def test_handlers_that_are_sabotaged_are_found_out(temporary, tmp_path, monkeypatch):
     handlers = tmp_path / "sabotaged_demo.py"
     handlers.write_text(SABOTAGED)
-    monkeypatch.setattr(processes, "HANDLERS", str(handlers))
+    monkeypatch.setattr("billhook.cli.demo.HANDLERS", str(handlers))
 
     result = CliRunner().invoke(main, ["demo", "--json"])
 
@@ -152,7 +152,7 @@ def test_handlers_that_are_sabotaged_are_found_out(temporary, tmp_path, monkeypa
 
 @pytest.mark.slow
 def test_demo_prints_the_log_of_a_server_that_does_not_start(temporary, monkeypatch):
-    monkeypatch.setattr(processes, "HANDLERS", "no_such_module_anywhere")
+    monkeypatch.setattr("billhook.cli.demo.HANDLERS", "no_such_module_anywhere")
 
     result = CliRunner().invoke(main, ["demo"])
 
@@ -181,15 +181,15 @@ def test_an_interrupted_demo_clears_everything_away(temporary, number):
 
 
 def test_a_signal_while_the_demo_starts_ends_it_though_an_import_swallows_exceptions(temporary, monkeypatch):
-    def start(environment: processes.DemoEnvironment) -> None:
+    def start(environment: DemoEnvironment) -> None:
         with contextlib.suppress(BaseException):
             signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(processes.DemoEnvironment, "_start_servers", start)
-    monkeypatch.setattr(processes.DemoEnvironment, "_start_sandbox", lambda environment, stack: None)
+    monkeypatch.setattr(DemoEnvironment, "_start_servers", start)
+    monkeypatch.setattr(DemoEnvironment, "_start_sandbox", lambda environment, stack: None)
     before = signal.getsignal(signal.SIGTERM)
 
-    with pytest.raises(SystemExit) as caught, processes.DemoEnvironment():
+    with pytest.raises(SystemExit) as caught, DemoEnvironment():
         pass
 
     assert caught.value.code == 128 + signal.SIGTERM

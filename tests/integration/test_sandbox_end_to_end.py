@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from billhook.cli.demo import handlers as demo_handlers
-from billhook.cli.demo.handlers import NOTES
+from billhook.cli import demo_handlers as demo_handlers
+from billhook.cli.demo_handlers import NOTES
 from billhook.client import BillingClient, EventState
 from billhook.clock import FrozenClock
 from billhook.errors import DeliveryError

@@ -37,7 +37,7 @@ if str(TESTS) not in sys.path:
 from billhook import Handlers, signals  # noqa: E402
 from billhook.cli import flask_group, main  # noqa: E402
 from billhook.cli.demo import report  # noqa: E402
-from billhook.cli.demo.expectations import samples  # noqa: E402
+from billhook.cli.demo_expectations import samples  # noqa: E402
 from billhook.cli.output import CliError, UsageConfigError  # noqa: E402
 from billhook.effects import metadata as effect_tables  # noqa: E402
 from billhook.events import EVENT_TYPES, InvoiceApproved, PaymentFailed, sample  # noqa: E402

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -63,7 +64,12 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     """
     connected = load_subscribers(handlers)
     connected.check_names()
-    paused, backlogs = _read_inbox(connected)
+    paused: dict[str, PausedHandler] = {}
+    backlogs: dict[str, HandlerBacklog] = {}
+    with suppress(BillhookError), open_inbox() as inbox, inbox.database.read() as connection:
+        found = read_handler_backlogs(connection, datetime.now(UTC), handler_limits(connected))
+        paused = {handler.name: handler for handler in find_paused(connection)}
+        backlogs = {one.name: one for one in found}
     by_name, unhandled = types_by_handler(connected, UNKNOWN)
     if as_json:
         described = [
@@ -147,16 +153,14 @@ def _require_known(name: str, inbox: Inbox) -> None:
     """Raise CliError for a name that no handler has: pausing it would do nothing."""
     loaded = {handler.name for handler in load_subscribers().every()}
     known = loaded or set(handler_names(inbox))
-    if name in known:
-        return
     hint = printable(suggest(name, known, most=1) or f"there are {', '.join(sorted(known)) or 'none'}")
-    if loaded:
+    if loaded and name not in known:
         raise CliError(f"no handler is named {printable(name)}: {hint}")
-    # Without the code a handler is known by its runs only.
-    raise CliError(
-        f"no delivery has had a run of {printable(name)} yet: {hint}; name the modules of your "
-        "handlers in BILLHOOK_HANDLERS, or use `flask --app …`, for one that is new"
-    )
+    if name not in known:  # without the code a handler is known by its runs only
+        raise CliError(
+            f"no delivery has had a run of {printable(name)} yet: {hint}; name the modules of your "
+            "handlers in BILLHOOK_HANDLERS, or use `flask --app …`, for one that is new"
+        )
 
 
 def require_all_handled(connected: ConnectedHandlers) -> None:
@@ -167,17 +171,6 @@ def require_all_handled(connected: ConnectedHandlers) -> None:
             f"no handler for {', '.join(unhandled)}: register one for each (on_any() handles every type), or "
             "leave out --require-all"
         )
-
-
-def _read_inbox(connected: ConnectedHandlers) -> tuple[dict[str, PausedHandler], dict[str, HandlerBacklog]]:
-    """Return by name which handlers are paused, and what waits; nothing without a fitting inbox."""
-    try:
-        with open_inbox() as inbox, inbox.database.read() as connection:
-            found = read_handler_backlogs(connection, datetime.now(UTC), handler_limits(connected))
-            paused = {handler.name: handler for handler in find_paused(connection)}
-            return paused, {one.name: one for one in found}
-    except BillhookError:
-        return {}, {}
 
 
 def _print_table(

@@ -18,14 +18,14 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import FrameType
-from typing import IO, Any
+from typing import Any
 
 from billhook.errors import ConfigError
 from billhook.logs import LimitedLog
@@ -88,7 +88,6 @@ class HeartbeatSender:
         self.is_external = bool(address) or file is not None
         """Whether systemd or a probe, which have this process restarted, are told."""
         self._log = LimitedLog(logger, interval_seconds=60.0)
-        self._told_ready = False
         self._next_at = 0.0
         self._memory = None if descriptor is None else _map_time(descriptor)
         try:
@@ -103,9 +102,8 @@ class HeartbeatSender:
         now = time.monotonic()
         if now < self._next_at:
             return
+        self._notify("WATCHDOG=1" if self._next_at else "READY=1\nWATCHDOG=1")
         self._next_at = now + self.interval_seconds * 0.9
-        self._notify("WATCHDOG=1" if self._told_ready else "READY=1\nWATCHDOG=1")
-        self._told_ready = True
         if self._memory is not None:
             self._memory[0] = now
         try:
@@ -188,38 +186,25 @@ def spawn(command: Sequence[str], environ: Mapping[str, str], **options: Any) ->
 
     Call from the main thread: the kernel ties the child to the thread that created it.
     """
-    return subprocess.Popen(  # noqa: S603 - this interpreter and the package's modules
-        command,
-        # glibc reserves 64 MB of addresses for each thread that allocates, which a limit (ulimit -v) counts.
-        env={"MALLOC_ARENA_MAX": "2", **environ},
-        stdin=subprocess.DEVNULL,  # reading the terminal would stop a background group: SIGTTIN
-        process_group=0,  # of its own: Ctrl-C signals a whole group, but children are stopped in order
-        preexec_fn=_tie_to_parent(),  # two system calls that take no lock
-        **options,
-    )
-
-
-def _tie_to_parent() -> Callable[[], None] | None:
-    """Return what the child runs before its program; None where no system call ties it to its parent."""
-    if sys.platform != "linux":
-        return None
     # All that can allocate, import or lock is done before the fork: another thread may hold such a lock at
     # that moment, and in the child it would never be released.
-    parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
+    parent, is_linux = os.getpid(), sys.platform == "linux"
+    prctl: Any = ctypes.CDLL(None).prctl if is_linux else None
 
     def tie() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:  # the parent died before the tie was in place
             os._exit(1)
 
-    return tie
-
-
-def _memory_file() -> IO[bytes]:
-    """Open a file without a name, and in memory where the system can: a write must not wait for a disk."""
-    if sys.platform == "linux":
-        return os.fdopen(os.memfd_create("billhook-heartbeat"), "r+b")
-    return tempfile.TemporaryFile()
+    return subprocess.Popen(  # noqa: S603 - this interpreter and the package's modules
+        command,
+        # glibc reserves 64 MB of addresses for each thread that allocates, which a limit (ulimit -v) counts.
+        env={"MALLOC_ARENA_MAX": "2", **environ},
+        stdin=subprocess.DEVNULL,  # reading the terminal would stop a background group: SIGTTIN
+        process_group=0,  # of its own: Ctrl-C signals a whole group, but children are stopped in order
+        preexec_fn=tie if is_linux else None,  # two system calls that take no lock
+        **options,
+    )
 
 
 def _map_time(descriptor: int) -> memoryview[float]:
@@ -267,7 +252,9 @@ class Child:
     def begin(self, now: float) -> None:
         """Start the process, with memory of its own: an earlier process may still write to the other."""
         self.since, self.has_old_code, self.kill_at = now, False, None
-        with _memory_file() as file:
+        # A file without a name, in memory where the system can: a write must not wait for a disk.
+        has_memory_files = sys.platform == "linux"
+        with os.fdopen(os.memfd_create("heartbeat"), "r+b") if has_memory_files else TemporaryFile() as file:
             file.truncate(_TIME_BYTES)
             self._memory = _map_time(file.fileno())
             self.process = self.start(file.fileno())

@@ -45,7 +45,7 @@ from billhook.cli.params import (
     is_local,
     require_all,
 )
-from billhook.cli.processes import Child, HeartbeatSender, Supervisor, spawn, start_watchdog
+from billhook.cli.processes import Child, HeartbeatSender, Process, Supervisor, spawn, start_watchdog
 from billhook.engines.worker import MAX_ABANDONED_THREADS
 from billhook.errors import BillhookError, ConfigError
 from billhook.extension import get_state
@@ -75,12 +75,9 @@ _EXIT_SECONDS = 1.0
 @integer("--workers", 1, 64, 2, "Web server processes.")
 @integer("--threads", 1, 256, 16, "With gthread: threads of each web server process.")
 @click.option(
-    "--worker-class",
-    type=click.Choice(["asgi", "gthread"]),
-    default="asgi",
-    show_default=True,
+    "--worker-class", type=click.Choice(["asgi", "gthread"]), default="asgi", show_default=True,
     help="How a web server process takes requests: on an event loop, or each in a thread.",
-)
+)  # fmt: skip
 @integer("--worker-processes", 1, 256, 1, "Processes that call the handlers.")
 @require_all
 @flag("--reload", told="Load the handlers anew when their files change.")
@@ -280,7 +277,7 @@ def worker(
     if require_all:
         require_all_handled(state.handlers)
     if processes == 1:
-        _work(state, threads, grace, heartbeat, drain=drain, watched=watched)
+        _work(state, heartbeat, threads, grace, drain=drain, watched=watched)
     # New interpreters, not forks of this one: an app may have started threads when it was built.
     state.inbox.close()
     command = worker_command(threads, grace, flask=flask_arguments())
@@ -310,7 +307,7 @@ def worker_children(
 ) -> list[Child]:
     """Return `processes` workers for a supervisor."""
 
-    def start(descriptor: int) -> subprocess.Popen[bytes]:
+    def start(descriptor: int) -> Process:
         return spawn([*command, "--heartbeats", str(descriptor)], environ, pass_fds=(descriptor,))
 
     names = ["the worker"] if processes == 1 else [f"worker {number + 1}" for number in range(processes)]
@@ -320,9 +317,9 @@ def worker_children(
 
 def _work(
     state: BillhookState,
+    heartbeat: HeartbeatSender,
     threads: int,
     grace: float,
-    heartbeat: HeartbeatSender,
     *,
     drain: bool,
     watched: bool,

@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime
 
 from billhook.cli.demo import report
-from billhook.cli.demo.expectations import (
+from billhook.cli.demo_expectations import (
     DemoDelivery,
     HandlerCall,
     bad_deliveries,

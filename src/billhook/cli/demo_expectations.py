@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from billhook.errors import PayloadError
 from billhook.events import EVENT_TYPES, parse_event, sample
@@ -53,10 +54,16 @@ class HandlerCall(NamedTuple):
     body: str
 
 
+def _signed(
+    label: str, event_type: str, body: bytes, key: str, secret: str, now: datetime, **expected: Any
+) -> DemoDelivery:
+    headers = sign(StandardWebhooks(), secret, event_type, body, now, key)
+    return DemoDelivery(label, event_type, body, headers, **expected)
+
+
 def expect_handled(event_type: str, body: bytes, key: str, secret: str, now: datetime) -> DemoDelivery:
     """Return a good delivery: accepted, and handled once with the values that were sent."""
-    headers = sign(StandardWebhooks(), secret, event_type, body, now, key)
-    return DemoDelivery(event_type, event_type, body, headers, handled_as=event_type)
+    return _signed(event_type, event_type, body, key, secret, now, handled_as=event_type)
 
 
 def samples(secret: str, now: datetime) -> list[DemoDelivery]:
@@ -71,21 +78,19 @@ def bad_deliveries(
     sent: Iterable[DemoDelivery], secret: str, forged_secret: str, now: datetime
 ) -> list[DemoDelivery]:
     """Return five bad deliveries, one of them a repetition of one that was `sent`."""
-    name, future = "InvoiceApproved", "BrandNewEvent"
+    name = "InvoiceApproved"
     first = next(row for row in sent if row.event_type == name)
-    body, unknown, broken = first.body, b'{"surprise":true}', b'{"date": "2026-01-'
-    signed = partial(sign, StandardWebhooks())
-    forged = signed(forged_secret, name, body, now, "demo_forged")
-    stale = signed(secret, name, body, now - timedelta(hours=1), "demo_stale")
-    new = signed(secret, future, unknown, now, "demo_unknown")
-    torn = signed(secret, name, broken, now, "demo_broken")
-    refused = partial(DemoDelivery, status=401, answer="authentication_failed", state=None)
+    refused = partial(_signed, status=401, answer="authentication_failed", state=None)
+    future = partial(_signed, "a type from the future", "BrandNewEvent", b'{"surprise":true}', "demo_unknown")
+    torn = partial(_signed, "a body that is not JSON", name, b'{"date": "2026-01-', "demo_broken")
     return [
-        refused("forged (another secret)", name, body, forged),
-        refused("stale (signed an hour ago)", name, body, stale),
+        refused("forged (another secret)", name, first.body, "demo_forged", forged_secret, now),
+        refused(
+            "stale (signed an hour ago)", name, first.body, "demo_stale", secret, now - timedelta(hours=1)
+        ),
         replace(first, label="duplicate (the same again)", answer=DUPLICATE, wrong=[]),
-        DemoDelivery("a type from the future", future, unknown, new, handled_as="UnknownEvent"),
-        DemoDelivery("a body that is not JSON", name, broken, torn, state="quarantined"),
+        future(secret, now, handled_as="UnknownEvent"),
+        torn(secret, now, state="quarantined"),
     ]
 
 
@@ -117,10 +122,9 @@ def _differences(row: DemoDelivery, calls: list[HandlerCall]) -> Iterator[str]:
 
 def _is_same(row: DemoDelivery, call: HandlerCall) -> bool:
     # As events, not as bytes: the handler's copy was written again, and spacing and order may differ.
-    try:
+    with suppress(PayloadError):
         return parse_event(row.event_type, row.body) == parse_event(row.event_type, call.body.encode())
-    except PayloadError:
-        return False
+    return False
 
 
 def group_by_type(rows: list[DemoDelivery]) -> Iterator[DemoDelivery]:

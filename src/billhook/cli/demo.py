@@ -1,4 +1,4 @@
-"""The demo's processes: a folder, a port, gunicorn, a worker and a sandbox, all removed at the end."""
+"""`billhook demo`: the whole path with real processes and sockets, and every delivery's result checked."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 import time
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +20,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from billhook.cli.demo.expectations import (
+import click
+
+from billhook.cli.demo_expectations import (
     DemoDelivery,
     HandlerCall,
     bad_deliveries,
@@ -30,18 +31,102 @@ from billhook.cli.demo.expectations import (
     group_by_type,
     samples,
 )
-from billhook.cli.demo.handlers import NOTES
-from billhook.cli.output import CliError, printable
-from billhook.cli.processes import spawn, stop_all
+from billhook.cli.demo_handlers import NOTES
+from billhook.cli.output import CliError, print_json, print_table, printable, progress
+from billhook.cli.params import as_json, flag
+from billhook.cli.processes import Process, spawn, stop_all
 from billhook.cli.serve import web_command, worker_command
 from billhook.errors import MissingExtra, SandboxError
 from billhook.fields import strict_json
+from billhook.inbox import DeliveryFilter, Inbox
+from billhook.inbox.deliveries import page
 from billhook.posting import HttpPoster, HttpReply
 
 if TYPE_CHECKING:
     from billhook.sandbox import Sandbox
 
-HANDLERS = "billhook.cli.demo.handlers"
+_SAMPLES_ONLY = (
+    "Note: sending samples; pip install '.[sandbox]' in the checkout to see the events of a billing service"
+)
+_NEXT = "Next: README.md shows how to write your own handlers and try them with a sandbox"
+
+
+@click.command()
+@flag("--stay", told="Keep everything running until Ctrl-C, and print the addresses.")
+@as_json
+def demo(stay: bool, as_json: bool) -> None:
+    """See it work: a sandbox of the billing service, gunicorn, a worker, an inbox, and 5 bad deliveries.
+
+    The demo subscribes to every event, sends usage and moves the sandbox's clock forward until all 23 events
+    have fired; all must be received and handled. Without the extra `sandbox`, it sends samples.
+
+    It takes a few seconds and needs no network, set-up or secret: only a free loopback port and a temporary
+    folder, which it removes. Exit code 0 if every delivery had the expected result.
+
+    With --stay, raise an event on the sandbox's pages afterwards: it arrives in the receiver's dashboard.
+
+    \b
+    Examples:
+      billhook demo && echo all is well
+      billhook demo --stay
+    """
+    started = time.monotonic()
+    with DemoEnvironment(stays=stay) as environment:
+        if environment.sandbox is None:
+            if stay:
+                raise MissingExtra("a demo that stays", "sandbox")
+            click.echo(_SAMPLES_ONLY, err=True)
+        with progress("running the demo", None) as steps:
+            rows = environment.play(steps)
+        if not as_json:
+            click.echo("gunicorn received the deliveries and a worker handled them. They were caused by:")
+            for step in environment.steps or ["signed a sample of each event type and posted it"]:
+                click.echo(f"- {step}")
+            click.echo("- posted 5 bad deliveries\n")
+        if not report(rows, time.monotonic() - started, as_json, environment.addresses if stay else None):
+            log = environment.log_tail()
+            raise CliError(f"not every delivery had the expected result; the end of the servers' log:\n{log}")
+        if stay:
+            environment.stay(as_json=as_json)
+    if not as_json:
+        click.echo(_NEXT)
+
+
+def report(
+    rows: Sequence[DemoDelivery], seconds: float, as_json: bool, addresses: Mapping[str, object] | None = None
+) -> bool:
+    """Print the results; return True if every one is as expected. JSON has the addresses of what stays."""
+    good = sum(not row.wrong for row in rows)
+    if as_json:
+        shown = [
+            {"sent": row.label, "type": row.event_type, "expected": row.status, "got": row.reply.status,
+             "answer": row.reply.body, "handler": row.handled, "state": row.stored, "ok": not row.wrong,
+             "wrong": row.wrong}
+            for row in rows
+        ]  # fmt: skip
+        found = {"ok": good == len(rows), "seconds": round(seconds, 2), "rows": shown}
+        print_json({**found, "addresses": addresses} if addresses else found)
+        return good == len(rows)
+    columns = ("sent", "answer", "handler got", "inbox", "result")
+    print_table("", columns, [_cells(row) for row in rows], whole=columns)
+    for row in rows:
+        if row.wrong:
+            click.echo(f"{row.label}: {printable('; '.join(row.wrong))}")
+    click.echo(f"{good} of {len(rows)} as expected, in {seconds:.1f} s")
+    return good == len(rows)
+
+
+def _cells(row: DemoDelivery) -> tuple[str, ...]:
+    status = row.reply.status
+    answer = "no answer" if status is None else str(status)
+    if status == 200:
+        answer += " duplicate" if "duplicate" in row.reply.body else " accepted"
+    is_same = row.handled == row.event_type and not row.wrong
+    handled = "same" if is_same else row.handled or "-"
+    return row.label, answer, handled, row.stored or "-", "WRONG" if row.wrong else "ok"
+
+
+HANDLERS = "billhook.cli.demo_handlers"
 _TIMEOUT_SECONDS = 60.0
 """For an answer and for the handlers: the first delivery waits until the servers are up."""
 _TAIL_LINES = 40
@@ -63,7 +148,7 @@ class DemoEnvironment:
         self._secret, self._forged_secret = (
             f"whsec_{b64encode(secrets.token_bytes(32)).decode()}" for _ in range(2)
         )
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, Process] = {}
         self._has_started = False
         self._exit_code: int | None = None
         self.sandbox: Sandbox | None = None
@@ -129,8 +214,8 @@ class DemoEnvironment:
                 environ["BILLHOOK_DASHBOARD"] = str(password_file)
                 self.addresses["dashboard"] = {"url": f"{url}/billhook/", "login": login}
             start = partial(spawn, environ=environ, stdout=log, stderr=log, cwd=self._folder)
-            web = web_command(f"fd://{listener.fileno()}", 1)
-            self._children["the web server"] = start(web, pass_fds=[listener.fileno()])
+            web, own = web_command(f"fd://{listener.fileno()}", 1), [listener.fileno()]
+            self._children = {"the web server": start(web, pass_fds=own)}
             self._children["the worker"] = start(worker_command(4, 5))
 
     def _start_sandbox(self, stack: ExitStack) -> None:
@@ -203,9 +288,6 @@ class DemoEnvironment:
 
     def _wait_until_settled(self) -> dict[str, str]:
         """Return {key: state} of the inbox once nothing is pending, or after the time-out."""
-        from billhook.inbox import DeliveryFilter, Inbox
-        from billhook.inbox.deliveries import page
-
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         with closing(Inbox(f"sqlite:///{self._folder / 'billhook.db'}")) as inbox:
             while True:
@@ -215,8 +297,20 @@ class DemoEnvironment:
                 self._check_alive()
                 time.sleep(0.02)
 
-    def stay(self) -> None:
-        """Keep everything running until a signal ends this process. Raises CliError if a server exits."""
+    def stay(self, *, as_json: bool) -> None:
+        """Keep everything running until a signal ends this process. Raises CliError if a server exits.
+
+        Prints where everything is and how to log in, unless the results were printed as JSON, with that.
+        """
+        if not as_json:
+            click.echo("Everything stays up until Ctrl-C:")
+            for name, one in self.addresses.items():
+                click.echo(f"  {name:10} {one['url']}")
+                for key, value in one["login"].items():
+                    click.echo(f"  {'':10} {key}: {value}")
+            click.echo("Raise an event on the sandbox's page Trigger: it arrives in the dashboard.")
+        # A reader at the other end of a pipe waits for this, and the process does not end.
+        sys.stdout.flush()
         while True:
             self._check_alive()
             time.sleep(0.5)
