@@ -49,8 +49,6 @@ NO_VERBS = frozenset(
 )
 """Words that begin a noun phrase or a subordinate clause, and so no docstring of a function."""
 
-NAMES_NOT_YET = ("cli/signature.py",)
-"""Modules that may have such names until they are renamed."""
 DOCSTRINGS_NOT_YET = ("resources/", "sandbox/")
 """Packages whose docstrings may still begin otherwise."""
 
@@ -84,7 +82,7 @@ def retired(package: Path) -> list[str]:
     found = []
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package).as_posix()
-        names = NAMES - ONLY_IN_NAMES if name.startswith(NAMES_NOT_YET) else NAMES | ONLY_IN_NAMES
+        names = NAMES | ONLY_IN_NAMES
         found += [f"{name}:0: {word}" for word in sorted(segments(path.stem) & names)]
         for node in nodes(path):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -54,7 +54,9 @@ _FILTERS = {
         "--search", "TEXT",
         "With this id, this key, or this identifying value, such as an invoice's id; whole.",
     ),
-    "issue": string("--issue", "ISSUE", "Of this issue: see `billhook failures list`."),
+    "issue": click.option(
+        "--issue", type=TEXT, metavar="ISSUE", help="Of this issue: see `billhook failures list`."
+    ),
     "since": moment("--since", "Received since this time"),
     "until": moment("--until", "Received before this time"),
     "contains": string(
