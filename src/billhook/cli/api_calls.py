@@ -50,47 +50,29 @@ _COLUMNS = {
 
 
 @contextmanager
-def open_client() -> Iterator[BillingClient]:
+def open_client(once_seconds: float | None = None) -> Iterator[BillingClient]:
     """Open the client that the BILLHOOK_API_ options describe.
 
-    Raises ConfigError for options that are missing, CliError if the service refuses the credentials, and
-    UsageError for arguments that cannot be sent.
+    With `once_seconds` it sends each request once, with this time-out: a fault that a sandbox injects is to
+    be seen. Raises ConfigError for options that are missing, CliError if the service refuses the credentials,
+    and UsageError for arguments that cannot be sent.
     """
-    from billhook.client import BillingClient
+    from billhook.client import BillingClient, RetryPolicy
 
-    # The messages outside: building the client can fail as well.
-    with _messages(), BillingClient.from_settings(load_settings()) as client:
-        yield client
+    options: dict[str, Any] = {}
+    if once_seconds is not None:
+        import httpx2
 
-
-@contextmanager
-def open_sandbox_client(timeout_seconds: float) -> Iterator[BillingClient]:
-    """Open `sandbox_client` for the sandbox that the BILLHOOK_API_ options name. Raises as `open_client`."""
-    from billhook.client import BillingClient
-
-    options = _once(timeout_seconds)
-    with _messages(), BillingClient.from_settings(load_settings(), **options) as client:
-        yield client
-
-
-def sandbox_client(url: str, client_id: str, api_token: str, timeout_seconds: float) -> BillingClient:
-    """Return a client that sends each request once: a fault that the sandbox injects is to be seen."""
-    from billhook.client import BillingClient
-
-    return BillingClient(url, client_id, api_token, **_once(timeout_seconds))
-
-
-def _once(timeout_seconds: float) -> dict[str, Any]:
-    import httpx2
-
-    from billhook.client import RetryPolicy
-
-    return {
-        "timeout_seconds": timeout_seconds,
-        "retries": RetryPolicy(attempts=1, total_seconds=timeout_seconds),
+        options["timeout_seconds"] = once_seconds
+        options["retries"] = RetryPolicy(attempts=1, total_seconds=once_seconds)
         # A transport of its own, because a proxy from the environment cannot reach a local sandbox.
-        "transport": httpx2.HTTPTransport(),
-    }
+        options["transport"] = httpx2.HTTPTransport()
+    try:
+        # Around building the client, too, which can fail as well.
+        with as_usage_errors(), BillingClient.from_settings(load_settings(), **options) as client:
+            yield client
+    except AuthenticationFailed as error:
+        raise CliError(f"{error}: {_CREDENTIALS}") from None
 
 
 @contextmanager
@@ -102,15 +84,6 @@ def as_usage_errors() -> Iterator[None]:
         raise click.UsageError(describe_details(error.errors())) from None
     except (RuleBroken, ValueError) as error:
         raise click.UsageError(str(error)) from None
-
-
-@contextmanager
-def _messages() -> Iterator[None]:
-    try:
-        with as_usage_errors():
-            yield
-    except AuthenticationFailed as error:
-        raise CliError(f"{error}: {_CREDENTIALS}") from None
 
 
 def print_items(kind: str, items: Iterator[Resource], limit: int, as_json: bool) -> None:

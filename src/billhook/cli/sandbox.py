@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from billhook.cli.api_calls import open_sandbox_client
+from billhook.cli.api_calls import open_client
 from billhook.cli.output import print_json, print_wire, progress
 from billhook.cli.params import TCP_BIND, as_json, check_bindable, existing_file, flag, host_and_port, string
 from billhook.cli.send import FILE_TO_SIGN_WITH, signing_settings
@@ -120,7 +120,7 @@ def call(method: str, path: str, body: str | None) -> None:
         raw = b"{}"
     # Parsed and written again with the digits unchanged: invalid JSON is reported here, by its position.
     value = None if raw is None else strict_json.loads(raw)
-    with open_sandbox_client(_CALL_TIMEOUT_SECONDS) as client:
+    with open_client(_CALL_TIMEOUT_SECONDS) as client:
         answer = client.request(method, path, value)
     print_wire(strict_json.dumps(answer))
 

@@ -24,6 +24,7 @@ from billhook.resources import (
     sample,
 )
 from support.billing_service import (
+    BROKEN,
     CLIENT_ID,
     REFRESH_TOKEN,
     REFUSED,
@@ -50,9 +51,9 @@ def service(http) -> Service:
 def api(run, service) -> Callable[..., Result]:
     """Runs `billhook api …` with good credentials."""
 
-    def invoke(*arguments: str, **options: str) -> Result:
+    def invoke(*arguments: str, command: tuple[str, ...] = ("api",), **options: str) -> Result:
         given = {"API_URL": service.url, "API_CLIENT_ID": CLIENT_ID, "API_REFRESH_TOKEN": REFRESH_TOKEN}
-        result = run("api", *arguments, **{**given, **options})
+        result = run(*command, *arguments, **{**given, **options})
         assert CLIENT_ID not in result.output
         assert REFRESH_TOKEN not in result.output
         assert not any(token in result.output for token in service.tokens)
@@ -309,3 +310,26 @@ def test_a_validation_error_names_the_field():
 
     with pytest.raises(click.UsageError, match="limit: Input should be a number"), as_usage_errors():
         PageQuery.model_validate({"limit": [1]})
+
+
+# --- the sandbox: neither a retry nor a proxy hides what it does --------------------------------------
+
+CALL = ("sandbox", "call")
+
+
+def test_a_fault_that_the_sandbox_injects_is_seen_and_not_repeated(api, service):
+    service.instead = BROKEN
+
+    assert api("GET", "/_sandbox/clock", command=CALL).exit_code == 1
+
+    assert service.lines() == ["GET /_sandbox/clock"]
+
+
+def test_a_proxy_of_the_environment_is_not_used(api, service, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    service.answer("GET /_sandbox/clock", answered(200, {"now": "2026-01-01T00:00:00Z"}))
+
+    result = api("GET", "/_sandbox/clock", command=CALL)
+
+    assert json.loads(result.stdout) == {"now": "2026-01-01T00:00:00Z"}
