@@ -100,7 +100,7 @@ def print_items(kind: str, items: Iterator[Resource], limit: int, as_json: bool)
     elif fetched:
         columns = _COLUMNS[kind]
         rows = [[_cell(getattr(item, column)) for column in columns] for item in fetched]
-        print_table("", [column.replace("_", " ") for column in columns], rows, whole=(columns[0],))
+        print_table([column.replace("_", " ") for column in columns], rows, whole=(columns[0],))
     else:
         click.echo("nothing found")
     if more:
@@ -115,7 +115,7 @@ def print_one(item: Resource, as_json: bool) -> None:
     # By the wire, not by attributes: the table has the names and the digits that the service sent.
     fields = strict_json.loads(item.to_json())
     rows = [(name, _cell(value)) for name, value in fields.items()] if isinstance(fields, dict) else []
-    print_table("", ("field", "value"), rows, whole=("field",))
+    print_table(("field", "value"), rows, whole=("field",))
 
 
 def _cell(value: Any) -> object:

@@ -171,7 +171,7 @@ def _report_pruned(
         rows = [(state, both[state], emptied[state], deleted[state]) for state in _ALL_STATES if both[state]]
         rows.append(("all", both.total(), emptied.total(), deleted.total()))
         title = f"{'to be pruned' if dry_run else 'pruned'}, older than {_in_days(days)}"
-        print_table(title, ("state", "deliveries", "key kept", "deleted"), rows)
+        print_table(("state", "deliveries", "key kept", "deleted"), rows, title=title)
 
 
 def _in_days(days: float) -> str:

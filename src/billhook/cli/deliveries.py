@@ -292,7 +292,7 @@ def _print_delivery(details: DeliveryDetails, signed_by: Iterable[str]) -> None:
         _print_runs(details.runs)
         return
     headers = masked_headers(details, signed_by)
-    print_table("headers", ("name", "value"), [(name, value) for name, value, _ in headers])
+    print_table(("name", "value"), [(name, value) for name, value, _ in headers], title="headers")
     text = _readable(details.body)
     click.echo(f"body, {summary.body_bytes} bytes:")
     click.echo(text[:_SHOWN_CHARACTERS])
@@ -323,7 +323,7 @@ def _print_runs(runs: list[RunDetails]) -> None:
         (run.handler, run.status, run.attempts, took(run.duration_seconds), _next_attempt(run), *_texts(run))
         for run in runs
     ]
-    print_table("runs", ("handler", "state", "attempts", *optional), rows, optional=optional)
+    print_table(("handler", "state", "attempts", *optional), rows, title="runs", optional=optional)
     for run in runs:
         if run.twin_of is not None:
             click.echo(f"for {printable(run.handler)} it is a duplicate of delivery {run.twin_of}")
@@ -334,7 +334,7 @@ def _print_runs(runs: list[RunDetails]) -> None:
             (name, one.attempt, _format_time(one.failed_at), took(one.duration_seconds), one.error)
             for name, one in failures
         ]
-        print_table("failed attempts", columns, cells)
+        print_table(columns, cells, title="failed attempts")
         last = failures[-1][1].traceback
         if last:
             click.echo("traceback of the last one:")
@@ -378,7 +378,7 @@ def _print_list(shown: Sequence[ListedDelivery]) -> None:
         rows = [row | {"source": None} for row in rows]
     cut = next((name for name in ("last error", "why discarded") if any(row[name] for row in rows)), "key")
     print_table(
-        "", list(rows[0]), [row.values() for row in rows],
+        list(rows[0]), [row.values() for row in rows],
         whole=rows[0].keys() - {cut}, cut=cut, optional=_OPTIONAL_COLUMNS,
         spare=[name for name in _SPARE_COLUMNS if name != cut],
     )  # fmt: skip

@@ -108,7 +108,7 @@ def report(
         print_json({**found, "addresses": addresses} if addresses else found)
         return good == len(rows)
     columns = ("sent", "answer", "handler got", "inbox", "result")
-    print_table("", columns, [_cells(row) for row in rows], whole=columns)
+    print_table(columns, [_cells(row) for row in rows], whole=columns)
     for row in rows:
         if row.wrong:
             click.echo(f"{row.label}: {printable('; '.join(row.wrong))}")

@@ -156,7 +156,7 @@ def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
         print_json({"ok": well, "checks": checks})
     else:
         rows = [("ok" if check["ok"] else "WRONG", check["what"], check["told"]) for check in checks]
-        print_table("", ("", "checked", "found"), rows, whole=["", "checked"])
+        print_table(("", "checked", "found"), rows, whole=["", "checked"])
     if not well:
         sys.exit(1)
 

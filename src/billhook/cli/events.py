@@ -51,7 +51,7 @@ def events(names: Sequence[str], as_json: bool, json_schema: bool) -> None:
         )
     elif model is None:
         rows = [(name, event_summary(each)) for name, each in EVENT_TYPES.items()]
-        print_table("", ("type", "meaning"), rows)
+        print_table(("type", "meaning"), rows)
     else:
         _show(model)
 
@@ -64,7 +64,7 @@ def _show(model: type[Event]) -> None:
         for row in schema_fields(event_json_schema(model))
     ]
     if cells:
-        print_table("", ("field", "type", "required", "meaning"), cells)
+        print_table(("field", "type", "required", "meaning"), cells)
     else:
         click.echo("no fields: the body is {}")
     click.echo("sample:")

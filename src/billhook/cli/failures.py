@@ -91,7 +91,7 @@ def list_(states: Sequence[str], as_json: bool) -> None:
          _example(one, one.examples[0]) if one.examples else None)
         for one in found
     ]  # fmt: skip
-    print_table("", columns, rows, whole=columns[:4], cut="what", optional=["newest"], spare=["newest"])
+    print_table(columns, rows, whole=columns[:4], cut="what", optional=["newest"], spare=["newest"])
     click.echo(in_program(f"`billhook failures show {found[0].id}` shows one"), err=True)
 
 
@@ -334,6 +334,6 @@ def actions(since: datetime | None, limit: int, after: int | None, as_json: bool
          f"{one.which} ({issues[one.id][1]})" if one.id in issues else one.which)
         for one in shown
     ]  # fmt: skip
-    print_table("", columns, rows, whole=columns[:5])
+    print_table(columns, rows, whole=columns[:5])
     if len(found) > limit:
         click.echo(f"More: add --after {shown[-1].id}", err=True)

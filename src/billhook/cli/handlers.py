@@ -197,7 +197,7 @@ def _print_table(
         for name, (handler, types) in by_name.items()
     ]
     columns = ("handler", "event types", "time-out (s)", *optional)
-    print_table("", columns, rows, whole=["event types"], keep="\n", optional=optional)
+    print_table(columns, rows, whole=["event types"], keep="\n", optional=optional)
 
 
 class _Sender:

@@ -41,7 +41,7 @@ def options(as_json: bool, markdown: bool) -> None:
         click.echo("\n".join(_narrow(option) for option in OPTIONS))
     else:
         rows = [(option.key, option.default_text, option.unit, option.help) for option in OPTIONS]
-        print_table("", ("option", "default", "unit", "meaning"), rows, whole=("option", "default", "unit"))
+        print_table(("option", "default", "unit", "meaning"), rows, whole=("option", "default", "unit"))
 
 
 def _narrow(option: Option) -> str:

@@ -71,10 +71,10 @@ def terminal_width() -> int | None:
 
 
 def print_table(
-    title: str,
     columns: Sequence[str],
     rows: Iterable[Iterable[object]],
     *,
+    title: str | None = None,
     whole: Collection[str] = (),
     cut: str = "",
     keep: str = "",
@@ -84,10 +84,9 @@ def print_table(
     """Print a table on stdout. Cells are plain text, never markup.
 
     Columns in `whole` are never wrapped on a terminal, no column elsewhere; cells of `cut` end in … on a
-    terminal. Without a cell that says
-    something an `optional` column is left out, and the `spare` ones are, in this order, on a terminal that is
-    too narrow. Invisible characters are escaped but for those in `keep`: a line feed in an error's text would
-    look like a further row.
+    terminal. Without a cell that says something an `optional` column is left out, and the `spare` ones are,
+    in this order, on a terminal that is too narrow. Invisible characters are escaped but for those in `keep`:
+    a line feed in an error's text would look like a further row.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -105,7 +104,7 @@ def print_table(
         if least > (width or 0):
             shown.pop(number, None)
     table = Table(
-        title=title or None,
+        title=title,
         title_justify="left",
         header_style="bold",
         box=SIMPLE_HEAD,
@@ -113,9 +112,8 @@ def print_table(
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )
-    unbroken = (
-        {*columns} if width is None else {*whole}
-    )  # a program that reads a pipe expects a row on one line
+    # A program that reads a pipe expects a row on one line.
+    unbroken = {*columns} if width is None else {*whole}
     taken = 2 * (len(shown) - 1) + sum(widths[n] for n in shown if columns[n] in unbroken)
     room = (width or 0) - taken
     room = max(room, 0 if all(columns[n] in unbroken for n in shown) else _MIN_CELL_WIDTH)

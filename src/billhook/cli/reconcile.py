@@ -178,7 +178,7 @@ def _print(comparison: Reconciliation, missing: Sequence[MissingEvent], stored: 
             (one.event_type, one.kind, one.resource_id, one.customer_id, f"{one.at:%F %T}", one.detail)
             for one in missing
         ]
-        print_table("", columns, rows, whole=columns[:5])
+        print_table(columns, rows, whole=columns[:5])
     checked = ", ".join(f"{number} {kind}" for kind, number in sorted(comparison.checked.items()))
     found = "1 event has" if len(missing) == 1 else f"{len(missing)} events have"
     click.echo(f"{found} no delivery; compared: {checked or 'nothing in this range'}")

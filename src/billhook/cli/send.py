@@ -84,7 +84,7 @@ def print_answers(answers: Counter[tuple[int | None, str]]) -> None:
         for (status, text), number in answers.most_common()
     ]
     if rows:
-        print_table("", ("status", "answer", "count"), rows)
+        print_table(("status", "answer", "count"), rows)
 
 
 @contextmanager

@@ -132,7 +132,7 @@ def _print(inbox: Inbox, overview: Overview, text: str) -> None:
         f"{now:%Y-%m-%d %H:%M:%S UTC}  {printable(inbox.database.display_url)}  schema {overview.revision}"
     )
     click.echo(printable(text) + "\n")
-    print_table("", ("", "now", ""), _now_rows(overview), whole=("now",))
+    print_table(("", "now", ""), _now_rows(overview), whole=("now",))
     columns = ("type", "24 h", "duplicates", "quarantined", "conflicts", "last")
     names = {"": "(none)", "*": "unknown types"}
     types = [
@@ -159,7 +159,7 @@ def _print(inbox: Inbox, overview: Overview, text: str) -> None:
     ):
         if rows:
             click.echo()
-            print_table("", titles, rows, whole=whole)
+            print_table(titles, rows, whole=whole)
     say_paused(overview.paused)
 
 

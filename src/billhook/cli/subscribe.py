@@ -104,7 +104,7 @@ def subscribe(
     else:
         rows = [[each[name] for name in (*_FIELDS, "result")] for each in planned]
         columns = ("event type", "threshold", "recurring", "result")
-        print_table("", columns, rows, whole=("event type", "result"))
+        print_table(columns, rows, whole=("event type", "result"))
         for each in planned:
             if each["error"] is not None:
                 click.echo(f"{each['event_type']}: {printable(each['error'])}", err=True)

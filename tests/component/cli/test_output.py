@@ -38,7 +38,7 @@ def test_invisible_characters_are_escaped():
 
 
 def test_markup_in_a_table_is_text(capsys):
-    print_table("", ("name",), [("[red]no markup[/red] :smile:",)])
+    print_table(("name",), [("[red]no markup[/red] :smile:",)])
 
     assert "[red]no markup[/red] :smile:" in capsys.readouterr().out
 
@@ -46,7 +46,7 @@ def test_markup_in_a_table_is_text(capsys):
 def test_a_table_that_is_piped_cuts_nothing(capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
 
-    print_table("", ("key", "other"), [("k" * 300, "x" * 100)])
+    print_table(("key", "other"), [("k" * 300, "x" * 100)])
 
     assert capsys.readouterr().out.count("k") == 300 + 1  # and the heading's
 
@@ -367,7 +367,7 @@ def test_a_module_of_plain_subscribers_can_be_served_and_is_counted(run, free, t
 def test_a_whole_column_is_never_broken_and_a_cut_one_ends_in_dots(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
 
-    print_table("", ("name", "key"), [("n" * 50, "k" * 50), ("m", "k")], whole=("name",), cut="key")
+    print_table(("name", "key"), [("n" * 50, "k" * 50), ("m", "k")], whole=("name",), cut="key")
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "n" * 50 + "  " + "k" * 6 + "…"
@@ -397,7 +397,7 @@ def test_where_an_output_is_closed_nothing_is_written_and_nothing_fails(tmp_path
 
 
 def test_a_line_feed_in_a_cell_is_no_further_row(capsys):
-    print_table("", ("id", "error"), [(1, "first\n2  dead  forged")])
+    print_table(("id", "error"), [(1, "first\n2  dead  forged")])
 
     assert capsys.readouterr().out.splitlines()[-1].split(maxsplit=1) == ["1", r"first\n2  dead  forged"]
 
