@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import click
@@ -13,26 +14,17 @@ from billhook.cli.output import print_json, progress
 from billhook.cli.params import as_json
 from billhook.cli.selection import YES, confirm
 from billhook.errors import ConfigError
-from billhook.inbox import Inbox
 from billhook.inbox.deliveries import revision
 from billhook.inbox.schema import REVISION, any_schema
 from billhook.program import in_program
 
 
-@contextmanager
-def _open_any_schema(*, missing_ok: bool = False) -> Iterator[Inbox]:
-    """Open the inbox with any schema version, also one with which an app refuses to start."""
-    token = any_schema.set(True)
-    try:
-        with open_inbox(missing_ok=missing_ok) as inbox:
-            yield inbox
-    finally:
-        any_schema.reset(token)
-
-
 @click.group()
-def db() -> None:
+@click.pass_context
+def db(context: click.Context) -> None:
     """Show and upgrade the inbox's schema; back up and restore the inbox."""
+    # Its commands open an inbox of any schema version, also one with which an app refuses to start.
+    context.call_on_close(partial(any_schema.reset, any_schema.set(True)))
 
 
 @db.command(short_help="Upgrade the inbox's schema.")
@@ -46,7 +38,7 @@ def upgrade() -> None:
       BILLHOOK_INBOX_URL=postgresql+psycopg://billing@db/billing billhook db upgrade
       flask --app myshop billhook db upgrade
     """
-    with _open_any_schema() as inbox:
+    with open_inbox() as inbox:
         if inbox.is_missing:  # of an app, which creates its file at start
             before = None
             inbox.database.prepare()  # creates the file with the newest schema
@@ -71,7 +63,7 @@ def current(as_json: bool) -> None:
     Example:
       billhook db current --json
     """
-    with _open_any_schema() as inbox:
+    with open_inbox() as inbox:
         version = None if inbox.is_missing else revision(inbox)
         place, schema = inbox.database.display_url, inbox.database.schema
     if as_json:
@@ -98,7 +90,7 @@ def backup(file: Path) -> None:
       billhook db backup /var/backups/billhook-2026-01-15.db
       flask --app myshop billhook db backup backup.db
     """
-    with _open_any_schema() as inbox:
+    with open_inbox() as inbox:
         if inbox.is_missing:  # of an app
             raise ConfigError(
                 f"there is no inbox to back up at {inbox.database.display_url}: set BILLHOOK_INBOX_URL"
@@ -123,7 +115,7 @@ def restore(file: Path, yes: bool) -> None:
       billhook db restore /var/backups/billhook-2026-01-15.db
       flask --app myshop billhook db restore backup.db --yes
     """
-    with _open_any_schema(missing_ok=True) as inbox:
+    with open_inbox(missing_ok=True) as inbox:
         place = inbox.database.display_url
         # Asked only where something would be lost: not for a missing file, and not on PostgreSQL (the inbox
         # has a schema there), where `restore` refuses and names PostgreSQL's own command.

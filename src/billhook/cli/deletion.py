@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -35,7 +34,7 @@ from billhook.inbox.discard import DiscardResult
 from billhook.inbox.discard import discard as discard_these
 from billhook.inbox.erase import EraseResult, empty_log
 from billhook.inbox.erase import erase as erase_these
-from billhook.inbox.retention import PRUNABLE, Cutoffs
+from billhook.inbox.retention import PRUNABLE, Cutoffs, PruneResult
 from billhook.program import in_program
 
 _STATES = ("done", "dead", "quarantined")
@@ -114,52 +113,47 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
     limits = Cutoffs.of(datetime.now(UTC), days, settings.key_days)
     with open_inbox() as inbox:
         if not (yes or dry_run or as_json):
-            emptied, deleted = _pass(inbox, limits, states, lambda number, ids: None, dry_run=True)
-            if not emptied + deleted:
-                _report_pruned(emptied, deleted, days, dry_run=True, as_json=False)
-                return
             # Counted first, so that the question says what an answer of yes deletes.
-            what = f"{deleted.total()} completely, {emptied.total()} except for their keys"
+            done = _pass(inbox, limits, states, lambda number, ids: None, dry_run=True)
+            if not done.total:
+                _report_pruned(done, days, dry_run=True, as_json=False)
+                return
+            what = f"{done.deleted.total()} completely, {done.emptied.total()} except for their keys"
             confirm(f"Prune deliveries older than {_in_days(days)}: {what}?")
         which = " ".join([f"--older-than {days:g}", *(f"--state {state}" for state in states)])
         with recording(inbox, "prune", which, dry_run=dry_run) as add:
-            emptied, deleted = _pass(inbox, limits, states, add, dry_run=dry_run)
-    _report_pruned(emptied, deleted, days, dry_run=dry_run, as_json=as_json)
+            done = _pass(inbox, limits, states, add, dry_run=dry_run)
+    _report_pruned(done, days, dry_run=dry_run, as_json=as_json)
 
 
 def _pass(
     inbox: Inbox,
     limits: Cutoffs,
     states: Sequence[str],
-    record: Callable[[int, Iterable[int]], object],
+    record: Callable[[int, tuple[()]], object],
     *,
     dry_run: bool,
-) -> tuple[Counter[str], Counter[str]]:
-    """Prune from the oldest to the first that is too young; return what was emptied and deleted, by state."""
+) -> PruneResult:
+    """Prune from the oldest to the first that is too young."""
     chosen = [DeliveryState(state) for state in states] or PRUNABLE
     # Ids rise with time, so the newest one is the length of the way: the progress is in ids, not deliveries.
     newest = page(inbox, DeliveryFilter(), 1)
-    emptied: Counter[str] = Counter()
-    deleted: Counter[str] = Counter()
-    after, over = 0, False
+    done = PruneResult(after=0, over=False)
     with progress("counting" if dry_run else "pruning", newest[0].id if newest else 0) as steps:
-        while not over:
+        while not done.over:
             started = time.monotonic()
-            result = inbox.prune(limits, after, states=chosen, dry_run=dry_run)
-            emptied += result.emptied
-            deleted += result.deleted
-            record(result.total, ())
-            steps(result.after - after)
-            after, over = result.after, result.over
+            batch = inbox.prune(limits, done.after, states=chosen, dry_run=dry_run)
+            record(batch.total, ())
+            steps(batch.after - done.after)
+            done = replace(batch, emptied=done.emptied + batch.emptied, deleted=done.deleted + batch.deleted)
             # A pause as long as the batch took: SQLite has one writer at a time, and receivers must get half.
-            if not (dry_run or over):
+            if not (dry_run or done.over):
                 time.sleep(min(time.monotonic() - started, _LONGEST_PAUSE_SECONDS))
-    return emptied, deleted
+    return done
 
 
-def _report_pruned(
-    emptied: Counter[str], deleted: Counter[str], days: float, *, dry_run: bool, as_json: bool
-) -> None:
+def _report_pruned(done: PruneResult, days: float, *, dry_run: bool, as_json: bool) -> None:
+    emptied, deleted = done.emptied, done.deleted
     both = emptied + deleted
     if as_json:
         by_state = {state: {"keys_kept": emptied[state], "deleted": deleted[state]} for state in _ALL_STATES}

@@ -124,7 +124,7 @@ def show(id_: str, as_json: bool) -> None:
         click.echo(printable(users_frames(newest[1]), keep="\n\t"))
     click.echo()
     for name, command in _hints(one):
-        click.echo(f"{name:>12}  {printable(command)}")
+        click.echo(f"{name:>12}  {in_program(f'billhook {printable(command)}')}")
 
 
 @failures.command(short_help="Say that an issue is worked on.")
@@ -242,17 +242,16 @@ def _hints(one: Issue) -> list[tuple[str, str]]:
     """Return the commands that help with an issue, and what each is for."""
     hints = []
     if one.examples:
-        hints.append(("look at one", in_program(f"billhook deliveries show {one.examples[0]}")))
-        hints.append(("look at all", in_program(f"billhook deliveries list --issue {one.id}")))
+        hints.append(("look at one", f"deliveries show {one.examples[0]}"))
+        hints.append(("look at all", f"deliveries list --issue {one.id}"))
     if one.kind in (IssueKind.FAILURE, IssueKind.DEAD):
-        hints.append(("replay", in_program(f"billhook deliveries replay --issue {one.id} --dry-run")))
-        hints.append(("stop", in_program(f"billhook handlers pause {quote(one.subject)}")))
+        hints.append(("replay", f"deliveries replay --issue {one.id} --dry-run"))
+        hints.append(("stop", f"handlers pause {quote(one.subject)}"))
     if one.kind is IssueKind.SILENCE:
-        hints.append(("look", in_program("billhook status")))
+        hints.append(("look", "status"))
     if one.kind in (IssueKind.WORKER, IssueKind.REFUSED):
-        hints.append(("find out why", in_program("billhook doctor")))
-    hints.append(("runbook", in_program(f"billhook runbook {one.kind.runbook}")))
-    return [*hints, ("when mended", in_program(f"billhook failures resolve {one.id}"))]
+        hints.append(("find out why", "doctor"))
+    return [*hints, ("runbook", f"runbook {one.kind.runbook}"), ("when mended", f"failures resolve {one.id}")]
 
 
 @click.group()
