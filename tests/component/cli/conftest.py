@@ -18,6 +18,7 @@ from billhook.events import EVENT_TYPES, InvoiceApproved, PaymentFailed, Unknown
 from billhook.events.base import _registered
 from billhook.signals import event_signal
 from support.apps import deliver, make_app
+from support.billing_service import CLIENT_ID, REFRESH_TOKEN, Service, a_server, service_on
 from support.inbox_view import place_of
 from support.signing import APPROVED
 from support.templates import new_inbox
@@ -144,6 +145,24 @@ def shop(tmp_path, inbox_url, filled_file) -> Iterator[Shop]:
         made.fill()
     yield made
     made.app_state.close()
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[Any]:
+    with a_server() as running:
+        yield running
+
+
+@pytest.fixture
+def service(http) -> Service:
+    """The service's API, as a test has it answer."""
+    return service_on(http)
+
+
+@pytest.fixture
+def credentials(service) -> dict[str, str]:
+    """The options with which `run` calls the service."""
+    return {"API_URL": service.url, "API_CLIENT_ID": CLIENT_ID, "API_REFRESH_TOKEN": REFRESH_TOKEN}
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,32 +28,17 @@ from support.billing_service import (
     CLIENT_ID,
     REFRESH_TOKEN,
     REFUSED,
-    Service,
-    a_server,
     answered,
     error,
-    service_on,
 )
 
 
-@pytest.fixture(scope="module")
-def http() -> Iterator[Any]:
-    with a_server() as running:
-        yield running
-
-
 @pytest.fixture
-def service(http) -> Service:
-    return service_on(http)
-
-
-@pytest.fixture
-def api(run, service) -> Callable[..., Result]:
+def api(run, service, credentials) -> Callable[..., Result]:
     """Runs `billhook api …` with good credentials."""
 
     def invoke(*arguments: str, command: tuple[str, ...] = ("api",), **options: str) -> Result:
-        given = {"API_URL": service.url, "API_CLIENT_ID": CLIENT_ID, "API_REFRESH_TOKEN": REFRESH_TOKEN}
-        result = run(*command, *arguments, **{**given, **options})
+        result = run(*command, *arguments, **{**credentials, **options})
         assert CLIENT_ID not in result.output
         assert REFRESH_TOKEN not in result.output
         assert not any(token in result.output for token in service.tokens)
@@ -288,10 +273,10 @@ def test_invalid_arguments_exit_with_code_2(api, service):
     assert service.lines() == []
 
 
-def test_a_missing_option_is_named(run, service):
-    given = {"API_URL": service.url, "API_CLIENT_ID": CLIENT_ID, "API_REFRESH_TOKEN": REFRESH_TOKEN}
-    for missing in given:
-        result = run("api", "login", **{name: value for name, value in given.items() if name != missing})
+def test_a_missing_option_is_named(run, credentials):
+    for missing in credentials:
+        given = {name: value for name, value in credentials.items() if name != missing}
+        result = run("api", "login", **given)
         assert result.exit_code == 2
         assert f"need options: set BILLHOOK_{missing}" in result.stderr
 

@@ -18,7 +18,7 @@ from billhook.events import ContractCreated, InvoiceApproved
 from billhook.signing import StandardWebhooks
 from billhook.signing.source import Source
 from support.apps import make_app
-from support.billing_service import CLIENT_ID, REFRESH_TOKEN, Service, a_server, answered, error, service_on
+from support.billing_service import Service, answered, error
 from support.inbox_view import change, place_of, rows, value
 from support.receivers import BillhookReceiver, billhook_receiver, deliveries, flush, later, subscribe
 from support.sandbox import API_TOKEN, Running, running
@@ -337,26 +337,18 @@ def test_no_sender_can_have_the_name_of_the_synthetic_source():
 # --- an API that answers as it likes ----------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def http() -> Iterator[Any]:
-    with a_server() as started:
-        yield started
+@pytest.fixture
+def service(service: Service) -> Service:
+    service.always("GET /invoices", page("invoices"))
+    return service
 
 
 @pytest.fixture
-def service(http: Any) -> Service:
-    made = service_on(http)
-    made.always("GET /invoices", page("invoices"))
-    return made
-
-
-@pytest.fixture
-def compare(run: Callable[..., Result], inbox_url: str, service: Service) -> Callable[..., Result]:
+def compare(run: Callable[..., Result], inbox_url: str, credentials: dict[str, str]) -> Callable[..., Result]:
     """Runs `reconcile` for a day against the service."""
 
     def invoke(*arguments: str) -> Result:
-        options = {"API_URL": service.url, "API_CLIENT_ID": CLIENT_ID, "API_REFRESH_TOKEN": REFRESH_TOKEN}
-        return run("reconcile", "--since", "1d", *arguments, **options)
+        return run("reconcile", "--since", "1d", *arguments, **credentials)
 
     return invoke
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,10 +22,8 @@ from support.billing_service import (
     REFRESH_TOKEN,
     REFUSED,
     Service,
-    a_server,
     answered,
     cut,
-    service_on,
     when,
 )
 from support.processes import until
@@ -52,27 +50,19 @@ def new(event): ...
 HANDLED = ["InvoiceApproved", "PaymentFailed", "CommitmentUsageCrossed"]
 
 
-@pytest.fixture(scope="module")
-def http() -> Iterator[Any]:
-    with a_server() as running:
-        yield running
-
-
 @pytest.fixture
-def service(http) -> Service:
-    service = service_on(http)
+def service(service) -> Service:
     service.always("POST /webhook", answered(201, {"id": "sub_1"}))
     return service
 
 
 @pytest.fixture
-def subscribe(run, service, tmp_path) -> Callable[..., Result]:
+def subscribe(run, credentials, tmp_path) -> Callable[..., Result]:
     """Runs `billhook subscribe`, in a folder with handlers.py, with good credentials."""
     (tmp_path / "handlers.py").write_text(MODULE)
 
     def invoke(*arguments: str, url: str = URL, **options: str) -> Result:
-        given = {"API_URL": service.url, "API_CLIENT_ID": CLIENT_ID, "API_REFRESH_TOKEN": REFRESH_TOKEN}
-        result = run("subscribe", "--callback-url", url, *arguments, **{**given, **options})
+        result = run("subscribe", "--callback-url", url, *arguments, **{**credentials, **options})
         assert CLIENT_ID not in result.output
         assert REFRESH_TOKEN not in result.output
         return result
@@ -195,17 +185,13 @@ def test_an_answer_that_cannot_be_read_is_a_failure_only_where_nothing_was_done(
 
 
 @pytest.mark.slow
-def test_an_interruption_prints_the_results_so_far(subscribe, service, tmp_path):
+def test_an_interruption_prints_the_results_so_far(subscribe, service, credentials, tmp_path):
     process = None
     service.answer(
         "POST /webhook", answered(200, {}), when(lambda: process.poll() is not None, answered(200, {}))
     )
     subscribe("handlers.py", "--dry-run")  # writes handlers.py
-    given = {
-        "BILLHOOK_API_URL": service.url,
-        "BILLHOOK_API_CLIENT_ID": CLIENT_ID,
-        "BILLHOOK_API_REFRESH_TOKEN": REFRESH_TOKEN,
-    }
+    given = {f"BILLHOOK_{name}": value for name, value in credentials.items()}
     process = subprocess.Popen(
         [sys.executable, "-m", "billhook", "subscribe", "handlers.py", "--callback-url", URL, "--json"],
         cwd=tmp_path,
