@@ -144,7 +144,8 @@ def capture(folder: Path, bind: str, answer: int, max_files: int, max_mb: int, c
       billhook capture --to captured
       billhook capture --bind 127.0.0.1:8080 --to captured --answer 503 --count 1
     """
-    recorder = _Recorder(_own_folder(folder), max_files, max_mb * _MIB)
+    _make_own_folder(folder)
+    recorder = _Recorder(folder, max_files, max_mb * _MIB)
     stop = threading.Event()
     with listen(bind) as listening, ExitStack() as stack:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -152,11 +153,15 @@ def capture(folder: Path, bind: str, answer: int, max_files: int, max_mb: int, c
         at = f"http://{bind.rpartition(':')[0]}:{listening.getsockname()[1]}"
         click.echo(f"Recording requests to {at} in {printable(folder)}, answering {answer}")
         sys.stdout.flush()
-        _accept(listening, recorder, answer, lambda: stop.is_set() or recorder.recorded == count)
+        listening.settimeout(0.2)  # `stop` is looked at a few times a second
+        threads = stack.enter_context(ThreadPoolExecutor(_CONNECTIONS))
+        while not (stop.is_set() or recorder.recorded == count):
+            with suppress(TimeoutError, ConnectionError):
+                threads.submit(_serve, listening.accept()[0], recorder, answer)
     click.echo(f"{recorder.recorded} recorded")
 
 
-def _own_folder(folder: Path) -> Path:
+def _make_own_folder(folder: Path) -> None:
     """Make the folder. Raises UsageConfigError for one that other users may look into."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -168,7 +173,6 @@ def _own_folder(folder: Path) -> Path:
             f"--to {folder} is open to other users, and requests hold credentials: run `chmod 700` on it, or "
             "name a new folder"
         )
-    return folder
 
 
 class _Recorder:
@@ -202,15 +206,6 @@ class _Recorder:
             self._files_left -= 1
             self._bytes_left -= len(raw)
             return str(path)
-
-
-def _accept(listening: socket.socket, recorder: _Recorder, answer: int, done: Callable[[], bool]) -> None:
-    """Accept connections until `done`, which is asked a few times a second; each is served by a thread."""
-    listening.settimeout(0.2)
-    with ThreadPoolExecutor(_CONNECTIONS) as threads:
-        while not done():
-            with suppress(TimeoutError, ConnectionError):
-                threads.submit(_serve, listening.accept()[0], recorder, answer)
 
 
 def _serve(connection: socket.socket, recorder: _Recorder, answer: int) -> None:

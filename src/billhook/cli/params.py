@@ -165,11 +165,11 @@ def _tcp_address(text: str, lowest_port: int = 0) -> str:
 
 def _address(text: str) -> str:
     """Check an address as gunicorn reads it."""
+    if _TCP.fullmatch(text):
+        return _tcp_address(text, lowest_port=1)
     if _OTHER.fullmatch(text):
         return text
-    if not _TCP.fullmatch(text):
-        raise ValueError(f"{text!r} is neither HOST:PORT nor unix:PATH")
-    return _tcp_address(text, lowest_port=1)
+    raise ValueError(f"{text!r} is neither HOST:PORT nor unix:PATH")
 
 
 BIND = Parsed("address", _address)
@@ -193,12 +193,17 @@ def listen(bind: str) -> socket.socket:
 def check_bindable(bind: str) -> None:
     """Raise UsageConfigError if nothing can listen there: gunicorn reports that late and at length."""
     with reporting_bind_errors(bind):
+        path = Path(bind.removeprefix("unix:"))
         if _TCP.fullmatch(bind):
             listen(bind).close()
         elif bind.startswith("fd://"):
             os.fstat(int(bind.removeprefix("fd://")))
-        else:
-            _check_path(Path(bind.removeprefix("unix:")))
+        # The folder has to be writable: gunicorn replaces a socket that it finds.
+        elif not os.access(path.parent, os.W_OK | os.X_OK):
+            path.parent.stat()  # raises the better error if the folder does not exist
+            raise PermissionError(errno.EACCES, "its folder is not writable")
+        elif path.exists() and not path.is_socket():
+            raise FileExistsError(errno.EEXIST, "a file with this name exists")
 
 
 @contextmanager
@@ -213,15 +218,6 @@ def reporting_bind_errors(bind: str) -> Iterator[None]:
             ) from None
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageConfigError(f"cannot listen on {bind} ({reason}): give another --bind HOST:PORT") from None
-
-
-def _check_path(path: Path) -> None:
-    """Check that the folder is writable: gunicorn replaces a socket that it finds."""
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        path.parent.stat()  # raises the better error if the folder does not exist
-        raise PermissionError(errno.EACCES, "its folder is not writable")
-    if path.exists() and not path.is_socket():
-        raise FileExistsError(errno.EEXIST, "a file with this name exists")
 
 
 def is_local(bind: str) -> bool:

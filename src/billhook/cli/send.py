@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -204,11 +204,11 @@ def send(
         import_handlers(handlers)
     if not (event_type.isascii() and event_type.isprintable()):
         raise ConfigError(f"TYPE is {event_type!r}: it is sent in a header, so it must be printable ASCII")
-    body = _build_payload(event_type, None if file is None else file.read(), changes)
+    body, paths = _build_payload(event_type, None if file is None else file.read(), changes)
     signer, secret, type_header = choose_signer(url, source, scheme, secret_file)
     answers = []
     # Only notes: an invalid body is often what the user wants to test the receiver with.
-    for warning in _payload_warnings(event_type, body, changes):
+    for warning in _payload_warnings(event_type, body, paths):
         click.echo(f"note: {printable(warning)}", err=True)
     with open_target(url, source, timeout) as (place, poster), progress("sending", count) as steps:
         for _ in range(count):
@@ -229,21 +229,19 @@ def send(
         sys.exit(1)
 
 
-def _payload_warnings(event_type: str, body: bytes, changes: Sequence[str]) -> list[str]:
-    """Return what the user may not have meant: fields that the type does not have, an invalid body."""
+def _payload_warnings(event_type: str, body: bytes, paths: Iterable[str]) -> Iterator[str]:
+    """Yield what the user may not have meant: fields that the type does not have, an invalid body."""
     kinds = _field_types(event_type)
-    warnings = []
-    for path in (change.partition("=")[0] for change in changes):
+    for path in paths:
         field = _INDEX.sub("[]", path).removesuffix("[]")
         if event_type in EVENT_TYPES and field not in kinds:
             hint = suggest(field, kinds, most=1)
-            warnings.append(f"{event_type} has no field {path}" + (f"; {hint}" if hint else ""))
+            yield f"{event_type} has no field {path}" + (f"; {hint}" if hint else "")
     try:
         parse_event(event_type, body)
     except PayloadError as error:
         wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.details)
-        warnings.append(f"this body is not a valid {event_type} ({wrong or error})")
-    return warnings
+        yield f"this body is not a valid {event_type} ({wrong or error})"
 
 
 def _field_types(event_type: str) -> Mapping[str, str]:
@@ -253,34 +251,33 @@ def _field_types(event_type: str) -> Mapping[str, str]:
     return {row["name"]: row["type"] for row in rows}
 
 
-def _build_payload(event_type: str, content: bytes | None, changes: Sequence[str]) -> bytes:
-    """Return `content`, or a sample of the type, with changes such as `a.b=1`. Raises ConfigError."""
+def _build_payload(event_type: str, content: bytes | None, changes: Sequence[str]) -> tuple[bytes, list[str]]:
+    """Return `content`, or a sample of the type, with changes such as `a.b=1`; and the paths of the changes.
+
+    Raises ConfigError.
+    """
     body = sample_body(event_class(event_type)) if content is None else content
     if not changes:
-        return body
+        return body, []
     try:
         value = strict_json.loads(body)
     except BillhookError as error:
         raise ConfigError(f"--set needs a JSON body: {error}") from None
-    kinds = _field_types(event_type)
+    kinds, paths = _field_types(event_type), []
     for change in changes:
         path, equals, text = change.partition("=")
         if not (path and equals):
             raise ConfigError(f"--set {change!r} is not PATH=VALUE, such as customerId=cus_1")
-        _set_field(value, path, _parse_value(text, _field_type(kinds, path)))
+        # The type of a field or of a list's items; empty for a field that the model does not have.
+        field = _INDEX.sub("[]", path)
+        kind = kinds.get(field) or kinds.get(field.removesuffix("[]"), "").removeprefix("list of ")
+        _set_field(value, path, _parse_value(text, kind))
+        paths.append(path)
     # In a sample, fields that depend on a changed one follow it. A user's own file stays as it is otherwise:
     # it may be inconsistent on purpose, to test a handler.
     if content is None:
-        value = in_agreement(
-            event_type, cast("dict[str, Any]", value), {change.partition("=")[0] for change in changes}
-        )
-    return strict_json.dumps(value)
-
-
-def _field_type(kinds: Mapping[str, str], path: str) -> str:
-    """Return the type of a field or of a list's items; empty for a field that the model does not have."""
-    field = _INDEX.sub("[]", path)
-    return kinds.get(field) or kinds.get(field.removesuffix("[]"), "").removeprefix("list of ")
+        value = in_agreement(event_type, cast("dict[str, Any]", value), {*paths})
+    return strict_json.dumps(value), paths
 
 
 def _parse_value(text: str, kind: str) -> object:
