@@ -47,11 +47,9 @@ def worker_environment(handlers: Sequence[str] = ()) -> dict[str, str]:
     The workers of the celery engine are started by Celery.
     """
     environ = environment(handlers)
-    app = user_app()
-    settings = Settings.from_mapping(from_environ(environ)) if app is None else get_settings(app)
-    if settings.engine == "celery":
+    if load_settings(environ).engine == "celery":
         how = "`celery -A MODULE:NAME worker`"
-        if app is None:
+        if user_app() is None:
             receiver = "gunicorn -c python:billhook.gunicorn_conf 'billhook.standalone:create_asgi_app()'"
             how = f"`celery -A billhook.standalone:celery worker`, and the receiver as `{receiver}`"
         raise ConfigError(
@@ -71,10 +69,19 @@ def user_app() -> Flask | None:
         return info.load_app()
 
 
-def reject_handlers_argument(handlers: Sequence[str]) -> None:
-    """Raise UsageError for handlers' modules that are named although a Flask app has its own handlers."""
+def _without_app(handlers: Sequence[str]) -> Sequence[str]:
+    """Return names of handlers' modules. Raises UsageError if a Flask app has its own handlers."""
     if handlers and user_app() is not None:
         raise click.UsageError("HANDLERS is for `billhook` only: the Flask app has its own handlers")
+    return handlers
+
+
+handlers_argument = click.argument(
+    "handlers",
+    nargs=-1,
+    metavar="[HANDLERS]...",
+    callback=lambda context, parameter, names: _without_app(names),
+)
 
 
 def flask_arguments() -> list[str] | None:
@@ -104,18 +111,17 @@ def import_handlers(names: Sequence[str] = ()) -> list[Handlers]:
 
     Of an app it returns none: they are connected. Raises ConfigError. Needs neither secrets nor an inbox.
     """
-    reject_handlers_argument(names)
+    environ = environment(_without_app(names))
     if user_app() is not None:
         return []
-    settings = Settings.from_mapping(from_environ(environment(names)))
     with reporting_import_errors("a module of the handlers"):
-        return load_handlers(settings.handlers)
+        return load_handlers(load_settings(environ).handlers)
 
 
-def load_settings() -> Settings:
+def load_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     """Return the options in force, with secrets, without opening an inbox."""
     app = user_app()
-    return Settings.from_mapping(from_environ(os.environ)) if app is None else get_settings(app)
+    return Settings.from_mapping(from_environ(environ)) if app is None else get_settings(app)
 
 
 @contextmanager

@@ -20,15 +20,15 @@ import click
 from billhook.cli.capture import RawRequest, parse_request
 from billhook.cli.context import (
     environment,
+    handlers_argument,
     load_app,
     load_settings,
     open_inbox,
-    reject_handlers_argument,
     user_app,
 )
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable
-from billhook.cli.params import TIME, DefaultGroup, as_json, existing_file, handlers_argument, integer, string
+from billhook.cli.params import TIME, DefaultGroup, as_json, existing_file, integer, string
 from billhook.doctor.checks import examine, run_checks
 from billhook.doctor.finding import Finding
 from billhook.doctor.setup import Setup, finding_of
@@ -99,7 +99,6 @@ def _setup(
     handlers: Sequence[str], gunicorn_file: Path | None, sample_size: int, closing: ExitStack
 ) -> Setup:
     """Return the set-up of the user's app, or that of the environment. Raises ConfigError and CliError."""
-    reject_handlers_argument(handlers)
     app = user_app()
     if app is not None:
         return Setup.of_app(app, sample_size=sample_size, gunicorn_file=gunicorn_file)
@@ -145,7 +144,6 @@ def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
       flask --app myshop billhook check --path /webhooks/billing
       billhook check billing.py --json
     """
-    reject_handlers_argument(handlers)
     setup = Setup.of_app(load_app(environment(handlers)))
     checks = [
         {"what": name, "ok": found.level in ("ok", "note"), "told": found.in_program().line}

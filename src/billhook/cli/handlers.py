@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 import click
 
-from billhook.cli.context import import_handlers, open_inbox, user_app
+from billhook.cli.context import handlers_argument, import_handlers, open_inbox, user_app
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
-from billhook.cli.params import TEXT, DefaultGroup, as_json, flag, handlers_argument, require_all, string
+from billhook.cli.params import TEXT, DefaultGroup, as_json, flag, require_all, string
 from billhook.cli.selection import recording
 from billhook.engines.dispatcher import handler_limits
 from billhook.errors import BillhookError

@@ -78,8 +78,6 @@ STATE = click.Choice((*_STATES, "planned"), case_sensitive=False)
 STATE_METAVAR = f"[{'|'.join(_STATES)}]"
 """Without the state that is stored and never shown."""
 
-handlers_argument = click.argument("handlers", nargs=-1, metavar="[HANDLERS]...")
-
 
 def flag(*names: str, told: str, **more: Any) -> Callable[[FC], FC]:
     """Return an option without a value."""

@@ -10,11 +10,11 @@ from typing import BinaryIO
 
 import click
 
-from billhook.cli.context import open_inbox, say_missing_worker
+from billhook.cli.context import handlers_argument, open_inbox, say_missing_worker
 from billhook.cli.events import event_class
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, printable, say_paused
-from billhook.cli.params import DELIVERY_ID, TEXT, as_json, flag, handlers_argument, string
+from billhook.cli.params import DELIVERY_ID, TEXT, as_json, flag, string
 from billhook.cli.selection import (
     MOST_FILTERS,
     RATE,

@@ -16,9 +16,9 @@ from urllib.parse import SplitResult, urlsplit
 import click
 
 from billhook.cli.context import (
+    handlers_argument,
     import_handlers,
     load_settings,
-    reject_handlers_argument,
     say_missing_worker,
     user_app,
 )
@@ -29,7 +29,6 @@ from billhook.cli.params import (
     FiniteNumber,
     as_json,
     existing_file,
-    handlers_argument,
     integer,
     parse_http_url,
     string,
@@ -199,7 +198,6 @@ def send(
       echo '{}' | billhook send Undeclared --file -
       flask --app myshop billhook send InvoiceApproved --source eu
     """
-    reject_handlers_argument(handlers)
     if event_type not in EVENT_TYPES:
         import_handlers(handlers)
     if not (event_type.isascii() and event_type.isprintable()):

@@ -28,8 +28,8 @@ from flask import Flask
 
 from billhook.cli.context import (
     flask_arguments,
+    handlers_argument,
     load_app,
-    reject_handlers_argument,
     user_app,
     worker_environment,
 )
@@ -40,7 +40,6 @@ from billhook.cli.params import (
     FiniteNumber,
     check_bindable,
     flag,
-    handlers_argument,
     integer,
     is_local,
     require_all,
@@ -257,7 +256,6 @@ def worker(
       billhook worker myshop/billing.py --drain
       billhook worker myshop/billing.py --health-file /tmp/billhook.alive
     """
-    reject_handlers_argument(handlers)
     if drain and processes > 1:
         raise click.UsageError("--drain works in one process: leave out --processes")
     open_standard_streams()

@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from billhook.cli.api_calls import as_usage_errors, open_client
+from billhook.cli.context import handlers_argument
 from billhook.cli.events import event_class
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, print_json, print_table, printable, progress
-from billhook.cli.params import Parsed, as_json, flag, handlers_argument, parse_http_url, string, strings
+from billhook.cli.params import Parsed, as_json, flag, parse_http_url, string, strings
 from billhook.errors import (
     ApiError,
     AuthenticationFailed,
