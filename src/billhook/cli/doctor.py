@@ -80,9 +80,21 @@ def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample: int, a
     Example:
       billhook doctor billing.py --sample 5000
     """
+    how: dict[str, Any] = {"sample_size": sample, "gunicorn_file": gunicorn_file}
     with ExitStack() as closing:
         try:
-            found, _ = examine(_setup(handlers, gunicorn_file, sample, closing), "doctor")
+            app = user_app()
+            if app is not None:
+                setup = Setup.of_app(app, **how)
+            else:
+                settings = load_settings()
+                settings = replace(settings, handlers=tuple(handlers) or settings.handlers)
+                setup = Setup(
+                    settings, os.environ, lambda: [default_source(settings)],
+                    lambda: closing.enter_context(open_inbox(missing_ok=True)),
+                    lambda: load_subscribers(handlers), **how,
+                )  # fmt: skip
+            found, _ = examine(setup, "doctor")
         except (BillhookError, CliError) as error:
             found = [finding_of(error)]
     findings = [each.in_program() for each in found]
@@ -93,22 +105,6 @@ def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample: int, a
         _print(findings)
     if any(each.level == "error" for each in findings):
         sys.exit(1)
-
-
-def _setup(
-    handlers: Sequence[str], gunicorn_file: Path | None, sample_size: int, closing: ExitStack
-) -> Setup:
-    """Return the set-up of the user's app, or that of the environment. Raises ConfigError and CliError."""
-    app = user_app()
-    if app is not None:
-        return Setup.of_app(app, sample_size=sample_size, gunicorn_file=gunicorn_file)
-    settings = load_settings()
-    settings = replace(settings, handlers=tuple(handlers) or settings.handlers)
-    return Setup(
-        settings, os.environ, lambda: [default_source(settings)],
-        lambda: closing.enter_context(open_inbox(missing_ok=True)), lambda: load_subscribers(handlers),
-        sample_size=sample_size, gunicorn_file=gunicorn_file,
-    )  # fmt: skip
 
 
 def _print(findings: Sequence[Finding]) -> None:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from flask import abort, current_app, g
+from flask import abort, current_app, g, request
 
 from billhook.extension import get_state
 from billhook.handlers.quarantine import parse_error
@@ -38,6 +38,7 @@ _TONES = {
     "warning": "warn",
 }
 MOST_PER_SECOND = 10_000.0
+_LONGEST_REASON = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,11 @@ class DashboardContext:
     def visitor(self) -> str:
         """The name of the visitor, as the app knows it."""
         return str(g.billhook_visitor.name)
+
+    @property
+    def reason(self) -> str:
+        """The reason in the form, on one line; empty if there is none."""
+        return " ".join(request.form.get("why", "").replace("\0", "").split())[:_LONGEST_REASON]
 
     def delivery(self, delivery_id: int) -> DeliveryDetails:
         """Return a delivery; the page of an unknown one is 404."""

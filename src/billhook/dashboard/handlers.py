@@ -21,8 +21,6 @@ from billhook.inbox.issues import IssueState, list_issues
 from billhook.inbox.overview import HandlerFigures, PeriodFigures, percentile, read_overview
 from billhook.pages.charts import Bars, Series, bar_chart
 
-_LONGEST = 500
-
 
 class HandlerRow(NamedTuple):
     """A handler in the list. `handler` is None if this app has not loaded it.
@@ -107,9 +105,8 @@ def _durations_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:
 def pause(context: DashboardContext) -> Response:
     """Pause a handler, and return to its page."""
     name = _named(context)
-    why = " ".join(request.form.get("why", "").split())[:_LONGEST].replace("\0", "") or None
     with context.recorded("pause", name):
-        context.inbox.pause_handler(name, why, context.now)
+        context.inbox.pause_handler(name, context.reason or None, context.now)
     return _back(context, name, f"{name} is paused: its deliveries wait.", "warn")
 
 

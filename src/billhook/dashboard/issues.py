@@ -23,7 +23,6 @@ from billhook.inbox.issues import (
 from billhook.inbox.occurrences import IssueKind
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 
-_LONGEST = 500
 ISSUE_TONES = {
     IssueState.OPEN: "bad",
     IssueState.ACKNOWLEDGED: "warn",
@@ -89,9 +88,8 @@ def _change(
     context: DashboardContext, issue_id: str, verb: str, state: IssueState, until: datetime | None = None
 ) -> Response:
     one = _find(context, issue_id)
-    why = " ".join(request.form.get("why", "").split())[:_LONGEST].replace("\0", "") or None
+    who, why = context.visitor, context.reason or None
     with context.recorded(verb, f"issue {one.id}"):
-        who = context.visitor
         change_issue(context.inbox, one.id, state, context.now, who=who, why=why, until=until)
     shown = f"The issue is {state.value}" + (f" until {until:%Y-%m-%d %H:%M} UTC." if until else ".")
     return context.pages.redirect(url_for(".issue", issue_id=one.id), shown)
