@@ -67,9 +67,7 @@ def discard(selection: Selection, reason: str) -> None:
     now = datetime.now(UTC)
     with open_inbox() as inbox:
         found = selection.find(inbox, "Discard {}?")
-        if found is None:
-            return
-        change = partial(discard_these, inbox, reason=reason, now=now, dry_run=selection.dry_run)
+        change = partial(discard_these, inbox, reason=reason, now=now)
         done = selection.apply(inbox, found, change, DiscardResult())
     selection.report(
         {"selected": found.total, "discarded": done.deliveries, "runs": done.runs, "reason": reason},
@@ -208,13 +206,11 @@ def erase(selection: Selection, customer: str | None, discard: bool) -> None:
         found, unsure = (
             (selection.find(inbox), []) if customer is None else _of_customer(inbox, customer, selection)
         )
-        if found is None:
-            return
         ids = [one for batch in found.batches for one in batch]
         found = found._replace(batches=[*in_batches(ids, _BATCH)])
         change = partial(erase_these, inbox, now=now, discard_unfinished=discard)
         count = partial(change, dry_run=True)
-        done, clean = replace(selection, dry_run=True).apply(inbox, found, count, EraseResult()), True
+        done, clean = replace(selection, dry_run=True).apply(inbox, found, change, EraseResult()), True
         if done.unfinished and not selection.dry_run:
             each = (one for batch in found.batches if count(batch).unfinished for one in batch)
             unfinished = islice((one for one in each if count([one]).unfinished), _MOST_NAMED + 1)

@@ -125,8 +125,6 @@ def forward(
             sender.follow(inbox, selection)
             return
         found = selection.find(inbox, "" if curl else f"Send {{}} to {urlsplit(url).netloc}?")
-        if found is None:
-            return
         if curl:  # it prints bodies, and is recorded like sending them
             found = found._replace(which=f"--curl {found.which}")
         if not selection.dry_run:

@@ -105,17 +105,27 @@ def replay(selection: Selection, handler: str | None, as_type: str | None, all_h
                 raise CliError(no_match(inbox, of_handler))
         _check_ids(inbox, selection.ids, as_type)
         found = selection.find(inbox, _question(inbox, selection.ids, handler, all_handlers))
-        if found is None:
-            return
         # Of an issue its own handler alone: others of the same deliveries may wait for a retry on purpose.
         one = find_issue(inbox, filters.issue) if filters.issue and not (handler or all_handlers) else None
         failed = None if one is None else one.handler
         change = partial(
             replay_these, inbox, now=now, handler=handler or failed, only_failed=failed is not None,
-            backfill=added, all_handlers=all_handlers, as_type=as_type, dry_run=selection.dry_run,
+            backfill=added, all_handlers=all_handlers, as_type=as_type,
         )  # fmt: skip
-        done = selection.apply(inbox, found, change, ReplayResult())
-        _report(inbox, selection, found.total, done, with_succeeded=all_handlers or handler is not None)
+        done, would = selection.apply(inbox, found, change, ReplayResult()), selection.would
+        figures = {"selected": found.total, "replayed": done.deliveries, "reread": done.requeued}
+        nothing = _NOTHING_FAILED if handler is None and not all_handlers else _NOTHING_FINISHED
+        selection.report(
+            {**figures, "runs": done.runs, "added": done.added},
+            f"{done.deliveries} of {delivery_count(found.total)} {would}replayed: "
+            f"{run_count(done.runs)} {would}due again, {delivery_count(done.requeued)} {would}parsed again"
+            + (f", {delivery_count(done.added)} {would}handled for the first time" if done.added else ""),
+            "" if done.deliveries else nothing,
+        )
+        if not selection.as_json:
+            say_paused(inbox.paused_handlers())
+        if done.deliveries and not selection.dry_run:
+            say_missing_worker(inbox)
 
 
 def _question(inbox: Inbox, delivery_ids: tuple[int, ...], handler: str | None, all_handlers: bool) -> str:
@@ -148,25 +158,6 @@ def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...], as_type: str | None)
                 f"delivery {delivery.summary.id} was already handled as {delivery.summary.event_type}: --as "
                 "applies only before any handler has run; nothing was replayed"
             )
-
-
-def _report(
-    inbox: Inbox, selection: Selection, total: int, done: ReplayResult, *, with_succeeded: bool
-) -> None:
-    """Print the result for `total` deliveries and, on stderr, a hint if no worker is running."""
-    would = selection.would
-    figures = {"selected": total, "replayed": done.deliveries, "reread": done.requeued, "runs": done.runs}
-    selection.report(
-        {**figures, "added": done.added},
-        f"{done.deliveries} of {delivery_count(total)} {would}replayed: "
-        f"{run_count(done.runs)} {would}due again, {delivery_count(done.requeued)} {would}parsed again"
-        + (f", {delivery_count(done.added)} {would}handled for the first time" if done.added else ""),
-        "" if done.deliveries else _NOTHING_FINISHED if with_succeeded else _NOTHING_FAILED,
-    )
-    if not selection.as_json:
-        say_paused(inbox.paused_handlers())
-    if done.deliveries and not selection.dry_run:
-        say_missing_worker(inbox)
 
 
 @click.command()

@@ -168,8 +168,8 @@ class Selection:
         if self.ids and not self.filter.is_everything:
             raise click.UsageError("give ids or filters, not both")
 
-    def find(self, inbox: Inbox, question: str = "") -> Found | None:
-        """Find the deliveries, and ask the user whether to go on; None if there are none.
+    def find(self, inbox: Inbox, question: str = "") -> Found:
+        """Find the deliveries, and ask the user whether to go on; end the command if there are none.
 
         `question` has {} for their number; with --json nothing is asked, and none is a result too. Raises
         CliError for an unknown id.
@@ -182,7 +182,7 @@ class Selection:
             found = Found(id_batches(inbox, bounded), count(inbox, bounded), self.conditions)
         if not (found.total or self.as_json):
             click.echo(no_match(inbox, self.filter))
-            return None
+            raise click.exceptions.Exit
         if question and self.asks:
             confirm(question.format(delivery_count(found.total)))
         if self.rate is None or self.dry_run:
@@ -224,8 +224,8 @@ class Selection:
                 options.append(option if one is True else f"{option} {text}")
         return " ".join(options)
 
-    def apply(self, inbox: Inbox, found: Found, change: Callable[[list[int]], R], start: R) -> R:
-        """Apply `change` to each batch, record it, and return the sum of its results."""
+    def apply(self, inbox: Inbox, found: Found, change: Callable[..., R], start: R) -> R:
+        """Call `change` with each batch and `dry_run`, record it, and return the sum of its results."""
         what, done = _verb(), start
         label = "counting" if self.dry_run else f"{what.removesuffix('e')}ing"
         with (
@@ -233,7 +233,7 @@ class Selection:
             recording(inbox, what, found.which, dry_run=self.dry_run or not found.total) as add,
         ):
             for batch in found.batches:
-                changed = change(batch)
+                changed = change(batch, dry_run=self.dry_run)
                 done += changed
                 add(changed.deliveries, () if found.is_named else batch)
                 steps(len(batch))

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -118,7 +117,12 @@ def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
     missing = missing_worker(inbox)
     text = summary(overview, None if missing is None else missing.what)
     if as_json:
-        print_json(_to_json(overview, text, lines))
+        document = asdict(overview)
+        for one in document["types"]:
+            one["type"] = one.pop("event_type")
+        del document["refused_seconds"]
+        document |= {"schema": document.pop("revision"), "summary": text, "crossed": lines}
+        print_json({"unfinished": overview.backlog.waiting, **document.pop("backlog"), **document})
     else:
         _print(inbox, overview, text)
     for line in lines:
@@ -184,15 +188,6 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
         ("refused in 24 h", str(refused), "; ".join(filter(None, [causes, *off, look]))),
         ("workers", str(len(alive)), engines + (f"; silent: {', '.join(silent)}" if silent else "")),
     ]
-
-
-def _to_json(overview: Overview, text: str, lines: Sequence[str]) -> dict[str, Any]:
-    document = asdict(overview)
-    for one in document["types"]:
-        one["type"] = one.pop("event_type")
-    del document["refused_seconds"]
-    document |= {"schema": document.pop("revision"), "summary": text, "crossed": lines}
-    return {"unfinished": overview.backlog.waiting, **document.pop("backlog"), **document}
 
 
 @click.command()
