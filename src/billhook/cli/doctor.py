@@ -189,7 +189,14 @@ def signature(
       billhook capture --to captured
       billhook doctor signature --request captured/20260115T093000-0001.http --secret-file secret.txt
     """
-    request = _read_request(request_file)
+    try:
+        with request_file.open("rb") as stream:
+            raw = stream.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise UsageConfigError(f"--request {request_file} cannot be read: {error.strerror}") from None
+    if len(raw) > _MAX_FILE_BYTES:
+        raise UsageConfigError(f"--request {request_file} is over {_MAX_FILE_BYTES} bytes: give one request")
+    request = parse_request(raw, str(request_file))
     # With --secret-file, a mistake in the options does not matter.
     secrets = read_secrets_file(secret_file) if secret_file else load_settings().read_secrets()
     if not secrets:
@@ -227,17 +234,6 @@ def signature(
         click.echo(printable("\n".join(lines), keep="\n"))
     if not result.schemes or any(each.kind == "clock" for each in result.near_misses):
         sys.exit(1)
-
-
-def _read_request(path: Path) -> RawRequest:
-    try:
-        with path.open("rb") as stream:
-            raw = stream.read(_MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise UsageConfigError(f"--request {path} cannot be read: {error.strerror}") from None
-    if len(raw) > _MAX_FILE_BYTES:
-        raise UsageConfigError(f"--request {path} is over {_MAX_FILE_BYTES} bytes: give one request")
-    return parse_request(raw, str(path))
 
 
 def _type_header() -> str:

@@ -41,19 +41,17 @@ def events(names: Sequence[str], as_json: bool, json_schema: bool) -> None:
     if len(types) > 1:
         raise click.UsageError("give one TYPE; files with types of your own end in .py")
     import_handlers([name for name in names if name not in types])
-    model = event_class(types[0]) if types else None
+    models = [event_class(types[0])] if types else [*EVENT_TYPES.values()]
     if json_schema:
-        schemas = {name: event_json_schema(each) for name, each in EVENT_TYPES.items()}
-        print_json(schemas if model is None else event_json_schema(model))
+        schemas = {each.type: event_json_schema(each) for each in models}
+        print_json(schemas[types[0]] if types else schemas)
     elif as_json:
-        print_json(
-            [_type_json(each) for each in EVENT_TYPES.values()] if model is None else _type_json(model)
-        )
-    elif model is None:
-        rows = [(name, event_summary(each)) for name, each in EVENT_TYPES.items()]
-        print_table(("type", "meaning"), rows)
+        documents = [_type_json(each) for each in models]
+        print_json(documents[0] if types else documents)
+    elif types:
+        _show(models[0])
     else:
-        _show(model)
+        print_table(("type", "meaning"), [(each.type, event_summary(each)) for each in models])
 
 
 def _show(model: type[Event]) -> None:

@@ -110,7 +110,7 @@ def existing_file(name: str, told: str, **more: Any) -> Callable[[FC], FC]:
     return click.option(name, type=click.Path(exists=True, dir_okay=False), help=told, **more)
 
 
-def integer(name: str, least: int, most: int, default: int, told: str | None = None) -> Callable[[FC], FC]:
+def integer(name: str, least: int, most: int, default: int, told: str) -> Callable[[FC], FC]:
     """Return an option for an integer within limits, whose help ends with its default."""
     limits = click.IntRange(least, most)
     return click.option(name, type=limits, default=default, show_default=True, help=told)

@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from billhook.sandbox import Sandbox
 
 _TEMPORARY = ("temporary", "sqlite://")
+_ENDING = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM}
 _CALL_TIMEOUT_SECONDS = 90.0
 """Longer than the 60 seconds for which `POST /_sandbox/flush` may wait."""
 
@@ -76,26 +77,31 @@ def sandbox(
     from billhook.sandbox.storage.database import parsed_url
 
     settings = signing_settings()
-    with _ending_signals_held(), tempfile.TemporaryDirectory(prefix="billhook-sandbox-") as folder:
+    with ExitStack() as stack:
+        # Held until they are waited for, in this thread and those that it starts: else one that another
+        # thread receives may find this thread asleep, and not wake it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="billhook-sandbox-"))
         url = f"sqlite:///{folder}/sandbox.db" if database in _TEMPORARY else database
         parsed_url(url)  # a mistake in the URL is reported before one in the secrets
         scheme, secrets = configured_scheme(settings), settings.read_secrets(secret_file)
         made_of = SandboxOptions(scheme=scheme, secrets=secrets, database_url=url, **options)
         check_bindable(bind)  # after the cheaper checks, and before a database is created
-        with closing(Sandbox(made_of)) as made:
-            credentials = _prepare(made, seed)
-            with made.run(*host_and_port(bind)) as address:
-                login = made.login_address(address)
-                # Stored at the end of this block: a token that was stored and not printed is of no use.
-                with made.issue_api_token(new=new_token) as token:
-                    credentials["api_token"] = token
-                    if as_json:
-                        print_json({"url": address, "login_url": login, **credentials})
-                    else:
-                        _print_credentials(address, login, credentials, settings)
-                    sys.stdout.flush()
-                signal.sigwait(_ENDING)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)  # a second one ends it at once
+        made = stack.enter_context(closing(Sandbox(made_of)))
+        credentials = _prepare(made, seed)
+        address = stack.enter_context(made.run(*host_and_port(bind)))
+        login = made.login_address(address)
+        # Stored at the end of this block: a token that was stored and not printed is of no use.
+        with made.issue_api_token(new=new_token) as token:
+            credentials["api_token"] = token
+            if as_json:
+                print_json({"url": address, "login_url": login, **credentials})
+            else:
+                _print_credentials(address, login, credentials, settings)
+            sys.stdout.flush()
+        signal.sigwait(_ENDING)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)  # a second one ends it at once
 
 
 @sandbox.command()
@@ -123,22 +129,6 @@ def call(method: str, path: str, body: str | None) -> None:
     with open_client(_CALL_TIMEOUT_SECONDS) as client:
         answer = client.request(method, path, value)
     print_wire(strict_json.dumps(answer))
-
-
-_ENDING = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM}
-
-
-@contextmanager
-def _ending_signals_held() -> Iterator[None]:
-    """Keep the signals that end the sandbox until it waits for them, in this thread and those that it starts.
-
-    Else one that another thread receives may find this thread asleep, and not wake it.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _prepare(sandbox: Sandbox, seed: str | None) -> dict[str, str | None]:
