@@ -354,10 +354,9 @@ class Supervisor:
         return 0
 
     def _begin(self, child: Child, now: float) -> None:
-        if now < child.again_at:
-            return
         try:
-            child.begin(now)
+            if now >= child.again_at:
+                child.begin(now)
         except OSError as error:  # no task or no memory left, for a moment perhaps
             if not any(one.process for one in self.children):
                 raise  # nothing runs that could be kept
@@ -447,8 +446,7 @@ class Supervisor:
 def has_terminal() -> bool:
     """Return whether this process still has the terminal that it was started in."""
     # isatty(0) would say nothing: stdin may be a file. O_NOCTTY: opening it must not make it our terminal.
-    try:
+    with suppress(OSError):
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True
+        return True
+    return False
