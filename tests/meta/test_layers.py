@@ -61,7 +61,7 @@ HIDDEN = {
     "bytes": ("inbox/inbox.py", "from billhook.events import parse_event"),
     "receiver": ("receiver/intake.py", "import billhook.handlers"),
     "client": ("client/session.py", "import billhook.handlers"),
-    "witness": ("sandbox/service.py", "import billhook.inbox"),
+    "witness": ("sandbox/storage/database.py", "import billhook.inbox"),
     "sandbox-layers": ("sandbox/operations.py", "from billhook.sandbox.sandbox import Sandbox"),
     "pages": ("pages/charts.py", "import billhook.inbox"),
     "circles": ("client/transport.py", "if TYPE_CHECKING: import billhook.client.session"),

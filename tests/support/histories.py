@@ -26,7 +26,7 @@ from sqlalchemy import select
 from billhook.clock import FrozenClock
 from billhook.errors import SandboxError
 from billhook.sandbox import Sandbox, SandboxOptions
-from billhook.sandbox.storage.tables import webhooks
+from billhook.sandbox.storage import tables
 from support.sandbox import IN_MEMORY
 
 DIGESTS = Path(__file__).parents[1] / "component" / "sandbox" / "histories.txt"
@@ -253,7 +253,7 @@ class History:
         ]
         for entry in itertools.chain(*ledgers):
             self._name(entry["creditPoolId"], f"pool of {entry['creditProductId']}")
-        table = webhooks.raised_event
+        table = tables.raised_event
         with self.sandbox.service.transaction(writes=False) as tx:
             columns = (table.c.event_type, table.c.raised_at, table.c.body)
             rows = tx.connection.execute(select(*columns).order_by(table.c.seq)).all()
@@ -281,7 +281,7 @@ def fresh_sandbox() -> Iterator[Sandbox]:
     """A sandbox in this process, at the beginning of 2026, whose ids rise."""
     # Ids that rise: rows that are ordered by them keep their order from run to run.
     numbers = itertools.count(1)
-    rising = patch("billhook.sandbox.storage.transaction.secrets.token_hex", lambda _: f"{next(numbers):06}")
+    rising = patch("billhook.sandbox.storage.database.secrets.token_hex", lambda _: f"{next(numbers):06}")
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder, rising:
         url = f"sqlite:///{folder}/sandbox.db"
         options = SandboxOptions(database_url=url, rate_limit="1000000/second")

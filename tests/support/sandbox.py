@@ -18,7 +18,7 @@ from sqlalchemy import select
 from billhook.clock import FrozenClock
 from billhook.sandbox import Sandbox, SandboxOptions
 from billhook.sandbox.serving import serving
-from billhook.sandbox.storage.tables import webhooks
+from billhook.sandbox.storage import tables
 
 START = datetime(2026, 1, 10, 12, 0, tzinfo=UTC)
 API_TOKEN = "api-token-of-the-tests-7f3a"
@@ -97,7 +97,7 @@ class Running:
 
     def raised(self, event_type: str | None = None) -> list[tuple[str, dict[str, Any]]]:
         """Type and body of what was raised so far, oldest first."""
-        table = webhooks.raised_event
+        table = tables.raised_event
         with self.sandbox.service.transaction(writes=False) as tx:
             rows = tx.connection.execute(select(table.c.event_type, table.c.body).order_by(table.c.seq)).all()
         return [

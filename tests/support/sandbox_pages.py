@@ -12,7 +12,8 @@ from urllib.parse import urlencode
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from billhook.sandbox.pages.app import PAGES_PREFIX, VIEWS
+from billhook.sandbox.pages.app import PAGES_PREFIX
+from billhook.sandbox.pages.context import ROUTES
 from support.sandbox import API_TOKEN, Running
 
 ORIGIN = "http://localhost"
@@ -24,7 +25,7 @@ _PARAMETER = re.compile(r"<[a-z_]+>")
 
 def rules(method: str) -> list[str]:
     """The addresses of all views of a method, with `x` for each id."""
-    found = [(rule, kind) for views in VIEWS for rule, kind, _ in views.ROUTES.routes]
+    found = [(rule, kind) for rule, kind, _ in ROUTES.routes]
     return [PAGES_PREFIX + _PARAMETER.sub("x", rule) for rule, kind in found if kind == method]
 
 

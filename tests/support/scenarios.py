@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from sqlalchemy import select
 
-from billhook.sandbox.storage.tables import webhooks
+from billhook.sandbox.storage import tables
 from support.sandbox import Answer, Running
 
 STARTED = "2026-01-10T12:00:00Z"
@@ -152,7 +152,7 @@ def metered(sandbox: Running, name: str = "call", **meter: Any) -> str:
 
 def sent_to(sandbox: Running, event_type: str) -> list[tuple[str, str]]:
     """Address and body's id of each delivery of this type, in the order in which they were raised."""
-    raised, delivery = webhooks.raised_event, webhooks.delivery
+    raised, delivery = tables.raised_event, tables.delivery
     with sandbox.sandbox.service.transaction(writes=False) as tx:
         rows = tx.connection.execute(
             select(delivery.c.url, raised.c.id)

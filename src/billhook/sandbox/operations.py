@@ -16,7 +16,7 @@ from pydantic import Field
 
 from billhook.resources import Resource
 from billhook.sandbox.options import DEFAULT_BODY_BYTES
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.database import Transaction
 
 _CONTROL_PREFIX = "/_sandbox"
 _PARAMETER = re.compile(r"\{([A-Za-z]+)\}")

@@ -19,21 +19,18 @@ from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError, SandboxError
 from billhook.fields import strict_json
 from billhook.resources import ErrorBody
-from billhook.sandbox import api, control, tokens
-from billhook.sandbox.billing import contract_lifecycle, month_end, scheduled_jobs
-from billhook.sandbox.billing.credits import credit_grants, credit_schedules
-from billhook.sandbox.billing.invoices import invoice_lifecycle
+from billhook.sandbox import api, scheduled_jobs, tokens
+from billhook.sandbox.app import Authenticator, create_app
+from billhook.sandbox.billing import contract_lifecycle, credit_grants, invoice_lifecycle, month_end
 from billhook.sandbox.clock import SandboxClock
-from billhook.sandbox.http.app import create_app
-from billhook.sandbox.http.requests import Authenticator
-from billhook.sandbox.operations import Services
+from billhook.sandbox.control import customers, deliveries, invoices, service, subscriptions
+from billhook.sandbox.operations import Services, groups_of
 from billhook.sandbox.options import SandboxOptions
 from billhook.sandbox.pages import PAGES_PREFIX, with_pages
 from billhook.sandbox.pages.context import OperationRunner
 from billhook.sandbox.scenario import seed_demo_data
-from billhook.sandbox.scheduler import Scheduler
-from billhook.sandbox.service import Service
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.scheduled_jobs import Scheduler
+from billhook.sandbox.storage.database import Service, Transaction
 from billhook.sandbox.webhooks import signing_secrets
 from billhook.sandbox.webhooks.sender import Sender
 
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
     from flask import Flask
     from flask.testing import FlaskClient
 
-GROUPS = (*api.GROUPS, *control.GROUPS)
+GROUPS = groups_of(api, customers, invoices, service, deliveries, subscriptions)
 """All operations, in the order of the OpenAPI document."""
 
 JOB_HANDLERS: Mapping[str, Callable[[Transaction, str], None]] = MappingProxyType(
@@ -53,7 +50,7 @@ JOB_HANDLERS: Mapping[str, Callable[[Transaction, str], None]] = MappingProxyTyp
         "contract_end": contract_lifecycle.handle_contract_end,
         "invoice_approval": invoice_lifecycle.handle_approval_due,
         "invoice_due": invoice_lifecycle.handle_invoice_due,
-        "credit_grant": credit_schedules.handle_scheduled_grant,
+        "credit_grant": credit_grants.handle_scheduled_grant,
         "credit_expiry": credit_grants.expire_lot,
         "month_end": month_end.handle_month_end,
     }

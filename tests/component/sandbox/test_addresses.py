@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from billhook.sandbox.webhooks import http_post
-from billhook.sandbox.webhooks.addresses import is_public
-from billhook.sandbox.webhooks.outcomes import FailureReason, PostResult
+from billhook.sandbox.webhooks.http_post import FailureReason, PostResult, is_public
 from support.receivers import receiving
 
 

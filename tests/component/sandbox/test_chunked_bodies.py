@@ -47,7 +47,7 @@ def test_broken_chunks_are_the_senders_fault(sandbox: Running) -> None:
 def test_a_body_in_chunks_that_is_too_long_is_refused_and_not_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("billhook.sandbox.http.app.MAX_BODY_BYTES", 1000)
+    monkeypatch.setattr("billhook.sandbox.app.MAX_BODY_BYTES", 1000)
     with running() as sandbox:
         status, body = answered(sandbox, chunk(LOGIN.ljust(1000)) + chunk(b"x") + chunk(b""))
 

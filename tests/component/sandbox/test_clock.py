@@ -16,12 +16,11 @@ from sqlalchemy import func, select
 
 from billhook.clock import FrozenClock
 from billhook.events import PingTest
-from billhook.sandbox import Sandbox, SandboxOptions
-from billhook.sandbox.billing import scheduled_jobs
+from billhook.sandbox import Sandbox, SandboxOptions, scheduled_jobs
 from billhook.sandbox.clock import CalendarDuration
-from billhook.sandbox.scheduler import Scheduler
-from billhook.sandbox.storage.tables.webhooks import raised_event
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.scheduled_jobs import Scheduler
+from billhook.sandbox.storage.database import Transaction
+from billhook.sandbox.storage.tables import raised_event
 from billhook.sandbox.webhooks.outbox import raise_event
 from support.sandbox import INVALID, START, Running, running
 from support.scenarios import STARTED, contract, customer, dates

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from billhook.sandbox.billing import scheduled_jobs
+from billhook.sandbox import scheduled_jobs
 from support.sandbox import API_TOKEN, running
 from support.scenarios import contract, dates, invoices
 

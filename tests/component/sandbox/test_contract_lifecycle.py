@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from billhook.sandbox.billing.contracts.cycles import ContractRecord, cycle_at, next_end_date
+from billhook.sandbox.billing.cycles import ContractRecord, cycle_at, next_end_date
 from support.sandbox import NOT_FOUND, Running
 from support.scenarios import STARTED, billed_cycles, contract, customer, cycle, fee, invoices
 

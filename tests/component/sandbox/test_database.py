@@ -14,8 +14,8 @@ from sqlalchemy import func, select
 
 from billhook.errors import ConfigError
 from billhook.sandbox import Sandbox, SandboxOptions
+from billhook.sandbox.storage import tables
 from billhook.sandbox.storage.database import SandboxDatabase
-from billhook.sandbox.storage.tables import webhooks
 from support.receivers import deliveries, flush, receiving, subscribe, trigger
 from support.sandbox import running
 
@@ -116,7 +116,7 @@ def test_the_event_log_is_trimmed_to_the_newest_and_unsent_events(sandbox_url: s
         kept = [one["id"] for one in sandbox.ok("GET", "/_sandbox/raised?limit=1000")["raised"]]
         log = deliveries(sandbox)
         with sandbox.sandbox.service.transaction(writes=False) as tx:
-            attempts = tx.connection.execute(select(func.count()).select_from(webhooks.attempt)).scalar_one()
+            attempts = tx.connection.execute(select(func.count()).select_from(tables.attempt)).scalar_one()
 
     assert kept == [unsent, *later_ones[-20:]]
     assert [one["raisedId"] for one in log] == kept

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from billhook.sandbox.webhooks.outcomes import SPOILING, FaultKind
+from billhook.sandbox.webhooks.faults import SPOILING, FaultKind
 from billhook.signing import BodyHMAC, StandardWebhooks
 from support.receivers import (
     billhook_receiver,

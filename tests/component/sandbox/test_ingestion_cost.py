@@ -6,8 +6,7 @@ import json
 
 from sqlalchemy import event as hook
 
-from billhook.sandbox.billing.ingestion import ingest
-from billhook.sandbox.billing.usage.event_batch import RawEventBatch
+from billhook.sandbox.billing.ingestion import RawEventBatch, ingest
 from support.sandbox import Running
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from sqlalchemy import delete
 
-from billhook.sandbox.storage.tables.billing import catalog_product
+from billhook.sandbox.storage.tables import catalog_product
 from support.sandbox import INVALID, Running
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from billhook.events import EVENT_TYPES
-from billhook.sandbox.pages.sentences import SENTENCES, event_sentences
+from billhook.sandbox.pages.texts import SENTENCES, event_sentences
 from billhook.sandbox.scenario import run_scenario
-from billhook.sandbox.storage.tables.webhooks import raised_event
-from billhook.sandbox.webhooks import delivery_log
+from billhook.sandbox.storage.tables import raised_event
+from billhook.sandbox.webhooks import outbox
 from billhook.signing import StandardWebhooks, TimestampedRSA
 from support.receivers import Receiver, flush, receiving, subscribe
 from support.sandbox import API_TOKEN, START, Running, running
@@ -88,7 +88,7 @@ def test_the_timeline_tells_what_happened_with_names_and_amounts(
     told = {}
     for event_type in EVENT_TYPES:
         with sandbox.sandbox.service.transaction(writes=False) as tx:
-            page = delivery_log.timeline(tx, 5, None, raised_event.c.event_type == event_type)
+            page = outbox.timeline(tx, 5, None, raised_event.c.event_type == event_type)
             traces = [event for happening in page.items for event in happening.events]
             told[event_type] = event_sentences(tx, traces)[traces[0].id]
     page = browser.get("/timeline?type=PaymentFailed").text

@@ -6,8 +6,8 @@ import re
 
 from sqlalchemy import select
 
-from billhook.sandbox.pages.session import SESSION_SECONDS
-from billhook.sandbox.storage.tables.billing import setting
+from billhook.sandbox.pages.app import SESSION_SECONDS
+from billhook.sandbox.storage.tables import setting
 from support.sandbox import Running, running
 from support.sandbox_pages import ORIGIN, PagesBrowser, rules
 

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from billhook.sandbox.billing.chart_series import days_up_to, invoices_by_month, usage_by_day
-from billhook.sandbox.billing.usage.meters import METERS
+from billhook.sandbox.billing.meters import METERS
 from support.sandbox import Running
 from support.scenarios import Customer, contract, fee, metered
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billhook.sandbox.billing.contracts.pricing import Tier
 from billhook.sandbox.billing.money import ZERO
+from billhook.sandbox.billing.rating import Tier
 from billhook.sandbox.billing.thresholds import (
     MAX_RECURRING_AT_ONCE,
     ThresholdRule,

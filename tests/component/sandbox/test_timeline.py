@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from billhook.sandbox.storage.tables.webhooks import raised_event
-from billhook.sandbox.webhooks import delivery_log
+from billhook.sandbox.storage.tables import raised_event
+from billhook.sandbox.webhooks import outbox
 from support.receivers import flush, receiving, subscribe, trigger
 from support.sandbox import Running, running
 
@@ -13,7 +13,7 @@ def pages_of(sandbox: Running, limit: int) -> list[list[tuple[str, list[str]]]]:
     found, cursor = [], None
     while True:
         with sandbox.sandbox.service.transaction(writes=False) as tx:
-            page = delivery_log.timeline(tx, limit, cursor)
+            page = outbox.timeline(tx, limit, cursor)
         found.append([(one.cause, [event.event_type for event in one.events]) for one in page.items])
         cursor = page.next_cursor
         if cursor is None:
@@ -54,11 +54,11 @@ def test_an_event_has_its_deliveries_and_their_attempts() -> None:
         sandbox.real.advance(seconds=2)
         flush(sandbox)
         with sandbox.sandbox.service.transaction(writes=False) as tx:
-            page = delivery_log.timeline(tx, 10, None, raised_event.c.event_type == "Overage")
+            page = outbox.timeline(tx, 10, None, raised_event.c.event_type == "Overage")
             [event] = page.items[0].events
-            found = delivery_log.event_trace(tx, event.id)
-            states = delivery_log.count_states(tx)
-            missing = delivery_log.event_trace(tx, "evt_other")
+            found = outbox.event_trace(tx, event.id)
+            states = outbox.count_states(tx)
+            missing = outbox.event_trace(tx, "evt_other")
 
     assert page.total == 1
     [delivery] = event.deliveries

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from billhook.sandbox.billing.usage import daily_usage, meters
+from billhook.sandbox.billing import daily_usage, meters
 from support.sandbox import Running
 
 JANUARY = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC))

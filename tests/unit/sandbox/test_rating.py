@@ -13,17 +13,21 @@ from hypothesis import strategies as st
 from billhook.errors import SandboxError
 from billhook.fields import strict_json
 from billhook.resources import Commitment, ContractProduct, Discount
-from billhook.sandbox.billing.contracts.pricing import (
+from billhook.sandbox.billing.money import ZERO
+from billhook.sandbox.billing.new_contracts import check_product
+from billhook.sandbox.billing.rating import (
     NO_COMMITMENT,
+    Charge,
     CommitmentTerms,
+    PricedUsage,
     PriceTerms,
     Tier,
-    check_product,
+    apply_commitment,
+    charge,
     commitment_terms,
     price_terms,
+    rate,
 )
-from billhook.sandbox.billing.money import ZERO
-from billhook.sandbox.billing.rating import Charge, PricedUsage, apply_commitment, charge, rate
 
 amounts = st.decimals(0, 10**9, places=6)
 prices = st.decimals(0, 1000, places=4)

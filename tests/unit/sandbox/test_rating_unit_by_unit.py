@@ -9,8 +9,14 @@ from fractions import Fraction
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from billhook.sandbox.billing.contracts.pricing import CommitmentTerms, PriceTerms, Tier
-from billhook.sandbox.billing.rating import PricedUsage, apply_commitment, rate
+from billhook.sandbox.billing.rating import (
+    CommitmentTerms,
+    PricedUsage,
+    PriceTerms,
+    Tier,
+    apply_commitment,
+    rate,
+)
 
 CLOSE = Decimal("1e-6")  # what a Currency commitment includes of a unit is a fraction, and rounded
 

@@ -11,11 +11,20 @@ from sqlalchemy import delete, select, update
 
 from billhook.resources import Customer, CustomerUpdate
 from billhook.sandbox.billing import customers, ingestion
-from billhook.sandbox.billing.usage.daily_usage import UsageRollup
+from billhook.sandbox.billing.daily_usage import UsageRollup
 from billhook.sandbox.storage.columns import in_texts
-from billhook.sandbox.storage.tables.billing import alias, contract, credit_pool, customer, invoice
-from billhook.sandbox.storage.tables.usage import event, measurement, usage_day, usage_instance
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.database import Transaction
+from billhook.sandbox.storage.tables import (
+    alias,
+    contract,
+    credit_pool,
+    customer,
+    event,
+    invoice,
+    measurement,
+    usage_day,
+    usage_instance,
+)
 
 _USED_BY_ID = (contract, invoice, credit_pool, measurement)
 """Tables that have a customer only if a request named it by its id: such a customer is not merged."""

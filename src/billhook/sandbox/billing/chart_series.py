@@ -11,14 +11,20 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, func, select
 
+from billhook.sandbox.billing.daily_usage import day_number, figure
+from billhook.sandbox.billing.meters import Meter
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
-from billhook.sandbox.billing.usage.daily_usage import day_number, figure
-from billhook.sandbox.billing.usage.meters import Meter
 from billhook.sandbox.clock import add_months
+from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import ListPage, fetch_page
-from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, invoice, ledger_entry
-from billhook.sandbox.storage.tables.usage import usage_day, usage_instance
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.tables import (
+    credit_lot,
+    credit_pool,
+    invoice,
+    ledger_entry,
+    usage_day,
+    usage_instance,
+)
 
 _DayKey = tuple[str, str, int]
 """Customer, meter and day."""

@@ -11,25 +11,28 @@ from typing import Any
 
 from billhook.events import ContractCreated, ContractExpired, NewCustomerWithoutContract, UpcomingRenewal
 from billhook.resources import Contract, ContractStatus, NewContract
+from billhook.sandbox import scheduled_jobs
 from billhook.sandbox.billing import (
+    contracts,
+    credit_grants,
+    credit_pools,
     custom_fields,
     customers,
+    cycles,
+    daily_usage,
+    invoices,
     metered_items,
     new_contracts,
-    scheduled_jobs,
+    statements,
 )
-from billhook.sandbox.billing.contracts import contracts, cycles
-from billhook.sandbox.billing.contracts.contracts import CONTRACTS
-from billhook.sandbox.billing.contracts.cycles import ContractRecord
-from billhook.sandbox.billing.credits import credit_pools, credit_schedules
-from billhook.sandbox.billing.invoices import invoices, statements
+from billhook.sandbox.billing.contracts import CONTRACTS
+from billhook.sandbox.billing.cycles import ContractRecord
 from billhook.sandbox.billing.line_items import ContractCycle
 from billhook.sandbox.billing.rating import Charge
-from billhook.sandbox.billing.usage import daily_usage
 from billhook.sandbox.clock import MAX_TIME
 from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import request_document, to_document
-from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks.outbox import raise_event
 
 MAX_PAST = 400
@@ -166,7 +169,7 @@ def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
     """
     # Otherwise its jobs would look for a contract that is not found any more.
     scheduled_jobs.cancel(tx, contract.id)
-    credit_schedules.stop_schedules(tx, contract)
+    credit_grants.stop_schedules(tx, contract)
     credit_pools.take_back(tx, contract.id)
     cycle_start = cycles.cycle_at(contract, tx.now)[0]
     deleted = CONTRACTS.change(tx, contract, {"deletedAt": tx.now})
@@ -195,7 +198,7 @@ def handle_contract_end(tx: Transaction, contract_id: str) -> None:
         _schedule_end(tx, CONTRACTS.change(tx, contract, {"endDate": ends_at}))
         return
     contract = CONTRACTS.change(tx, contract, {"status": "Expired"})
-    credit_schedules.stop_schedules(tx, contract)
+    credit_grants.stop_schedules(tx, contract)
     raise_event(tx, ContractExpired(**_event_details(tx, contract)))
 
 
@@ -219,7 +222,7 @@ def _schedule_contract(tx: Transaction, contract: ContractRecord) -> None:
     if runs:
         scheduled_jobs.schedule(tx, cycles.cycle_at(contract, tx.now)[1], "cycle_end", contract.id)
     _schedule_end(tx, contract)  # before the credits: a contract grants none at the moment of its end
-    credit_schedules.start_schedules(tx, contract)
+    credit_grants.start_schedules(tx, contract)
     # After the credits: past cycles draw them.
     bill_past_cycles(tx, contract)
     # A measurement of the first day belongs to this contract now, although another one may have billed it.

@@ -17,9 +17,9 @@ from billhook.fields.types import UtcDatetime
 from billhook.resources import CustomField, CustomFieldInput, CustomFieldValue
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import check_key
+from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository
-from billhook.sandbox.storage.tables.billing import custom_field
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.tables import custom_field
 
 ENTITIES = ("Customer", "Contract")
 VALUE_TYPES = ("String", "Number", "Boolean", "Date")

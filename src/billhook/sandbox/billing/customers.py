@@ -16,14 +16,15 @@ from sqlalchemy import delete, insert, select
 
 from billhook.events import AnonymousCustomer, CustomerCreated, IntegrationEntity, NewCustomer
 from billhook.resources import Customer, CustomerUpdate
-from billhook.sandbox.billing import custom_fields, money, scheduled_jobs
+from billhook.sandbox import scheduled_jobs
+from billhook.sandbox.billing import custom_fields, money
 from billhook.sandbox.billing.money import EXACT, in_dollars
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import MAX_ALIASES, check_key, key_error
 from billhook.sandbox.storage.columns import in_texts
+from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository, request_document, to_document
-from billhook.sandbox.storage.tables.billing import alias, contract, customer, customer_integration, invoice
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.tables import alias, contract, customer, customer_integration, invoice
 from billhook.sandbox.webhooks.outbox import raise_event
 
 CUSTOMERS = Repository(customer, Customer, "cus")

@@ -14,32 +14,33 @@ from types import MappingProxyType
 from sqlalchemy import select
 
 from billhook.resources import Commitment, ProductGroup
-from billhook.sandbox.billing.contracts import contracts, cycles
-from billhook.sandbox.billing.contracts.contracts import SoldProduct
-from billhook.sandbox.billing.contracts.cycles import ContractRecord
-from billhook.sandbox.billing.contracts.ownership import Seller, is_handed_over, last_days, owned_spans
-from billhook.sandbox.billing.contracts.pricing import NO_COMMITMENT, CommitmentTerms, PriceTerms, price_terms
-from billhook.sandbox.billing.credits.credit_pools import (
+from billhook.sandbox.billing import contracts, cycles, daily_usage
+from billhook.sandbox.billing.contracts import Seller, SoldProduct, is_handed_over, last_days, owned_spans
+from billhook.sandbox.billing.credit_pools import (
     LedgerReference,
     UsagePaid,
     customer_pools,
     draw_for_usage,
     usage_paid,
 )
+from billhook.sandbox.billing.cycles import ContractRecord
+from billhook.sandbox.billing.meters import Meter
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp, exact_sum
 from billhook.sandbox.billing.rating import (
+    NO_COMMITMENT,
     Charge,
+    CommitmentTerms,
     PricedUsage,
+    PriceTerms,
     Unpaid,
     apply_commitment,
     charge,
+    price_terms,
     priced_commitment,
     rate,
 )
-from billhook.sandbox.billing.usage import daily_usage
-from billhook.sandbox.billing.usage.meters import Meter
-from billhook.sandbox.storage.tables.billing import invoice
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.database import Transaction
+from billhook.sandbox.storage.tables import invoice
 
 _ONE = Decimal(1)
 _SHARE_PRECISION = Decimal("1E-10")

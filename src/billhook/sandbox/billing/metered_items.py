@@ -24,10 +24,9 @@ from billhook.events import (
     TierCrossed,
 )
 from billhook.resources import Customer, ProductConsumption
-from billhook.sandbox.billing import customers
-from billhook.sandbox.billing.contracts import contracts, cycles
-from billhook.sandbox.billing.contracts.cycles import ContractRecord
-from billhook.sandbox.billing.contracts.pricing import NO_COMMITMENT, CommitmentTerms, Tier
+from billhook.sandbox.billing import contracts, customers, cycles
+from billhook.sandbox.billing.cycles import ContractRecord
+from billhook.sandbox.billing.daily_usage import UsageKey
 from billhook.sandbox.billing.line_items import (
     ContractCycle,
     ContractLine,
@@ -36,7 +35,7 @@ from billhook.sandbox.billing.line_items import (
     draw_credits,
 )
 from billhook.sandbox.billing.money import EXACT, ZERO, billing_currency, exact_sum
-from billhook.sandbox.billing.rating import usage_price
+from billhook.sandbox.billing.rating import NO_COMMITMENT, CommitmentTerms, Tier, usage_price
 from billhook.sandbox.billing.thresholds import (
     ThresholdRule,
     exceeds_final_tier,
@@ -47,8 +46,7 @@ from billhook.sandbox.billing.thresholds import (
     thresholds_crossed,
     tiers_entered,
 )
-from billhook.sandbox.billing.usage.daily_usage import UsageKey
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.webhooks.outbox import raise_event
 
 _HUNDRED_PERCENT = Decimal(100)

@@ -17,14 +17,13 @@ from sqlalchemy import ColumnElement, Table, and_, false, func, insert, not_, or
 from billhook.events import MonthEndReport, UnchargedEvents
 from billhook.fields.types import ExactDecimal, Integer, MaybeListOf, UtcDatetime
 from billhook.resources import Resource
-from billhook.sandbox.billing import contract_lifecycle, scheduled_jobs
-from billhook.sandbox.billing.contracts import contracts
+from billhook.sandbox import scheduled_jobs
+from billhook.sandbox.billing import contract_lifecycle, contracts
 from billhook.sandbox.billing.money import EXACT, ZERO
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.errors import not_found
-from billhook.sandbox.storage.tables.billing import contract, customer, invoice, report
-from billhook.sandbox.storage.tables.usage import event
-from billhook.sandbox.storage.transaction import Transaction, new_id
+from billhook.sandbox.storage.database import Transaction, new_id
+from billhook.sandbox.storage.tables import contract, customer, event, invoice, report
 from billhook.sandbox.webhooks.outbox import raise_event
 
 MAX_REPORT_ROWS = 1000

@@ -11,43 +11,106 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from billhook.resources import (
     BillingData,
+    Commitment,
     ContractProduct,
     ContractStatus,
     Duration,
     NewContract,
     Plan,
+    Pricing,
     ProductGroup,
 )
-from billhook.sandbox.billing import customers, money
-from billhook.sandbox.billing.contracts import contracts, pricing
-from billhook.sandbox.billing.contracts.contracts import CONTRACTS, inline_products
-from billhook.sandbox.billing.contracts.cycles import (
+from billhook.sandbox.billing import contracts, customers, money
+from billhook.sandbox.billing.contracts import CONTRACTS, inline_products
+from billhook.sandbox.billing.credit_grants import GRANT_SCHEDULES, check_grant
+from billhook.sandbox.billing.cycles import (
     billing_day_anchor,
     calendar_anchor,
     commitment_cycles,
     duration_period,
 )
-from billhook.sandbox.billing.credits.credit_grants import check_grant
-from billhook.sandbox.billing.credits.credit_schedules import GRANT_SCHEDULES
+from billhook.sandbox.billing.rating import read_tiers
 from billhook.sandbox.clock import MAX_TIME, CalendarDuration, add_months
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import MAX_PRODUCTS, check_key
-from billhook.sandbox.storage.tables.billing import contract
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.database import Transaction
+from billhook.sandbox.storage.tables import contract
+
+PRICING_TYPES = ("Flat", "PerUnit", "Tiered")
+
+DISCOUNT_TYPES = ("Amount", "Percentage")
+
+COMMITMENT_TYPES = ("Currency", "Units")
+
+OVERAGE_STRATEGIES = ("Bill", "Block")
+
+
+def check_product(product: ContractProduct, where: str) -> None:
+    """Reject invalid tiers and unknown types; `where` is the product's path in the request."""
+    pricing = product.pricing or Pricing()
+    check_one_of(pricing.type, PRICING_TYPES, f"{where}.pricing.type")
+    if pricing.discount is not None:
+        check_one_of(pricing.discount.type, DISCOUNT_TYPES, f"{where}.pricing.discount.type")
+        _refuse_negative(pricing.discount.amount, f"{where}.pricing.discount.amount")
+        _refuse_negative(pricing.discount.recurring, f"{where}.pricing.discount.recurring")
+    check_commitment(product.commitment, where)
+    if pricing.type != "Flat":  # a flat price may be a rebate
+        _refuse_negative(pricing.price, f"{where}.pricing.price")
+    tiers = (pricing.model_extra or {}).get("tiers")
+    if isinstance(tiers, list) and tiers and pricing.type != "Tiered":
+        raise invalid_request(
+            "tiers are for pricing of the type Tiered: set pricing.type, or leave the tiers out",
+            f"{where}.pricing.tiers",
+        )
+    if pricing.type == "Tiered" and not read_tiers(pricing):
+        raise invalid_request(
+            "tiered pricing needs tiers: a list of {upTo, price} with rising upTo, null in the last only; "
+            "prices must not be negative",
+            f"{where}.pricing.tiers",
+        )
+
+
+def check_commitment(commitment: Commitment | None, where: str) -> None:
+    """Reject a commitment of an unknown type; `where` is the path of the product or group that has it."""
+    if commitment is not None:
+        check_one_of(commitment.type, COMMITMENT_TYPES, f"{where}.commitment.type")
+        check_one_of(commitment.overage_strategy, OVERAGE_STRATEGIES, f"{where}.commitment.overageStrategy")
+        _refuse_negative(commitment.units, f"{where}.commitment.units")
+
+
+def _refuse_negative(number: Decimal | int | None, where: str) -> None:
+    if number is not None and number < 0:
+        raise invalid_request(f"{where.rpartition('.')[2]} is {number}: it must not be negative", where)
+
+
+def check_one_of(value: str | None, known: Sequence[str], param: str) -> None:
+    """Reject an unknown value of a field that prices depend on; None means the default."""
+    # An unknown value would be billed by a default that the user did not mean.
+    if value is not None and value not in known:
+        raise invalid_request(f"{param.rpartition('.')[2]} must be one of {', '.join(known)}", param)
+
 
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+
 _DAY = timedelta(days=1)
+
 _CENTURY = timedelta(days=36_525)
 
 _MONTHLY = CalendarDuration(months=1)
+
 _INTERVALS = {"Monthly": 1, "Quarterly": 3, "Yearly": 12}
+
 _LONGEST_MONTHS = 1200
+
 _LONGEST_MONTH = 31
+
 _NET = re.compile(r"Net([0-9]{1,4})")
+
 T = TypeVar("T")
 
 
@@ -80,7 +143,7 @@ def check_new_contract(tx: Transaction, request: NewContract) -> ContractOffer:
     _check_external_id(tx, request.external_id)
     for n, grant in enumerate(request.credit_grants or []):
         check_grant(grant, f"creditGrants.{n}")
-        pricing.check_one_of(grant.schedule, GRANT_SCHEDULES, f"creditGrants.{n}.schedule")
+        check_one_of(grant.schedule, GRANT_SCHEDULES, f"creditGrants.{n}.schedule")
     # A contract of a plan sells the plan's products only.
     if request.plan_id:
         plan = contracts.PLANS.find(tx, request.plan_id)
@@ -90,7 +153,7 @@ def check_new_contract(tx: Transaction, request: NewContract) -> ContractOffer:
     else:
         sold = [(where, product) for where, product, _ in inline_products(request)]
         for n, group in enumerate(request.product_groups or []):
-            pricing.check_commitment(group.commitment, f"productGroups.{n}")
+            check_commitment(group.commitment, f"productGroups.{n}")
         plan, period = None, check_products(tx, "a contract", sold, None)
         products = [product for _, product in sold]
     lines: Sequence[ContractProduct | ProductGroup] = [*(request.product_groups or []), *products]
@@ -146,7 +209,7 @@ def check_products(
     if len(sold) > MAX_PRODUCTS:
         raise invalid_request(f"{seller} sells at most {MAX_PRODUCTS} products", "products")
     for where, product in sold:
-        pricing.check_product(product, where)
+        check_product(product, where)
         wanted = product.catalog_product_id
         if wanted is not None and contracts.CATALOG_PRODUCTS.find(tx, wanted) is None:
             raise invalid_request("there is no such catalog product", f"{where}.catalogProductId")

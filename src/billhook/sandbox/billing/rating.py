@@ -1,4 +1,8 @@
-"""Rating: calculate the price of usage. Pure arithmetic; amounts are exact until a line item is rounded."""
+"""Rating: the terms of a product's price and commitment, and the price of its usage.
+
+Pure arithmetic; amounts are exact until a line item is rounded. Source: spec, "Resources and their fields",
+ContractProduct and Commitment. The tiers are not shown: `tiers` is the sandbox's own, in pricing.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,120 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import ROUND_DOWN, Decimal, localcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
-from billhook.resources import Commitment, CreditGrant
-from billhook.sandbox.billing.contracts.pricing import (
-    NO_COMMITMENT,
-    CommitmentTerms,
-    PriceTerms,
-    Tier,
-    commitment_terms,
-)
+from billhook.resources import Commitment, ContractProduct, CreditGrant, Discount, Pricing
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp
 
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A price for each unit up to and including `up_to`; None for all further units."""
+
+    up_to: Decimal | None
+    price: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTerms:
+    """A fee for each cycle, and the price of usage: by tiers if there are any, else by the unit."""
+
+    fee: Decimal = ZERO
+    unit_price: Decimal = ZERO
+    tiers: tuple[Tier, ...] = ()
+    discount: Discount | None = None
+    is_flat: bool = False
+    """True if the fee pays for all usage."""
+
+    def discount_on(self, subtotal: Decimal) -> Decimal:
+        """Return the discount on `subtotal`: a percentage or an amount, and at most all of it."""
+        if self.discount is None or subtotal <= 0:
+            return ZERO
+        # A negative discount would raise the price.
+        amount = max(clamp(self.discount.amount or ZERO), ZERO)
+        if self.discount.type == "Percentage":
+            amount = subtotal * amount.scaleb(-2)
+        return min(amount, subtotal)
+
+    def is_discounted(self, cycles_before: int) -> bool:
+        """Return whether the cycle after `cycles_before` others still has the discount."""
+        recurring = None if self.discount is None else self.discount.recurring
+        return recurring is None or cycles_before < recurring
+
+
+@dataclass(frozen=True, slots=True)
+class CommitmentTerms:
+    """A commitment: usage, in units or in money, that each cycle's `fee` includes."""
+
+    units: Decimal = ZERO
+    money: Decimal = ZERO
+    fee: Decimal = ZERO
+    in_money: bool = False
+    blocks: bool = False
+    """Beyond it access is blocked, so nothing is billed."""
+
+    @property
+    def exists(self) -> bool:
+        return self.units > 0 or self.money > 0
+
+
+NO_COMMITMENT = CommitmentTerms()
+
+
+def price_terms(product: ContractProduct, *, metered: bool) -> PriceTerms:
+    """Return the price of `product`. Without a type it is PerUnit if metered, else Flat."""
+    pricing = product.pricing or Pricing()
+    price = clamp(pricing.price or ZERO)
+    tiers = read_tiers(pricing) if pricing.type == "Tiered" else ()
+    if (pricing.type or ("PerUnit" if metered else "Flat")) == "Flat":
+        return PriceTerms(fee=price, discount=pricing.discount, is_flat=True)
+    return PriceTerms(unit_price=price, tiers=tiers or (), discount=pricing.discount)
+
+
+def commitment_terms(commitment: Commitment | None) -> CommitmentTerms:
+    """Return the commitment; NO_COMMITMENT without one."""
+    if commitment is None:
+        return NO_COMMITMENT
+    units, price = clamp(commitment.units or ZERO), clamp(commitment.price or ZERO)
+    blocks = commitment.overage_strategy == "Block"
+    if commitment.type == "Currency":
+        # Without a price, the committed amount of money is also what it costs.
+        money = units if commitment.price is None else price
+        return CommitmentTerms(money=max(money, ZERO), fee=money, in_money=True, blocks=blocks)
+    return CommitmentTerms(units=max(units, ZERO), fee=price, blocks=blocks)
+
+
+def read_tiers(pricing: Pricing) -> tuple[Tier, ...] | None:
+    """Return the tiers, or None if they are invalid.
+
+    The field is not in the specification, so no model validates it.
+    """
+    value = (pricing.model_extra or {}).get("tiers")
+    tiers: list[Tier] = []
+    for each in value if isinstance(value, list) else ():
+        if not isinstance(each, Mapping):
+            return None
+        up_to, price = each.get("upTo"), each.get("price")
+        below = tiers[-1].up_to if tiers else ZERO
+        # `below` is None after a tier without end: nothing can follow it.
+        if not _is_number(price) or price < 0 or below is None:
+            return None
+        if up_to is not None and not (_is_number(up_to) and up_to > below):
+            return None
+        end = None if up_to is None else clamp(Decimal(up_to))
+        tiers.append(Tier(end, clamp(Decimal(price))))
+    return tuple(tiers) or None
+
+
+def _is_number(value: object) -> TypeGuard[int | Decimal]:
+    return isinstance(value, int | Decimal) and not isinstance(value, bool)
+
+
 _CENT = Decimal("0.01")
+
 _UNIT_PRECISION = Decimal("1E-10")
 """The precision of the units that an amount of money pays for: most quotients have no last digit."""
+
 AMOUNTS = ("subtotal", "discount", "overage", "credits_used")
 """The names of a charge's amounts of money; its total follows from them."""
 

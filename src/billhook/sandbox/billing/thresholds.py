@@ -16,11 +16,10 @@ from fractions import Fraction
 
 from sqlalchemy import insert, select
 
-from billhook.sandbox.billing.contracts.pricing import Tier
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp
-from billhook.sandbox.storage.tables.billing import usage_peak
-from billhook.sandbox.storage.tables.webhooks import subscription
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.billing.rating import Tier
+from billhook.sandbox.storage.database import Transaction
+from billhook.sandbox.storage.tables import subscription, usage_peak
 
 DEFAULT_THRESHOLD = Decimal(80)
 """In percent, for a subscription that sets none."""

@@ -21,20 +21,25 @@ from billhook.resources import (
     PageQuery,
     Resource,
 )
-from billhook.sandbox.billing import anonymous_customers, contract_lifecycle, custom_fields, customers
-from billhook.sandbox.billing.contracts import contracts
-from billhook.sandbox.billing.contracts.contracts import FullPlan, Products
+from billhook.sandbox.billing import (
+    anonymous_customers,
+    contract_lifecycle,
+    contracts,
+    custom_fields,
+    customers,
+    meters,
+)
+from billhook.sandbox.billing.contracts import FullPlan, Products
 from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.billing.ingestion import SUBMISSIONS, CloudUsageRecord
+from billhook.sandbox.billing.meters import Meter, NewMeter
 from billhook.sandbox.billing.new_contracts import check_plan_billing, check_products, plan_period
-from billhook.sandbox.billing.usage import meters
-from billhook.sandbox.billing.usage.meters import Meter, NewMeter
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.options import check_key
+from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import request_document
-from billhook.sandbox.storage.tables.billing import custom_field, customer
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.tables import custom_field, customer
 
 CUSTOMERS_GROUP = OperationGroup("_sandbox/customers", prefix="/_sandbox/customers")
 CUSTOM_FIELDS_GROUP = OperationGroup("_sandbox/customFields", prefix="/_sandbox/customFields")

@@ -18,10 +18,10 @@ from billhook.resources import PageQuery, Resource
 from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, invalid_resource, not_found
 from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import page_limit, shown
-from billhook.sandbox.storage.tables.webhooks import delivery, raised_event
-from billhook.sandbox.storage.transaction import Transaction
-from billhook.sandbox.webhooks import delivery_log, outbox
+from billhook.sandbox.storage.tables import delivery, raised_event
+from billhook.sandbox.webhooks import outbox
 from billhook.sandbox.webhooks.outbox import raise_event
 
 DELIVERIES_GROUP = OperationGroup("_sandbox/deliveries", prefix="/_sandbox")
@@ -66,7 +66,7 @@ class DeliveryShown(Resource, register=False):
     subscription_id: Annotated[StrictStr, Field(description="Id of the subscription.")]
     url: Annotated[StrictStr, Field(description="URL that it is sent to.")]
     state: Annotated[
-        StrictStr, Field(description=f"One of {', '.join(delivery_log.STATES)}.", examples=["delivered"])
+        StrictStr, Field(description=f"One of {', '.join(outbox.STATES)}.", examples=["delivered"])
     ]
     next_attempt_at: Annotated[
         UtcDatetime | None, Field(description="When it is sent next, in the machine's time; none: never.")
@@ -116,8 +116,8 @@ def list_all(call: Call[DeliveryQuery]) -> DeliveryPage:
     """List the deliveries with their attempts, oldest first."""
     request = call.request
     # A misspelled state would look like a log without such deliveries.
-    if request.state not in (None, *delivery_log.STATES):
-        raise invalid_request(f"state is one of {', '.join(delivery_log.STATES)}", "state")
+    if request.state not in (None, *outbox.STATES):
+        raise invalid_request(f"state is one of {', '.join(outbox.STATES)}", "state")
     columns: list[tuple[ColumnElement[Any], str | None]] = [
         (delivery.c.state, request.state),
         (raised_event.c.event_type, request.event_type),
@@ -125,7 +125,7 @@ def list_all(call: Call[DeliveryQuery]) -> DeliveryPage:
         (delivery.c.raised_id, request.raised_id),
     ]
     where = [column == value for column, value in columns if value is not None]
-    page = delivery_log.deliveries(call.tx, page_limit(request), request.cursor, *where)
+    page = outbox.deliveries(call.tx, page_limit(request), request.cursor, *where)
     return DeliveryPage(deliveries=_shown(call.tx, page.items), **page.fields())
 
 
@@ -142,7 +142,7 @@ def resend(call: Call[None]) -> DeliveryShown:
     # The sender selects by the URLs of subscriptions: without one it would never send the delivery.
     if outbox.find_subscription(call.tx, found.subscription_id) is None:
         raise invalid_request("its subscription was ended: subscribe again", code="subscription_ended")
-    delivery_log.send_again(call.tx, found.id)
+    outbox.send_again(call.tx, found.id)
     # Read again: `found` is from before the change.
     return _shown(call.tx, [_find(call)])[0]
 
@@ -155,13 +155,13 @@ def flush(call: Call[Flush]) -> Flushed:
     if not 0 <= seconds <= MAX_FLUSH_SECONDS:
         raise invalid_request(f"timeoutSeconds is 0 to {MAX_FLUSH_SECONDS}", "timeoutSeconds")
     due = call.services.flush(seconds)
-    number, due_at = delivery_log.pending(call.tx)
+    number, due_at = outbox.pending(call.tx)
     optional = {} if due_at is None else {"next_attempt_at": due_at}
     return Flushed(due=due, pending=number, **optional)
 
 
 def _find(call: Call[Any]) -> Row[Any]:
-    found = delivery_log.delivery_of(call.tx, call.path["deliveryId"])
+    found = outbox.delivery_of(call.tx, call.path["deliveryId"])
     if found is None:
         raise not_found("delivery")
     return found
@@ -169,7 +169,7 @@ def _find(call: Call[Any]) -> Row[Any]:
 
 def _shown(tx: Transaction, rows: Sequence[Row[Any]]) -> list[DeliveryShown]:
     # One query for the attempts of all deliveries on the page.
-    attempts = delivery_log.attempts_of(tx, [row.id for row in rows])
+    attempts = outbox.attempts_of(tx, [row.id for row in rows])
     return [
         shown(
             DeliveryShown,
@@ -210,7 +210,7 @@ def list_events(call: Call[RaisedQuery]) -> RaisedPage:
     if request.event_type is not None and request.event_type not in EVENT_TYPES:
         raise invalid_request(f"eventType is not one of the {len(EVENT_TYPES)} types", "eventType")
     where = () if request.event_type is None else (raised_event.c.event_type == request.event_type,)
-    page = delivery_log.raised_events(call.tx, page_limit(request), request.cursor, *where)
+    page = outbox.raised_events(call.tx, page_limit(request), request.cursor, *where)
     events = [shown(RaisedEvent, row, body=strict_json.loads(row.body)) for row in page.items]
     return RaisedPage(raised=events, **page.fields())
 

@@ -15,18 +15,24 @@ from pydantic import Field, StrictBool, StrictStr
 from billhook.fields.types import CreditKindWord, CustomerId, ExactDecimal, ListOf, UtcDatetime
 from billhook.resources import CreditGrant, PageQuery, Resource
 from billhook.resources.base import CountedPage
-from billhook.sandbox.billing import customers, money, month_end
-from billhook.sandbox.billing.credits import credit_grants, credit_pools
-from billhook.sandbox.billing.credits.credit_grants import (
+from billhook.sandbox.billing import (
+    credit_grants,
+    credit_pools,
+    customers,
+    invoice_lifecycle,
+    invoices,
+    money,
+    month_end,
+)
+from billhook.sandbox.billing.credit_grants import (
     CreditProduct,
     NewCreditProduct,
     check_amount,
     grant,
     has_expired,
 )
-from billhook.sandbox.billing.credits.credit_pools import LedgerEntryView, LedgerReference
-from billhook.sandbox.billing.invoices import invoice_lifecycle, invoices
-from billhook.sandbox.billing.invoices.invoice_records import InvoiceResponseView
+from billhook.sandbox.billing.credit_pools import LedgerEntryView, LedgerReference
+from billhook.sandbox.billing.invoices import InvoiceResponseView
 from billhook.sandbox.billing.month_end import ReportResponse
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup

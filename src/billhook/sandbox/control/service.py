@@ -14,8 +14,7 @@ from billhook.clock import parse_duration
 from billhook.errors import FieldConflict, FieldMissing
 from billhook.fields.types import Integer, UtcDatetime
 from billhook.resources import Resource
-from billhook.sandbox import tokens
-from billhook.sandbox.billing import scheduled_jobs
+from billhook.sandbox import scheduled_jobs, tokens
 from billhook.sandbox.clock import MAX_TIME, CalendarDuration
 from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.operations import Call, OperationGroup

@@ -16,11 +16,11 @@ from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.options import MAX_TIMES
+from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import page_limit, shown
-from billhook.sandbox.storage.tables.webhooks import fault
-from billhook.sandbox.storage.transaction import Transaction, new_id
+from billhook.sandbox.storage.tables import fault
 from billhook.sandbox.webhooks import faults, outbox, signing_secrets
-from billhook.sandbox.webhooks.outcomes import SPOILING, TIMED, FaultKind
+from billhook.sandbox.webhooks.faults import SPOILING, TIMED, FaultKind
 
 SUBSCRIPTIONS_GROUP = OperationGroup("_sandbox/subscriptions", prefix="/_sandbox/subscriptions")
 FAULTS_GROUP = OperationGroup("_sandbox/faults", prefix="/_sandbox/faults")

@@ -1,54 +1,174 @@
-"""The pages as an application of their own, beside the API: other errors, cookies and headers."""
+"""The pages as an application of their own, beside the API: other errors, cookies and headers.
+
+A browser's session is begun with the client id and the API token, and kept in a signed cookie.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from flask import Flask, Response, abort, redirect, request
+from flask import Flask, Request, Response, abort, redirect, request, session, url_for
+from flask.sessions import SecureCookieSessionInterface
 from werkzeug.exceptions import NotFound
 
 from billhook.errors import SandboxError
-from billhook.pages.pages import PageLink, Pages
-from billhook.sandbox.billing.invoices.invoice_records import PAGES_PATH
-from billhook.sandbox.http.requests import Authenticator
-from billhook.sandbox.pages import (
-    customer_views,
-    event_views,
-    invoice_views,
-    operation_views,
-    reference,
-    session,
-    webhook_views,
-)
+from billhook.pages.pages import PageLink, Pages, Visitor
+from billhook.sandbox import tokens
+from billhook.sandbox.app import Authenticator
+from billhook.sandbox.billing.invoices import PAGES_PATH
+from billhook.sandbox.errors import not_authenticated
+from billhook.sandbox.options import MAX_LOGIN_BYTES
+from billhook.sandbox.pages import event_views, operation_views  # noqa: F401 - the first adds its routes
+from billhook.sandbox.pages.billing_views import INVOICE_PAGE_RULE, invoice_page
 from billhook.sandbox.pages.context import (
     EXTENSION_KEY,
+    ROUTES,
     OperationRunner,
     PageContext,
     error_sentence,
     here,
+    own_address,
     page_context,
+    redirect_to,
+    render,
 )
-from billhook.sandbox.pages.invoice_views import INVOICE_PAGE_RULE, invoice_page
-from billhook.sandbox.pages.texts import (
-    STATUS_TEXTS,
-    STATUS_TONES,
-    clipped,
-    format_amount,
-    format_percent,
-)
+from billhook.sandbox.pages.texts import STATUS_TEXTS, STATUS_TONES, clipped, format_amount, format_percent
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
+
+SESSION_SECONDS = 8 * 3600
+"""A working day, from the login on, by the machine's time."""
+
+PUBLIC = frozenset({"asset", "login", "log_in", "invoice_page"})
+"""The endpoints that need no session. A link that cannot be guessed opens an invoice's page."""
+
+_REFUSED = "the client id or the API token is missing, wrong or revoked"
+
+_USED = "the login address has been used, or a later start has printed another"
+
+_ANONYMOUS = Visitor("", may_act=True)
+
+
+class _Sessions(SecureCookieSessionInterface):
+    def get_cookie_secure(self, app: Flask) -> bool:
+        """Return True for a request over TLS: the sandbox is served without it as well."""
+        return request.is_secure
+
+
+def key_for(purpose: str, key: bytes) -> bytes:
+    """Return a key for one purpose, from the sandbox's: none of them can stand for another."""
+    return hmac.new(key, f"pages {purpose}".encode(), hashlib.sha256).digest()
+
+
+def configure_sessions(app: Flask, key: bytes, path: str) -> None:
+    """Keep sessions in a cookie for the addresses below `path`, out of reach of scripts and other sites."""
+    # The port is no part of a cookie's scope: two sandboxes on one machine need two names.
+    name = f"billhook_sandbox_{key_for('cookie name', key).hex()[:8]}"
+    app.session_interface = _Sessions()
+    app.config.update(
+        SECRET_KEY=key_for("session", key),
+        SESSION_COOKIE_NAME=name,
+        SESSION_COOKIE_PATH=path,
+        SESSION_COOKIE_HTTPONLY=True,
+        SESSION_COOKIE_SAMESITE="Strict",
+        SESSION_REFRESH_EACH_REQUEST=False,
+        PERMANENT_SESSION_LIFETIME=SESSION_SECONDS,
+    )
+
+
+def identify() -> Visitor:
+    """Return the visitor of the current request; without a session, send the browser to the login."""
+    endpoint = (request.endpoint or "").rpartition(".")[2]
+    if endpoint in PUBLIC:
+        request.max_content_length = MAX_LOGIN_BYTES
+        return _ANONYMOUS
+    if _is_current():
+        return Visitor(page_context().runner.service.options.client_id, may_act=True)
+    if endpoint == "reference":  # of the API: it shows nothing of what the sandbox holds
+        return _ANONYMOUS
+    session.clear()
+    # Flask's `abort` raises; the return is for those who read.
+    return abort(redirect(url_for(".login", **_place(request)), 303))
+
+
+def _is_current() -> bool:
+    """Return whether the session is within its time, and its API token is still the active one."""
+    until, mark = session.get("until"), session.get("token")
+    if not isinstance(until, int) or not isinstance(mark, str):
+        return False
+    runner = page_context().runner
+    if runner.service.clock.real.now().timestamp() >= until:
+        return False
+    with runner.reading() as tx:
+        return tokens.active_mark(tx) == mark
+
+
+def _place(request: Request) -> dict[str, Any]:
+    """Return the page to come back to after the login. An action is not repeated."""
+    if request.method != "GET" or request.endpoint is None or request.endpoint.endswith(".overview"):
+        return {}
+    return {"to": request.full_path.rstrip("?")}
+
+
+@ROUTES.get("/login")
+def login() -> Response:
+    """Show the form that asks for client id and API token, or the button for the token of the address."""
+    # By a button: programs that look at addresses, or load them ahead, must not use the token up.
+    once = request.args.get("token", "")
+    return render("login.html", to=request.args.get("to", ""), once=once, refusal=None)
+
+
+@ROUTES.post("/login")
+def log_in() -> Response:
+    """Begin a session, if client id and API token are right, or the token of the printed address."""
+    runner, to, once = page_context().runner, request.form.get("to", ""), request.form.get("token", "")
+    try:
+        # First: it limits the rate of attempts, whether they are right or not.
+        client_id = runner.service.options.client_id if once else request.form.get("client_id", "")
+        page_context().authenticator.check_login(client_id)
+        with runner.service.transaction(writes=bool(once)) as tx:
+            token = request.form.get("api_token", "").strip()
+            if not (tokens.use_login_token(tx, once) if once else tokens.is_active(tx, token)):
+                raise not_authenticated(_USED if once else _REFUSED)
+            mark = tokens.active_mark(tx)
+    except SandboxError as error:
+        # One text for every mistake, so that it confirms no part of what was tried.
+        refusal = (_USED if once else _REFUSED) if error.status == 401 else error_sentence(error)
+        response = render("login.html", error.status, to=to, once="", refusal=refusal)
+        if error.retry_after_seconds is not None:
+            response.headers["Retry-After"] = str(error.retry_after_seconds)
+        return response
+    session.clear()
+    session.permanent = True
+    session["token"] = mark
+    session["until"] = int(runner.service.clock.real.now().timestamp()) + SESSION_SECONDS
+    # Only to a page of this blueprint: another address would make the login a way to another site.
+    return redirect_to(own_address(to), "You are logged in.")
+
+
+@ROUTES.post("/logout")
+def log_out() -> Response:
+    """End the session of this browser."""
+    session.clear()
+    return redirect_to(url_for(".login"), "You are logged out.")
+
+
 PAGES_PREFIX = "/pages"
 """The addresses of the pages begin with it: those of the API have the rest."""
+
 _ADDRESSES = ("/", PAGES_PREFIX, "/openapi", "/openapi/")
 """Those that lead to a page; the OpenAPI document is not among them."""
+
 MAX_FORM_BYTES = 2 * 1024 * 1024
+
 _LINKS = (
     PageLink("overview", "Overview"),
     PageLink("events", "Timeline"),
@@ -61,8 +181,7 @@ _LINKS = (
     PageLink("webhooks", "Webhooks"),
     PageLink("reference", "API"),
 )
-VIEWS = (session, event_views, customer_views, invoice_views, webhook_views, operation_views, reference)
-"""The modules of views: each has a table ROUTES."""
+
 _FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "amount": format_amount,
@@ -106,21 +225,20 @@ def _create_app(runner: OperationRunner, authenticator: Authenticator, key: byte
         __package__ or "",
         title="billhook sandbox",
         links=_LINKS,
-        identify=session.identify,
-        key=lambda: session.key_for("forms", key),
+        identify=identify,
+        key=lambda: key_for("forms", key),
         filters=_FILTERS,
         functions={"commands": operation_views.commands, "here": here},
     )
     app = Flask("billhook.sandbox.pages", static_folder=None)
     app.config.update(MAX_CONTENT_LENGTH=MAX_FORM_BYTES, MAX_FORM_MEMORY_SIZE=MAX_FORM_BYTES)
-    session.configure_sessions(app, key, f"{PAGES_PREFIX}/")
+    configure_sessions(app, key, f"{PAGES_PREFIX}/")
     app.extensions[EXTENSION_KEY] = PageContext(runner, authenticator, pages)
     blueprint = pages.blueprint
     blueprint.before_request(_refuse_nul)
     blueprint.register_error_handler(SandboxError, _sandbox_error)
     blueprint.register_error_handler(Exception, _internal_error)
-    for views in VIEWS:
-        views.ROUTES.register(blueprint)
+    ROUTES.register(blueprint)
     blueprint.add_url_rule("/<path:unknown>", "unknown", _unknown)
     app.register_blueprint(blueprint, url_prefix=PAGES_PREFIX)
     app.add_url_rule(f"{PAGES_PATH}{INVOICE_PAGE_RULE}", "sandbox.invoice_page", invoice_page)

@@ -16,10 +16,9 @@ from billhook.errors import SandboxError
 from billhook.fields import strict_json
 from billhook.pages.pages import Pages
 from billhook.resources import ErrorBody
-from billhook.sandbox.http.requests import Authenticator, parse_body, parse_query
+from billhook.sandbox.app import Authenticator, parse_body, parse_query
 from billhook.sandbox.operations import Call, Operation, OperationGroup, Services
-from billhook.sandbox.service import Service
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.database import Service, Transaction
 
 if TYPE_CHECKING:
     from flask import Blueprint
@@ -57,6 +56,10 @@ class RouteTable:
             return view
 
         return add
+
+
+ROUTES = RouteTable()
+"""The routes of all views: a module of views adds its own when it is imported."""
 
 
 class OperationRunner:

@@ -1,22 +1,30 @@
-"""What happens: the first page, with the clock and what it will do next; the timeline; raising events."""
+"""What happens: the first page, with the clock and what it will do next; the timeline; raising events.
+
+Webhooks, too: subscriptions, faults as switches, and the signing secret to copy into a receiver.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, timedelta
+from types import MappingProxyType
 from typing import Any
 
-from flask import Response, url_for
-from sqlalchemy import ColumnElement, func, select
+from flask import Response, request, url_for
+from sqlalchemy import ColumnElement, Row, func, select
 from werkzeug.exceptions import NotFound
 
+from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES
 from billhook.pages.charts import Bars, Lane, LaneChart, Mark, Series, bar_chart, lane_chart
-from billhook.sandbox.billing import scheduled_jobs
+from billhook.sandbox import scheduled_jobs
 from billhook.sandbox.billing.chart_series import days_up_to
 from billhook.sandbox.pages.context import (
     PAGE_ROWS,
-    RouteTable,
+    ROUTES,
+    error_sentence,
     page_context,
     page_cursor,
     page_links,
@@ -24,19 +32,27 @@ from billhook.sandbox.pages.context import (
     redirect_to,
     render,
 )
-from billhook.sandbox.pages.names import subject_names
-from billhook.sandbox.pages.sentences import event_sentences
-from billhook.sandbox.pages.texts import described_cause, first_sentence, indented_text, subject_of
+from billhook.sandbox.pages.texts import (
+    count_text,
+    described_cause,
+    event_sentences,
+    first_sentence,
+    indented_text,
+    subject_names,
+    subject_of,
+)
 from billhook.sandbox.scenario import seed_demo_data
-from billhook.sandbox.storage.tables import billing, webhooks
-from billhook.sandbox.storage.tables.webhooks import delivery, raised_event, subscription
-from billhook.sandbox.storage.transaction import Transaction
-from billhook.sandbox.webhooks import delivery_log
-from billhook.sandbox.webhooks.delivery_log import DeliveryTrace, Happening
+from billhook.sandbox.storage import tables
+from billhook.sandbox.storage.database import Transaction
+from billhook.sandbox.storage.repository import MAX_PAGE
+from billhook.sandbox.storage.tables import delivery, raised_event, subscription
+from billhook.sandbox.webhooks import outbox, signing_secrets
+from billhook.sandbox.webhooks.faults import FaultKind
+from billhook.sandbox.webhooks.outbox import DeliveryTrace, Happening
 
-ROUTES = RouteTable()
 _DAYS = 45
 """Of the chart: more than the demo's 40 days."""
+
 _ROWS = 8
 """On the overview: of what happens next, and of the latest events."""
 
@@ -44,7 +60,7 @@ _ROWS = 8
 @ROUTES.get("/timeline")
 def events() -> Response:
     """Show the events, newest first, under what raised them."""
-    event_type, state = query_choice("type", EVENT_TYPES), query_choice("state", delivery_log.STATES)
+    event_type, state = query_choice("type", EVENT_TYPES), query_choice("state", outbox.STATES)
     where: list[ColumnElement[bool]] = []
     if event_type is not None:
         where.append(raised_event.c.event_type == event_type)
@@ -52,7 +68,7 @@ def events() -> Response:
         found = select(delivery.c.raised_id).where(delivery.c.state == state)
         where.append(raised_event.c.id.in_(found))
     with page_context().runner.reading() as tx:
-        page = delivery_log.timeline(tx, PAGE_ROWS, page_cursor(), *where)
+        page = outbox.timeline(tx, PAGE_ROWS, page_cursor(), *where)
         told = _timeline_texts(tx, page.items)
     return render(
         "timeline.html",
@@ -60,7 +76,7 @@ def events() -> Response:
         told=told,
         pager=page_links(page.next_cursor),
         types=sorted(EVENT_TYPES),
-        states=delivery_log.STATES,
+        states=outbox.STATES,
         chosen={"type": event_type, "state": state},
     )
 
@@ -80,7 +96,7 @@ def _timeline_texts(tx: Transaction, happenings: Sequence[Happening]) -> dict[st
 def event(event_id: str) -> Response:
     """Show one event with its body, its deliveries and all attempts."""
     with page_context().runner.reading() as tx:
-        found = delivery_log.event_trace(tx, event_id)
+        found = outbox.event_trace(tx, event_id)
         if found is None:
             raise NotFound("There is no event with this id; the sandbox keeps the newest 100,000.")
         trace, body = found
@@ -125,7 +141,7 @@ def trigger() -> Response:
 def overview() -> Response:
     """Show the clock, the next jobs, counts, and the latest events."""
     with page_context().runner.reading() as tx:
-        jobs, latest = scheduled_jobs.upcoming(tx, _ROWS), delivery_log.timeline(tx, _ROWS, None).items
+        jobs, latest = scheduled_jobs.upcoming(tx, _ROWS), outbox.timeline(tx, _ROWS, None).items
         subjects = {job.subject_id: subject_of(job.subject_id) for job in jobs}
         return render(
             "overview.html",
@@ -133,7 +149,7 @@ def overview() -> Response:
             subjects=subjects,
             names=subject_names(tx, subjects.values()),
             counts=_counts(tx),
-            states=delivery_log.count_states(tx),
+            states=outbox.count_states(tx),
             chart=_events_chart(tx),
             latest=latest,
             told=_timeline_texts(tx, latest),
@@ -151,11 +167,11 @@ def fill_with_demo() -> Response:
 
 def _counts(tx: Transaction) -> dict[str, int]:
     of = {
-        "customers": select(func.count()).select_from(billing.customer),
-        "contracts": select(func.count()).where(billing.contract.c.deleted_at.is_(None)),
-        "invoices": select(func.count()).select_from(billing.invoice),
-        "subscriptions": select(func.count()).select_from(webhooks.subscription),
-        "faults": select(func.count()).select_from(webhooks.fault),
+        "customers": select(func.count()).select_from(tables.customer),
+        "contracts": select(func.count()).where(tables.contract.c.deleted_at.is_(None)),
+        "invoices": select(func.count()).select_from(tables.invoice),
+        "subscriptions": select(func.count()).select_from(tables.subscription),
+        "faults": select(func.count()).select_from(tables.fault),
     }
     return {name: tx.connection.execute(query).scalar_one() for name, query in of.items()}
 
@@ -163,6 +179,136 @@ def _counts(tx: Transaction) -> dict[str, int]:
 def _events_chart(tx: Transaction) -> Bars:
     days = days_up_to(tx.now.astimezone(UTC).date(), _DAYS)
     since = tx.now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=_DAYS - 1)
-    counted = delivery_log.events_by_day(tx, since)
+    counted = outbox.events_by_day(tx, since)
     rows = [(day.isoformat(), (counted.get(day, 0),)) for day in days]
     return bar_chart("Events raised a day", [Series("events", "accent")], rows, height=72)
+
+
+FAULT_TEXTS: Mapping[str, str] = MappingProxyType(
+    {
+        FaultKind.DUPLICATE: "sent twice at the same time",
+        FaultKind.DELAY: "sent 5 seconds late",
+        FaultKind.REORDER: "held until a later one was sent, for 10 seconds at most",
+        FaultKind.DROP: "the receiver's answer is lost, so it is sent again",
+        FaultKind.CORRUPT: "one bit of the body is flipped after signing",
+        FaultKind.WRONG_SECRET: "signed with a random secret",
+        FaultKind.STALE: "signed an hour ago",
+        FaultKind.LOSE: "never sent: only a resend delivers it",
+    }
+)
+"""What each fault does to a delivery."""
+
+_SHARES = MappingProxyType({"1": "every delivery", "0.5": "half of them", "0.1": "one in ten"})
+
+
+@ROUTES.get("/webhooks")
+def webhooks() -> Response:
+    """Show each address with its subscriptions."""
+    runner = page_context().runner
+    with runner.reading() as tx:
+        addresses = _addresses(tx)
+        states = outbox.count_states(tx)
+    return render(
+        "webhooks.html",
+        addresses=addresses,
+        states=states,
+        types=sorted(EVENT_TYPES),
+        allow_private=runner.service.options.allow_private,
+    )
+
+
+def _addresses(tx: Transaction) -> dict[str, list[Row[Any]]]:
+    """Return the subscriptions of each address, oldest first."""
+    found: dict[str, list[Row[Any]]] = {}
+    for row in outbox.subscription_page(tx, MAX_PAGE, None).items:
+        found.setdefault(row.callback_url, []).append(row)
+    return found
+
+
+@ROUTES.post("/webhooks")
+def subscribe() -> Response:
+    """Subscribe an address to each type of event."""
+    body = {"callbackUrl": request.form.get("url", "").strip()}
+    try:
+        for event_type in EVENT_TYPES:
+            page_context().runner.run("POST /webhook", {**body, "eventType": event_type})
+    except SandboxError as error:
+        return redirect_to(url_for(".webhooks"), error_sentence(error), good=False)
+    done = f"The address is subscribed to all {len(EVENT_TYPES)} types of events."
+    return redirect_to(url_for(".webhooks"), done)
+
+
+@ROUTES.post("/webhooks/end")
+def end_address() -> Response:
+    """End all subscriptions of an address."""
+    runner, url = page_context().runner, request.form.get("url", "")
+    with runner.reading() as tx:
+        ids = [row.id for row in _addresses(tx).get(url, ())]
+    for subscription_id in ids:
+        runner.run("DELETE /_sandbox/subscriptions/{subscriptionId}", subscriptionId=subscription_id)
+    ended = count_text(len(ids), "subscription is", "subscriptions are")
+    return redirect_to(url_for(".webhooks"), f"{ended} ended, and their pending deliveries are cancelled.")
+
+
+@ROUTES.get("/faults")
+def faults() -> Response:
+    """Show the faults as switches."""
+    active = page_context().runner.run("GET /_sandbox/faults").faults
+    struck: Counter[str] = Counter()
+    for one in active:
+        struck[one.fault] += one.struck
+    return render(
+        "faults.html",
+        faults=FAULT_TEXTS,
+        active={one.fault: one for one in reversed(active)},
+        struck=struck,
+        shares=_SHARES,
+    )
+
+
+@ROUTES.get("/secrets")
+def secrets() -> Response:
+    """Show how deliveries are signed, and the buttons that show the secret or make another."""
+    return _page(None)
+
+
+@ROUTES.post("/secrets/show")
+def show_secret() -> Response:
+    """Show what receivers verify with: the newest secret, or the public key of a pair."""
+    # A POST, so that no prefetch, no history and no link shows it.
+    with page_context().runner.reading() as tx:
+        return _page(signing_secrets.verification_secret(tx))
+
+
+@ROUTES.post("/secrets/rotate")
+def rotate_secret() -> Response:
+    """Sign with a new secret from now on."""
+    overlap = "overlap" in request.form
+    try:
+        page_context().runner.run("POST /_sandbox/secrets/rotate", {"overlap": overlap})
+    except SandboxError as error:
+        return redirect_to(url_for(".secrets"), error_sentence(error), good=False)
+    until = ", and with the previous one until the next rotation" if overlap else ""
+    done = f"Deliveries are signed with a new secret{until}. Give it to your receivers."
+    return redirect_to(url_for(".secrets"), done)
+
+
+def _page(secret: signing_secrets.Secret | None) -> Response:
+    runner = page_context().runner
+    with runner.reading() as tx:
+        signer = signing_secrets.current_signer(tx)
+    texts = {} if secret is None else {"": secret} if isinstance(secret, str) else dict(secret)
+    return render(
+        "secrets.html",
+        scheme=signer.scheme.name,
+        headers=sorted(signer.scheme.headers),
+        can_overlap=signer.can_overlap,
+        overlapping=len(signer.secrets) > 1,
+        secrets=texts,
+        commands={name: _export(text) for name, text in texts.items()},
+    )
+
+
+def _export(text: str) -> str | None:
+    """Return the line for a shell; None for a key of several lines, which belongs into a file."""
+    return None if "\n" in text else f"export BILLHOOK_SECRETS={shlex.quote(text)}"

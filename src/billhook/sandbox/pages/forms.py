@@ -1,10 +1,12 @@
 """The form of an operation: fields made from the JSON schema of its models, and read back into a request.
 
-A field is named by its place in the request, as `creditGrant.grantAmount` or `events.0.name`.
+A field is named by its place in the request, as `creditGrant.grantAmount` or `events.0.name`. For some
+operations a form begins with one of several shapes, such as the kinds of contracts.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,19 +14,29 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from billhook.errors import InvalidJSON
+from billhook.events import EVENT_TYPES, sample
 from billhook.fields import strict_json
+from billhook.fields.strict_json import datetime_text
 from billhook.resources import Resource
+from billhook.sandbox.billing.contracts import CATALOG_PRODUCTS
+from billhook.sandbox.billing.credit_grants import CREDIT_PRODUCTS
+from billhook.sandbox.billing.meters import METERS
 from billhook.sandbox.operations import Operation
-from billhook.sandbox.pages.texts import indented, parse_number
+from billhook.sandbox.pages.texts import indented, newest, parse_number
+from billhook.sandbox.scenario import PRICES, STARTER_GRANT
+from billhook.sandbox.storage.database import Transaction
 
 Options = Sequence[tuple[str, str]]
 """Values that may be chosen, each with its text."""
 
 _DEPTH = 16
 """Places that are nested deeper are of no model."""
+
 OTHER = "other"
 """The field for what no model lists. No operation has a field of this name."""
+
 Kind = Literal["text", "number", "boolean", "json", "object", "list"]
+
 _KINDS: Mapping[str, Kind] = MappingProxyType(
     {"string": "text", "number": "number", "integer": "number", "boolean": "boolean"}
 )
@@ -195,3 +207,58 @@ def _json(text: str) -> object:
         return strict_json.loads(text.encode("utf-8", "replace")) if text else None
     except InvalidJSON:
         return text
+
+
+CREDITS = "credits"
+"""The shape of a contract that grants credits and sells a product which draws them."""
+
+
+def shapes_of(key: str) -> list[str]:
+    """Return the names of the shapes of an operation; the first is the default, if there are any."""
+    return [*PRICES, CREDITS] if key == "POST /contracts" else []
+
+
+def begin(tx: Transaction, key: str, shape: str | None, event_type: str) -> dict[str, Any]:
+    """Return what the form of an operation begins with; `event_type` is that of an event to raise."""
+    now, product = datetime_text(tx.now.replace(microsecond=0)), newest(tx, CATALOG_PRODUCTS)
+    # A credit product that is not there yet is created with this id.
+    credit = newest(tx, CREDIT_PRODUCTS) or "tokens"
+    match key:
+        case "POST /contracts":
+            return _contract(shape or next(iter(PRICES)), now, product, credit)
+        case "POST /_sandbox/customers":
+            contact = {"name": "Ada Byron", "email": "ada@acme.example", "receiveInvoiceEmail": True}
+            return {"name": "Acme Ltd", "currency": "USD", "contacts": [contact]}
+        case "POST /_sandbox/meters":
+            counted = {"eventName": "calls", "aggregationMethod": "sum", "property": "units"}
+            return {"name": "calls", **counted, "catalogProductId": product}
+        case "POST /v2/events" | "POST /events/dry-run":
+            meter = METERS.find(tx, newest(tx, METERS) or "")
+            name, data = (
+                ("calls", {}) if meter is None else (meter.event_name, {meter.property or "units": 1})
+            )
+            return {"events": [{"name": name, "timestamp": now, "ref": secrets.token_hex(6), "data": data}]}
+        case "POST /credits/top-up":
+            return {
+                "creditGrant": {**STARTER_GRANT, "name": "Top-up", "price": 100, "creditProductId": credit}
+            }
+        case "POST /measurements":
+            return {"usageDate": {"year": tx.now.year, "month": tx.now.month, "day": tx.now.day}}
+        case "POST /_sandbox/trigger/{eventType}" if event_type in EVENT_TYPES:
+            # Without the sample's date: the event is dated by the sandbox's clock.
+            fields: Any = strict_json.loads(sample(EVENT_TYPES[event_type]).to_json())
+            return {OTHER: {name: value for name, value in fields.items() if name != "date"}}
+        case _:
+            return {}
+
+
+def _contract(shape: str, now: str, product: str | None, credit: str) -> dict[str, Any]:
+    draws = shape == CREDITS
+    terms = {**PRICES["per unit"], "consumesCreditProductIds": [credit]} if draws else PRICES[shape]
+    return {
+        "name": f"Contract: {shape}",
+        "startDate": now,
+        "currency": "USD",
+        "products": [{"catalogProductId": product, **terms}],
+        "creditGrants": [{**STARTER_GRANT, "creditProductId": credit}] if draws else [],
+    }

@@ -1,13 +1,15 @@
 """Every operation as a form that is made from its models, beside the API call that does the same.
 
 The buttons of other pages run operations as well: their forms have the fields hidden.
-"""
+
+
+The reference of the API: the OpenAPI document as a page, with a link to the form of each operation."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -20,10 +22,11 @@ from billhook.fields import strict_json
 from billhook.printable import printable
 from billhook.resources import READ_ONLY
 from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.openapi import document
 from billhook.sandbox.operations import Operation
-from billhook.sandbox.pages import shapes
+from billhook.sandbox.pages import forms
 from billhook.sandbox.pages.context import (
-    RouteTable,
+    ROUTES,
     error_sentence,
     own_address,
     page_context,
@@ -31,21 +34,13 @@ from billhook.sandbox.pages.context import (
     redirect_to,
     render,
 )
-from billhook.sandbox.pages.forms import (
-    OTHER,
-    FormField,
-    as_text,
-    make_fields,
-    nest,
-    read_fields,
-    texts_of,
-)
-from billhook.sandbox.pages.names import options_for
+from billhook.sandbox.pages.forms import OTHER, FormField, as_text, make_fields, nest, read_fields, texts_of
+from billhook.sandbox.pages.texts import first_sentence, options_for
 from billhook.sandbox.storage.repository import to_document
 
-ROUTES = RouteTable()
 OWN_FIELDS = frozenset({"add", "back", "csrf_token", "operation", "shape", "show"})
 """Fields of the form that are no part of the request. No operation has a field of these names."""
+
 _DONE: Mapping[str, str] = MappingProxyType(
     {
         "DELETE /_sandbox/faults": "The fault is off.",
@@ -72,11 +67,11 @@ _DONE: Mapping[str, str] = MappingProxyType(
 def call() -> Response:
     """Show the form of an operation: with the values of the address, of the resource, and of a shape."""
     operation = _asked()
-    shape = query_choice("shape", shapes.shapes_of(operation.key))
+    shape = query_choice("shape", forms.shapes_of(operation.key))
     given = [(name, text) for name, text in request.args.items() if name not in OWN_FIELDS]
     stored = _stored(operation, nest(given))
     with page_context().runner.reading() as tx:
-        begun = shapes.begin(tx, operation.key, shape, request.args.get("eventType", ""))
+        begun = forms.begin(tx, operation.key, shape, request.args.get("eventType", ""))
         texts = texts_of(make_fields(operation, {**begun, **stored}, lambda _: ()))
         fields = make_fields(operation, nest([*texts, *given]), options_for(tx))
     return _page(operation, fields, shape=shape)
@@ -186,7 +181,7 @@ def _page(
         summary=_summary(operation),
         back={"back": request.args["back"]} if "back" in request.args else {},
         fields=fields,
-        shapes=shapes.shapes_of(operation.key),
+        shapes=forms.shapes_of(operation.key),
         shape=shape,
         problem=problem,
         result=result,
@@ -239,3 +234,68 @@ def _command(operation: Operation, path: Mapping[str, str], body: Mapping[str, A
             f"-H 'Content-Type: application/json' -d {shlex.quote(strict_json.dumps(body).decode())}"
         )
     return " \\\n  ".join(lines)
+
+
+Schema = Mapping[str, Any]
+
+
+@ROUTES.get("/api")
+def reference() -> Response:
+    """Show all operations with their parameters, the webhooks, and the models of their bodies."""
+    runner = page_context().runner
+    described = document(runner.groups, tuple(runner.service.options.scheme.headers))
+    groups: dict[str, list[dict[str, Any]]] = {tag["name"]: [] for tag in described["tags"]}
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            key = f"{method.upper()} {path}"
+            shown = {**operation, "key": key, "takes": _body(operation.get("requestBody", {}))}
+            shown["gives"] = _body(operation["responses"]["200"])
+            shown["rows"] = [
+                {**one, "text": one.get("description", "")} for one in operation.get("parameters", ())
+            ]
+            shown["has_form"] = is_offered(runner.operations[key])
+            groups[operation["tags"][0]].append(shown)
+    models = described["components"]["schemas"]
+    return render(
+        "reference.html",
+        groups=groups,
+        webhooks={name: one["post"] for name, one in described["webhooks"].items()},
+        models={name: list(_rows(models[name])) for name in sorted(models)},
+        descriptions={name: first_sentence(one.get("description", "")) for name, one in models.items()},
+        type_of=_type_of,
+    )
+
+
+def _body(part: Schema) -> str | None:
+    """Return the name of the model of a request or response; None without one."""
+    schema = part.get("content", {}).get("application/json", {}).get("schema", {})
+    return schema["$ref"].rpartition("/")[2] if "$ref" in schema else None
+
+
+def _rows(schema: Schema) -> Iterator[dict[str, Any]]:
+    """Yield the fields of a model; one without any is an enumeration, whose values are its only row."""
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        yield {
+            "name": name,
+            "required": name in required,
+            "text": field.get("description", ""),
+            "schema": field,
+        }
+    if "enum" in schema:
+        yield {"name": "", "required": False, "text": "One of these words.", "schema": schema}
+
+
+def _type_of(schema: Schema) -> list[tuple[str, str | None]]:
+    """Return the type of a field as words, each with the name of the model that it links to, if any."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return [(name, name)]
+    if choices := schema.get("anyOf") or schema.get("allOf"):
+        found = [_type_of(one) for one in choices]
+        return [word for n, words in enumerate(found) for word in ([(" or ", None)] * bool(n) + words)]
+    if "enum" in schema:
+        return [(", ".join(map(str, schema["enum"])), None)]
+    if schema.get("type") == "array":
+        return [("list of ", None), *_type_of(schema.get("items", {}))]
+    return [(str(schema.get("format") or schema.get("const") or schema.get("type", "any value")), None)]

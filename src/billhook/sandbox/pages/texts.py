@@ -1,4 +1,4 @@
-"""How the pages show amounts, JSON, the causes of events and figures over time.
+"""How the pages show amounts, JSON, names for ids, what events tell, and figures over time.
 
 A chart's numbers are rounded: tables have them exactly.
 """
@@ -6,21 +6,35 @@ A chart's numbers are rounded: tables have them exactly.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from sqlalchemy import select
+
+from billhook.events import EVENT_TYPES
 from billhook.fields import strict_json
 from billhook.fields.types import BillingStatus
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
+from billhook.resources import Customer, StoredResource
 from billhook.sandbox.billing.chart_series import UsageSeries, invoices_by_month
+from billhook.sandbox.billing.contracts import CATALOG_PRODUCTS, CONTRACTS, PLANS
+from billhook.sandbox.billing.credit_grants import CREDIT_PRODUCTS
+from billhook.sandbox.billing.customers import CUSTOMERS
+from billhook.sandbox.billing.invoices import INVOICES
+from billhook.sandbox.billing.meters import METERS
 from billhook.sandbox.pages.context import page_context
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.database import Transaction
+from billhook.sandbox.storage.repository import Repository
+from billhook.sandbox.storage.tables import credit_lot, credit_pool
+from billhook.sandbox.webhooks.outbox import EventTrace
 
 _CHARACTERS = 40
 """An amount that is longer is shown with an exponent."""
+
 JOB_TEXTS: Mapping[str, str] = MappingProxyType(
     {
         "contract_end": "A contract reached its end",
@@ -36,6 +50,7 @@ JOB_TEXTS: Mapping[str, str] = MappingProxyType(
     }
 )
 """What each kind of scheduled job is for, once it has run."""
+
 STATUS_TONES = {
     "Paid": "good",
     "PendingPayment": "accent",
@@ -44,6 +59,7 @@ STATUS_TONES = {
     "None": "quiet",
 }
 """The tone of each billingStatus, in the order in which bars are stacked."""
+
 STATUS_TEXTS = {
     "Paid": "paid",
     "PendingPayment": "pending payment",
@@ -52,6 +68,7 @@ STATUS_TEXTS = {
     "None": "not approved",
 }
 """The words for each billingStatus."""
+
 _LARGEST = 1e300
 """Beyond it a bar's height would be no number."""
 
@@ -177,3 +194,151 @@ def _rounded(value: Decimal, digits: int = 2) -> float:
     number = min(float(value), _LARGEST)
     whole = round(number)
     return whole if whole == number or digits == 0 else round(number, digits)
+
+
+_OFFERED = 200
+"""As many are offered in a list to choose from, the newest first."""
+
+_NAMED: Mapping[str, Repository[Any]] = MappingProxyType(
+    {
+        "catalogProductId": CATALOG_PRODUCTS,
+        "contractId": CONTRACTS,
+        "creditProductId": CREDIT_PRODUCTS,
+        "customerId": CUSTOMERS,
+        "meterId": METERS,
+        "planId": PLANS,
+    }
+)
+"""The fields of requests that hold the id of something with a name."""
+
+
+def name_of(one: StoredResource) -> str:
+    """Return the name of a resource, or its id without one; of a customer also the external id."""
+    external_id = one.external_id if isinstance(one, Customer) else None
+    return str(getattr(one, "name", None) or external_id or one.id)
+
+
+def names_of(tx: Transaction, of: Repository[Any], ids: Iterable[str | None] | None = None) -> dict[str, str]:
+    """Return {id: name} of these resources, or of the newest ones."""
+    if ids is None:
+        found = of.newest(tx, _OFFERED).items
+    else:
+        found = of.all(tx, of.table.c.id.in_({one for one in ids if one}))
+    return {one.id: name_of(one) for one in found}
+
+
+def customer_names(tx: Transaction, ids: Iterable[str | None] | None = None) -> dict[str, str]:
+    """Return {id: name} of these customers, or of the newest ones."""
+    return names_of(tx, CUSTOMERS, ids)
+
+
+def newest(tx: Transaction, of: Repository[Any]) -> str | None:
+    """Return the id of the newest resource of a kind; None without one."""
+    return next((one.id for one in of.newest(tx, 1).items), None)
+
+
+def options_for(tx: Transaction) -> Callable[[str], list[tuple[str, str]]]:
+    """Return what a form offers for a field of a name: names for ids, event types; nothing for others."""
+
+    def options(field: str) -> list[tuple[str, str]]:
+        if field in _NAMED:
+            return list(names_of(tx, _NAMED[field]).items())
+        if field == "eventType":
+            return [(name, name) for name in sorted(EVENT_TYPES)]
+        if field == "customerAlias":
+            known = CUSTOMERS.newest(tx, _OFFERED).items
+            return [((one.aliases or [one.external_id or one.id])[0], name_of(one)) for one in known]
+        if field == "invoiceId":
+            ids = [one.id for one in INVOICES.newest(tx, _OFFERED).items]
+            return list(_invoice_names(tx, ids).items())
+        return []
+
+    return options
+
+
+def subject_names(tx: Transaction, ids: Iterable[object]) -> dict[str, str]:
+    """Return {id: name} of those that are ids of customers, contracts, invoices, products or credits."""
+    wanted = {one for one in ids if isinstance(one, str)}
+    lots = select(credit_lot.c.id, credit_pool.c.customer_id).select_from(credit_lot).join(credit_pool)
+    rows = tx.connection.execute(lots.where(credit_lot.c.id.in_(wanted)))
+    owners = {row.id: row.customer_id for row in rows}
+    customers = customer_names(tx, {*wanted, *owners.values()})
+    names = {lot_id: f"credits of {customers[owner]}" for lot_id, owner in owners.items()}
+    for of in (CONTRACTS, CREDIT_PRODUCTS, CATALOG_PRODUCTS):
+        names |= names_of(tx, of, wanted)
+    return names | customers | _invoice_names(tx, wanted)
+
+
+def _invoice_names(tx: Transaction, ids: Iterable[str]) -> dict[str, str]:
+    found = INVOICES.all(tx, INVOICES.table.c.id.in_(set(ids)))
+    customers = customer_names(tx, [one.customer_id for one in found])
+    return {
+        one.id: f"invoice {one.invoice_number} of {customers.get(one.customer_id or '', '')}"
+        f" ({format_amount(one.amount)} {one.currency})"
+        for one in found
+    }
+
+
+SENTENCES: Mapping[str, str] = MappingProxyType(
+    {
+        "AnonymousCustomer": "Usage of the unknown alias {name} created an anonymous customer",
+        "CommitmentCrossed": "{productName}: {consumedAmount} units used, {provisionedAmount} committed",
+        "CommitmentUsageCrossed": "{customerId} used {pctUsage} % of the commitment to {productName}",
+        "ContractCreated": "{customerId} got the contract {contractName}",
+        "ContractExpired": "The contract {contractName} of {customerName} has expired",
+        "CreditPoolDepleted": "{customerId} has no {creditTypeId} credits left",
+        "CreditPoolIncreased": "{customerId} got {grantedAmount} {creditTypeId} credits, and has {balance}",
+        "CreditPoolThresholdCrossed": "{customerId} used {pctUsage} % of its {creditTypeId} credits",
+        "CurrencyCommitmentUsageCrossed": (
+            "{customerId} used {consumedAmount} of {committedAmount} {currency} committed to {productName}"
+        ),
+        "CustomerCreated": "The customer {name} was created",
+        "CustomerPortalLinkSent": "{customerId}'s portal link {was_sent} to {email}",
+        "FinalTierExceeded": "{customerName} used {accumulatedUnitsValue} {productName}, beyond all tiers",
+        "InvoiceApproved": "{invoiceId} was approved",
+        "InvoicePaymentStatusChanged": "{invoiceId} is {status}",
+        "InvoiceSendFailed": "{invoiceId} reached no recipient",
+        "MonthEndReport": "The report of the month is ready",
+        "NewCustomerWithoutContract": "{customerName} has had no contract for a week",
+        "Overage": "{customerName} used more than committed, for {overageAmount} {currency}",
+        "PaymentFailed": "{customerId}'s payment of {amount} {currency} failed: {failureReason}",
+        "PingTest": "A PingTest was sent",
+        "TierCrossed": "{customerName} entered another price tier of {contractName}",
+        "UnchargedEvents": "Some usage of the month was counted by no meter",
+        "UpcomingRenewal": "The contract {contractName} of {customerName} renews soon, on {contractEndDate}",
+    }
+)
+"""The sentence of each type; it names fields of the body."""
+
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
+
+
+def event_sentences(tx: Transaction, events: Iterable[EventTrace]) -> dict[str, str]:
+    """Return a sentence for each event, by the event's id. One whose body is very long has its type."""
+    bodies = {one.id: _fields(one.body) for one in events if one.body is not None}
+    names = subject_names(tx, [value for fields in bodies.values() for value in fields.values()])
+    return {
+        one.id: _sentence(one.event_type, bodies[one.id], names) if one.id in bodies else one.event_type
+        for one in events
+    }
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    fields: Any = strict_json.loads(body)
+    inner = fields.get("productConsumption")
+    return {**inner, **fields} if isinstance(inner, dict) else fields
+
+
+def _sentence(event_type: str, fields: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    words = defaultdict(str, {name: _word(value, names) for name, value in fields.items()})
+    words["was_sent"] = "was sent" if fields.get("isSuccessful") else "could not be sent"
+    words["status"] = STATUS_TEXTS.get(words["billingStatus"], words["billingStatus"])
+    text = SENTENCES[event_type].format_map(words)
+    return text[0].upper() + text[1:]
+
+
+def _word(value: object, names: Mapping[str, str]) -> str:
+    if isinstance(value, Decimal | int) and not isinstance(value, bool):
+        return format_amount(Decimal(value))
+    text = str(value)
+    return text[:10] if _MOMENT.fullmatch(text) else names.get(text, text)

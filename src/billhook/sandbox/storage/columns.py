@@ -8,17 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnElement,
-    Integer,
-    MetaData,
-    Table,
-    Text,
-    func,
-    select,
-)
+from sqlalchemy import BigInteger, Column, ColumnElement, Integer, MetaData, Table, Text, func, select
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 

@@ -1,4 +1,4 @@
-"""The sandbox's database: its URL, its tables, its lock, and its two kinds of transaction.
+"""The sandbox's database: its URL, its tables, its lock, its transactions, and named values in it.
 
 The lock gives one sandbox at a time the use of a file: two would send every webhook twice, and each has its
 own clock. It ends with the process.
@@ -10,28 +10,72 @@ import fcntl
 import hashlib
 import logging
 import os
+import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, create_mock_engine, event, inspect
+from sqlalchemy import (
+    Connection,
+    Engine,
+    NullPool,
+    create_engine,
+    create_mock_engine,
+    delete,
+    event,
+    insert,
+    inspect,
+    select,
+)
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from billhook.errors import ConfigError
-from billhook.sandbox.storage.columns import ExactSum
-from billhook.sandbox.storage.tables import metadata
+from billhook.sandbox.clock import SandboxClock
+from billhook.sandbox.options import SandboxOptions
+from billhook.sandbox.storage.columns import ExactSum, metadata
+from billhook.sandbox.storage.tables import setting
+
+
+def new_id(prefix: str) -> str:
+    """Return a random unique id such as `cus_4f0e…`."""
+    return f"{prefix}_{secrets.token_hex(10)}"
+
+
+@dataclass(slots=True)
+class Transaction:
+    """A database transaction with the time at which all of its changes happen."""
+
+    connection: Connection
+    now: datetime
+    """The sandbox clock's time, constant throughout the transaction."""
+    real_now: datetime
+    """The machine's time, by which deliveries are signed and retried."""
+    options: SandboxOptions
+    cause: str = "start"
+    """What runs in it, as the log of events notes it: method and path of an operation, or a job and its
+    subject."""
+    enqueued: bool = False
+    """True if deliveries became due: the sender is woken up after the commit."""
+    scheduled: bool = False
+    """True if a job was scheduled: the scheduler is woken up after the commit."""
+
 
 logger = logging.getLogger("billhook.sandbox")
+
 LOCK_TIMEOUT_SECONDS = 6.0
 """How long to wait for the lock: a gunicorn worker whose master was killed ends after some seconds."""
+
 _LOOK_SECONDS = 0.1
+
 _FORM = "sqlite:///FILE, or sqlite:// for a temporary file"
 
 
@@ -128,8 +172,8 @@ def _make_private(path: Path) -> None:
 
 def _on_connect(connection: Any, _: object) -> None:
     connection.isolation_level = None  # the "begin" listener sends BEGIN
-    for setting in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {setting}")
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
     connection.create_aggregate("exact_sum", 1, ExactSum)
 
 
@@ -235,3 +279,47 @@ def _ddl() -> Sequence[str]:
     )
     metadata.create_all(noting, checkfirst=False)
     return statements
+
+
+class Service:
+    """The database, clock and options that all parts of the sandbox share. It imports none of those parts.
+
+    The parts register callbacks with `after_commit`.
+    """
+
+    def __init__(self, options: SandboxOptions, clock: SandboxClock) -> None:
+        """Open the database; ConfigError if it cannot be used."""
+        self.options = options
+        self.clock = clock
+        self._after_commit: list[Callable[[Transaction], None]] = []
+        self.database = SandboxDatabase(options.database_url)
+
+    def after_commit(self, callback: Callable[[Transaction], None]) -> None:
+        """Call `callback` with each transaction that was committed."""
+        self._after_commit.append(callback)
+
+    @contextmanager
+    def transaction(self, *, writes: bool) -> Iterator[Transaction]:
+        """Run one request or job: committed at the end of the block, rolled back by an exception."""
+        with self.database.writing() if writes else self.database.reading() as connection:
+            # The time is read inside the transaction: a job that ran before it may have moved the clock.
+            tx = Transaction(connection, self.clock.now(), self.clock.real.now(), self.options)
+            yield tx
+        # Not reached after a rollback: nothing was enqueued or scheduled then.
+        for committed in self._after_commit:
+            committed(tx)
+
+
+def get_setting(connection: Connection, name: str) -> str | None:
+    """Return the value stored under `name`; None if there is none."""
+    return connection.execute(select(setting.c.value).where(setting.c.name == name)).scalar()
+
+
+def put_setting(connection: Connection, name: str, value: str) -> None:
+    """Store `value` under `name`, replacing another."""
+    connection.execute(insert(setting).prefix_with("OR REPLACE").values(name=name, value=value))
+
+
+def delete_setting(connection: Connection, name: str) -> None:
+    """Delete the value under `name`, if any."""
+    connection.execute(delete(setting).where(setting.c.name == name))

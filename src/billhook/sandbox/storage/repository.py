@@ -19,7 +19,7 @@ from billhook.fields import strict_json
 from billhook.resources import PageQuery, Resource, StoredResource
 from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.options import check_key
-from billhook.sandbox.storage.transaction import Transaction, new_id
+from billhook.sandbox.storage.database import Transaction, new_id
 
 T = TypeVar("T")
 S = TypeVar("S")

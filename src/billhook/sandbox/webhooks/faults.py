@@ -1,4 +1,4 @@
-"""Fault injection: decides which fault strikes which delivery.
+"""Fault injection: the faults, and which of them strikes which delivery.
 
 A fault strikes each delivery once at most, and one that spoils an attempt never strikes the last attempt of
 the schedule. So every delivery arrives in the end, with any number of faults, except where LOSE strikes.
@@ -9,13 +9,41 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Row, case, delete, insert, select, update
 
-from billhook.sandbox.storage.tables.webhooks import applied_fault, delivery, fault
-from billhook.sandbox.storage.transaction import Transaction
-from billhook.sandbox.webhooks.outcomes import SPOILING, TIMED, FaultKind
+from billhook.sandbox.storage.database import Transaction
+from billhook.sandbox.storage.tables import applied_fault, delivery, fault
+
+
+class FaultKind(StrEnum):
+    """A fault that can be injected into a delivery."""
+
+    DUPLICATE = "duplicate"
+    """Sent twice at the same time."""
+    DELAY = "delay"
+    """Sent some seconds late."""
+    REORDER = "reorder"
+    """Held until a later one to the same URL was sent, for some seconds at most."""
+    DROP = "drop"
+    """The receiver's response is treated as lost, so the delivery is sent again."""
+    CORRUPT = "corrupt"
+    """One bit of the body is flipped after signing."""
+    WRONG_SECRET = "wrong_secret"  # noqa: S105 - the name of a fault
+    """Signed with a random secret."""
+    STALE = "stale"
+    """Signed an hour ago."""
+    LOSE = "lose"
+    """Never sent: the delivery has failed at its first attempt."""
+
+
+SPOILING = (FaultKind.DROP, FaultKind.CORRUPT, FaultKind.WRONG_SECRET, FaultKind.STALE)
+"""Faults after which the delivery is sent again."""
+
+TIMED = {FaultKind.DELAY: 5, FaultKind.REORDER: 10}
+"""Faults with a delay, and its default in seconds."""
 
 
 def any_fault(tx: Transaction) -> bool:

@@ -22,12 +22,11 @@ from typing import Any
 from sqlalchemy import Row
 
 from billhook.errors import ConfigError
-from billhook.sandbox.service import Service
+from billhook.sandbox.storage.database import Service
 from billhook.sandbox.webhooks import faults, signing_secrets
-from billhook.sandbox.webhooks.addresses import destination
-from billhook.sandbox.webhooks.http_post import post
+from billhook.sandbox.webhooks.faults import SPOILING, FaultKind
+from billhook.sandbox.webhooks.http_post import FailureReason, PostResult, destination, post
 from billhook.sandbox.webhooks.outbox import count_due, find_due, next_due_at, settle
-from billhook.sandbox.webhooks.outcomes import SPOILING, FailureReason, FaultKind, PostResult
 from billhook.sandbox.webhooks.signing_secrets import Secret, Signer, new_secret
 
 KEPT_ANSWER_BYTES = 200

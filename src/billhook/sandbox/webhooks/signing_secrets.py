@@ -16,8 +16,8 @@ from typing import Any
 from billhook.errors import ConfigError
 from billhook.fields import strict_json
 from billhook.sandbox.options import SandboxOptions
-from billhook.sandbox.storage import key_value
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage import database
+from billhook.sandbox.storage.database import Transaction
 from billhook.signing import Scheme, StandardWebhooks, TimestampedHMAC
 
 Secret = str | Mapping[str, str]
@@ -149,7 +149,7 @@ def ensure_secret(tx: Transaction) -> None:
     scheme = tx.options.scheme
     # A start with secrets begins anew with these, as the options say.
     if tx.options.secrets:
-        key_value.delete(tx.connection, _ROTATED)
+        database.delete_setting(tx.connection, _ROTATED)
         return
     try:
         check_secrets(scheme, _kept(tx))
@@ -181,7 +181,7 @@ def verification_secret(tx: Transaction) -> Secret:
 def _kept(tx: Transaction) -> list[Secret]:
     from_options = list(tx.options.secrets)
     name = _ROTATED if from_options else _MADE
-    text = key_value.get(tx.connection, name)
+    text = database.get_setting(tx.connection, name)
     if text is None:
         return [*from_options]
     found: Any = strict_json.loads(text.encode())
@@ -192,4 +192,4 @@ def _keep(tx: Transaction, found: Sequence[Secret]) -> None:
     from_options = list(tx.options.secrets)
     name = _ROTATED if from_options else _MADE
     text = strict_json.dumps([_FROM_OPTIONS if one in from_options else one for one in found]).decode()
-    key_value.put(tx.connection, name, text)
+    database.put_setting(tx.connection, name, text)

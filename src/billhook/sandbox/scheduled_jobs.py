@@ -1,22 +1,93 @@
-"""The scheduler: runs scheduled jobs as the clock runs, and when it is moved."""
+"""Scheduled jobs, stored in the database; and the scheduler, which runs them as the clock runs or moves."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row, delete, func, insert, select
 from sqlalchemy.exc import DBAPIError
 
-from billhook.sandbox.billing import scheduled_jobs
-from billhook.sandbox.service import Service
-from billhook.sandbox.storage import key_value
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.clock import add_months
+from billhook.sandbox.storage import database
+from billhook.sandbox.storage.database import Service, Transaction
+from billhook.sandbox.storage.tables import scheduled_job
+
+# Month-end runs last of all jobs due at one moment: its report includes the billing cycles that end then.
+_ORDER = (scheduled_job.c.due_at, scheduled_job.c.kind == "month_end", scheduled_job.c.seq)
+
+
+def schedule(tx: Transaction, due_at: datetime, kind: str, subject_id: str) -> None:
+    """Schedule the job `kind` for `subject_id` at `due_at`.
+
+    A moment that is past means now. The kinds are the keys of `sandbox.JOB_HANDLERS`.
+    """
+    # A job runs with tx.now set to its due time: one in the past would turn the time back.
+    due_at = max(due_at, tx.now)
+    tx.connection.execute(insert(scheduled_job).values(due_at=due_at, kind=kind, subject_id=subject_id))
+    # After the commit this wakes the scheduler, which may sleep until a later job.
+    tx.scheduled = True
+
+
+def cancel(tx: Transaction, subject_id: str, kind: str | None = None) -> None:
+    """Cancel the jobs of `subject_id`: all of them, or those of one kind."""
+    which = scheduled_job.c.subject_id == subject_id
+    if kind is not None:
+        which &= scheduled_job.c.kind == kind
+    tx.connection.execute(delete(scheduled_job).where(which))
+
+
+def schedule_first_month_end(tx: Transaction) -> None:
+    """Schedule the first end of a month, once for each database. Each end schedules the next one."""
+    # A database that is opened again has it already.
+    if (
+        tx.connection.execute(select(scheduled_job.c.seq).where(scheduled_job.c.kind == "month_end")).first()
+        is None
+    ):
+        schedule(tx, next_month_start(tx.now), "month_end", "")
+
+
+def next_month_start(moment: datetime) -> datetime:
+    """Return the first midnight of the month after `moment`."""
+    return add_months(moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0), 1)
+
+
+def next_due_at(tx: Transaction) -> datetime | None:
+    """Return when the next job is due, or None without one."""
+    due_at: datetime | None = tx.connection.execute(select(func.min(scheduled_job.c.due_at))).scalar_one()
+    return due_at
+
+
+def pop_due(tx: Transaction, until: datetime) -> Row[Any] | None:
+    """Delete and return the first job that is due by `until`, or None.
+
+    Jobs are taken in the order of their due times; of one moment, in the order in which they were scheduled.
+    """
+    job = tx.connection.execute(
+        select(scheduled_job).where(scheduled_job.c.due_at <= until).order_by(*_ORDER).limit(1)
+    ).first()
+    if job is not None:
+        discard(tx, job)
+    return job
+
+
+def upcoming(tx: Transaction, limit: int) -> Sequence[Row[Any]]:
+    """Return the first `limit` jobs, in the order in which they will run."""
+    return tx.connection.execute(select(scheduled_job).order_by(*_ORDER).limit(limit)).all()
+
+
+def discard(tx: Transaction, item: Row[Any]) -> None:
+    """Delete this job."""
+    tx.connection.execute(delete(scheduled_job).where(scheduled_job.c.seq == item.seq))
+
 
 _OFFSET_KEY = "clock_ahead_microseconds"
+
 _POLL_SECONDS = 1.0
+
 _RETRY_SECONDS = 10.0
 
 logger = logging.getLogger("billhook.sandbox")
@@ -39,7 +110,7 @@ class Scheduler:
 
     def restore(self, connection: Connection) -> None:
         """Set the clock to the offset that the database has."""
-        stored = key_value.get(connection, _OFFSET_KEY)
+        stored = database.get_setting(connection, _OFFSET_KEY)
         self._service.clock.set_ahead(timedelta(microseconds=int(stored or 0)))
 
     def start(self) -> None:
@@ -83,7 +154,7 @@ class Scheduler:
         job, clock = None, self._service.clock
         try:
             with self._service.transaction(writes=True) as tx:
-                job = scheduled_jobs.pop_due(tx, goal)
+                job = pop_due(tx, goal)
                 if job is not None:
                     # All changes of a job happen at its due time, also if it runs later.
                     tx.now = job.due_at
@@ -93,14 +164,14 @@ class Scheduler:
                 if (moment := goal if job is None else job.due_at) > clock.now():
                     clock.set_to(moment)
                 offset = clock.ahead // timedelta(microseconds=1)
-                key_value.put(tx.connection, _OFFSET_KEY, str(offset))
+                database.put_setting(tx.connection, _OFFSET_KEY, str(offset))
         except Exception as error:
             # An error of the database may be transient: then the job stays scheduled.
             if job is not None and not isinstance(error, DBAPIError):
                 # Its transaction was rolled back, so it is still scheduled and would fail again.
                 error.add_note(f"the job {job.kind} of {job.subject_id!r}, due {job.due_at}, is removed")
                 with self._service.transaction(writes=True) as tx:
-                    scheduled_jobs.discard(tx, job)
+                    discard(tx, job)
             raise
         return job is not None
 
@@ -122,7 +193,7 @@ class Scheduler:
                 return 0
             clock = self._service.clock
             with self._service.transaction(writes=False) as tx:
-                first = scheduled_jobs.next_due_at(tx)
+                first = next_due_at(tx)
             if first is not None and first <= clock.now():
                 self._run_jobs(clock.now())
                 return 0

@@ -21,17 +21,21 @@ from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
 from billhook.sandbox.billing.thresholds import percent, threshold_rules, thresholds_crossed
 from billhook.sandbox.operations import sandbox_field
 from billhook.sandbox.storage.columns import in_texts
+from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import fetch_page, shown
-from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, ledger_entry
-from billhook.sandbox.storage.transaction import Transaction, new_id
+from billhook.sandbox.storage.tables import credit_lot, credit_pool, ledger_entry
 from billhook.sandbox.webhooks.outbox import raise_event
 
 EXPIRY = "Expiry"
 """The type of a ledger entry for credits that were not used in time."""
+
 _WHOLE = Decimal(100)
+
 _SHARE_PRECISION = Decimal("1E-30")
+
 _NOTED = ("Deduction", EXPIRY)
 """Types of entries with a credit note: credits that were removed without usage."""
+
 _READ = select(ledger_entry, credit_pool.c.credit_product_id).join(
     credit_pool, credit_pool.c.id == ledger_entry.c.pool_id
 )

@@ -23,21 +23,17 @@ from sqlalchemy import func, select
 
 from billhook.fields.types import BillingStatus
 from billhook.resources import BillingCycle
-from billhook.sandbox.billing import customers, money
-from billhook.sandbox.billing.contracts import contracts
-from billhook.sandbox.billing.contracts.cycles import ContractRecord
-from billhook.sandbox.billing.credits import credit_schedules
-from billhook.sandbox.billing.invoices import invoices
-from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord
+from billhook.sandbox.billing import contracts, credit_grants, customers, daily_usage, invoices, money
+from billhook.sandbox.billing.cycles import ContractRecord
+from billhook.sandbox.billing.daily_usage import TimeSpan, UsageKey
+from billhook.sandbox.billing.invoices import InvoiceRecord
 from billhook.sandbox.billing.line_items import ContractCycle, contract_lines, draw_credits
 from billhook.sandbox.billing.metered_items import metered_items
 from billhook.sandbox.billing.rating import Charge
-from billhook.sandbox.billing.usage import daily_usage
-from billhook.sandbox.billing.usage.daily_usage import TimeSpan, UsageKey
 from billhook.sandbox.storage.columns import from_microseconds, in_texts
-from billhook.sandbox.storage.tables.billing import contract as contract_table
-from billhook.sandbox.storage.tables.billing import invoice
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.database import Transaction
+from billhook.sandbox.storage.tables import contract as contract_table
+from billhook.sandbox.storage.tables import invoice
 
 Billed = Mapping[str, Charge]
 """What invoices have for the lines of a cycle, by the lines' keys."""
@@ -50,7 +46,7 @@ def statement(tx: Transaction, cycle: ContractCycle) -> list[Charge]:
     """
     smallest = _smallest_unit(tx, cycle.contract)
     # Credits have their own price: they are charged beside the lines, whether used or not.
-    granted = credit_schedules.credit_charges(tx, cycle.contract, cycle.end, smallest)
+    granted = credit_grants.credit_charges(tx, cycle.contract, cycle.end, smallest)
     return [*_charges(tx, cycle, {}), *granted]
 
 

@@ -1,37 +1,155 @@
-"""Invoices: issue them, store them, and carry negative totals forward.
+"""Invoices: their fields and pages; issue them, store them, and carry negative totals forward.
 
 An invoice below zero is issued for zero, and the rest reduces the contract's next one: what happens to it is
-not specified. `invoice_lifecycle` changes an invoice's state. Source: spec, "Resources and their
-fields", Invoice; "Endpoints", Invoices and POST /credits/top-up; "Events", Overage.
+not specified. `invoice_lifecycle` changes an invoice's state. An invoice's page is for people: it needs no
+credentials, but only its link opens it. Source: spec, "Resources and their fields", Invoice; "Endpoints",
+Invoices and POST /credits/top-up; "Events", Overage; invoicePdfUrl of InvoicePaymentStatusChanged.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal, localcontext
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, StrictBool, StrictStr
 from sqlalchemy import func, select
 
 from billhook.events import Overage
-from billhook.fields.types import BillingStatus
-from billhook.resources import BillingCycle, CreditGrant, Customer, RevenueBreakdown
-from billhook.sandbox.billing import customers, money, scheduled_jobs
-from billhook.sandbox.billing.contracts import contracts
-from billhook.sandbox.billing.contracts.cycles import ContractRecord
-from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord, LineItemRecord
+from billhook.fields.types import BillingStatus, ExactDecimal, Integer, ListOf, MaybeListOf, UtcDatetime
+from billhook.resources import (
+    BillingCycle,
+    CreditGrant,
+    Customer,
+    Invoice,
+    LineItem,
+    Resource,
+    RevenueBreakdown,
+)
+from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage
+from billhook.sandbox import scheduled_jobs, tokens
+from billhook.sandbox.billing import contracts, customers, money
+from billhook.sandbox.billing.cycles import ContractRecord
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
 from billhook.sandbox.billing.rating import AMOUNTS, Charge, Unpaid, credit_charge
+from billhook.sandbox.operations import sandbox_field
+from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import Repository, to_document
-from billhook.sandbox.storage.tables.billing import invoice
-from billhook.sandbox.storage.transaction import Transaction, new_id
+from billhook.sandbox.storage.tables import invoice
 from billhook.sandbox.webhooks.outbox import raise_event
+
+
+class LineItemView(LineItem, register=False):
+    """A line item with its product."""
+
+    product_id: Annotated[StrictStr | None, sandbox_field("Id of the product.", examples=["cat_31"])] = None
+    product_name: Annotated[
+        StrictStr | None, sandbox_field("Name of the product.", examples=["API calls"])
+    ] = None
+    units: Annotated[ExactDecimal | None, sandbox_field("Units used.", examples=[Decimal(10000)])] = None
+
+
+class InvoiceView(Invoice, register=False):
+    """An invoice as the sandbox shows it."""
+
+    line_items: Annotated[MaybeListOf[LineItemView], READ_ONLY, Field(description="Line items.")] = None  # type: ignore[assignment]
+    invoice_number: Annotated[
+        StrictStr,
+        READ_ONLY,
+        sandbox_field("Invoice number: the year, and a number within the year.", examples=["2026-0117"]),
+    ]
+    currency: Annotated[StrictStr, READ_ONLY, sandbox_field("Currency code.", examples=["USD"])]
+    issued_at: Annotated[
+        UtcDatetime, READ_ONLY, sandbox_field("Time of issue.", examples=["2026-02-01T00:00:00Z"])
+    ]
+    approved_at: Annotated[
+        UtcDatetime | None,
+        READ_ONLY,
+        sandbox_field("Time of approval; null before.", examples=["2026-02-02T00:00:00Z"]),
+    ] = None
+
+
+class LineItemRecord(LineItemView, register=False):
+    """A line item as it is stored: with what it bills, so that later usage is charged as a difference."""
+
+    line_key: Annotated[StrictStr | None, WRITE_ONLY] = None
+    """The contract's line whose usage it bills, if any."""
+    cycle: Annotated[BillingCycle | None, WRITE_ONLY] = None
+    """The billing cycle of that usage."""
+    exceeded: Annotated[StrictBool, WRITE_ONLY] = False
+    """Whether it bills usage beyond a commitment."""
+    unpaid: Annotated[dict[str, ListOf[ExactDecimal]], WRITE_ONLY] = Field(default_factory=dict)
+    """Units and money of the usage that credits do not pay for, by product key."""
+
+
+class InvoiceRecord(InvoiceView, register=False):
+    """An invoice as it is stored, with fields that the API does not show."""
+
+    line_items: Annotated[MaybeListOf[LineItemRecord], READ_ONLY, Field(description="Line items.")] = None  # type: ignore[assignment]
+    payment_days: Annotated[Integer | None, WRITE_ONLY] = None
+    """Days until payment is due, from the contract."""
+    credit_grant: Annotated[CreditGrant | None, WRITE_ONLY] = None
+    """The credits of a top-up, granted at the approval."""
+    amount_paid: Annotated[ExactDecimal, WRITE_ONLY] = ZERO
+    """The amount paid so far."""
+
+    @property
+    def amount_due(self) -> Decimal:
+        """The amount that is still to be paid."""
+        with localcontext(EXACT):
+            return (self.amount or ZERO) - self.amount_paid
+
+
+class InvoiceResponseView(Resource, register=False):
+    """One invoice."""
+
+    invoice: Annotated[InvoiceView, Field(description="The invoice.")]
+
+
+class InvoicePageView(CountedPage, register=False):
+    """A page of invoices."""
+
+    invoices: Annotated[ListOf[InvoiceView], Field(description="The invoices of this page.")]
+
+
+PAGES_PATH = "/_sandbox/pages/invoices"
+"""The path under which the pages are."""
+
+_PROOF_CHARACTERS = 40  # 160 bits, in hexadecimal
+
+
+def page_url(tx: Transaction, invoice_id: str) -> str | None:
+    """Return the URL of an invoice's page; None if the sandbox's base URL is not configured."""
+    base_url = tx.options.base_url
+    if base_url is None:
+        return None
+    return f"{base_url.rstrip('/')}{page_path(tx, invoice_id)}"
+
+
+def page_path(tx: Transaction, invoice_id: str) -> str:
+    """Return the address of an invoice's page in this sandbox."""
+    return f"{PAGES_PATH}/{invoice_id}/{_proof(tx, invoice_id)}"
+
+
+def is_valid_proof(tx: Transaction, invoice_id: str, proof: str) -> bool:
+    """Return whether `proof` is that of a link from `page_url`. Compares in constant time."""
+    return hmac.compare_digest(_proof(tx, invoice_id).encode(), proof.encode("utf-8", "surrogateescape"))
+
+
+def _proof(tx: Transaction, invoice_id: str) -> str:
+    # The prefix keeps this use of the key apart from that for access tokens.
+    text = f"invoice page {invoice_id}".encode()
+    return hmac.new(tokens.jwt_key(tx), text, hashlib.sha256).hexdigest()[:_PROOF_CHARACTERS]
+
 
 INVOICES = Repository(invoice, InvoiceRecord, "inv")
 
 BROUGHT_FORWARD = "Carried forward from an earlier invoice"
 """The line that reduces an invoice; it increases it if an earlier invoice was rewritten meanwhile."""
+
 CARRIED_FORWARD = "Carried forward to the next invoice"
 """The line that raises a negative invoice to zero."""
 

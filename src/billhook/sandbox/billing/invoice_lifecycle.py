@@ -24,19 +24,20 @@ from billhook.events import (
 from billhook.fields.strict_json import datetime_text
 from billhook.fields.types import BillingStatus
 from billhook.resources import Customer, DepositTo, PaymentInfo
-from billhook.sandbox.billing import customers, money, scheduled_jobs
-from billhook.sandbox.billing.credits.credit_grants import grant, has_expired
-from billhook.sandbox.billing.credits.credit_pools import LedgerReference
-from billhook.sandbox.billing.invoices import invoices
-from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord, page_url
+from billhook.sandbox import scheduled_jobs
+from billhook.sandbox.billing import customers, invoices, money
+from billhook.sandbox.billing.credit_grants import grant, has_expired
+from billhook.sandbox.billing.credit_pools import LedgerReference
+from billhook.sandbox.billing.invoices import InvoiceRecord, page_url
 from billhook.sandbox.billing.money import EXACT
 from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import to_document
-from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event
 
 DEFAULT_DUE_DAYS = 30
 """The days until payment is due if neither the contract nor the customer has a value."""
+
 BOUNCING_DOMAIN = "invalid"
 """Mail to this top-level domain bounces. Source: RFC 2606, section 2."""
 
@@ -126,6 +127,7 @@ def _send_to(tx: Transaction, customer_id: str, address: str) -> bool:
 
 PROVIDER = "Sandbox"
 """The name of the sandbox's payment provider."""
+
 OVERDUE_AGAIN = timedelta(days=1)
 """How long an invoice stays Rejected if a payment fails after its due date, before it is Overdue again."""
 

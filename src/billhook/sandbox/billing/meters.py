@@ -24,10 +24,9 @@ from billhook.resources import Resource, StoredResource
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import MAX_CONDITIONS, check_key
 from billhook.sandbox.storage.columns import in_texts
+from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository, request_document
-from billhook.sandbox.storage.tables.billing import catalog_product
-from billhook.sandbox.storage.tables.usage import meter
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.tables import catalog_product, meter
 
 # SQLite's JSON paths have no escape for these characters.
 _NOT_IN_JSON_PATH = re.compile(r'["\\\x00-\x1f]')
@@ -244,6 +243,7 @@ class CompiledMeter:
 
 
 _COUNTED = Contribution(ONE)
+
 NOTHING = Contribution(None)
 
 

@@ -1,7 +1,10 @@
-"""Contracts, as stored, and what they sell: catalog products, and plans that bundle products.
+"""Contracts, as stored, what they sell, and which of them usage belongs to.
 
-`contract_lifecycle` changes the state of a contract. Source: spec, "Resources and their fields", Contract;
-Catalog product; Plan; "Endpoints", Contracts.
+They sell catalog products; plans bundle products. Where several contracts of a customer sell the same, usage
+at a moment belongs to the one that came into force first, among those that are in force then. A measurement
+is of a whole day: it belongs to the contract that has the end of the day, or else to the one that was the
+last to have a part of it. `contract_lifecycle` changes the state of a contract. Source: spec, "Resources and
+their fields", Contract; Catalog product; Plan; "Endpoints", Contracts.
 """
 
 from __future__ import annotations
@@ -16,20 +19,83 @@ from sqlalchemy import select
 
 from billhook.fields.types import MaybeListOf
 from billhook.resources import CatalogProduct, Contract, ContractProduct, NewContract, Plan, ProductGroup
-from billhook.sandbox.billing import custom_fields
-from billhook.sandbox.billing.contracts.cycles import ContractRecord, cycle_at, renews
-from billhook.sandbox.billing.contracts.ownership import Seller
-from billhook.sandbox.billing.usage import meters
-from billhook.sandbox.billing.usage.daily_usage import TimeSpan
-from billhook.sandbox.billing.usage.meters import Meter
+from billhook.sandbox.billing import custom_fields, meters
+from billhook.sandbox.billing.cycles import ContractRecord, cycle_at, midnight, renews
+from billhook.sandbox.billing.daily_usage import TimeSpan
+from billhook.sandbox.billing.meters import Meter
 from billhook.sandbox.clock import MAX_TIME
 from billhook.sandbox.errors import not_found
 from billhook.sandbox.storage.columns import in_texts
+from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository
-from billhook.sandbox.storage.tables.billing import catalog_product, contract, plan
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.tables import catalog_product, contract, plan
+
+
+@dataclass(frozen=True, slots=True)
+class Seller:
+    """A contract that was or is in force, from `start` to before `end`, and the meters of its products."""
+
+    contract_id: str
+    start: datetime
+    end: datetime
+    meter_ids: Collection[str]
+
+
+def owned_spans(sellers: Sequence[Seller], contract_id: str, meter_id: str, span: TimeSpan) -> list[TimeSpan]:
+    """Return the parts of `span` whose usage belongs to the contract.
+
+    `sellers` are all contracts of the customer, the one that came into force first at the beginning.
+    """
+    left = [span]
+    for seller in sellers:
+        if seller.contract_id == contract_id:
+            break
+        if meter_id in seller.meter_ids:
+            left = [part for each in left for part in _without(each, seller)]
+    return left
+
+
+def last_days(sellers: Sequence[Seller], meter_id: str, spans: Sequence[TimeSpan]) -> list[datetime]:
+    """Return the midnights of days that end after one of `spans`, and whose measurement belongs to it still.
+
+    That is so if no contract sells the meter in the rest of the day.
+    """
+    return [
+        midnight(end)
+        for _, end in spans
+        if end > midnight(end) and not _is_sold_after(sellers, meter_id, end)
+    ]
+
+
+def is_handed_over(sellers: Sequence[Seller], contract_id: str, meter_id: str, end: datetime) -> bool:
+    """Return whether another contract that sells the meter begins on the day on which this one ends."""
+    return any(
+        seller.contract_id != contract_id
+        and meter_id in seller.meter_ids
+        and seller.start < seller.end
+        and seller.start.date() == end.date()
+        for seller in sellers
+    )
+
+
+def _is_sold_after(sellers: Sequence[Seller], meter_id: str, moment: datetime) -> bool:
+    """Return whether a contract sells the meter between `moment` and the end of its day."""
+    return any(
+        meter_id in seller.meter_ids
+        and seller.start < seller.end > moment
+        and seller.start.date() <= moment.date()
+        for seller in sellers
+    )
+
+
+def _without(span: TimeSpan, seller: Seller) -> list[TimeSpan]:
+    begin, end = span
+    parts = [(begin, min(end, seller.start)), (max(begin, seller.end), end)]
+    return [part for part in parts if part[0] < part[1]]
+
 
 CATALOG_PRODUCTS = Repository(catalog_product, CatalogProduct, "cat")
+
 BILLING_INTERVALS = ("Monthly", "Quarterly", "Yearly")
 
 
@@ -43,6 +109,7 @@ class FullPlan(Plan, register=False):
 
 
 PLANS = Repository(plan, FullPlan, "pln")
+
 CONTRACTS = Repository(contract, ContractRecord, "con")
 
 

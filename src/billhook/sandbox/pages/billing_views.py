@@ -1,4 +1,9 @@
-"""Customers, their contracts and their usage: each meter by day, and the events that arrived."""
+"""Customers, contracts and their usage; invoices, each with a printable page; and credits.
+
+The printable page is at the address that webhooks give as the invoice's PDF: a browser prints it to PDF, in
+any script and currency, and a PDF library would need a font for each. It needs no session, since people
+open it from a link; the address cannot be guessed. Source: spec, "Events", invoicePdfUrl.
+"""
 
 from __future__ import annotations
 
@@ -7,44 +12,54 @@ from decimal import Decimal
 from typing import Any
 
 from flask import Response, request
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 from werkzeug.exceptions import NotFound
 
 from billhook.fields import strict_json
 from billhook.resources import Customer, PageQuery, UsageEvent
-from billhook.sandbox.billing import chart_series, metered_items
+from billhook.sandbox.billing import chart_series, cycles, metered_items
+from billhook.sandbox.billing import contracts as stored_contracts
 from billhook.sandbox.billing.chart_series import days_up_to, usage_by_day
-from billhook.sandbox.billing.contracts import contracts as stored_contracts
-from billhook.sandbox.billing.contracts import cycles
-from billhook.sandbox.billing.contracts.contracts import CONTRACTS
-from billhook.sandbox.billing.contracts.cycles import ContractRecord
+from billhook.sandbox.billing.contracts import CONTRACTS
 from billhook.sandbox.billing.customers import CUSTOMERS, customer_views
-from billhook.sandbox.billing.invoices.invoices import INVOICES
-from billhook.sandbox.billing.usage.meters import METERS
+from billhook.sandbox.billing.cycles import ContractRecord
+from billhook.sandbox.billing.invoices import INVOICES, is_valid_proof, page_path
+from billhook.sandbox.billing.meters import METERS
 from billhook.sandbox.pages.context import (
     PAGE_ROWS,
-    RouteTable,
+    ROUTES,
     page_context,
     page_cursor,
     page_links,
     query_choice,
     render,
 )
-from billhook.sandbox.pages.names import customer_names, subject_names
-from billhook.sandbox.pages.texts import indented, invoiced_chart, usage_charts
+from billhook.sandbox.pages.texts import (
+    STATUS_TONES,
+    balance_chart,
+    customer_names,
+    indented,
+    invoiced_chart,
+    subject_names,
+    usage_charts,
+)
+from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import fetch_page, to_document
-from billhook.sandbox.storage.tables.billing import contract as contract_table
-from billhook.sandbox.storage.tables.billing import invoice
-from billhook.sandbox.storage.tables.usage import event
-from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.storage.tables import contract as contract_table
+from billhook.sandbox.storage.tables import event
+from billhook.sandbox.storage.tables import invoice as invoice_table
 
-ROUTES = RouteTable()
 _DAYS = 45
+
 _MONTHS = 12
+
 _LATEST = 10
+
 _LATEST_INVOICES = 12
+
 _METERS = 12
 """Charts on the page."""
+
 _PERIODS = ("14", "45", "90", "365")
 
 
@@ -76,7 +91,7 @@ def _details(tx: Transaction, found: Customer) -> dict[str, Any]:
         "customer": found,
         "document": indented(to_document(found)),
         "contracts": CONTRACTS.newest(tx, _LATEST, None, *owner),
-        "invoices": INVOICES.newest(tx, _LATEST, None, invoice.c.customer_id == found.id),
+        "invoices": INVOICES.newest(tx, _LATEST, None, invoice_table.c.customer_id == found.id),
         "months": invoiced_chart(tx, _MONTHS, found.id),
         "usage": usage_charts([one for one in series if any(one.values)], days),
         "consumption": metered_items.customer_consumption(tx, found.id),
@@ -103,7 +118,7 @@ def contract(contract_id: str) -> Response:
         found = CONTRACTS.find(tx, contract_id)
         if found is None:
             raise NotFound("There is no contract with this id.")
-        where = invoice.c.contract_id == found.id
+        where = invoice_table.c.contract_id == found.id
         return render(
             "contract.html",
             contract=found,
@@ -152,3 +167,94 @@ def usage() -> Response:
 def _data(body: str) -> str:
     found = UsageEvent.from_json(body.encode()).data
     return "" if not found else strict_json.dumps(found).decode()
+
+
+INVOICE_PAGE_RULE = "/<invoice_id>/<proof>"
+
+_POOLS = 50
+
+_COURSE = 40
+"""Entries of the ledger in a pool's chart."""
+
+
+@ROUTES.get("/invoices")
+def invoices() -> Response:
+    """Show what was invoiced by month, and the invoices, newest first."""
+    status, customer_id = query_choice("status", STATUS_TONES), request.args.get("customer") or None
+    where: list[ColumnElement[bool]] = []
+    if status is not None:
+        where.append(invoice_table.c.billing_status == status)
+    if customer_id is not None:
+        where.append(invoice_table.c.customer_id == customer_id)
+    with page_context().runner.reading() as tx:
+        page = INVOICES.newest(tx, PAGE_ROWS, page_cursor(), *where)
+        return render(
+            "invoices.html",
+            chart=invoiced_chart(tx, _MONTHS, customer_id),
+            page=page,
+            pager=page_links(page.next_cursor),
+            names=customer_names(tx, [one.customer_id for one in page.items]),
+            customers=sorted(customer_names(tx).items(), key=lambda one: one[1].casefold()),
+            chosen={"status": status, "customer": customer_id},
+            statuses=list(STATUS_TONES),
+        )
+
+
+@ROUTES.get("/invoices/<invoice_id>")
+def invoice(invoice_id: str) -> Response:
+    """Show one invoice with its lines."""
+    with page_context().runner.reading() as tx:
+        found = INVOICES.find(tx, invoice_id)
+        if found is None:
+            raise NotFound("There is no invoice with this id.")
+        return render(
+            "invoice.html",
+            invoice=found,
+            names=subject_names(tx, [found.customer_id, found.contract_id]),
+            printable=page_path(tx, found.id),
+        )
+
+
+def invoice_page(invoice_id: str, proof: str) -> Response:
+    """Return the page of an invoice at its unguessable address; 404 for any other address."""
+    with page_context().runner.reading() as tx:
+        if not is_valid_proof(tx, invoice_id, proof):
+            raise NotFound("There is no such page.")
+        invoice = INVOICES.get(tx, invoice_id)
+        customer = CUSTOMERS.get(tx, str(invoice.customer_id))
+    response = render("invoice_page.html", invoice=invoice, customer=customer, address=_address(customer))
+    # The link alone gives access, so it must not reach other sites.
+    response.headers["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+def _address(customer: Customer) -> str:
+    there = customer.address
+    if there is None:
+        return ""
+    parts = (there.address_text, there.postal_code, there.city, there.state, there.country)
+    return ", ".join(part for part in parts if part)
+
+
+@ROUTES.get("/credits")
+def credit() -> Response:
+    """Show the credit pools, and the newest ledger entries."""
+    customer_id = request.args.get("customer") or None
+    with page_context().runner.reading() as tx:
+        pools = chart_series.pool_page(tx, _POOLS, None, customer_id)
+        entries = chart_series.newest_entries(tx, PAGE_ROWS, page_cursor(), customer_id)
+        rows = [*pools.items, *entries.items]
+        return render(
+            "credits.html",
+            pools=pools,
+            courses={
+                one.id: balance_chart(chart_series.balance_history(tx, one, _COURSE)) for one in pools.items
+            },
+            expiries=chart_series.next_expiries(tx, [one.id for one in pools.items]),
+            entries=entries,
+            pager=page_links(entries.next_cursor),
+            names=customer_names(tx, [one.customer_id for one in rows]),
+            product_names=subject_names(tx, [one.credit_product_id for one in rows]),
+            customers=sorted(customer_names(tx).items(), key=lambda one: one[1].casefold()),
+            chosen={"customer": customer_id},
+        )

@@ -40,6 +40,7 @@ _SECURITY_SCHEMES: dict[str, Any] = {
 }
 
 _REF = "#/components/schemas/{model}"
+
 _ALWAYS = (400, 401, 429, 500)
 
 

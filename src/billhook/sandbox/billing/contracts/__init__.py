@@ -1,1 +1,0 @@
-"""Contracts: their billing cycles, their prices, and the products that they sell."""

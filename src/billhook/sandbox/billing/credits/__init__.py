@@ -1,1 +1,0 @@
-"""Credits: credit products, pools with their ledger, grants and their schedules."""

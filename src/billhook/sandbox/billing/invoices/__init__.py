@@ -1,1 +1,0 @@
-"""Invoices: from the charges of a billing cycle to approval and payment."""

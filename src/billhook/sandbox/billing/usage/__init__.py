@@ -1,1 +1,0 @@
-"""Usage: meters, usage events, and the units that customers use each day."""

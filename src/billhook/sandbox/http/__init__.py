@@ -1,1 +1,0 @@
-"""The HTTP interface: authentication, parsing, routes and their OpenAPI description."""
