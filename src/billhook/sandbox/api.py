@@ -47,7 +47,6 @@ from billhook.resources import (
     PageQuery,
     PlanResponse,
     ProductConsumptionsResponse,
-    Resource,
     WebhookSubscription,
 )
 from billhook.sandbox.billing import (
@@ -77,7 +76,7 @@ from billhook.sandbox.billing.ingestion import (
 from billhook.sandbox.billing.invoices import InvoicePageView, InvoiceResponseView
 from billhook.sandbox.billing.meters import NOTHING, CompiledMeter
 from billhook.sandbox.errors import invalid_request, not_authenticated
-from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.options import MAX_LOGIN_BYTES
 from billhook.sandbox.storage.repository import page_limit, request_document
 from billhook.sandbox.storage.tables import contract, customer, invoice
@@ -106,10 +105,11 @@ def login(call: Call[LoginRequest]) -> LoginResponse:
     )
 
 
-class Subscribed(Resource, register=False):
+class Subscribed(SandboxResource, register=False):
     """The response to POST /webhook, which the specification does not describe."""
 
-    id: Annotated[StrictStr, Field(description="Id of the subscription.", examples=["sub_4f0e"])]
+    id: Annotated[StrictStr, Field(examples=["sub_4f0e"])]
+    """Id of the subscription."""
 
 
 @WEBHOOKS_GROUP.operation("POST", "/webhook", takes=WebhookSubscription, gives=Subscribed)

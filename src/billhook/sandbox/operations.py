@@ -12,7 +12,7 @@ from datetime import datetime
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from billhook.resources import Resource
 from billhook.sandbox.options import DEFAULT_BODY_BYTES
@@ -22,6 +22,12 @@ _CONTROL_PREFIX = "/_sandbox"
 _PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 B = TypeVar("B")
 SANDBOX_MARK = "The sandbox's own: the specification does not list it."
+
+
+class SandboxResource(Resource, register=False):
+    """A model of the sandbox's own; the docstring of a field is its description in the OpenAPI document."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 @dataclass(frozen=True, slots=True)

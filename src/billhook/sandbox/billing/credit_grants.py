@@ -17,7 +17,7 @@ from pydantic import Field, StrictStr
 from sqlalchemy import func, select
 
 from billhook.events import CreditKind
-from billhook.resources import CreditGrant, Resource, StoredResource
+from billhook.resources import CreditGrant, StoredResource
 from billhook.sandbox import scheduled_jobs
 from billhook.sandbox.billing import customers
 from billhook.sandbox.billing.contracts import CONTRACTS
@@ -27,6 +27,7 @@ from billhook.sandbox.billing.money import EXACT, ZERO, is_in_range
 from billhook.sandbox.billing.rating import Charge, credit_charge
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository, request_document
@@ -37,10 +38,11 @@ _Kind = Annotated[
 ]
 
 
-class NewCreditProduct(Resource, register=False):
+class NewCreditProduct(SandboxResource, register=False):
     """A credit product to create."""
 
-    name: Annotated[StrictStr, Field(description="Name of the credit product.", examples=["Starter credits"])]
+    name: Annotated[StrictStr, Field(examples=["Starter credits"])]
+    """Name of the credit product."""
     balance_kind: _Kind = None
 
 

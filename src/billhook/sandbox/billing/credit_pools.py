@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import ROUND_DOWN, Decimal, localcontext
 from typing import Annotated, Any
 
-from pydantic import Field, StrictStr
+from pydantic import StrictStr
 from sqlalchemy import ColumnElement, Row, delete, insert, select, update
 
 from billhook.events import CreditPoolDepleted, CreditPoolIncreased, CreditPoolThresholdCrossed
@@ -19,7 +19,7 @@ from billhook.fields.types import ListOf
 from billhook.resources import CreditGrant, CreditLedgerEntry, CreditLedgerPage
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
 from billhook.sandbox.billing.thresholds import percent, threshold_rules, thresholds_crossed
-from billhook.sandbox.operations import sandbox_field
+from billhook.sandbox.operations import SandboxResource, sandbox_field
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import fetch_page, shown
@@ -250,10 +250,11 @@ class LedgerEntryView(CreditLedgerEntry, register=False):
     credit_product_id: Annotated[StrictStr, sandbox_field("Id of its credit product.", examples=["crp_2"])]
 
 
-class LedgerPageView(CreditLedgerPage, register=False):
+class LedgerPageView(CreditLedgerPage, SandboxResource, register=False):
     """A page of ledger entries."""
 
-    entries: Annotated[ListOf[LedgerEntryView], Field(description="The entries of this page.")]  # type: ignore[assignment]
+    entries: ListOf[LedgerEntryView]  # type: ignore[assignment]
+    """The entries of this page."""
 
 
 def ledger_page(tx: Transaction, customer_id: str, limit: int, cursor: str | None) -> LedgerPageView:

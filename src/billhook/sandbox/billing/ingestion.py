@@ -36,6 +36,7 @@ from billhook.sandbox.billing import customers, daily_usage, metered_items, mete
 from billhook.sandbox.billing.daily_usage import MICROSECONDS_PER_DAY, UsageKey, UsageRollup, day_number
 from billhook.sandbox.billing.meters import CompiledMeter
 from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.options import check_key, key_error
 from billhook.sandbox.storage import tables
 from billhook.sandbox.storage.columns import in_texts, to_microseconds
@@ -252,10 +253,11 @@ def apply_usage_changes(tx: Transaction, changed: Collection[UsageKey]) -> None:
     statements.handle_usage_changed(tx, changed)
 
 
-class CloudUsageRecord(StoredResource, CloudUsageResult, register=False):
+class CloudUsageRecord(StoredResource, CloudUsageResult, SandboxResource, register=False):
     """A result as it is stored."""
 
-    product_code: Annotated[StrictStr, Field(description="Code of the product.", examples=["API-1"])]
+    product_code: Annotated[StrictStr, Field(examples=["API-1"])]
+    """Code of the product."""
 
 
 SUBMISSIONS = Repository(tables.cloud_usage, CloudUsageRecord, "cld")

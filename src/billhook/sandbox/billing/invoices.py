@@ -26,7 +26,6 @@ from billhook.resources import (
     Customer,
     Invoice,
     LineItem,
-    Resource,
     RevenueBreakdown,
 )
 from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage
@@ -35,7 +34,7 @@ from billhook.sandbox.billing import contracts, customers, money
 from billhook.sandbox.billing.cycles import ContractRecord
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
 from billhook.sandbox.billing.rating import AMOUNTS, Charge, Unpaid, credit_charge
-from billhook.sandbox.operations import sandbox_field
+from billhook.sandbox.operations import SandboxResource, sandbox_field
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import Repository, to_document
 from billhook.sandbox.storage.tables import invoice
@@ -52,10 +51,11 @@ class LineItemView(LineItem, register=False):
     units: Annotated[ExactDecimal | None, sandbox_field("Units used.", examples=[Decimal(10000)])] = None
 
 
-class InvoiceView(Invoice, register=False):
+class InvoiceView(Invoice, SandboxResource, register=False):
     """An invoice as the sandbox shows it."""
 
-    line_items: Annotated[MaybeListOf[LineItemView], READ_ONLY, Field(description="Line items.")] = None  # type: ignore[assignment]
+    line_items: Annotated[MaybeListOf[LineItemView], READ_ONLY] = None  # type: ignore[assignment]
+    """Line items."""
     invoice_number: Annotated[
         StrictStr,
         READ_ONLY,
@@ -85,10 +85,11 @@ class LineItemRecord(LineItemView, register=False):
     """Units and money of the usage that credits do not pay for, by product key."""
 
 
-class InvoiceRecord(InvoiceView, register=False):
+class InvoiceRecord(InvoiceView, SandboxResource, register=False):
     """An invoice as it is stored, with fields that the API does not show."""
 
-    line_items: Annotated[MaybeListOf[LineItemRecord], READ_ONLY, Field(description="Line items.")] = None  # type: ignore[assignment]
+    line_items: Annotated[MaybeListOf[LineItemRecord], READ_ONLY] = None  # type: ignore[assignment]
+    """Line items."""
     payment_days: Annotated[Integer | None, WRITE_ONLY] = None
     """Days until payment is due, from the contract."""
     credit_grant: Annotated[CreditGrant | None, WRITE_ONLY] = None
@@ -103,16 +104,18 @@ class InvoiceRecord(InvoiceView, register=False):
             return (self.amount or ZERO) - self.amount_paid
 
 
-class InvoiceResponseView(Resource, register=False):
+class InvoiceResponseView(SandboxResource, register=False):
     """One invoice."""
 
-    invoice: Annotated[InvoiceView, Field(description="The invoice.")]
+    invoice: InvoiceView
+    """The invoice."""
 
 
-class InvoicePageView(CountedPage, register=False):
+class InvoicePageView(CountedPage, SandboxResource, register=False):
     """A page of invoices."""
 
-    invoices: Annotated[ListOf[InvoiceView], Field(description="The invoices of this page.")]
+    invoices: ListOf[InvoiceView]
+    """The invoices of this page."""
 
 
 PAGES_PATH = "/_sandbox/pages/invoices"

@@ -20,8 +20,9 @@ from sqlalchemy import select
 from billhook.errors import FieldMissing, RuleBroken
 from billhook.fields import strict_json
 from billhook.fields.types import JsonValue, ListOf
-from billhook.resources import Resource, StoredResource
+from billhook.resources import StoredResource
 from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.options import MAX_CONDITIONS, check_key
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.database import Transaction
@@ -53,7 +54,7 @@ class FilterOperator(StrEnum):
     EXISTS = "exists"
 
 
-class MeterFilter(Resource, register=False):
+class MeterFilter(SandboxResource, register=False):
     """A condition on an event's `property`.
 
     Null is no value. `equals` and `in` distinguish 1 from "1" and from true, but not 1 from 1.0. `notEquals`
@@ -61,43 +62,31 @@ class MeterFilter(Resource, register=False):
     numbers alone.
     """
 
-    property: Annotated[StrictStr, Field(description="A key in the event's data.", examples=["region"])]
-    operator: Annotated[FilterOperator, Field(description="Comparison operator.", examples=["equals"])]
-    value: Annotated[
-        JsonValue,
-        Field(description="Value to compare with; `exists` needs none, or true or false.", examples=["eu"]),
-    ] = None
+    property: Annotated[StrictStr, Field(examples=["region"])]
+    """A key in the event's data."""
+    operator: Annotated[FilterOperator, Field(examples=["equals"])]
+    """Comparison operator."""
+    value: Annotated[JsonValue, Field(examples=["eu"])] = None
+    """Value to compare with; `exists` needs none, or true or false."""
 
 
-class NewMeter(Resource, register=False):
+class NewMeter(SandboxResource, register=False):
     """The request of POST /_sandbox/meters."""
 
-    name: Annotated[StrictStr, Field(description="Name of the meter.", examples=["API calls"])]
-    event_name: Annotated[
-        StrictStr, Field(description="Name of the events that the meter counts.", examples=["api_call"])
-    ]
-    aggregation_method: Annotated[
-        AggregationMethod, Field(description="How the meter adds events up.", examples=["sum"])
-    ]
-    property: Annotated[
-        StrictStr | None,
-        Field(
-            description="Key in the event's data with the value to add up; count needs none.",
-            examples=["units"],
-        ),
-    ] = None
-    filters: Annotated[
-        ListOf[MeterFilter],
-        Field(description="Conditions on the event's data: all must hold.", examples=[[]]),
-    ] = Field(default_factory=list)
-    catalog_product_id: Annotated[
-        StrictStr | None,
-        Field(description="The catalog product whose usage it measures.", examples=["cat_7"]),
-    ] = None
-    key: Annotated[
-        StrictStr | None,
-        Field(description="Key of the meter in aggregations; eventName by default.", examples=["api_call"]),
-    ] = None
+    name: Annotated[StrictStr, Field(examples=["API calls"])]
+    """Name of the meter."""
+    event_name: Annotated[StrictStr, Field(examples=["api_call"])]
+    """Name of the events that the meter counts."""
+    aggregation_method: Annotated[AggregationMethod, Field(examples=["sum"])]
+    """How the meter adds events up."""
+    property: Annotated[StrictStr | None, Field(examples=["units"])] = None
+    """Key in the event's data with the value to add up; count needs none."""
+    filters: Annotated[ListOf[MeterFilter], Field(examples=[[]])] = Field(default_factory=list)
+    """Conditions on the event's data: all must hold."""
+    catalog_product_id: Annotated[StrictStr | None, Field(examples=["cat_7"])] = None
+    """The catalog product whose usage it measures."""
+    key: Annotated[StrictStr | None, Field(examples=["api_call"])] = None
+    """Key of the meter in aggregations; eventName by default."""
 
     @model_validator(mode="after")
     def _sensible(self) -> NewMeter:

@@ -16,12 +16,12 @@ from sqlalchemy import ColumnElement, Table, and_, false, func, insert, not_, or
 
 from billhook.events import MonthEndReport, UnchargedEvents
 from billhook.fields.types import ExactDecimal, Integer, MaybeListOf, UtcDatetime
-from billhook.resources import Resource
 from billhook.sandbox import scheduled_jobs
 from billhook.sandbox.billing import contract_lifecycle, contracts
 from billhook.sandbox.billing.money import EXACT, ZERO
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.errors import not_found
+from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.tables import contract, customer, event, invoice, report
 from billhook.sandbox.webhooks.outbox import raise_event
@@ -30,51 +30,62 @@ MAX_REPORT_ROWS = 1000
 """The maximum number of rows that a report lists; the totals count all of them."""
 
 
-class BilledTotal(Resource, register=False):
+class BilledTotal(SandboxResource, register=False):
     """The invoices in one currency."""
 
-    currency: Annotated[StrictStr, Field(description="Currency code.", examples=["USD"])]
-    invoices: Annotated[Integer, Field(description="Number of invoices issued.", examples=[3])]
-    amount: Annotated[ExactDecimal, Field(description="Sum of their amounts.")]
+    currency: Annotated[StrictStr, Field(examples=["USD"])]
+    """Currency code."""
+    invoices: Annotated[Integer, Field(examples=[3])]
+    """Number of invoices issued."""
+    amount: ExactDecimal
+    """Sum of their amounts."""
 
 
-class EventGroup(Resource, register=False):
+class EventGroup(SandboxResource, register=False):
     """The events of one name and one customer."""
 
-    customer_id: Annotated[StrictStr, Field(description="Id of the customer.", examples=["cus_1042"])]
-    name: Annotated[StrictStr, Field(description="Name of the events.", examples=["api_call"])]
-    events: Annotated[Integer, Field(description="Number of events.", examples=[12])]
+    customer_id: Annotated[StrictStr, Field(examples=["cus_1042"])]
+    """Id of the customer."""
+    name: Annotated[StrictStr, Field(examples=["api_call"])]
+    """Name of the events."""
+    events: Annotated[Integer, Field(examples=[12])]
+    """Number of events."""
 
 
-class Report(Resource, register=False):
+class Report(SandboxResource, register=False):
     """The report of a month."""
 
-    id: Annotated[StrictStr, Field(description="Id of the report.", examples=["rep_1"])]
-    type: Annotated[StrictStr, Field(description="MonthEnd or UnchargedEvents.", examples=["MonthEnd"])]
-    start_time: Annotated[UtcDatetime, Field(description="Start of the month.")]
-    end_time: Annotated[UtcDatetime, Field(description="End of the month.")]
-    events: Annotated[Integer, Field(description="Number of events in the month.", examples=[1200])]
-    uncharged_events: Annotated[Integer, Field(description="Number of events that no meter counted.")]
-    unsold_events: Annotated[
-        Integer,
-        Field(description="Number of events counted only by meters of products not sold to the customer."),
-    ] = 0
-    new_customers: Annotated[Integer | None, Field(description="Customers created in the month.")] = None
-    new_contracts: Annotated[Integer | None, Field(description="Contracts created in the month.")] = None
-    billed: Annotated[MaybeListOf[BilledTotal], Field(description="Invoices issued in the month.")] = None
-    uncharged: Annotated[
-        MaybeListOf[EventGroup], Field(description="Events that no meter counted; at most 1000 entries.")
-    ] = None
-    unsold: Annotated[
-        MaybeListOf[EventGroup],
-        Field(description="Events counted only by meters of unsold products; at most 1000 entries."),
-    ] = None
+    id: Annotated[StrictStr, Field(examples=["rep_1"])]
+    """Id of the report."""
+    type: Annotated[StrictStr, Field(examples=["MonthEnd"])]
+    """MonthEnd or UnchargedEvents."""
+    start_time: UtcDatetime
+    """Start of the month."""
+    end_time: UtcDatetime
+    """End of the month."""
+    events: Annotated[Integer, Field(examples=[1200])]
+    """Number of events in the month."""
+    uncharged_events: Integer
+    """Number of events that no meter counted."""
+    unsold_events: Integer = 0
+    """Number of events counted only by meters of products not sold to the customer."""
+    new_customers: Integer | None = None
+    """Customers created in the month."""
+    new_contracts: Integer | None = None
+    """Contracts created in the month."""
+    billed: MaybeListOf[BilledTotal] = None
+    """Invoices issued in the month."""
+    uncharged: MaybeListOf[EventGroup] = None
+    """Events that no meter counted; at most 1000 entries."""
+    unsold: MaybeListOf[EventGroup] = None
+    """Events counted only by meters of unsold products; at most 1000 entries."""
 
 
-class ReportResponse(Resource, register=False):
+class ReportResponse(SandboxResource, register=False):
     """A report."""
 
-    report: Annotated[Report, Field(description="The report.")]
+    report: Report
+    """The report."""
 
 
 def store_report(tx: Transaction, fields: Mapping[str, Any]) -> Report:

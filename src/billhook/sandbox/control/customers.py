@@ -19,7 +19,6 @@ from billhook.resources import (
     CustomerUpdate,
     CustomFieldResponse,
     PageQuery,
-    Resource,
 )
 from billhook.sandbox.billing import (
     anonymous_customers,
@@ -35,7 +34,7 @@ from billhook.sandbox.billing.ingestion import SUBMISSIONS, CloudUsageRecord
 from billhook.sandbox.billing.meters import Meter, NewMeter
 from billhook.sandbox.billing.new_contracts import check_plan_billing, check_products, plan_period
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import request_document
@@ -49,19 +48,18 @@ METERS_GROUP = OperationGroup("_sandbox/meters", prefix="/_sandbox/meters")
 CLOUD_USAGE_GROUP = OperationGroup("_sandbox/cloudUsage", prefix="/_sandbox/cloudUsageSubmissions")
 
 
-class CustomerQuery(PageQuery, register=False):
+class CustomerQuery(PageQuery, SandboxResource, register=False):
     """A filter of customers."""
 
-    anonymous: Annotated[
-        StrictStr | None,
-        Field(description="`true`: only anonymous customers, created for usage; `false`: only the others."),
-    ] = None
+    anonymous: StrictStr | None = None
+    """`true`: only anonymous customers, created for usage; `false`: only the others."""
 
 
-class CustomerPage(CountedPage, register=False):
+class CustomerPage(CountedPage, SandboxResource, register=False):
     """A page of customers."""
 
-    customers: Annotated[ListOf[Customer], Field(description="The customers of this page.")]
+    customers: ListOf[Customer]
+    """The customers of this page."""
 
 
 @CUSTOMERS_GROUP.operation("POST", "", name="create", takes=CustomerUpdate, gives=CustomerResponse)
@@ -93,25 +91,25 @@ def get_customer(call: Call[None]) -> CustomerResponse:
     return CustomerResponse(customer=customer_views(call.tx, [found])[0])
 
 
-class NewCustomField(Resource, register=False):
+class NewCustomField(SandboxResource, register=False):
     """A definition to create. Names are unique for each entity."""
 
-    custom_field_name: Annotated[StrictStr, Field(description="Name of the field.", examples=["region"])]
-    entity: Annotated[StrictStr, Field(description="Entity that has the field: Customer or Contract.")] = (
-        "Customer"
-    )
-    value_type: Annotated[
-        StrictStr, Field(description="Type of its values: String, Number, Boolean or Date.")
-    ] = "String"
-    integration_source: Annotated[
-        StrictStr | None, Field(description="System that the values come from.")
-    ] = None
-    integration_entity_type: Annotated[
-        StrictStr | None, Field(description="Type of the entity in that system.")
-    ] = None
-    field_path: Annotated[StrictStr | None, Field(description="Path of the value in that entity.")] = None
-    allowed_values: Annotated[MaybeListOf[StrictStr], Field(description="Allowed values, as text.")] = None
-    default_value: Annotated[StrictStr | None, Field(description="Default value, as text.")] = None
+    custom_field_name: Annotated[StrictStr, Field(examples=["region"])]
+    """Name of the field."""
+    entity: StrictStr = "Customer"
+    """Entity that has the field: Customer or Contract."""
+    value_type: StrictStr = "String"
+    """Type of its values: String, Number, Boolean or Date."""
+    integration_source: StrictStr | None = None
+    """System that the values come from."""
+    integration_entity_type: StrictStr | None = None
+    """Type of the entity in that system."""
+    field_path: StrictStr | None = None
+    """Path of the value in that entity."""
+    allowed_values: MaybeListOf[StrictStr] = None
+    """Allowed values, as text."""
+    default_value: StrictStr | None = None
+    """Default value, as text."""
 
 
 @CUSTOM_FIELDS_GROUP.operation("POST", "", name="create", takes=NewCustomField, gives=CustomFieldResponse)
@@ -169,30 +167,32 @@ def activate_contract(call: Call[None]) -> ContractResponse:
     return ContractResponse(contract=contracts.views(call.tx, [active])[0])
 
 
-class NewPlan(Resource, register=False):
+class NewPlan(SandboxResource, register=False):
     """A plan to create."""
 
-    name: Annotated[StrictStr, Field(description="Name of the plan.", examples=["Growth"])]
-    external_id: Annotated[
-        StrictStr | None, Field(description="Id of the plan in your own system.", examples=["plan-growth"])
-    ] = None
-    status: Annotated[StrictStr | None, Field(description="Status of the plan; Active by default.")] = None
-    billing_data: Annotated[
-        BillingData | None, Field(description="Billing of the plan; billingInterval is Monthly by default.")
-    ] = None
+    name: Annotated[StrictStr, Field(examples=["Growth"])]
+    """Name of the plan."""
+    external_id: Annotated[StrictStr | None, Field(examples=["plan-growth"])] = None
+    """Id of the plan in your own system."""
+    status: StrictStr | None = None
+    """Status of the plan; Active by default."""
+    billing_data: BillingData | None = None
+    """Billing of the plan; billingInterval is Monthly by default."""
     products: Products = None
 
 
-class FullPlanResponse(Resource, register=False):
+class FullPlanResponse(SandboxResource, register=False):
     """A plan."""
 
-    plan: Annotated[FullPlan, Field(description="The plan.")]
+    plan: FullPlan
+    """The plan."""
 
 
-class FullPlanPage(CountedPage, register=False):
+class FullPlanPage(CountedPage, SandboxResource, register=False):
     """A page of plans."""
 
-    plans: Annotated[ListOf[FullPlan], Field(description="The plans of this page.")]
+    plans: ListOf[FullPlan]
+    """The plans of this page."""
 
 
 @PLANS_GROUP.operation("POST", "", name="create", takes=NewPlan, gives=FullPlanResponse)
@@ -233,16 +233,18 @@ def _check_plan(tx: Transaction, request: NewPlan) -> None:
     check_products(tx, "a plan", sold, plan_period(request.billing_data))
 
 
-class MeterResponse(Resource, register=False):
+class MeterResponse(SandboxResource, register=False):
     """One meter."""
 
-    meter: Annotated[Meter, Field(description="The meter.")]
+    meter: Meter
+    """The meter."""
 
 
-class MeterPage(CountedPage, register=False):
+class MeterPage(CountedPage, SandboxResource, register=False):
     """One page of the meters."""
 
-    meters: Annotated[ListOf[Meter], Field(description="The meters of this page.")]
+    meters: ListOf[Meter]
+    """The meters of this page."""
 
 
 @METERS_GROUP.operation("POST", "", name="create", takes=NewMeter, gives=MeterResponse)
@@ -265,10 +267,11 @@ def get_meter(call: Call[None]) -> MeterResponse:
 
 
 # The specification has no operation that reads what was submitted; tests need one.
-class SubmittedUsagePage(CountedPage, register=False):
+class SubmittedUsagePage(CountedPage, SandboxResource, register=False):
     """A page of results."""
 
-    results: Annotated[ListOf[CloudUsageRecord], Field(description="The results of this page.")]
+    results: ListOf[CloudUsageRecord]
+    """The results of this page."""
 
 
 @CLOUD_USAGE_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=SubmittedUsagePage)

@@ -17,7 +17,7 @@ from billhook.fields.types import ExactDecimal, Integer, JsonObject, ListOf, Utc
 from billhook.resources import PageQuery, Resource
 from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, invalid_resource, not_found
-from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import page_limit, shown
 from billhook.sandbox.storage.tables import delivery, raised_event
@@ -32,66 +32,67 @@ EVENT_LOG_GROUP = OperationGroup("_sandbox/raised", prefix="/_sandbox/raised")
 TRIGGER_GROUP = OperationGroup("_sandbox/trigger", prefix="/_sandbox/trigger")
 
 
-class DeliveryAttempt(Resource, register=False):
+class DeliveryAttempt(SandboxResource, register=False):
     """One attempt, in the machine's time."""
 
-    number: Annotated[
-        Integer, Field(description="Number of the attempt, from 1, across resends.", examples=[1])
-    ]
-    started_at: Annotated[UtcDatetime, Field(description="When the attempt began.")]
-    milliseconds: Annotated[Integer, Field(description="Duration in milliseconds.", examples=[12])]
-    status: Annotated[
-        Integer | None, Field(description="Status of the response, if there was one.", examples=[200])
-    ] = None
-    error: Annotated[
-        StrictStr | None,
-        Field(description="Why the attempt failed, as one of a fixed set of words.", examples=["timed_out"]),
-    ] = None
-    fault: Annotated[
-        StrictStr | None,
-        Field(description="The injected faults that struck the attempt.", examples=["corrupt"]),
-    ] = None
-    answer: Annotated[
-        StrictStr | None,
-        Field(description="The beginning of the response's body, if it is text.", examples=["{}"]),
-    ] = None
+    number: Annotated[Integer, Field(examples=[1])]
+    """Number of the attempt, from 1, across resends."""
+    started_at: UtcDatetime
+    """When the attempt began."""
+    milliseconds: Annotated[Integer, Field(examples=[12])]
+    """Duration in milliseconds."""
+    status: Annotated[Integer | None, Field(examples=[200])] = None
+    """Status of the response, if there was one."""
+    error: Annotated[StrictStr | None, Field(examples=["timed_out"])] = None
+    """Why the attempt failed, as one of a fixed set of words."""
+    fault: Annotated[StrictStr | None, Field(examples=["corrupt"])] = None
+    """The injected faults that struck the attempt."""
+    answer: Annotated[StrictStr | None, Field(examples=["{}"])] = None
+    """The beginning of the response's body, if it is text."""
 
 
-class DeliveryShown(Resource, register=False):
+class DeliveryShown(SandboxResource, register=False):
     """The delivery of one event to one subscription."""
 
-    id: Annotated[StrictStr, Field(description="Id of the delivery, the same in each attempt.")]
-    raised_id: Annotated[StrictStr, Field(description="Id of the event.")]
-    event_type: Annotated[StrictStr, Field(description="The event's type.")]
-    subscription_id: Annotated[StrictStr, Field(description="Id of the subscription.")]
-    url: Annotated[StrictStr, Field(description="URL that it is sent to.")]
+    id: StrictStr
+    """Id of the delivery, the same in each attempt."""
+    raised_id: StrictStr
+    """Id of the event."""
+    event_type: StrictStr
+    """The event's type."""
+    subscription_id: StrictStr
+    """Id of the subscription."""
+    url: StrictStr
+    """URL that it is sent to."""
     state: Annotated[
         StrictStr, Field(description=f"One of {', '.join(outbox.STATES)}.", examples=["delivered"])
     ]
-    next_attempt_at: Annotated[
-        UtcDatetime | None, Field(description="When it is sent next, in the machine's time; none: never.")
-    ] = None
-    held: Annotated[
-        StrictBool, Field(description="True while the fault `reorder` holds it for a later delivery.")
-    ]
-    attempts: Annotated[ListOf[DeliveryAttempt], Field(description="The attempts, oldest first.")]
+    next_attempt_at: UtcDatetime | None = None
+    """When it is sent next, in the machine's time; none: never."""
+    held: StrictBool
+    """True while the fault `reorder` holds it for a later delivery."""
+    attempts: ListOf[DeliveryAttempt]
+    """The attempts, oldest first."""
 
 
-class DeliveryPage(CountedPage, register=False):
+class DeliveryPage(CountedPage, SandboxResource, register=False):
     """A page of deliveries."""
 
-    deliveries: Annotated[ListOf[DeliveryShown], Field(description="The deliveries of this page.")]
+    deliveries: ListOf[DeliveryShown]
+    """The deliveries of this page."""
 
 
-class DeliveryQuery(PageQuery, register=False):
+class DeliveryQuery(PageQuery, SandboxResource, register=False):
     """A filter of deliveries."""
 
-    state: Annotated[
-        StrictStr | None, Field(description="Only those in this state.", examples=["failed"])
-    ] = None
-    event_type: Annotated[StrictStr | None, Field(description="Only those of this type.")] = None
-    subscription_id: Annotated[StrictStr | None, Field(description="Only those of this subscription.")] = None
-    raised_id: Annotated[StrictStr | None, Field(description="Only those of this event.")] = None
+    state: Annotated[StrictStr | None, Field(examples=["failed"])] = None
+    """Only those in this state."""
+    event_type: StrictStr | None = None
+    """Only those of this type."""
+    subscription_id: StrictStr | None = None
+    """Only those of this subscription."""
+    raised_id: StrictStr | None = None
+    """Only those of this event."""
 
 
 class Flush(Resource, register=False):
@@ -103,12 +104,15 @@ class Flush(Resource, register=False):
     ] = None
 
 
-class Flushed(Resource, register=False):
+class Flushed(SandboxResource, register=False):
     """The deliveries that are not sent yet."""
 
-    due: Annotated[Integer, Field(description="Number of deliveries due now: 0, unless the wait timed out.")]
-    pending: Annotated[Integer, Field(description="Number of deliveries to be sent now or later.")]
-    next_attempt_at: Annotated[UtcDatetime | None, Field(description="When the first of them is due.")] = None
+    due: Integer
+    """Number of deliveries due now: 0, unless the wait timed out."""
+    pending: Integer
+    """Number of deliveries to be sent now or later."""
+    next_attempt_at: UtcDatetime | None = None
+    """When the first of them is due."""
 
 
 @DELIVERIES_GROUP.operation("GET", "/deliveries", takes=DeliveryQuery, gives=DeliveryPage)
@@ -181,25 +185,31 @@ def _shown(tx: Transaction, rows: Sequence[Row[Any]]) -> list[DeliveryShown]:
     ]
 
 
-class RaisedQuery(PageQuery, register=False):
+class RaisedQuery(PageQuery, SandboxResource, register=False):
     """A filter of events."""
 
-    event_type: Annotated[StrictStr | None, Field(description="Only those of this type.")] = None
+    event_type: StrictStr | None = None
+    """Only those of this type."""
 
 
-class RaisedEvent(Resource, register=False):
+class RaisedEvent(SandboxResource, register=False):
     """A raised event."""
 
-    id: Annotated[StrictStr, Field(description="Id of the event.")]
-    event_type: Annotated[StrictStr, Field(description="Type of the event, as in X-Webhook-Type.")]
-    raised_at: Annotated[UtcDatetime, Field(description="When it was raised, in the service's time.")]
-    body: Annotated[JsonObject, Field(description="The body that is sent.", examples=[{}])]
+    id: StrictStr
+    """Id of the event."""
+    event_type: StrictStr
+    """Type of the event, as in X-Webhook-Type."""
+    raised_at: UtcDatetime
+    """When it was raised, in the service's time."""
+    body: Annotated[JsonObject, Field(examples=[{}])]
+    """The body that is sent."""
 
 
-class RaisedPage(CountedPage, register=False):
+class RaisedPage(CountedPage, SandboxResource, register=False):
     """A page of events."""
 
-    raised: Annotated[ListOf[RaisedEvent], Field(description="The events of this page.")]
+    raised: ListOf[RaisedEvent]
+    """The events of this page."""
 
 
 @EVENT_LOG_GROUP.operation("GET", "", name="list_all", takes=RaisedQuery, gives=RaisedPage)
@@ -221,10 +231,11 @@ class Overrides(Resource, register=False):
     # Without fields of its own: each event type has others, and extra fields are allowed.
 
 
-class Triggered(Resource, register=False):
+class Triggered(SandboxResource, register=False):
     """The event that was raised."""
 
-    raised_id: Annotated[StrictStr, Field(description="Id of the event in the sandbox's log.")]
+    raised_id: StrictStr
+    """Id of the event in the sandbox's log."""
 
 
 @TRIGGER_GROUP.operation("POST", "/{eventType}", name="trigger", takes=Overrides, gives=Triggered)

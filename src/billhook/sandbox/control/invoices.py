@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field, StrictBool, StrictStr
 
 from billhook.fields.types import CreditKindWord, CustomerId, ExactDecimal, ListOf, UtcDatetime
-from billhook.resources import CreditGrant, PageQuery, Resource
+from billhook.resources import CreditGrant, PageQuery
 from billhook.resources.base import CountedPage
 from billhook.sandbox.billing import (
     credit_grants,
@@ -35,7 +35,7 @@ from billhook.sandbox.billing.credit_pools import LedgerEntryView, LedgerReferen
 from billhook.sandbox.billing.invoices import InvoiceResponseView
 from billhook.sandbox.billing.month_end import ReportResponse
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.options import check_key
 
 INVOICES_GROUP = OperationGroup("_sandbox/invoices", prefix="/_sandbox/invoices")
@@ -50,20 +50,17 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-class Payment(Resource, register=False):
+class Payment(SandboxResource, register=False):
     """A payment to make, with its outcome."""
 
-    outcome: Annotated[
-        Outcome, Field(description="Outcome of the payment: paid or failed.", examples=["paid"])
-    ]
-    amount: Annotated[
-        ExactDecimal | None,
-        Field(description="Amount in the invoice's currency; all that is due by default.", examples=[]),
-    ] = None
-    failure_reason: Annotated[
-        StrictStr | None, Field(description="Reason of the failure.", examples=["card_declined"])
-    ] = None
-    payment_method: Annotated[StrictStr | None, Field(description="Payment method; Card by default.")] = None
+    outcome: Annotated[Outcome, Field(examples=["paid"])]
+    """Outcome of the payment: paid or failed."""
+    amount: Annotated[ExactDecimal | None, Field(examples=[])] = None
+    """Amount in the invoice's currency; all that is due by default."""
+    failure_reason: Annotated[StrictStr | None, Field(examples=["card_declined"])] = None
+    """Reason of the failure."""
+    payment_method: StrictStr | None = None
+    """Payment method; Card by default."""
 
 
 @INVOICES_GROUP.operation("POST", "/{invoiceId}/approve", name="approve", gives=InvoiceResponseView)
@@ -102,13 +99,11 @@ def pay_invoice(call: Call[Payment]) -> InvoiceResponseView:
     return InvoiceResponseView(invoice=failed)
 
 
-class ExchangeRates(Resource, register=False):
+class ExchangeRates(SandboxResource, register=False):
     """Exchange rates."""
 
-    rates: Annotated[
-        dict[str, ExactDecimal],
-        Field(description="US dollars for one unit, by currency code.", examples=[{"EUR": Decimal("1.10")}]),
-    ]
+    rates: Annotated[dict[str, ExactDecimal], Field(examples=[{"EUR": Decimal("1.10")}])]
+    """US dollars for one unit, by currency code."""
 
 
 @EXCHANGE_RATES_GROUP.operation("GET", "", name="show", gives=ExchangeRates)
@@ -132,39 +127,41 @@ def get_report(call: Call[None]) -> ReportResponse:
 CREDITS_GROUP = OperationGroup("_sandbox/credits", prefix="/_sandbox")
 
 
-class DirectGrant(Resource, register=False):
+class DirectGrant(SandboxResource, register=False):
     """Credits to grant to a customer, without an invoice."""
 
     customer_id: CustomerId
-    credit_amount: Annotated[ExactDecimal, Field(description="Number of credits.")]
-    credit_product_id: Annotated[
-        StrictStr | None, Field(description="Id of the credit product; the oldest one by default.")
-    ] = None
-    balance_kind: Annotated[
-        CreditKindWord | None, Field(description="Monetary or Unit; that of the credit product by default.")
-    ] = None
-    expiration_date: Annotated[UtcDatetime | None, Field(description="When the credits expire.")] = None
-    apply_automatically: Annotated[
-        StrictBool | None, Field(description="True, the default, if usage draws them automatically.")
-    ] = None
+    credit_amount: ExactDecimal
+    """Number of credits."""
+    credit_product_id: StrictStr | None = None
+    """Id of the credit product; the oldest one by default."""
+    balance_kind: CreditKindWord | None = None
+    """Monetary or Unit; that of the credit product by default."""
+    expiration_date: UtcDatetime | None = None
+    """When the credits expire."""
+    apply_automatically: StrictBool | None = None
+    """True, the default, if usage draws them automatically."""
 
 
-class LedgerEntryResponse(Resource, register=False):
+class LedgerEntryResponse(SandboxResource, register=False):
     """The ledger entry of a grant."""
 
-    entry: Annotated[LedgerEntryView, Field(description="The entry.")]
+    entry: LedgerEntryView
+    """The entry."""
 
 
-class CreditProductResponse(Resource, register=False):
+class CreditProductResponse(SandboxResource, register=False):
     """A credit product."""
 
-    credit_product: Annotated[CreditProduct, Field(description="The credit product.")]
+    credit_product: CreditProduct
+    """The credit product."""
 
 
-class CreditProductPage(CountedPage, register=False):
+class CreditProductPage(CountedPage, SandboxResource, register=False):
     """A page of credit products."""
 
-    credit_products: Annotated[ListOf[CreditProduct], Field(description="The credit products of this page.")]
+    credit_products: ListOf[CreditProduct]
+    """The credit products of this page."""
 
 
 @CREDITS_GROUP.operation("POST", "/credits/grant", takes=DirectGrant, gives=LedgerEntryResponse)

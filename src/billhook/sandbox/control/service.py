@@ -13,11 +13,10 @@ from pydantic import Field, StrictBool, StrictStr, model_validator
 from billhook.clock import parse_duration
 from billhook.errors import FieldConflict, FieldMissing
 from billhook.fields.types import Integer, UtcDatetime
-from billhook.resources import Resource
 from billhook.sandbox import scheduled_jobs, tokens
 from billhook.sandbox.clock import MAX_TIME, CalendarDuration
 from billhook.sandbox.errors import invalid_request, not_found
-from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.webhooks import signing_secrets
 
 CLOCK_GROUP = OperationGroup("_sandbox/clock", prefix="/_sandbox/clock")
@@ -25,20 +24,13 @@ TOKENS_GROUP = OperationGroup("_sandbox/tokens", prefix="/_sandbox/tokens")
 SECRETS_GROUP = OperationGroup("_sandbox/secrets", prefix="/_sandbox/secrets")
 
 
-class ClockMove(Resource, register=False):
+class ClockMove(SandboxResource, register=False):
     """How far to move the clock ahead."""
 
-    advance: Annotated[
-        StrictStr | None,
-        Field(
-            description="How far to move it: an ISO 8601 duration (P30D, P1M, PT36H), or 7d, 36h.",
-            examples=["P30D"],
-        ),
-    ] = None
-    to: Annotated[
-        UtcDatetime | None,
-        Field(description="Or the time to move it to, which must not be in the past.", examples=[]),
-    ] = None
+    advance: Annotated[StrictStr | None, Field(examples=["P30D"])] = None
+    """How far to move it: an ISO 8601 duration (P30D, P1M, PT36H), or 7d, 36h."""
+    to: Annotated[UtcDatetime | None, Field(examples=[])] = None
+    """Or the time to move it to, which must not be in the past."""
 
     # Both together would leave open which of them counts.
     @model_validator(mode="after")
@@ -50,22 +42,22 @@ class ClockMove(Resource, register=False):
         return self
 
 
-class ClockMoved(Resource, register=False):
+class ClockMoved(SandboxResource, register=False):
     """The time after a move, and the number of jobs that it ran."""
 
-    now: Annotated[UtcDatetime, Field(description="The sandbox's time.")]
-    steps: Annotated[
-        Integer, Field(description="Number of scheduled jobs that fell due and were run.", examples=[3])
-    ]
+    now: UtcDatetime
+    """The sandbox's time."""
+    steps: Annotated[Integer, Field(examples=[3])]
+    """Number of scheduled jobs that fell due and were run."""
 
 
-class ClockShown(Resource, register=False):
+class ClockShown(SandboxResource, register=False):
     """The service's time."""
 
-    now: Annotated[UtcDatetime, Field(description="The sandbox's time.")]
-    next_due_at: Annotated[
-        UtcDatetime | None, Field(description="When the next scheduled job falls due.")
-    ] = None
+    now: UtcDatetime
+    """The sandbox's time."""
+    next_due_at: UtcDatetime | None = None
+    """When the next scheduled job falls due."""
 
 
 @CLOCK_GROUP.operation("GET", "", name="show", gives=ClockShown)
@@ -109,13 +101,12 @@ def _duration(text: str) -> CalendarDuration:
         return CalendarDuration.parse(text)
 
 
-class NewToken(Resource, register=False):
+class NewToken(SandboxResource, register=False):
     """A new API token. It is shown only here."""
 
     # repr=False keeps the token out of logs and of pytest's output.
-    refresh_token: Annotated[
-        StrictStr, Field(description="What POST /login takes as refreshToken.", repr=False)
-    ]
+    refresh_token: Annotated[StrictStr, Field(repr=False)]
+    """What POST /login takes as refreshToken."""
 
 
 @TOKENS_GROUP.operation("POST", "", name="rotate", gives=NewToken)
@@ -138,26 +129,20 @@ def revoke_api_token(call: Call[None]) -> None:
     call.services.api_token_changed(None)
 
 
-class Rotation(Resource, register=False):
+class Rotation(SandboxResource, register=False):
     """How to rotate the secret."""
 
-    overlap: Annotated[
-        StrictBool,
-        Field(
-            description="True to sign with the previous secret as well, until the next rotation.",
-            examples=[True],
-        ),
-    ] = False
+    overlap: Annotated[StrictBool, Field(examples=[True])] = False
+    """True to sign with the previous secret as well, until the next rotation."""
 
 
-class Rotated(Resource, register=False):
+class Rotated(SandboxResource, register=False):
     """The new secret. It is shown only here."""
 
-    signing_secret: Annotated[
-        StrictStr,
-        Field(description="What receivers verify with: the secret, or the public key of a pair.", repr=False),
-    ]
-    key_id: Annotated[StrictStr | None, Field(description="The key's id, where deliveries name it.")] = None
+    signing_secret: Annotated[StrictStr, Field(repr=False)]
+    """What receivers verify with: the secret, or the public key of a pair."""
+    key_id: StrictStr | None = None
+    """The key's id, where deliveries name it."""
 
 
 @SECRETS_GROUP.operation("POST", "/rotate", name="rotate", takes=Rotation, gives=Rotated)

@@ -14,7 +14,7 @@ from billhook.fields.types import ExactDecimal, Integer, ListOf, PositiveInt, Ut
 from billhook.resources import PageQuery, Resource
 from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, not_found
-from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.options import MAX_TIMES
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import page_limit, shown
@@ -27,34 +27,37 @@ FAULTS_GROUP = OperationGroup("_sandbox/faults", prefix="/_sandbox/faults")
 MAX_SECONDS = 86_400
 
 
-class Subscription(Resource, register=False):
+class Subscription(SandboxResource, register=False):
     """A subscription of a URL to a type of event."""
 
-    id: Annotated[StrictStr, Field(description="Id of the subscription.")]
-    callback_url: Annotated[StrictStr, Field(description="URL that the events are sent to.")]
-    event_type: Annotated[StrictStr, Field(description="Type of the events.")]
-    threshold: Annotated[ExactDecimal | None, Field(description="Percentage from which events are sent.")] = (
-        None
-    )
-    recurring_threshold: Annotated[
-        ExactDecimal | None, Field(description="Percentage points after which an event is sent again.")
-    ] = None
-    created_at: Annotated[UtcDatetime, Field(description="When it was created.")]
+    id: StrictStr
+    """Id of the subscription."""
+    callback_url: StrictStr
+    """URL that the events are sent to."""
+    event_type: StrictStr
+    """Type of the events."""
+    threshold: ExactDecimal | None = None
+    """Percentage from which events are sent."""
+    recurring_threshold: ExactDecimal | None = None
+    """Percentage points after which an event is sent again."""
+    created_at: UtcDatetime
+    """When it was created."""
 
 
-class SubscriptionPage(CountedPage, register=False):
+class SubscriptionPage(CountedPage, SandboxResource, register=False):
     """A page of subscriptions."""
 
-    subscriptions: Annotated[ListOf[Subscription], Field(description="The subscriptions of this page.")]
+    subscriptions: ListOf[Subscription]
+    """The subscriptions of this page."""
 
 
-class Pinged(Resource, register=False):
+class Pinged(SandboxResource, register=False):
     """The event and delivery of a ping."""
 
-    raised_id: Annotated[StrictStr, Field(description="Id of the event in the sandbox's log.")]
-    delivery_id: Annotated[
-        StrictStr, Field(description="Id of its delivery; schemes with a message id sign it.")
-    ]
+    raised_id: StrictStr
+    """Id of the event in the sandbox's log."""
+    delivery_id: StrictStr
+    """Id of its delivery; schemes with a message id sign it."""
 
 
 @SUBSCRIPTIONS_GROUP.operation("GET", "", takes=PageQuery, gives=SubscriptionPage)
@@ -88,37 +91,35 @@ def _find(call: Call[Any]) -> Row[Any]:
     return found
 
 
-class NewFault(Resource, register=False):
+class NewFault(SandboxResource, register=False):
     """A fault to inject. It strikes each delivery once at most; all but `lose` let it arrive in the end."""
 
     fault: Annotated[StrictStr, Field(description=f"One of {', '.join(FaultKind)}.", examples=["duplicate"])]
-    event_type: Annotated[StrictStr | None, Field(description="Only with events of this type.")] = None
-    subscription_id: Annotated[StrictStr | None, Field(description="Only with this subscription.")] = None
-    probability: Annotated[
-        ExactDecimal | None,
-        Field(
-            description="Share of deliveries that it strikes, above 0 and up to 1; 1 by default.",
-            examples=[Decimal("0.5")],
-        ),
-    ] = None
-    times: Annotated[
-        PositiveInt | None, Field(description="Number of deliveries to strike; none: all.", examples=[3])
-    ] = None
+    event_type: StrictStr | None = None
+    """Only with events of this type."""
+    subscription_id: StrictStr | None = None
+    """Only with this subscription."""
+    probability: Annotated[ExactDecimal | None, Field(examples=[Decimal("0.5")])] = None
+    """Share of deliveries that it strikes, above 0 and up to 1; 1 by default."""
+    times: Annotated[PositiveInt | None, Field(examples=[3])] = None
+    """Number of deliveries to strike; none: all."""
     seconds: Annotated[
         ExactDecimal | None,
         Field(description=f"Seconds of delay (5 by default) and reorder (10), at most {MAX_SECONDS}."),
     ] = None
-    seed: Annotated[
-        Integer | None, Field(description="The same seed strikes the same deliveries.", examples=[1])
-    ] = None
+    seed: Annotated[Integer | None, Field(examples=[1])] = None
+    """The same seed strikes the same deliveries."""
 
 
-class Fault(NewFault, register=False):
+class Fault(NewFault, SandboxResource, register=False):
     """An active fault."""
 
-    id: Annotated[StrictStr, Field(description="Id of the fault.")]
-    struck: Annotated[Integer, Field(description="Number of deliveries struck so far.")]
-    created_at: Annotated[UtcDatetime, Field(description="When it was created.")]
+    id: StrictStr
+    """Id of the fault."""
+    struck: Integer
+    """Number of deliveries struck so far."""
+    created_at: UtcDatetime
+    """When it was created."""
 
 
 class FaultQuery(Resource, register=False):
@@ -130,10 +131,11 @@ class FaultQuery(Resource, register=False):
     ] = None
 
 
-class FaultList(Resource, register=False):
+class FaultList(SandboxResource, register=False):
     """All active faults."""
 
-    faults: Annotated[ListOf[Fault], Field(description="In the order in which they are applied.")]
+    faults: ListOf[Fault]
+    """In the order in which they are applied."""
 
 
 @FAULTS_GROUP.operation("POST", "", name="add", takes=NewFault, gives=Fault)
