@@ -89,9 +89,7 @@ AUTH_GROUP = OperationGroup("auth")
 WEBHOOKS_GROUP = OperationGroup("webhooks")
 
 
-@AUTH_GROUP.operation(
-    "POST", "/login", takes=LoginRequest, gives=LoginResponse, open=True, reads_bytes=MAX_LOGIN_BYTES
-)
+@AUTH_GROUP.operation("POST", "/login", open=True, reads_bytes=MAX_LOGIN_BYTES)
 def login(call: Call[LoginRequest]) -> LoginResponse:
     """Exchange the API token for an access token that is valid for one hour."""
     if not is_active(call.tx, call.request.refresh_token):
@@ -112,7 +110,7 @@ class Subscribed(SandboxResource, register=False):
     """Id of the subscription."""
 
 
-@WEBHOOKS_GROUP.operation("POST", "/webhook", takes=WebhookSubscription, gives=Subscribed)
+@WEBHOOKS_GROUP.operation("POST", "/webhook")
 def subscribe(call: Call[WebhookSubscription]) -> Subscribed:
     """Subscribe a URL to a type of event. Repeating a request returns the same subscription.
 
@@ -143,7 +141,7 @@ def subscribe(call: Call[WebhookSubscription]) -> Subscribed:
 EVENTS_GROUP = OperationGroup("events")
 
 
-@EVENTS_GROUP.operation("GET", "/events", takes=EventQuery, gives=EventPage)
+@EVENTS_GROUP.operation("GET", "/events", gives=EventPage)
 def query(call: Call[EventQuery]) -> bytes:
     """List stored events from startTime to before endTime, by timestamp."""
     page = list_events(call.tx, call.request, page_limit(call.request))
@@ -153,29 +151,21 @@ def query(call: Call[EventQuery]) -> bytes:
 
 
 # reads_bytes=None: RawEventBatch refuses a longer body, with the specification's error.
-@EVENTS_GROUP.operation("PUT", "/events", takes=RawEventBatch, gives=IngestionResult, reads_bytes=None)
+@EVENTS_GROUP.operation("PUT", "/events", gives=IngestionResult, reads_bytes=None)
 def submit(call: Call[RawEventBatch]) -> bytes:
     """Ingest a batch of events. Invalid events are returned and do not affect the others."""
     return _ingested(call)
 
 
 @EVENTS_GROUP.operation(
-    "POST",
-    "/v2/events",
-    takes=RawEventBatch,
-    gives=IngestionResult,
-    reads_bytes=None,
-    max_bytes=MAX_BATCH_BYTES,
-    errors=(413,),
+    "POST", "/v2/events", gives=IngestionResult, reads_bytes=None, max_bytes=MAX_BATCH_BYTES, errors=(413,)
 )
 def submit_v2(call: Call[RawEventBatch]) -> bytes:
     """Ingest a batch of events; a batch that is too large gets 413."""
     return _ingested(call)
 
 
-@EVENTS_GROUP.operation(
-    "POST", "/events/dry-run", takes=RawEventBatch, gives=DryRunResult, writes=False, reads_bytes=None
-)
+@EVENTS_GROUP.operation("POST", "/events/dry-run", gives=DryRunResult, writes=False, reads_bytes=None)
 def dry_run(call: Call[RawEventBatch]) -> bytes:
     """Return how the service would ingest a batch, without storing anything."""
     result = validate_batch(call.tx, call.request)
@@ -188,9 +178,7 @@ def dry_run(call: Call[RawEventBatch]) -> bytes:
 
 
 # A POST that changes nothing: it needs no write lock, which would delay ingestion.
-@EVENTS_GROUP.operation(
-    "POST", "/v2/events/aggregation", takes=AggregationRequest, gives=Aggregation, writes=False
-)
+@EVENTS_GROUP.operation("POST", "/v2/events/aggregation", writes=False)
 def add_up(call: Call[AggregationRequest]) -> Aggregation:
     """Aggregate stored events by meter and group."""
     request = call.request
@@ -242,15 +230,13 @@ MEASUREMENTS_GROUP = OperationGroup("meters", name="measurements")
 CLOUD_USAGE_GROUP = OperationGroup("meters", prefix="/cloudUsageSubmission", name="cloudUsage")
 
 
-@MEASUREMENTS_GROUP.operation(
-    "POST", "/measurements", name="create", takes=NewMeasurement, gives=MeasurementResponse
-)
+@MEASUREMENTS_GROUP.operation("POST", "/measurements", name="create")
 def set_measurement_of_day(call: Call[NewMeasurement]) -> MeasurementResponse:
     """Set a customer's usage of one day; it replaces the usage of that day's events."""
     return MeasurementResponse(measurement=set_measurement(call.tx, call.request))
 
 
-@CLOUD_USAGE_GROUP.operation("POST", "", name="submit", takes=CloudUsageSubmission)
+@CLOUD_USAGE_GROUP.operation("POST", "", name="submit")
 def submit_cloud_usage(call: Call[CloudUsageSubmission]) -> None:
     """Store results of usage submitted to a marketplace; a repeated idempotencyKey is dropped."""
     ingestion.store_cloud_usage(call.tx, call.request)
@@ -271,9 +257,7 @@ PLANS_GROUP = OperationGroup("contracts", prefix="/plans", name="plans")
 CATALOG_PRODUCTS_GROUP = OperationGroup("contracts", prefix="/catalogProducts", name="catalogProducts")
 
 
-@CUSTOMERS_GROUP.operation(
-    "PUT", "/{customerId}", name="update", takes=CustomerUpdate, gives=CustomerResponse
-)
+@CUSTOMERS_GROUP.operation("PUT", "/{customerId}", name="update")
 def update_customer(call: Call[CustomerUpdate]) -> CustomerResponse:
     """Change the fields that are given; a null clears its field."""
     stored = customers.find(call.tx, call.path["customerId"])
@@ -282,20 +266,20 @@ def update_customer(call: Call[CustomerUpdate]) -> CustomerResponse:
     return CustomerResponse(customer=customer_views(call.tx, [changed])[0])
 
 
-@CUSTOMERS_GROUP.operation("GET", "/integration/{integrationType}/{integrationId}", gives=CustomerResponse)
+@CUSTOMERS_GROUP.operation("GET", "/integration/{integrationType}/{integrationId}")
 def get_by_integration(call: Call[None]) -> CustomerResponse:
     """Get the customer that is linked to an external entity."""
     found = customers.find_by_integration(call.tx, call.path["integrationType"], call.path["integrationId"])
     return CustomerResponse(customer=customer_views(call.tx, [found])[0])
 
 
-@CONSUMPTIONS_GROUP.operation("GET", "/{customerId}", name="by_id", gives=ProductConsumptionsResponse)
+@CONSUMPTIONS_GROUP.operation("GET", "/{customerId}", name="by_id")
 def consumption_by_id(call: Call[None]) -> ProductConsumptionsResponse:
     """Get a customer's consumption of each product in the current billing cycle."""
     return _consumption(call, customers.find(call.tx, call.path["customerId"]))
 
 
-@CONSUMPTIONS_GROUP.operation("GET", "/alias/{alias}", name="by_alias", gives=ProductConsumptionsResponse)
+@CONSUMPTIONS_GROUP.operation("GET", "/alias/{alias}", name="by_alias")
 def consumption_by_alias(call: Call[None]) -> ProductConsumptionsResponse:
     """Get the consumption of the customer with this alias in the current billing cycle."""
     return _consumption(call, customers.find_by_alias(call.tx, call.path["alias"]))
@@ -306,14 +290,14 @@ def _consumption(call: Call[None], customer: Customer) -> ProductConsumptionsRes
     return ProductConsumptionsResponse(products_consumptions=used)
 
 
-@CUSTOM_FIELDS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=CustomFieldPage)
+@CUSTOM_FIELDS_GROUP.operation("GET", "", name="list_all")
 def list_custom_fields(call: Call[PageQuery]) -> CustomFieldPage:
     """List the definitions, oldest first."""
     page = DEFINITIONS.page(call.tx, call.request)
     return CustomFieldPage(custom_fields=page.items, **page.fields())
 
 
-@CUSTOM_FIELDS_GROUP.operation("GET", "/{customFieldId}", name="get", gives=CustomFieldResponse)
+@CUSTOM_FIELDS_GROUP.operation("GET", "/{customFieldId}", name="get")
 def get_custom_field(call: Call[None]) -> CustomFieldResponse:
     """Get a definition."""
     return CustomFieldResponse(custom_field=DEFINITIONS.get(call.tx, call.path["customFieldId"]))
@@ -339,14 +323,14 @@ class SentContract(NewContract, register=False):
 _OF_NO_PLAN = ("products", "productGroups")
 
 
-@CONTRACTS_GROUP.operation("POST", "", name="create", takes=SentContract, gives=ContractResponse)
+@CONTRACTS_GROUP.operation("POST", "", name="create")
 def create_contract(call: Call[SentContract]) -> ContractResponse:
     """Create a contract from a plan or from products; with a planId, products are ignored."""
     made = contract_lifecycle.create(call.tx, call.request)
     return ContractResponse(contract=contracts.views(call.tx, [made])[0])
 
 
-@CONTRACTS_GROUP.operation("GET", "", name="list_all", takes=ContractQuery, gives=ContractPage)
+@CONTRACTS_GROUP.operation("GET", "", name="list_all")
 def list_contracts(call: Call[ContractQuery]) -> ContractPage:
     """List the contracts, oldest first, without deleted ones."""
     request = call.request
@@ -362,29 +346,27 @@ def list_contracts(call: Call[ContractQuery]) -> ContractPage:
     return ContractPage(contracts=contracts.views(call.tx, page.items), **page.fields())
 
 
-@CONTRACTS_GROUP.operation("GET", "/{contractId}", name="get", gives=ContractResponse)
+@CONTRACTS_GROUP.operation("GET", "/{contractId}", name="get")
 def get_contract(call: Call[None]) -> ContractResponse:
     """Get the contract with this id or externalId. The specification mentions it without a description."""
     found = contracts.find(call.tx, call.path["contractId"])
     return ContractResponse(contract=contracts.views(call.tx, [found])[0])
 
 
-@CONTRACTS_GROUP.operation("DELETE", "/{contractId}", name="delete", gives=ContractResponse)
+@CONTRACTS_GROUP.operation("DELETE", "/{contractId}", name="delete")
 def delete_contract(call: Call[None]) -> ContractResponse:
     """Delete the contract with this id or externalId."""
     deleted = contract_lifecycle.delete(call.tx, contracts.find(call.tx, call.path["contractId"]))
     return ContractResponse(contract=contracts.views(call.tx, [deleted])[0])
 
 
-@PLANS_GROUP.operation("GET", "/{planId}", name="get", gives=PlanResponse)
+@PLANS_GROUP.operation("GET", "/{planId}", name="get")
 def get_plan(call: Call[None]) -> PlanResponse:
     """Get a plan."""
     return PlanResponse(plan=PLANS.get(call.tx, call.path["planId"]))
 
 
-@CATALOG_PRODUCTS_GROUP.operation(
-    "POST", "", name="create", takes=NewCatalogProduct, gives=CatalogProductResponse
-)
+@CATALOG_PRODUCTS_GROUP.operation("POST", "", name="create")
 def create_product(call: Call[NewCatalogProduct]) -> CatalogProductResponse:
     """Create a product."""
     request = call.request
@@ -394,14 +376,14 @@ def create_product(call: Call[NewCatalogProduct]) -> CatalogProductResponse:
     return CatalogProductResponse(catalog_product=product)
 
 
-@CATALOG_PRODUCTS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=CatalogProductPage)
+@CATALOG_PRODUCTS_GROUP.operation("GET", "", name="list_all")
 def list_products(call: Call[PageQuery]) -> CatalogProductPage:
     """List the products, oldest first."""
     page = CATALOG_PRODUCTS.page(call.tx, call.request)
     return CatalogProductPage(catalog_products=page.items, **page.fields())
 
 
-@CATALOG_PRODUCTS_GROUP.operation("GET", "/{catalogProductId}", name="get", gives=CatalogProductResponse)
+@CATALOG_PRODUCTS_GROUP.operation("GET", "/{catalogProductId}", name="get")
 def get_product(call: Call[None]) -> CatalogProductResponse:
     """Get a product."""
     return CatalogProductResponse(
@@ -409,9 +391,7 @@ def get_product(call: Call[None]) -> CatalogProductResponse:
     )
 
 
-@CATALOG_PRODUCTS_GROUP.operation(
-    "PUT", "/{catalogProductId}", name="update", takes=CatalogProductUpdate, gives=CatalogProductResponse
-)
+@CATALOG_PRODUCTS_GROUP.operation("PUT", "/{catalogProductId}", name="update")
 def update_product(call: Call[CatalogProductUpdate]) -> CatalogProductResponse:
     """Change the fields that are given; a null clears its field."""
     product = CATALOG_PRODUCTS.get(call.tx, call.path["catalogProductId"])
@@ -433,7 +413,7 @@ def _check_product_name(request: CatalogProductUpdate) -> None:
 INVOICES_GROUP = OperationGroup("invoices", prefix="/invoices")
 
 
-@INVOICES_GROUP.operation("GET", "", takes=InvoiceQuery, gives=InvoicePageView)
+@INVOICES_GROUP.operation("GET", "")
 def list_all(call: Call[InvoiceQuery]) -> InvoicePageView:
     """List the invoices, oldest first; issuedAfter is inclusive, issuedBefore exclusive."""
     request = call.request
@@ -453,7 +433,7 @@ def list_all(call: Call[InvoiceQuery]) -> InvoicePageView:
     return InvoicePageView(invoices=list(page.items), **page.fields())
 
 
-@INVOICES_GROUP.operation("GET", "/{invoiceId}", gives=InvoiceResponseView)
+@INVOICES_GROUP.operation("GET", "/{invoiceId}")
 def get(call: Call[None]) -> InvoiceResponseView:
     """Get an invoice."""
     return InvoiceResponseView(invoice=invoices.INVOICES.get(call.tx, call.path["invoiceId"]))
@@ -462,7 +442,7 @@ def get(call: Call[None]) -> InvoiceResponseView:
 CREDITS_GROUP = OperationGroup("credits", prefix="/credits")
 
 
-@CREDITS_GROUP.operation("GET", "", takes=CreditLedgerQuery, gives=LedgerPageView)
+@CREDITS_GROUP.operation("GET", "")
 def list_credits(call: Call[CreditLedgerQuery]) -> LedgerPageView:
     """List a customer's credit ledger, oldest first."""
     request = call.request
@@ -471,14 +451,14 @@ def list_credits(call: Call[CreditLedgerQuery]) -> LedgerPageView:
     return credit_pools.ledger_page(call.tx, request.customer_id, page_limit(request), request.cursor)
 
 
-@CREDITS_GROUP.operation("POST", "/deduct", takes=CreditDeduction)
+@CREDITS_GROUP.operation("POST", "/deduct")
 def deduct_credits(call: Call[CreditDeduction]) -> None:
     """Subtract credits from a customer's account."""
     customers.find_named(call.tx, call.request.customer_id)
     deduct(call.tx, call.request.customer_id, call.request.credit_amount)
 
 
-@CREDITS_GROUP.operation("POST", "/top-up", takes=CreditTopUp, gives=CreditTopUpResponse)
+@CREDITS_GROUP.operation("POST", "/top-up")
 def top_up(call: Call[CreditTopUp]) -> CreditTopUpResponse:
     """Invoice a customer for credits, which are granted when the invoice is approved."""
     customer_id, grant = call.request.customer_id, call.request.credit_grant

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import ModuleType
-from typing import Any, Generic, TypeVar
+from types import ModuleType, NoneType
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from pydantic import ConfigDict, Field
 
@@ -121,19 +121,23 @@ class OperationGroup:
     ) -> Callable[[Callable[[Call[Any]], Any]], Callable[[Call[Any]], Any]]:
         """Decorate the function of `method path`; `name` defaults to the function's.
 
-        `fields` are the other fields of Operation; only GET does not write unless they say otherwise.
+        Its parameter and result tell what it `takes` and `gives`; a function that returns bytes names what it
+        gives. `fields` are the other fields of Operation; only GET does not write unless they say otherwise.
         """
         # A transaction that writes waits for all others that write, so GET must not be one.
         fields.setdefault("writes", method != "GET")
 
         def register(function: Callable[[Call[Any]], Any]) -> Callable[[Call[Any]], Any]:
+            hints = get_type_hints(function)
+            models = {"takes": get_args(hints["call"])[0], "gives": hints["return"]}
+            known = {each: model for each, model in models.items() if model is not NoneType}
             self.operations.append(
                 Operation(
                     method=method,
                     path=self.prefix + path,
                     function=function,
                     name=name or function.__name__,
-                    **fields,
+                    **{**known, **fields},
                 )
             )
             return function

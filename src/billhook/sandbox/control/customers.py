@@ -62,7 +62,7 @@ class CustomerPage(CountedPage, SandboxResource, register=False):
     """The customers of this page."""
 
 
-@CUSTOMERS_GROUP.operation("POST", "", name="create", takes=CustomerUpdate, gives=CustomerResponse)
+@CUSTOMERS_GROUP.operation("POST", "", name="create")
 def create_customer(call: Call[CustomerUpdate]) -> CustomerResponse:
     """Create a customer, as the service's dashboard does.
 
@@ -72,7 +72,7 @@ def create_customer(call: Call[CustomerUpdate]) -> CustomerResponse:
     return CustomerResponse(customer=customer_views(call.tx, [made])[0])
 
 
-@CUSTOMERS_GROUP.operation("GET", "", name="list_all", takes=CustomerQuery, gives=CustomerPage)
+@CUSTOMERS_GROUP.operation("GET", "", name="list_all")
 def list_customers(call: Call[CustomerQuery]) -> CustomerPage:
     """List the customers, oldest first."""
     wanted = call.request.anonymous
@@ -84,7 +84,7 @@ def list_customers(call: Call[CustomerQuery]) -> CustomerPage:
     return CustomerPage(customers=customer_views(call.tx, page.items), **page.fields())
 
 
-@CUSTOMERS_GROUP.operation("GET", "/{customerId}", name="get", gives=CustomerResponse)
+@CUSTOMERS_GROUP.operation("GET", "/{customerId}", name="get")
 def get_customer(call: Call[None]) -> CustomerResponse:
     """Get a customer."""
     found = customers.find(call.tx, call.path["customerId"])
@@ -112,7 +112,7 @@ class NewCustomField(SandboxResource, register=False):
     """Default value, as text."""
 
 
-@CUSTOM_FIELDS_GROUP.operation("POST", "", name="create", takes=NewCustomField, gives=CustomFieldResponse)
+@CUSTOM_FIELDS_GROUP.operation("POST", "", name="create")
 def create_custom_field(call: Call[NewCustomField]) -> CustomFieldResponse:
     """Define a custom field."""
     request = call.request
@@ -153,14 +153,14 @@ def _check_text(value_type: str, text: str, param: str) -> None:
         raise invalid_request(f"{param} is not the text of a {value_type}", param)
 
 
-@CONTRACTS_GROUP.operation("GET", "/{contractId}", name="get", gives=ContractResponse)
+@CONTRACTS_GROUP.operation("GET", "/{contractId}", name="get")
 def get_contract(call: Call[None]) -> ContractResponse:
     """Get the contract with this id or externalId: as GET /contracts/{contractId} does."""
     found = contracts.find(call.tx, call.path["contractId"])
     return ContractResponse(contract=contracts.views(call.tx, [found])[0])
 
 
-@CONTRACTS_GROUP.operation("POST", "/{contractId}/activate", name="activate", gives=ContractResponse)
+@CONTRACTS_GROUP.operation("POST", "/{contractId}/activate", name="activate")
 def activate_contract(call: Call[None]) -> ContractResponse:
     """Activate a contract that is InReview."""
     active = contract_lifecycle.activate(call.tx, contracts.find(call.tx, call.path["contractId"]))
@@ -195,7 +195,7 @@ class FullPlanPage(CountedPage, SandboxResource, register=False):
     """The plans of this page."""
 
 
-@PLANS_GROUP.operation("POST", "", name="create", takes=NewPlan, gives=FullPlanResponse)
+@PLANS_GROUP.operation("POST", "", name="create")
 def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
     """Create a plan."""
     request = call.request
@@ -209,7 +209,7 @@ def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
     return FullPlanResponse(plan=contracts.PLANS.add(call.tx, data))
 
 
-@PLANS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=FullPlanPage)
+@PLANS_GROUP.operation("GET", "", name="list_all")
 def list_plans(call: Call[PageQuery]) -> FullPlanPage:
     """List the plans with their products, oldest first."""
     page = contracts.PLANS.page(call.tx, call.request)
@@ -247,20 +247,20 @@ class MeterPage(CountedPage, SandboxResource, register=False):
     """The meters of this page."""
 
 
-@METERS_GROUP.operation("POST", "", name="create", takes=NewMeter, gives=MeterResponse)
+@METERS_GROUP.operation("POST", "", name="create")
 def create_meter(call: Call[NewMeter]) -> MeterResponse:
     """Create a meter. It counts the events that arrive from now on."""
     return MeterResponse(meter=meters.create(call.tx, call.request))
 
 
-@METERS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=MeterPage)
+@METERS_GROUP.operation("GET", "", name="list_all")
 def list_meters(call: Call[PageQuery]) -> MeterPage:
     """List the meters, oldest first."""
     page = meters.METERS.page(call.tx, call.request)
     return MeterPage(meters=page.items, **page.fields())
 
 
-@METERS_GROUP.operation("GET", "/{meterId}", name="get", gives=MeterResponse)
+@METERS_GROUP.operation("GET", "/{meterId}", name="get")
 def get_meter(call: Call[None]) -> MeterResponse:
     """Get a meter."""
     return MeterResponse(meter=meters.METERS.get(call.tx, call.path["meterId"]))
@@ -274,7 +274,7 @@ class SubmittedUsagePage(CountedPage, SandboxResource, register=False):
     """The results of this page."""
 
 
-@CLOUD_USAGE_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=SubmittedUsagePage)
+@CLOUD_USAGE_GROUP.operation("GET", "", name="list_all")
 def list_submissions(call: Call[PageQuery]) -> SubmittedUsagePage:
     """List the results that were submitted, oldest first."""
     page = SUBMISSIONS.page(call.tx, call.request)

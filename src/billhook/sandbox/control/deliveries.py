@@ -115,7 +115,7 @@ class Flushed(SandboxResource, register=False):
     """When the first of them is due."""
 
 
-@DELIVERIES_GROUP.operation("GET", "/deliveries", takes=DeliveryQuery, gives=DeliveryPage)
+@DELIVERIES_GROUP.operation("GET", "/deliveries")
 def list_all(call: Call[DeliveryQuery]) -> DeliveryPage:
     """List the deliveries with their attempts, oldest first."""
     request = call.request
@@ -133,13 +133,13 @@ def list_all(call: Call[DeliveryQuery]) -> DeliveryPage:
     return DeliveryPage(deliveries=_shown(call.tx, page.items), **page.fields())
 
 
-@DELIVERIES_GROUP.operation("GET", "/deliveries/{deliveryId}", gives=DeliveryShown)
+@DELIVERIES_GROUP.operation("GET", "/deliveries/{deliveryId}")
 def get(call: Call[None]) -> DeliveryShown:
     """Get a delivery with its attempts."""
     return _shown(call.tx, [_find(call)])[0]
 
 
-@DELIVERIES_GROUP.operation("POST", "/deliveries/{deliveryId}/resend", gives=DeliveryShown)
+@DELIVERIES_GROUP.operation("POST", "/deliveries/{deliveryId}/resend")
 def resend(call: Call[None]) -> DeliveryShown:
     """Send a delivery again at once, under the same id, with the whole schedule of retries."""
     found = _find(call)
@@ -152,7 +152,7 @@ def resend(call: Call[None]) -> DeliveryShown:
 
 
 # writes=False: it waits for the sender's transactions, which a write lock held here would block.
-@DELIVERIES_GROUP.operation("POST", "/flush", takes=Flush, gives=Flushed, writes=False)
+@DELIVERIES_GROUP.operation("POST", "/flush", writes=False)
 def flush(call: Call[Flush]) -> Flushed:
     """Wait until no delivery is due now. It does not wait for later retries and delayed deliveries."""
     seconds = FLUSH_SECONDS if call.request.timeout_seconds is None else float(call.request.timeout_seconds)
@@ -212,7 +212,7 @@ class RaisedPage(CountedPage, SandboxResource, register=False):
     """The events of this page."""
 
 
-@EVENT_LOG_GROUP.operation("GET", "", name="list_all", takes=RaisedQuery, gives=RaisedPage)
+@EVENT_LOG_GROUP.operation("GET", "", name="list_all")
 def list_events(call: Call[RaisedQuery]) -> RaisedPage:
     """List the raised events, oldest first."""
     request = call.request
@@ -238,7 +238,7 @@ class Triggered(SandboxResource, register=False):
     """Id of the event in the sandbox's log."""
 
 
-@TRIGGER_GROUP.operation("POST", "/{eventType}", name="trigger", takes=Overrides, gives=Triggered)
+@TRIGGER_GROUP.operation("POST", "/{eventType}", name="trigger")
 def trigger_event(call: Call[Overrides]) -> Triggered:
     """Raise an event of this type: a valid sample, dated now, with the fields of the request.
 

@@ -63,14 +63,14 @@ class Payment(SandboxResource, register=False):
     """Payment method; Card by default."""
 
 
-@INVOICES_GROUP.operation("POST", "/{invoiceId}/approve", name="approve", gives=InvoiceResponseView)
+@INVOICES_GROUP.operation("POST", "/{invoiceId}/approve", name="approve")
 def approve_invoice(call: Call[None]) -> InvoiceResponseView:
     """Approve an invoice now, and send it."""
     invoice = invoices.INVOICES.get(call.tx, call.path["invoiceId"])
     return InvoiceResponseView(invoice=invoice_lifecycle.approve(call.tx, invoice))
 
 
-@INVOICES_GROUP.operation("POST", "/{invoiceId}/send", name="send", gives=InvoiceResponseView)
+@INVOICES_GROUP.operation("POST", "/{invoiceId}/send", name="send")
 def send_invoice(call: Call[None]) -> InvoiceResponseView:
     """Send an approved invoice once more."""
     invoice = invoices.INVOICES.get(call.tx, call.path["invoiceId"])
@@ -80,9 +80,7 @@ def send_invoice(call: Call[None]) -> InvoiceResponseView:
     return InvoiceResponseView(invoice=invoice_lifecycle.send_invoice(call.tx, invoice))
 
 
-@INVOICES_GROUP.operation(
-    "POST", "/{invoiceId}/payments", name="pay", takes=Payment, gives=InvoiceResponseView
-)
+@INVOICES_GROUP.operation("POST", "/{invoiceId}/payments", name="pay")
 def pay_invoice(call: Call[Payment]) -> InvoiceResponseView:
     """Pay an invoice, or record a failed payment."""
     request = call.request
@@ -106,19 +104,19 @@ class ExchangeRates(SandboxResource, register=False):
     """US dollars for one unit, by currency code."""
 
 
-@EXCHANGE_RATES_GROUP.operation("GET", "", name="show", gives=ExchangeRates)
+@EXCHANGE_RATES_GROUP.operation("GET", "", name="show")
 def show_exchange_rates(call: Call[None]) -> ExchangeRates:
     """Get the exchange rates."""
     return ExchangeRates(rates=money.rates(call.tx))
 
 
-@EXCHANGE_RATES_GROUP.operation("PUT", "", name="change", takes=ExchangeRates, gives=ExchangeRates)
+@EXCHANGE_RATES_GROUP.operation("PUT", "", name="change")
 def change_exchange_rates(call: Call[ExchangeRates]) -> ExchangeRates:
     """Change some exchange rates, for invoices that are issued from now on."""
     return ExchangeRates(rates=money.set_rates(call.tx, call.request.rates))
 
 
-@REPORTS_GROUP.operation("GET", "/{reportId}", name="get", gives=ReportResponse)
+@REPORTS_GROUP.operation("GET", "/{reportId}", name="get")
 def get_report(call: Call[None]) -> ReportResponse:
     """Get a month-end report."""
     return ReportResponse(report=month_end.find_report(call.tx, call.path["reportId"]))
@@ -164,7 +162,7 @@ class CreditProductPage(CountedPage, SandboxResource, register=False):
     """The credit products of this page."""
 
 
-@CREDITS_GROUP.operation("POST", "/credits/grant", takes=DirectGrant, gives=LedgerEntryResponse)
+@CREDITS_GROUP.operation("POST", "/credits/grant")
 def grant_credits(call: Call[DirectGrant]) -> LedgerEntryResponse:
     """Grant credits directly to a customer."""
     request = call.request
@@ -183,15 +181,13 @@ def grant_credits(call: Call[DirectGrant]) -> LedgerEntryResponse:
     return LedgerEntryResponse(entry=credit_pools.find_entry(call.tx, str(entry_id)))
 
 
-@CREDITS_GROUP.operation(
-    "POST", "/creditProducts", name="create", takes=NewCreditProduct, gives=CreditProductResponse
-)
+@CREDITS_GROUP.operation("POST", "/creditProducts", name="create")
 def create_credit_product(call: Call[NewCreditProduct]) -> CreditProductResponse:
     """Create a credit product."""
     return CreditProductResponse(credit_product=credit_grants.create_credit_product(call.tx, call.request))
 
 
-@CREDITS_GROUP.operation("GET", "/creditProducts", name="list_all", takes=PageQuery, gives=CreditProductPage)
+@CREDITS_GROUP.operation("GET", "/creditProducts", name="list_all")
 def list_credit_products(call: Call[PageQuery]) -> CreditProductPage:
     """List the credit products, oldest first."""
     page = credit_grants.CREDIT_PRODUCTS.page(call.tx, call.request)

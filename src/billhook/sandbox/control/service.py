@@ -60,7 +60,7 @@ class ClockShown(SandboxResource, register=False):
     """When the next scheduled job falls due."""
 
 
-@CLOCK_GROUP.operation("GET", "", name="show", gives=ClockShown)
+@CLOCK_GROUP.operation("GET", "", name="show")
 def show_clock(call: Call[None]) -> ClockShown:
     """Get the service's time."""
     # The field is left out without a job: a field that is set to None is sent as null.
@@ -69,7 +69,7 @@ def show_clock(call: Call[None]) -> ClockShown:
 
 
 # writes=False: each job has a transaction of its own, which a write lock held here would block.
-@CLOCK_GROUP.operation("POST", "", name="move", takes=ClockMove, gives=ClockMoved, writes=False)
+@CLOCK_GROUP.operation("POST", "", name="move", writes=False)
 def move_clock(call: Call[ClockMove]) -> ClockMoved:
     """Move the clock ahead, running every scheduled job that falls due, in the order of time."""
     # A function instead of a moment: `advance` counts from the end of a move that is still running.
@@ -109,7 +109,7 @@ class NewToken(SandboxResource, register=False):
     """What POST /login takes as refreshToken."""
 
 
-@TOKENS_GROUP.operation("POST", "", name="rotate", gives=NewToken)
+@TOKENS_GROUP.operation("POST", "", name="rotate")
 def rotate_api_token(call: Call[None]) -> NewToken:
     """Create an API token and revoke the previous one, which cannot log in any more.
 
@@ -145,7 +145,7 @@ class Rotated(SandboxResource, register=False):
     """The key's id, where deliveries name it."""
 
 
-@SECRETS_GROUP.operation("POST", "/rotate", name="rotate", takes=Rotation, gives=Rotated)
+@SECRETS_GROUP.operation("POST", "/rotate", name="rotate")
 def rotate_signing_secret(call: Call[Rotation]) -> Rotated:
     """Sign with a new secret from now on; with `overlap` also with the previous one."""
     signer = signing_secrets.current_signer(call.tx)

@@ -60,14 +60,14 @@ class Pinged(SandboxResource, register=False):
     """Id of its delivery; schemes with a message id sign it."""
 
 
-@SUBSCRIPTIONS_GROUP.operation("GET", "", takes=PageQuery, gives=SubscriptionPage)
+@SUBSCRIPTIONS_GROUP.operation("GET", "")
 def list_all(call: Call[PageQuery]) -> SubscriptionPage:
     """List the subscriptions, oldest first."""
     page = outbox.subscription_page(call.tx, page_limit(call.request), call.request.cursor)
     return SubscriptionPage(subscriptions=[shown(Subscription, row) for row in page.items], **page.fields())
 
 
-@SUBSCRIPTIONS_GROUP.operation("DELETE", "/{subscriptionId}", gives=Subscription)
+@SUBSCRIPTIONS_GROUP.operation("DELETE", "/{subscriptionId}")
 def remove(call: Call[None]) -> Subscription:
     """Delete a subscription; its pending deliveries are cancelled."""
     found = _find(call)
@@ -76,7 +76,7 @@ def remove(call: Call[None]) -> Subscription:
     return shown(Subscription, found)
 
 
-@SUBSCRIPTIONS_GROUP.operation("POST", "/{subscriptionId}/ping", gives=Pinged)
+@SUBSCRIPTIONS_GROUP.operation("POST", "/{subscriptionId}/ping")
 def ping(call: Call[None]) -> Pinged:
     """Send a PingTest, for any subscribed type."""
     found = _find(call)
@@ -138,7 +138,7 @@ class FaultList(SandboxResource, register=False):
     """In the order in which they are applied."""
 
 
-@FAULTS_GROUP.operation("POST", "", name="add", takes=NewFault, gives=Fault)
+@FAULTS_GROUP.operation("POST", "", name="add")
 def add_fault(call: Call[NewFault]) -> Fault:
     """Inject a fault from now on. Of several that match a delivery, the oldest strikes first."""
     tx, request = call.tx, call.request
@@ -163,13 +163,13 @@ def add_fault(call: Call[NewFault]) -> Fault:
     return _fault(tx.connection.execute(select(fault).where(fault.c.id == fault_id)).one())
 
 
-@FAULTS_GROUP.operation("GET", "", name="list_all", gives=FaultList)
+@FAULTS_GROUP.operation("GET", "", name="list_all")
 def list_faults(call: Call[None]) -> FaultList:
     """List the active faults, and how often each struck."""
     return _faults(call.tx)
 
 
-@FAULTS_GROUP.operation("DELETE", "", name="clear", takes=FaultQuery, gives=FaultList)
+@FAULTS_GROUP.operation("DELETE", "", name="clear")
 def clear_faults(call: Call[FaultQuery]) -> FaultList:
     """Remove all faults, or those of one kind. Responds with the removed faults.
 
