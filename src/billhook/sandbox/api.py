@@ -9,7 +9,7 @@ from typing import Annotated, Self
 from pydantic import ConfigDict, Field, StrictStr
 from sqlalchemy import ColumnElement, select
 
-from billhook.events import EVENT_TYPES, PingTest
+from billhook.events import PingTest
 from billhook.fields import strict_json
 from billhook.fields.strict_json import datetime_text
 from billhook.resources import (
@@ -77,7 +77,7 @@ from billhook.sandbox.billing.invoices import InvoicePageView, InvoiceResponseVi
 from billhook.sandbox.billing.meters import NOTHING, CompiledMeter
 from billhook.sandbox.errors import invalid_request, not_authenticated
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
-from billhook.sandbox.options import MAX_LOGIN_BYTES
+from billhook.sandbox.options import MAX_LOGIN_BYTES, check_choice
 from billhook.sandbox.storage.repository import page_limit, request_document
 from billhook.sandbox.storage.tables import contract, customer, invoice
 from billhook.sandbox.tokens import ACCESS_SECONDS, is_active
@@ -117,8 +117,7 @@ def subscribe(call: Call[WebhookSubscription]) -> Subscribed:
     Other thresholds make another subscription. A new subscription to PingTest receives one at once.
     """
     request = call.request
-    if request.event_type not in EVENT_TYPES:
-        raise invalid_request(f"eventType is not one of the {len(EVENT_TYPES)} types", "eventType")
+    outbox.check_event_type(request.event_type)
     # The sender checks the URL again before each attempt; here the caller learns of a mistake.
     try:
         parse_callback_url(request.callback_url, allow_private=call.tx.options.allow_private)
@@ -422,8 +421,7 @@ def list_all(call: Call[InvoiceQuery]) -> InvoicePageView:
         where.append(invoice.c.customer_id == request.customer_id)
     if request.billing_status is not None:
         # The model accepts any text, as future statuses of the service; here a typing error is more likely.
-        if request.billing_status not in list(BillingStatus):
-            raise invalid_request(f"billingStatus is one of {', '.join(BillingStatus)}", "billingStatus")
+        check_choice(request.billing_status, BillingStatus, "billingStatus")
         where.append(invoice.c.billing_status == str(request.billing_status))
     if request.issued_after is not None:
         where.append(invoice.c.issued_at >= request.issued_after)

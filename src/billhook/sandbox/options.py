@@ -5,7 +5,7 @@ They are in README.md beside this file, "What the specification leaves open".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
@@ -98,6 +98,12 @@ def key_error(text: str) -> str | None:
     if "\0" in text:
         return "holds a NUL character"
     return None
+
+
+def check_choice(value: str | None, known: Iterable[str], param: str) -> None:
+    """Raise 400 for the field `param` if `value` is not one of `known`; None stands for the default."""
+    if value is not None and value not in (names := list(known)):
+        raise invalid_request(f"{param.rpartition('.')[2]} must be one of {', '.join(names)}", param)
 
 
 def check_key(text: str, param: str) -> None:

@@ -73,11 +73,9 @@ class Sandbox:
         # Before the database is opened: options that cannot be used must leave no file behind.
         rate_limit = _check(options)
         self.client_id = options.client_id
-        self.service = Service(options, SandboxClock(clock or SystemClock()))
+        self.service = Service(options, SandboxClock(clock or SystemClock()), self._wake)
         self.sender = Sender(self.service)
         self.scheduler = Scheduler(self.service, JOB_HANDLERS)
-        # Callbacks, because the parts know only the service and not one another.
-        self.service.after_commit(self._wake)
         try:
             self._initialize()
             self._authenticator = Authenticator(self.client_id, self.jwt_key, rate_limit)
@@ -89,8 +87,7 @@ class Sandbox:
             raise
 
     def _initialize(self) -> None:
-        with self.service.database.reading() as connection:
-            self.scheduler.restore(connection)
+        self.scheduler.restore()
         with self.service.transaction(writes=True) as tx:
             scheduled_jobs.schedule_first_month_end(tx)
             self.jwt_key = tokens.jwt_key(tx)
@@ -123,7 +120,7 @@ class Sandbox:
         stays valid. Source: spec, "Authentication", rules 2 and 3.
         """
         with self.service.transaction(writes=True) as tx:
-            yield tokens.rotate(tx) if new or not tokens.has_active(tx) else None
+            yield tokens.rotate(tx) if new or tokens.active_mark(tx) is None else None
 
     def login_address(self, url: str) -> str:
         """Return the address that logs a browser in to the pages at `url`, once; only the newest does."""
@@ -240,7 +237,8 @@ def _check(options: SandboxOptions) -> RateLimitItem:
         raise ConfigError(
             f"the rate limit {options.rate_limit!r} cannot be read: write it as 1000/second"
         ) from None
-    signing_secrets.check_option_secrets(options)
+    if options.secrets:
+        signing_secrets.check_secrets(options.scheme, options.secrets)
     if not options.delivery_timeout_seconds > 0 or not all(wait >= 0 for wait in options.retry_seconds):
         raise ConfigError("delivery_timeout_seconds must be over 0, and no retry_seconds below 0")
     if options.keep_events < 1:

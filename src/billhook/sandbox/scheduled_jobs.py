@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select
+from sqlalchemy import Row, delete, func, insert, select
 from sqlalchemy.exc import DBAPIError
 
 from billhook.sandbox.clock import add_months
-from billhook.sandbox.storage import database
 from billhook.sandbox.storage.database import Service, Transaction
 from billhook.sandbox.storage.tables import scheduled_job
 
@@ -43,10 +42,7 @@ def cancel(tx: Transaction, subject_id: str, kind: str | None = None) -> None:
 def schedule_first_month_end(tx: Transaction) -> None:
     """Schedule the first end of a month, once for each database. Each end schedules the next one."""
     # A database that is opened again has it already.
-    if (
-        tx.connection.execute(select(scheduled_job.c.seq).where(scheduled_job.c.kind == "month_end")).first()
-        is None
-    ):
+    if not tx.any(scheduled_job, scheduled_job.c.kind == "month_end"):
         schedule(tx, next_month_start(tx.now), "month_end", "")
 
 
@@ -57,8 +53,7 @@ def next_month_start(moment: datetime) -> datetime:
 
 def next_due_at(tx: Transaction) -> datetime | None:
     """Return when the next job is due, or None without one."""
-    due_at: datetime | None = tx.connection.execute(select(func.min(scheduled_job.c.due_at))).scalar_one()
-    return due_at
+    return tx.connection.execute(select(func.min(scheduled_job.c.due_at))).scalar()
 
 
 def pop_due(tx: Transaction, until: datetime) -> Row[Any] | None:
@@ -108,10 +103,10 @@ class Scheduler:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def restore(self, connection: Connection) -> None:
+    def restore(self) -> None:
         """Set the clock to the offset that the database has."""
-        stored = database.get_setting(connection, _OFFSET_KEY)
-        self._service.clock.set_ahead(timedelta(microseconds=int(stored or 0)))
+        with self._service.transaction(writes=False) as tx:
+            self._service.clock.set_ahead(timedelta(microseconds=int(tx.setting(_OFFSET_KEY) or 0)))
 
     def start(self) -> None:
         """Run the jobs that fell due while the sandbox was down, then follow the clock."""
@@ -164,7 +159,7 @@ class Scheduler:
                 if (moment := goal if job is None else job.due_at) > clock.now():
                     clock.set_to(moment)
                 offset = clock.ahead // timedelta(microseconds=1)
-                database.put_setting(tx.connection, _OFFSET_KEY, str(offset))
+                tx.store_setting(_OFFSET_KEY, str(offset))
         except Exception as error:
             # An error of the database may be transient: then the job stays scheduled.
             if job is not None and not isinstance(error, DBAPIError):

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 
 import jwt
 
-from billhook.sandbox.storage import database
 from billhook.sandbox.storage.database import Transaction
 
 ACCESS_SECONDS = 3600
@@ -22,31 +21,31 @@ _LOGIN = "login_token"
 
 def jwt_key(tx: Transaction) -> bytes:
     """Return the key that signs access tokens; it is generated once and stored."""
-    key = database.get_setting(tx.connection, _JWT_KEY)
+    key = tx.setting(_JWT_KEY)
     if key is None:
         key = secrets.token_urlsafe(32)
-        database.put_setting(tx.connection, _JWT_KEY, key)
+        tx.store_setting(_JWT_KEY, key)
     return key.encode()
 
 
 def rotate(tx: Transaction, token: str | None = None) -> str:
     """Make `token`, or a new one, the only API token: the one before cannot log in any more."""
     token = token or f"api_{secrets.token_urlsafe(32)}"
-    database.put_setting(tx.connection, _ACTIVE, _digest(token))
+    tx.store_setting(_ACTIVE, _digest(token))
     return token
 
 
 def revoke(tx: Transaction) -> bool:
     """Revoke the API token, so that it cannot log in any more; False if there is none."""
-    was_active = has_active(tx)
-    database.delete_setting(tx.connection, _ACTIVE)
+    was_active = active_mark(tx) is not None
+    tx.store_setting(_ACTIVE, None)
     return was_active
 
 
 def issue_login_token(tx: Transaction) -> str:
     """Return a token that logs a browser in to the pages, once; the one before it is good no more."""
     token = secrets.token_urlsafe(32)
-    database.put_setting(tx.connection, _LOGIN, _digest(token))
+    tx.store_setting(_LOGIN, _digest(token))
     return token
 
 
@@ -54,7 +53,7 @@ def use_login_token(tx: Transaction, token: str) -> bool:
     """Return True if `token` is the login token, which is used up then."""
     is_right = _is_stored(tx, _LOGIN, token)
     if is_right:
-        database.delete_setting(tx.connection, _LOGIN)
+        tx.store_setting(_LOGIN, None)
     return is_right
 
 
@@ -63,19 +62,14 @@ def is_active(tx: Transaction, token: str) -> bool:
     return _is_stored(tx, _ACTIVE, token)
 
 
-def has_active(tx: Transaction) -> bool:
-    """Return True if there is an active API token."""
-    return active_mark(tx) is not None
-
-
 def active_mark(tx: Transaction) -> str | None:
     """Return a text that only the active API token has, and that does not tell it; None without a token."""
-    known = database.get_setting(tx.connection, _ACTIVE)
+    known = tx.setting(_ACTIVE)
     return None if known is None else _digest(known)
 
 
 def _is_stored(tx: Transaction, name: str, token: str) -> bool:
-    return hmac.compare_digest(database.get_setting(tx.connection, name) or "", _digest(token))
+    return hmac.compare_digest(tx.setting(name) or "", _digest(token))
 
 
 def access_token(client_id: str, key: bytes, now: datetime) -> tuple[str, datetime]:

@@ -151,7 +151,7 @@ def test_invoices_are_listed_by_page_and_filter(sandbox: Running) -> None:
     assert (unknown_status.status, unknown_status.json["param"]) == (400, "billingStatus")
     assert (
         unknown_status.json["message"]
-        == "billingStatus is one of None, Paid, Rejected, PendingPayment, Overdue"
+        == "billingStatus must be one of None, Paid, Rejected, PendingPayment, Overdue"
     )
     assert unapproved == []
     assert pending == everything[2:]

@@ -7,7 +7,7 @@ transitions", "Customer absent"; what becomes of an anonymous customer is not sh
 
 from __future__ import annotations
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, update
 
 from billhook.resources import Customer, CustomerUpdate
 from billhook.sandbox.billing import customers, ingestion
@@ -60,12 +60,8 @@ def _release_names(tx: Transaction, request: CustomerUpdate, owner_id: str) -> l
 
 def _has_only_usage(tx: Transaction, customer_id: str) -> bool:
     """Return whether this is an anonymous customer with usage events and nothing else."""
-    anonymous = select(customer.c.seq).where(customer.c.id == customer_id, customer.c.anonymous)
-    if tx.connection.execute(anonymous).first() is None:
-        return False
-    return not any(
-        tx.connection.execute(select(table.c.seq).where(table.c.customer_id == customer_id).limit(1)).first()
-        for table in _USED_BY_ID
+    return tx.any(customer, customer.c.id == customer_id, customer.c.anonymous) and not any(
+        tx.any(table, table.c.customer_id == customer_id) for table in _USED_BY_ID
     )
 
 

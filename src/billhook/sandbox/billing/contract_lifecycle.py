@@ -33,6 +33,7 @@ from billhook.sandbox.clock import MAX_TIME
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import request_document, to_document
+from billhook.sandbox.storage.tables import contract as contract_table
 from billhook.sandbox.webhooks.outbox import raise_event
 
 MAX_PAST = 400
@@ -204,7 +205,8 @@ def handle_contract_end(tx: Transaction, contract_id: str) -> None:
 
 def handle_missing_contract(tx: Transaction, customer_id: str) -> None:
     """Handle the job `customer_without_contract`. Emits NewCustomerWithoutContract if there is still none."""
-    if not contracts.has_any(tx, customer_id):
+    of = contract_table.c
+    if not tx.any(contract_table, of.customer_id == customer_id, of.deleted_at.is_(None)):
         customer = customers.find(tx, customer_id)
         name = customer.name or customer.id
         raise_event(tx, NewCustomerWithoutContract(date=tx.now, customer_id=customer_id, customer_name=name))

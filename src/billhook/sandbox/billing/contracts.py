@@ -96,9 +96,6 @@ def _without(span: TimeSpan, seller: Seller) -> list[TimeSpan]:
 
 CATALOG_PRODUCTS = Repository(catalog_product, CatalogProduct, "cat")
 
-BILLING_INTERVALS = ("Monthly", "Quarterly", "Yearly")
-
-
 Products = Annotated[MaybeListOf[ContractProduct], Field(description="Products that the plan sells.")]
 
 
@@ -141,11 +138,16 @@ def find(tx: Transaction, contract_id: str) -> ContractRecord:
 
     Source: spec, "Resources and their fields", Contract, externalId.
     """
-    named_so = (contract.c.id == contract_id) | (contract.c.external_id == contract_id)
-    found = CONTRACTS.first(tx, named_so, contract.c.deleted_at.is_(None))
+    found = find_named(tx, contract_id)
     if found is None:
         raise not_found("contract")
     return found
+
+
+def find_named(tx: Transaction, name: str) -> ContractRecord | None:
+    """Return the contract with this id or externalId that is not deleted; None without one."""
+    named_so = (contract.c.id == name) | (contract.c.external_id == name)
+    return CONTRACTS.first(tx, named_so, contract.c.deleted_at.is_(None))
 
 
 def in_force(tx: Transaction, customer_ids: Collection[str], at: datetime) -> list[ContractRecord]:
@@ -196,14 +198,6 @@ def term(contract: ContractRecord) -> TimeSpan:
     if deleted_at is not None and deleted_at < end:
         end = min(end, cycle_at(contract, deleted_at)[0])
     return contract.start_date, end
-
-
-def has_any(tx: Transaction, customer_id: str) -> bool:
-    """Return whether the customer has a contract in any state that is not deleted."""
-    there = select(contract.c.seq).where(
-        contract.c.customer_id == customer_id, contract.c.deleted_at.is_(None)
-    )
-    return tx.connection.execute(there.limit(1)).first() is not None
 
 
 def display_name(contract: Contract) -> str:

@@ -28,7 +28,7 @@ from billhook.sandbox.billing.rating import Charge, credit_charge
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import SandboxResource
-from billhook.sandbox.options import check_key
+from billhook.sandbox.options import check_choice, check_key
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository, request_document
 from billhook.sandbox.storage.tables import credit_lot, credit_pool, credit_product, invoice, ledger_entry
@@ -55,7 +55,7 @@ CREDIT_PRODUCTS = Repository(credit_product, CreditProduct, "crp")
 
 def create_credit_product(tx: Transaction, request: NewCreditProduct) -> CreditProduct:
     """Create a credit product; of kind Monetary by default."""
-    check_kind(request.balance_kind, "balanceKind")
+    check_choice(request.balance_kind, CreditKind, "balanceKind")
     kind = request.balance_kind or str(CreditKind.MONETARY)
     return CREDIT_PRODUCTS.add(tx, {**request_document(request), "balanceKind": kind})
 
@@ -72,12 +72,6 @@ def _find_or_create_product(tx: Transaction, product_id: str | None, kind: str |
     check_key(product_id, "creditProductId")
     data = {"name": product_id, "balanceKind": kind or str(CreditKind.MONETARY)}
     return CREDIT_PRODUCTS.find(tx, product_id) or CREDIT_PRODUCTS.add(tx, data, resource_id=product_id)
-
-
-def check_kind(kind: str | None, param: str) -> None:
-    """Reject an unknown kind of credits. Source: spec, "Events", creditKind."""
-    if kind is not None and kind not in set(CreditKind):
-        raise invalid_request(f"{param} must be {' or '.join(CreditKind)}", param)
 
 
 def grant(tx: Transaction, customer_id: str, credit_grant: CreditGrant, link: LedgerReference) -> str | None:
@@ -112,7 +106,7 @@ def check_grant(credit_grant: CreditGrant, where: str) -> None:
         check_amount(credit_grant.grant_amount, f"{where}.grantAmount")
     if credit_grant.price is not None and (credit_grant.price < 0 or not is_in_range(credit_grant.price)):
         raise invalid_request("price must be zero or more, with at most 100 digits", f"{where}.price")
-    check_kind(credit_grant.balance_kind, f"{where}.balanceKind")
+    check_choice(credit_grant.balance_kind, CreditKind, f"{where}.balanceKind")
     if credit_grant.credit_product_id is not None:
         check_key(credit_grant.credit_product_id, f"{where}.creditProductId")
 

@@ -16,7 +16,7 @@ from billhook.fields import strict_json
 from billhook.fields.types import UtcDatetime
 from billhook.resources import CustomField, CustomFieldInput, CustomFieldValue
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.options import check_key
+from billhook.sandbox.options import check_choice, check_key
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository
 from billhook.sandbox.storage.tables import custom_field
@@ -134,10 +134,7 @@ def _create_definition(
             param,
         )
     check_key(name, f"{param}.customFieldName")
-    if kind not in VALUE_TYPES:
-        raise invalid_request(
-            f"{param}.valueType must be one of {', '.join(VALUE_TYPES)}", f"{param}.valueType"
-        )
+    check_choice(kind, VALUE_TYPES, f"{param}.valueType")
     origin = ("integration_source", "integration_entity_type", "field_path")
     data = {str(CustomField.model_fields[each].alias): getattr(field_input, each) for each in origin}
     data |= {"entity": entity, "customFieldName": name, "valueType": kind}

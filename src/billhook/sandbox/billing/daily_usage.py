@@ -320,8 +320,7 @@ def add_cuts(tx: Transaction, customer_id: str, moments: Iterable[datetime | Non
         # Midnight separates days anyway.
         if at % MICROSECONDS_PER_DAY == 0:
             continue
-        known = select(usage_cut.c.at).where(usage_cut.c.customer_id == customer_id, usage_cut.c.at == each)
-        if tx.connection.execute(known).first() is None:
+        if not tx.any(usage_cut, usage_cut.c.customer_id == customer_id, usage_cut.c.at == each):
             tx.connection.execute(insert(usage_cut).values(customer_id=customer_id, at=each))
             _recount_day(tx, customer_id, at // MICROSECONDS_PER_DAY)
 
@@ -329,7 +328,7 @@ def add_cuts(tx: Transaction, customer_id: str, moments: Iterable[datetime | Non
 def _recount_day(tx: Transaction, customer_id: str, day: int) -> None:
     """Rebuild the rows of a day from its events. Measurements stay."""
     of_day = (usage_day.c.customer_id == customer_id) & (usage_day.c.day == day)
-    if tx.connection.execute(select(usage_day.c.day).where(of_day).limit(1)).first() is None:
+    if not tx.any(usage_day, of_day):
         return
     measured = usage_day.c.measured.is_not(None)
     # Rows with a measurement stay, with their event figures reset below.

@@ -15,7 +15,7 @@ from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Annotated, Any
 
-from pydantic import Field, StrictBool, StrictStr
+from pydantic import StrictStr
 from sqlalchemy import func, select
 
 from billhook.events import Overage
@@ -33,7 +33,7 @@ from billhook.sandbox import scheduled_jobs, tokens
 from billhook.sandbox.billing import contracts, customers, money
 from billhook.sandbox.billing.cycles import ContractRecord
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
-from billhook.sandbox.billing.rating import AMOUNTS, Charge, Unpaid, credit_charge
+from billhook.sandbox.billing.rating import AMOUNTS, Charge, credit_charge
 from billhook.sandbox.operations import SandboxResource, sandbox_field
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import Repository, to_document
@@ -75,14 +75,7 @@ class InvoiceView(Invoice, SandboxResource, register=False):
 class LineItemRecord(LineItemView, register=False):
     """A line item as it is stored: with what it bills, so that later usage is charged as a difference."""
 
-    line_key: Annotated[StrictStr | None, WRITE_ONLY] = None
-    """The contract's line whose usage it bills, if any."""
-    cycle: Annotated[BillingCycle | None, WRITE_ONLY] = None
-    """The billing cycle of that usage."""
-    exceeded: Annotated[StrictBool, WRITE_ONLY] = False
-    """Whether it bills usage beyond a commitment."""
-    unpaid: Annotated[dict[str, ListOf[ExactDecimal]], WRITE_ONLY] = Field(default_factory=dict)
-    """Units and money of the usage that credits do not pay for, by product key."""
+    charge: Annotated[Charge, WRITE_ONLY]
 
 
 class InvoiceRecord(InvoiceView, SandboxResource, register=False):
@@ -96,6 +89,11 @@ class InvoiceRecord(InvoiceView, SandboxResource, register=False):
     """The credits of a top-up, granted at the approval."""
     amount_paid: Annotated[ExactDecimal, WRITE_ONLY] = ZERO
     """The amount paid so far."""
+
+    @property
+    def charges(self) -> list[Charge]:
+        """What its line items bill."""
+        return [line.charge for line in self.line_items or ()]
 
     @property
     def amount_due(self) -> Decimal:
@@ -208,7 +206,7 @@ def add_to_lines(tx: Transaction, stored: InvoiceRecord, differences: Sequence[C
     smallest = money.smallest_unit(stored.currency)
     more = {(each.line_key, each.cycle): each for each in differences}
     charges = []
-    for charge in map(charge_of, stored.line_items or ()):
+    for charge in stored.charges:
         difference = more.get((charge.line_key, charge.cycle))
         # The amount that is carried forward follows from the others.
         if not _is_adjustment(charge, CARRIED_FORWARD):
@@ -263,37 +261,13 @@ def _issue(
 
 
 def _line(invoice_id: str, charge: Charge, smallest: Decimal) -> LineItemRecord:
-    details: dict[str, Any] = {}
-    if charge.cycle is not None:
-        start, end = charge.cycle
-        details = {
-            "line_key": charge.line_key,
-            "cycle": BillingCycle(start_time=start, end_time=end),
-            "exceeded": charge.exceeded,
-            "unpaid": {key: list(unpaid) for key, unpaid in charge.unpaid.items()},
-        }
     return LineItemRecord(
         invoice_id=invoice_id,
         revenue_breakdown=_breakdown([charge], smallest),
         product_id=charge.product_id or None,
         product_name=charge.product_name,
         units=charge.units,
-        **details,
-    )
-
-
-def charge_of(line: LineItemRecord) -> Charge:
-    """Return the charge that a line item bills."""
-    amounts, cycle = line.revenue_breakdown or RevenueBreakdown(), line.cycle or BillingCycle()
-    return Charge(
-        product_id=line.product_id or "",
-        product_name=line.product_name or "",
-        units=line.units or ZERO,
-        **{name: getattr(amounts, name) for name in AMOUNTS},
-        exceeded=line.exceeded,
-        line_key=line.line_key,
-        cycle=(cycle.start_time, cycle.end_time) if cycle.start_time and cycle.end_time else None,
-        unpaid={key: Unpaid(*unpaid) for key, unpaid in line.unpaid.items()},
+        charge=charge,
     )
 
 

@@ -11,8 +11,6 @@ from datetime import datetime
 from decimal import Decimal, localcontext
 from types import MappingProxyType
 
-from sqlalchemy import select
-
 from billhook.resources import Commitment, ProductGroup
 from billhook.sandbox.billing import contracts, cycles, daily_usage
 from billhook.sandbox.billing.contracts import Seller, SoldProduct, is_handed_over, last_days, owned_spans
@@ -286,18 +284,10 @@ def _fee(
     cycle = cycle_usage.cycle
     pro_rated = _pro_rated(cycle_usage, fee, meter)
     since = cycles.commitment_start(cycle.contract, commitment, cycle.start)
-    if since < cycle.start and _is_billed(cycle_usage.tx, cycle.contract, since, cycle.start):
+    billed = invoice.c.contract_id == cycle.contract.id, invoice.c.cycle_start.between(since, cycle.start)
+    if since < cycle.start and cycle_usage.tx.any(invoice, *billed, invoice.c.cycle_start < cycle.start):
         return pro_rated
     return exact_sum([pro_rated, committed.fee])
-
-
-def _is_billed(tx: Transaction, contract: ContractRecord, start: datetime, end: datetime) -> bool:
-    """Return whether a cycle that begins from `start` to before `end` has an invoice."""
-    columns = invoice.c
-    found = select(columns.seq).where(
-        columns.contract_id == contract.id, columns.cycle_start >= start, columns.cycle_start < end
-    )
-    return tx.connection.execute(found.limit(1)).first() is not None
 
 
 def _pro_rated_commitment(

@@ -15,7 +15,6 @@ from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, StrictStr, model_validator
-from sqlalchemy import select
 
 from billhook.errors import FieldMissing, RuleBroken
 from billhook.fields import strict_json
@@ -161,8 +160,7 @@ def create(tx: Transaction, request: NewMeter) -> Meter:
     if key in taken:
         raise invalid_request("another meter of this event has this key", "key", code="already_exists")
     if (product_id := request.catalog_product_id) is not None:
-        known = select(catalog_product.c.seq).where(catalog_product.c.id == product_id)
-        if tx.connection.execute(known).first() is None:
+        if not tx.any(catalog_product, catalog_product.c.id == product_id):
             raise invalid_request("there is no such catalog product", "catalogProductId")
         # Two meters would bill the same usage twice.
         if find_by_product(tx, product_id) is not None:

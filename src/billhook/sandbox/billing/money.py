@@ -15,7 +15,6 @@ from billhook.fields import strict_json
 from billhook.fields.strict_json import MAX_DIGITS
 from billhook.resources import Contract, Customer
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.storage import database
 from billhook.sandbox.storage.database import Transaction
 
 ZERO = Decimal(0)
@@ -91,7 +90,7 @@ def smallest_unit(currency: str) -> Decimal:
 
 def rates(tx: Transaction) -> dict[str, Decimal]:
     """Return the US dollars for one unit of each known currency, by its code."""
-    kept = database.get_setting(tx.connection, _RATES_KEY)
+    kept = tx.setting(_RATES_KEY)
     own = {} if kept is None else strict_json.loads(kept.encode())
     return {**DEFAULT_RATES, **{code: Decimal(rate) for code, rate in own.items()}}  # type: ignore[attr-defined]
 
@@ -113,7 +112,7 @@ def set_rates(tx: Transaction, new_rates: Mapping[str, Decimal]) -> dict[str, De
     changed = {**rates(tx), **new_rates}
     # As texts, so that no digit is lost.
     text = strict_json.dumps({code: str(rate) for code, rate in changed.items()}).decode()
-    database.put_setting(tx.connection, _RATES_KEY, text)
+    tx.store_setting(_RATES_KEY, text)
     return changed
 
 

@@ -26,7 +26,7 @@ from billhook.resources import (
     ProductGroup,
 )
 from billhook.sandbox.billing import contracts, customers, money
-from billhook.sandbox.billing.contracts import CONTRACTS, inline_products
+from billhook.sandbox.billing.contracts import inline_products
 from billhook.sandbox.billing.credit_grants import GRANT_SCHEDULES, check_grant
 from billhook.sandbox.billing.cycles import (
     billing_day_anchor,
@@ -37,9 +37,8 @@ from billhook.sandbox.billing.cycles import (
 from billhook.sandbox.billing.rating import read_tiers
 from billhook.sandbox.clock import MAX_TIME, CalendarDuration, add_months
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.options import MAX_PRODUCTS, check_key
+from billhook.sandbox.options import MAX_PRODUCTS, check_choice, check_key
 from billhook.sandbox.storage.database import Transaction
-from billhook.sandbox.storage.tables import contract
 
 PRICING_TYPES = ("Flat", "PerUnit", "Tiered")
 
@@ -53,9 +52,9 @@ OVERAGE_STRATEGIES = ("Bill", "Block")
 def check_product(product: ContractProduct, where: str) -> None:
     """Reject invalid tiers and unknown types; `where` is the product's path in the request."""
     pricing = product.pricing or Pricing()
-    check_one_of(pricing.type, PRICING_TYPES, f"{where}.pricing.type")
+    check_choice(pricing.type, PRICING_TYPES, f"{where}.pricing.type")
     if pricing.discount is not None:
-        check_one_of(pricing.discount.type, DISCOUNT_TYPES, f"{where}.pricing.discount.type")
+        check_choice(pricing.discount.type, DISCOUNT_TYPES, f"{where}.pricing.discount.type")
         _refuse_negative(pricing.discount.amount, f"{where}.pricing.discount.amount")
         _refuse_negative(pricing.discount.recurring, f"{where}.pricing.discount.recurring")
     check_commitment(product.commitment, where)
@@ -78,21 +77,14 @@ def check_product(product: ContractProduct, where: str) -> None:
 def check_commitment(commitment: Commitment | None, where: str) -> None:
     """Reject a commitment of an unknown type; `where` is the path of the product or group that has it."""
     if commitment is not None:
-        check_one_of(commitment.type, COMMITMENT_TYPES, f"{where}.commitment.type")
-        check_one_of(commitment.overage_strategy, OVERAGE_STRATEGIES, f"{where}.commitment.overageStrategy")
+        check_choice(commitment.type, COMMITMENT_TYPES, f"{where}.commitment.type")
+        check_choice(commitment.overage_strategy, OVERAGE_STRATEGIES, f"{where}.commitment.overageStrategy")
         _refuse_negative(commitment.units, f"{where}.commitment.units")
 
 
 def _refuse_negative(number: Decimal | int | None, where: str) -> None:
     if number is not None and number < 0:
         raise invalid_request(f"{where.rpartition('.')[2]} is {number}: it must not be negative", where)
-
-
-def check_one_of(value: str | None, known: Sequence[str], param: str) -> None:
-    """Reject an unknown value of a field that prices depend on; None means the default."""
-    # An unknown value would be billed by a default that the user did not mean.
-    if value is not None and value not in known:
-        raise invalid_request(f"{param.rpartition('.')[2]} must be one of {', '.join(known)}", param)
 
 
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
@@ -103,7 +95,7 @@ _CENTURY = timedelta(days=36_525)
 
 _MONTHLY = CalendarDuration(months=1)
 
-_INTERVALS = {"Monthly": 1, "Quarterly": 3, "Yearly": 12}
+INTERVALS = {"Monthly": 1, "Quarterly": 3, "Yearly": 12}
 
 _LONGEST_MONTHS = 1200
 
@@ -131,72 +123,57 @@ class ContractOffer:
 
 def check_new_contract(tx: Transaction, request: NewContract) -> ContractOffer:
     """Validate a new contract and return what it offers. Rejects what the sandbox could not bill."""
+    _check_own_fields(tx, request)
+    for n, grant in enumerate(request.credit_grants or []):
+        check_grant(grant, f"creditGrants.{n}")
+        check_choice(grant.schedule, GRANT_SCHEDULES, f"creditGrants.{n}.schedule")
+    groups = [(f"productGroups.{n}", group) for n, group in enumerate(request.product_groups or [])]
+    # A contract of a plan sells the plan's products only.
+    if request.plan_id:
+        plan = contracts.PLANS.find(tx, request.plan_id)
+        if plan is None:
+            raise invalid_request("there is no such plan", "planId")
+        period = plan_period(plan.billing_data)
+        sold = [("", product) for product in contracts.plan_products(tx, [plan.id])[plan.id]]
+    else:
+        sold = [(where, product) for where, product, _ in inline_products(request)]
+        for where, group in groups:
+            check_commitment(group.commitment, where)
+        plan, period = None, check_products(tx, "a contract", sold, None)
+    lines: Sequence[tuple[str, ContractProduct | ProductGroup]] = [*groups, *sold]
+    for where, line in lines:
+        if commitment_cycles(line.commitment, period) == 0:
+            raise invalid_request(
+                "a commitment must be for a whole number of the contract's billing cycles: choose another "
+                "commitment.scheduling.duration",
+                "planId" if request.plan_id else f"{where}.commitment.scheduling.duration",
+            )
+    is_aligned = any(line.is_calendar_aligned for _, line in lines)
+    return ContractOffer(plan, [product for _, product in sold], period, is_aligned)
+
+
+def _check_own_fields(tx: Transaction, request: NewContract) -> None:
+    """Reject an unknown customer, and a status, term, currency or externalId that cannot be."""
     customers.find_named(tx, request.customer_id)
     if request.status not in (None, *ContractStatus):
         raise invalid_request(
             "the status of a new contract is InReview or Active: it reaches the others by its lifecycle",
             "status",
         )
-    _check_dates(request)
-    if request.currency is not None:
-        money.check_currency(tx, request.currency, "currency")
-    _check_external_id(tx, request.external_id)
-    for n, grant in enumerate(request.credit_grants or []):
-        check_grant(grant, f"creditGrants.{n}")
-        check_one_of(grant.schedule, GRANT_SCHEDULES, f"creditGrants.{n}.schedule")
-    # A contract of a plan sells the plan's products only.
-    if request.plan_id:
-        plan = contracts.PLANS.find(tx, request.plan_id)
-        if plan is None:
-            raise invalid_request("there is no such plan", "planId")
-        period, products = plan_period(plan.billing_data), contracts.plan_products(tx, [plan.id])[plan.id]
-    else:
-        sold = [(where, product) for where, product, _ in inline_products(request)]
-        for n, group in enumerate(request.product_groups or []):
-            check_commitment(group.commitment, f"productGroups.{n}")
-        plan, period = None, check_products(tx, "a contract", sold, None)
-        products = [product for _, product in sold]
-    lines: Sequence[ContractProduct | ProductGroup] = [*(request.product_groups or []), *products]
-    for line in lines:
-        if commitment_cycles(line.commitment, period) == 0:
-            raise invalid_request(
-                "a commitment must be for a whole number of the contract's billing cycles: choose another "
-                "commitment.scheduling.duration",
-                "planId" if request.plan_id else _duration_path(request, line),
-            )
-    return ContractOffer(plan, products, period, any(line.is_calendar_aligned for line in lines))
-
-
-def _duration_path(request: NewContract, line: ContractProduct | ProductGroup) -> str:
-    """Return the path of this line's commitment duration in the request."""
-    found = [where for where, product, _ in inline_products(request) if product is line]
-    found += [f"productGroups.{n}" for n, group in enumerate(request.product_groups or []) if group is line]
-    return f"{found[0]}.commitment.scheduling.duration"
-
-
-def _check_dates(request: NewContract) -> None:
-    """Reject a term shorter than a day or longer than a century.
-
-    A shorter one would be renewed without end as the clock is moved.
-    """
+    # A term shorter than a day would be renewed without end as the clock is moved.
     if not _EARLIEST <= request.start_date < MAX_TIME:
-        raise invalid_request(
-            f"startDate must be in the years {_EARLIEST.year} to {MAX_TIME.year - 1}", "startDate"
-        )
+        years = f"{_EARLIEST.year} to {MAX_TIME.year - 1}"
+        raise invalid_request(f"startDate must be in the years {years}", "startDate")
     if request.end_date is not None and not _DAY <= request.end_date - request.start_date <= _CENTURY:
         raise invalid_request("endDate must be a day to a century after startDate", "endDate")
-
-
-def _check_external_id(tx: Transaction, external_id: str | None) -> None:
-    if external_id is None:
-        return
-    check_key(external_id, "externalId")
-    # Contracts are looked up by either, so an externalId must not be another contract's id.
-    named_so = (contract.c.external_id == external_id) | (contract.c.id == external_id)
-    if CONTRACTS.first(tx, named_so, contract.c.deleted_at.is_(None)) is not None:
-        raise invalid_request(
-            "another contract has this externalId or id", "externalId", code="already_exists"
-        )
+    if request.currency is not None:
+        money.check_currency(tx, request.currency, "currency")
+    if request.external_id is not None:
+        check_key(request.external_id, "externalId")
+        # Contracts are looked up by either, so an externalId must not be another contract's id.
+        if contracts.find_named(tx, request.external_id) is not None:
+            text = "another contract has this externalId or id"
+            raise invalid_request(text, "externalId", code="already_exists")
 
 
 def check_products(
@@ -259,12 +236,12 @@ def record_fields(request: NewContract, offer: ContractOffer) -> dict[str, Any]:
 
 def plan_period(billing: BillingData | None) -> CalendarDuration:
     """Return the billing cycle of a plan: Monthly, Quarterly or Yearly, else a month."""
-    months = _INTERVALS.get(billing.billing_interval or "") if billing else None
-    return _MONTHLY if months is None else CalendarDuration(months=months)
+    return CalendarDuration(INTERVALS.get((billing and billing.billing_interval) or "", 1))
 
 
 def check_plan_billing(billing: BillingData, where: str) -> None:
-    """Reject a billing day or duration that does not exist; `where` is the path of `billing`."""
+    """Reject an interval, billing day or duration that does not exist; `where` is the path of `billing`."""
+    check_choice(billing.billing_interval, INTERVALS, f"{where}.billingInterval")
     day = billing.billing_date.day_of_month if billing.billing_date else None
     if day is not None and not 1 <= day <= 31:
         raise invalid_request("dayOfMonth must be from 1 to 31", f"{where}.billingDate.dayOfMonth")

@@ -99,12 +99,16 @@ def rewrite_drafts(tx: Transaction, customer_ids: Collection[str], since: dateti
     )
     for (contract_id, start, end), found in groupby(sorted(drafts_of_all, key=_cycle_of), _cycle_of):
         # A cycle can have several invoices (issuedSeparately), and one of them may be approved.
-        drafts = {each.id: (each, _keys(each)) for each in found}
-        keys = set().union(*(keys for _, keys in drafts.values()))
+        # The keys of the lines that each of them bills for its own cycle.
+        drafts = [
+            (each, {str(charge.line_key) for charge in each.charges if charge.cycle == (start, end)})
+            for each in found
+        ]
+        keys = set().union(*(keys for _, keys in drafts))
         billed = _billed(tx, contract_id, start).get((start, end), {})
         cycle = ContractCycle(contracts.CONTRACTS.get(tx, contract_id), start, end)
         differences = list(_differences(tx, cycle, {key: billed[key] for key in keys}))
-        for draft, own in drafts.values():
+        for draft, own in drafts:
             mine = [(charge, difference) for charge, difference in differences if charge.line_key in own]
             if mine:
                 rewritten = invoices.add_to_lines(tx, draft, [difference for _, difference in mine])
@@ -118,17 +122,12 @@ def _cycle_of(billed: InvoiceRecord) -> tuple[str, datetime, datetime]:
     return str(billed.contract_id), cast("datetime", cycle.start_time), cast("datetime", cycle.end_time)
 
 
-def _keys(draft: InvoiceRecord) -> set[str]:
-    """Return the keys of the lines that an invoice bills for its own cycle."""
-    return {str(line.line_key) for line in draft.line_items or () if line.cycle == draft.billing_cycle}
-
-
 def _billed(tx: Transaction, contract_id: str, since: datetime) -> Mapping[TimeSpan, Billed]:
     """Return what a contract's invoices have for each cycle that ends after `since`, the oldest first."""
     cycles: dict[TimeSpan, dict[str, Charge]] = {}
     where = invoice.c.contract_id == contract_id, invoice.c.cycle_end > since
     for each in invoices.INVOICES.all(tx, *where):
-        for charge in map(invoices.charge_of, each.line_items or ()):
+        for charge in each.charges:
             if charge.cycle is not None and charge.cycle[1] > since:
                 billed, key = cycles.setdefault(charge.cycle, {}), str(charge.line_key)
                 billed[key] = billed[key].plus(charge) if key in billed else charge

@@ -35,7 +35,7 @@ from billhook.sandbox.billing.meters import Meter, NewMeter
 from billhook.sandbox.billing.new_contracts import check_plan_billing, check_products, plan_period
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
-from billhook.sandbox.options import check_key
+from billhook.sandbox.options import check_choice, check_key
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import request_document
 from billhook.sandbox.storage.tables import custom_field, customer
@@ -77,8 +77,7 @@ def list_customers(call: Call[CustomerQuery]) -> CustomerPage:
     """List the customers, oldest first."""
     wanted = call.request.anonymous
     # Parameters of a URL are texts, so the model cannot require a boolean.
-    if wanted not in (None, "true", "false"):
-        raise invalid_request("anonymous is true or false", "anonymous")
+    check_choice(wanted, ("true", "false"), "anonymous")
     where = () if wanted is None else (customer.c.anonymous.is_(wanted == "true"),)
     page = customers.CUSTOMERS.page(call.tx, call.request, *where)
     return CustomerPage(customers=customer_views(call.tx, page.items), **page.fields())
@@ -125,8 +124,8 @@ def create_custom_field(call: Call[NewCustomField]) -> CustomFieldResponse:
 
 def _check_custom_field(tx: Transaction, request: NewCustomField) -> None:
     check_key(request.custom_field_name, "customFieldName")
-    _check_choice(request.entity, custom_fields.ENTITIES, "entity")
-    _check_choice(request.value_type, custom_fields.VALUE_TYPES, "valueType")
+    check_choice(request.entity, custom_fields.ENTITIES, "entity")
+    check_choice(request.value_type, custom_fields.VALUE_TYPES, "valueType")
     of = custom_field.c
     same = of.entity == request.entity, of.custom_field_name == request.custom_field_name
     if custom_fields.DEFINITIONS.first(tx, *same):
@@ -141,11 +140,6 @@ def _check_custom_field(tx: Transaction, request: NewCustomField) -> None:
         _check_text(request.value_type, request.default_value, "defaultValue")
         if allowed and request.default_value not in allowed:
             raise invalid_request("defaultValue is not one of allowedValues", "defaultValue")
-
-
-def _check_choice(request: str, choices: tuple[str, ...], param: str) -> None:
-    if request not in choices:
-        raise invalid_request(f"{param} is one of {', '.join(choices)}", param)
 
 
 def _check_text(value_type: str, text: str, param: str) -> None:
@@ -220,12 +214,6 @@ def _check_plan(tx: Transaction, request: NewPlan) -> None:
     if not request.name.strip():
         raise invalid_request("name is empty: give one", "name")
     contracts.PLANS.check_external_id(tx, request.external_id)
-    interval = request.billing_data and request.billing_data.billing_interval
-    if interval not in (None, *contracts.BILLING_INTERVALS):
-        raise invalid_request(
-            f"billingInterval is one of {', '.join(contracts.BILLING_INTERVALS)}",
-            "billingData.billingInterval",
-        )
     if request.billing_data is not None:
         check_plan_billing(request.billing_data, "billingData")
     # As for a contract: products that cannot be billed would fail each contract of this plan.

@@ -18,6 +18,7 @@ from billhook.resources import PageQuery, Resource
 from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, invalid_resource, not_found
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
+from billhook.sandbox.options import check_choice
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import page_limit, shown
 from billhook.sandbox.storage.tables import delivery, raised_event
@@ -120,8 +121,7 @@ def list_all(call: Call[DeliveryQuery]) -> DeliveryPage:
     """List the deliveries with their attempts, oldest first."""
     request = call.request
     # A misspelled state would look like a log without such deliveries.
-    if request.state not in (None, *outbox.STATES):
-        raise invalid_request(f"state is one of {', '.join(outbox.STATES)}", "state")
+    check_choice(request.state, outbox.STATES, "state")
     columns: list[tuple[ColumnElement[Any], str | None]] = [
         (delivery.c.state, request.state),
         (raised_event.c.event_type, request.event_type),
@@ -217,8 +217,7 @@ def list_events(call: Call[RaisedQuery]) -> RaisedPage:
     """List the raised events, oldest first."""
     request = call.request
     # A misspelled type would look like an event that was never raised.
-    if request.event_type is not None and request.event_type not in EVENT_TYPES:
-        raise invalid_request(f"eventType is not one of the {len(EVENT_TYPES)} types", "eventType")
+    outbox.check_event_type(request.event_type)
     where = () if request.event_type is None else (raised_event.c.event_type == request.event_type,)
     page = outbox.raised_events(call.tx, page_limit(request), request.cursor, *where)
     events = [shown(RaisedEvent, row, body=strict_json.loads(row.body)) for row in page.items]

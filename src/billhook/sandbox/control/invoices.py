@@ -12,6 +12,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictStr
 
+from billhook.events import CreditKind
 from billhook.fields.types import CreditKindWord, CustomerId, ExactDecimal, ListOf, UtcDatetime
 from billhook.resources import CreditGrant, PageQuery
 from billhook.resources.base import CountedPage
@@ -36,7 +37,7 @@ from billhook.sandbox.billing.invoices import InvoiceResponseView
 from billhook.sandbox.billing.month_end import ReportResponse
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
-from billhook.sandbox.options import check_key
+from billhook.sandbox.options import check_choice, check_key
 
 INVOICES_GROUP = OperationGroup("_sandbox/invoices", prefix="/_sandbox/invoices")
 EXCHANGE_RATES_GROUP = OperationGroup("_sandbox/exchangeRates", prefix="/_sandbox/exchangeRates")
@@ -173,7 +174,7 @@ def grant_credits(call: Call[DirectGrant]) -> LedgerEntryResponse:
     # Such credits would expire in the transaction that grants them.
     if has_expired(call.tx, credit_grant):
         raise invalid_request("expirationDate must be in the future", "expirationDate")
-    credit_grants.check_kind(request.balance_kind, "balanceKind")
+    check_choice(request.balance_kind, CreditKind, "balanceKind")
     # An unknown id creates a credit product with this id, so it must be storable.
     if request.credit_product_id is not None:
         check_key(request.credit_product_id, "creditProductId")

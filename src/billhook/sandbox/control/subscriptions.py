@@ -9,13 +9,12 @@ from typing import Annotated, Any
 from pydantic import Field, StrictStr
 from sqlalchemy import ColumnElement, Row, insert, select
 
-from billhook.events import EVENT_TYPES
 from billhook.fields.types import ExactDecimal, Integer, ListOf, PositiveInt, UtcDatetime
 from billhook.resources import PageQuery, Resource
 from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
-from billhook.sandbox.options import MAX_TIMES
+from billhook.sandbox.options import MAX_TIMES, check_choice
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import page_limit, shown
 from billhook.sandbox.storage.tables import fault
@@ -176,8 +175,7 @@ def clear_faults(call: Call[FaultQuery]) -> FaultList:
     Deliveries that `reorder` holds are sent at once.
     """
     kind = call.request.fault
-    if kind not in (None, *FaultKind):
-        raise invalid_request(f"fault is one of {', '.join(FaultKind)}", "fault")
+    check_choice(kind, FaultKind, "fault")
     # Read before they are deleted: `struck` is the result of a test.
     where = () if kind is None else (fault.c.kind == kind,)
     removed = _faults(call.tx, *where)
@@ -191,11 +189,9 @@ def _faults(tx: Transaction, *where: ColumnElement[bool]) -> FaultList:
 
 
 def _check_fault(tx: Transaction, request: NewFault) -> None:
-    if request.fault not in list(FaultKind):
-        raise invalid_request(f"fault is one of {', '.join(FaultKind)}", "fault")
+    check_choice(request.fault, FaultKind, "fault")
     kind = FaultKind(request.fault)
-    if request.event_type not in (None, *EVENT_TYPES):
-        raise invalid_request(f"eventType is not one of the {len(EVENT_TYPES)} types", "eventType")
+    outbox.check_event_type(request.event_type)
     # A fault for an unknown subscription would never strike.
     if request.subscription_id is not None and outbox.find_subscription(tx, request.subscription_id) is None:
         raise invalid_request("there is no such subscription", "subscriptionId")

@@ -23,15 +23,18 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Engine,
     NullPool,
+    Table,
     create_engine,
     create_mock_engine,
     delete,
     event,
     insert,
     inspect,
+    literal,
     select,
 )
 from sqlalchemy.dialects import sqlite
@@ -67,6 +70,22 @@ class Transaction:
     """True if deliveries became due: the sender is woken up after the commit."""
     scheduled: bool = False
     """True if a job was scheduled: the scheduler is woken up after the commit."""
+
+    def any(self, table: Table, *where: ColumnElement[bool]) -> bool:
+        """Return whether the table has a row that matches."""
+        query = select(literal(1)).select_from(table).where(*where).limit(1)
+        return self.connection.execute(query).first() is not None
+
+    def setting(self, name: str) -> str | None:
+        """Return the value stored under `name`; None if there is none."""
+        return self.connection.execute(select(setting.c.value).where(setting.c.name == name)).scalar()
+
+    def store_setting(self, name: str, value: str | None) -> None:
+        """Store `value` under `name`, replacing another; None deletes it."""
+        if value is None:
+            self.connection.execute(delete(setting).where(setting.c.name == name))
+        else:
+            self.connection.execute(insert(setting).prefix_with("OR REPLACE").values(name=name, value=value))
 
 
 logger = logging.getLogger("billhook.sandbox")
@@ -133,7 +152,9 @@ def open_engine(url: str) -> Engine:
         # Checked on a connection without the listeners below, which would write beside the file.
         try:
             engine = create_engine(parsed, **more)
-            _make_private(file_of(parsed))
+            # Readable by its owner only: it holds keys.
+            with suppress(FileExistsError):
+                file_of(parsed).touch(mode=0o600, exist_ok=False)
             with create_engine(parsed, poolclass=NullPool, **more).connect() as connection:
                 _is_empty(connection)
         except (ArgumentError, TypeError, ValueError) as error:
@@ -162,12 +183,6 @@ def parsed_url(url: str) -> URL:
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
         raise ConfigError(f"the sandbox's database is a SQLite file: write {_FORM}")
     return parsed
-
-
-def _make_private(path: Path) -> None:
-    """Create the file readable by its owner only: it holds keys."""
-    with suppress(FileExistsError):
-        path.touch(mode=0o600, exist_ok=False)
 
 
 def _on_connect(connection: Any, _: object) -> None:
@@ -202,7 +217,8 @@ class SandboxDatabase:
             with opening():
                 self._lock = _lock(file_of(self._engine.url))
                 with self.writing() as connection:
-                    _prepare(connection)
+                    for statement in _creation() if _is_empty(connection) else ():
+                        connection.exec_driver_sql(statement)
         except BaseException:
             self.close()
             raise
@@ -240,15 +256,6 @@ _APPLICATION_ID = int.from_bytes(b"bhsb")
 """Marks a file as a sandbox's."""
 
 
-def _prepare(connection: Connection) -> None:
-    """Create the tables in an empty database; ConfigError for tables of another version or program."""
-    if _is_empty(connection):
-        for statement in _ddl():
-            connection.exec_driver_sql(statement)
-        connection.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION_ID}")
-        connection.exec_driver_sql(f"PRAGMA user_version = {_version()}")
-
-
 def _is_empty(connection: Connection) -> bool:
     """Return True if there are no tables; ConfigError if they are not those of this version."""
     if not inspect(connection).get_table_names():
@@ -269,6 +276,12 @@ def _version() -> int:
     return int.from_bytes(hashlib.sha256("\n".join(sorted(_ddl())).encode()).digest()[:4], signed=True)
 
 
+def _creation() -> Sequence[str]:
+    """Return the statements that create the tables, and mark the file as a sandbox's of this version."""
+    marks = f"PRAGMA application_id = {_APPLICATION_ID}", f"PRAGMA user_version = {_version()}"
+    return (*_ddl(), *marks)
+
+
 @cache
 def _ddl() -> Sequence[str]:
     """Return the statements that create the tables and their indexes."""
@@ -284,19 +297,17 @@ def _ddl() -> Sequence[str]:
 class Service:
     """The database, clock and options that all parts of the sandbox share. It imports none of those parts.
 
-    The parts register callbacks with `after_commit`.
+    `after_commit` is called with each transaction that was committed.
     """
 
-    def __init__(self, options: SandboxOptions, clock: SandboxClock) -> None:
+    def __init__(
+        self, options: SandboxOptions, clock: SandboxClock, after_commit: Callable[[Transaction], None]
+    ) -> None:
         """Open the database; ConfigError if it cannot be used."""
         self.options = options
         self.clock = clock
-        self._after_commit: list[Callable[[Transaction], None]] = []
+        self._after_commit = after_commit
         self.database = SandboxDatabase(options.database_url)
-
-    def after_commit(self, callback: Callable[[Transaction], None]) -> None:
-        """Call `callback` with each transaction that was committed."""
-        self._after_commit.append(callback)
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[Transaction]:
@@ -306,20 +317,4 @@ class Service:
             tx = Transaction(connection, self.clock.now(), self.clock.real.now(), self.options)
             yield tx
         # Not reached after a rollback: nothing was enqueued or scheduled then.
-        for committed in self._after_commit:
-            committed(tx)
-
-
-def get_setting(connection: Connection, name: str) -> str | None:
-    """Return the value stored under `name`; None if there is none."""
-    return connection.execute(select(setting.c.value).where(setting.c.name == name)).scalar()
-
-
-def put_setting(connection: Connection, name: str, value: str) -> None:
-    """Store `value` under `name`, replacing another."""
-    connection.execute(insert(setting).prefix_with("OR REPLACE").values(name=name, value=value))
-
-
-def delete_setting(connection: Connection, name: str) -> None:
-    """Delete the value under `name`, if any."""
-    connection.execute(delete(setting).where(setting.c.name == name))
+        self._after_commit(tx)

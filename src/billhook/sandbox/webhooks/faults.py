@@ -46,11 +46,6 @@ TIMED = {FaultKind.DELAY: 5, FaultKind.REORDER: 10}
 """Faults with a delay, and its default in seconds."""
 
 
-def any_fault(tx: Transaction) -> bool:
-    """Return True if any fault is active."""
-    return tx.connection.execute(select(fault.c.seq).limit(1)).first() is not None
-
-
 def clear(tx: Transaction, kind: FaultKind | None = None) -> None:
     """Delete all faults, or those of one kind; deliveries that they hold become due."""
     if kind in (None, FaultKind.REORDER):
@@ -89,10 +84,8 @@ def _fits(tx: Transaction, one: Row[Any], due: Row[Any]) -> bool:
         return False
     if one.kind in SPOILING and due.attempts >= len(tx.options.retry_seconds):
         return False
-    if one.kind == FaultKind.REORDER:
-        held = select(delivery.c.seq).where(delivery.c.held, delivery.c.url == due.url)
-        if tx.connection.execute(held.limit(1)).first() is not None:
-            return False  # the held one waits for this delivery
+    if one.kind == FaultKind.REORDER and tx.any(delivery, delivery.c.held, delivery.c.url == due.url):
+        return False  # the held one waits for this delivery
     # Seeded by the delivery, so that the result does not depend on the order of threads.
     generator = random.Random(f"{one.seed}:{one.kind}:{due.seq}")  # noqa: S311
     return bool(generator.random() < one.probability)

@@ -28,7 +28,8 @@ from sqlalchemy import (
     update,
 )
 
-from billhook.events import Event, PingTest
+from billhook.events import EVENT_TYPES, Event, PingTest
+from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage.columns import from_microseconds
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import ListPage, fetch_page
@@ -170,6 +171,12 @@ def _prune_events(tx: Transaction, newest: int) -> None:
         tx.connection.execute(delete(table).where(table.c.delivery_id.in_(deliveries)))
     tx.connection.execute(delete(delivery).where(delivery.c.raised_id.in_(events)))
     tx.connection.execute(delete(raised_event).where(raised_event.c.id.in_(events)))
+
+
+def check_event_type(name: str | None) -> None:
+    """Reject the name of an event type that there is not; None is no name."""
+    if name not in (None, *EVENT_TYPES):
+        raise invalid_request(f"eventType is not one of the {len(EVENT_TYPES)} types", "eventType")
 
 
 def subscribe(

@@ -22,6 +22,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from billhook.errors import ConfigError
+from billhook.sandbox.storage import tables
 from billhook.sandbox.storage.database import Service
 from billhook.sandbox.webhooks import faults, signing_secrets
 from billhook.sandbox.webhooks.faults import SPOILING, FaultKind
@@ -133,7 +134,7 @@ class Sender:
     ) -> tuple[list[tuple[Row[Any], FaultKind | None]], Signer, float | None]:
         with self._service.transaction(writes=False) as tx:
             found = find_due(tx, MAX_IN_PROGRESS, MAX_PER_DESTINATION, in_progress)
-            any_fault = bool(found) and faults.any_fault(tx)
+            any_fault = bool(found) and tx.any(tables.fault)
             signer = signing_secrets.current_signer(tx)
             next_at, now = next_due_at(tx), tx.real_now
         jobs: list[tuple[Row[Any], FaultKind | None]] = [(due, None) for due in found]

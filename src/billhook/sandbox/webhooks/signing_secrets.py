@@ -15,8 +15,6 @@ from typing import Any
 
 from billhook.errors import ConfigError
 from billhook.fields import strict_json
-from billhook.sandbox.options import SandboxOptions
-from billhook.sandbox.storage import database
 from billhook.sandbox.storage.database import Transaction
 from billhook.signing import Scheme, StandardWebhooks, TimestampedHMAC
 
@@ -138,18 +136,12 @@ class Signer:
         return ",".join([values[0], *(value.partition(",")[2] for value in values[1:])])  # t=…,v1=…,v1=…
 
 
-def check_option_secrets(options: SandboxOptions) -> None:
-    """Raise ConfigError for a secret of the options that the scheme cannot sign with."""
-    if options.secrets:
-        check_secrets(options.scheme, options.secrets)
-
-
 def ensure_secret(tx: Transaction) -> None:
     """Make sure there is a secret: of the options, else the stored ones, else a new one."""
     scheme = tx.options.scheme
     # A start with secrets begins anew with these, as the options say.
     if tx.options.secrets:
-        database.delete_setting(tx.connection, _ROTATED)
+        tx.store_setting(_ROTATED, None)
         return
     try:
         check_secrets(scheme, _kept(tx))
@@ -181,7 +173,7 @@ def verification_secret(tx: Transaction) -> Secret:
 def _kept(tx: Transaction) -> list[Secret]:
     from_options = list(tx.options.secrets)
     name = _ROTATED if from_options else _MADE
-    text = database.get_setting(tx.connection, name)
+    text = tx.setting(name)
     if text is None:
         return [*from_options]
     found: Any = strict_json.loads(text.encode())
@@ -192,4 +184,4 @@ def _keep(tx: Transaction, found: Sequence[Secret]) -> None:
     from_options = list(tx.options.secrets)
     name = _ROTATED if from_options else _MADE
     text = strict_json.dumps([_FROM_OPTIONS if one in from_options else one for one in found]).decode()
-    database.put_setting(tx.connection, name, text)
+    tx.store_setting(name, text)
