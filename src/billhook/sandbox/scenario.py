@@ -18,11 +18,7 @@ SendRequest = Callable[[str, str, Any], Any]
 DEMO_CUSTOMER = "acme"
 """The externalId of the demo's first customer."""
 
-_WITH_THRESHOLD = (
-    "CommitmentUsageCrossed",
-    "CurrencyCommitmentUsageCrossed",
-    "CreditPoolThresholdCrossed",
-)
+_WITH_THRESHOLD = ("CommitmentUsageCrossed", "CurrencyCommitmentUsageCrossed", "CreditPoolThresholdCrossed")
 _PRODUCTS = ("calls", "storage", "compute", "tokens")
 
 _PRICE_PER_UNIT = {"type": "PerUnit", "price": 1}

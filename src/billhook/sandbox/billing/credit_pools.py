@@ -88,10 +88,7 @@ def customer_pools(
 
 
 def add_lot(
-    tx: Transaction,
-    pool_key: tuple[str, str, str],
-    credit_grant: CreditGrant,
-    link: LedgerReference,
+    tx: Transaction, pool_key: tuple[str, str, str], credit_grant: CreditGrant, link: LedgerReference
 ) -> tuple[str, str]:
     """Add a lot of credits to the pool (customer id, credit product id, kind); return lot id and entry id.
 

@@ -35,10 +35,7 @@ def definitions(tx: Transaction, entity: str) -> list[CustomField]:
 
 
 def set_values(
-    tx: Transaction,
-    entity: str,
-    values: Sequence[CustomFieldValue],
-    inputs: Sequence[CustomFieldInput],
+    tx: Transaction, entity: str, values: Sequence[CustomFieldValue], inputs: Sequence[CustomFieldInput]
 ) -> list[CustomFieldValue]:
     """Return `values` with those of `inputs` set. A null removes its value; the other values stay.
 

@@ -207,10 +207,7 @@ def _tier_events(
     ]
     if exceeds_final_tier(item.tiers, before, item.units):
         final = FinalTierExceeded(
-            **details,
-            product_id=item.product_id,
-            product_name=item.name,
-            accumulated_units_value=item.units,
+            **details, product_id=item.product_id, product_name=item.name, accumulated_units_value=item.units
         )
         found.append((item.tiers[-1].up_to or ZERO, final, None))
     return found

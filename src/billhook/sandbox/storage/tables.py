@@ -67,10 +67,7 @@ cloud_usage = document("cloud_usage", Column("idempotency_key", Text, unique=Tru
 """Results of submissions to marketplaces."""
 
 setting = Table(
-    "setting",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("value", Text, nullable=False),
+    "setting", metadata, Column("name", Text, primary_key=True), Column("value", Text, nullable=False)
 )
 """Values of the sandbox itself: the offset of its clock, its keys."""
 
@@ -114,10 +111,7 @@ invoice = document(
 `number` counts the invoices of a `year`. `usd_rate`: US dollars for one unit of `currency`. `carried` is what
 the invoice leaves to the contract's later ones, less what it has taken over from earlier ones."""
 
-report = record(
-    "report",
-    Column("body", Text, nullable=False),
-)
+report = record("report", Column("body", Text, nullable=False))
 """Month-end reports, as JSON."""
 
 scheduled_job = Table(
