@@ -170,7 +170,6 @@ def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
     """
     # Otherwise its jobs would look for a contract that is not found any more.
     scheduled_jobs.cancel(tx, contract.id)
-    credit_grants.stop_schedules(tx, contract)
     credit_pools.take_back(tx, contract.id)
     cycle_start = cycles.cycle_at(contract, tx.now)[0]
     deleted = CONTRACTS.change(tx, contract, {"deletedAt": tx.now})
@@ -199,7 +198,7 @@ def handle_contract_end(tx: Transaction, contract_id: str) -> None:
         _schedule_end(tx, CONTRACTS.change(tx, contract, {"endDate": ends_at}))
         return
     contract = CONTRACTS.change(tx, contract, {"status": "Expired"})
-    credit_grants.stop_schedules(tx, contract)
+    scheduled_jobs.cancel(tx, contract.id, "credit_grant")
     raise_event(tx, ContractExpired(**_event_details(tx, contract)))
 
 
@@ -224,7 +223,7 @@ def _schedule_contract(tx: Transaction, contract: ContractRecord) -> None:
     if runs:
         scheduled_jobs.schedule(tx, cycles.cycle_at(contract, tx.now)[1], "cycle_end", contract.id)
     _schedule_end(tx, contract)  # before the credits: a contract grants none at the moment of its end
-    credit_grants.start_schedules(tx, contract)
+    credit_grants.start_schedule(tx, contract)
     # After the credits: past cycles draw them.
     bill_past_cycles(tx, contract)
     # A measurement of the first day belongs to this contract now, although another one may have billed it.

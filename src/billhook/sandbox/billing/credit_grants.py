@@ -8,7 +8,7 @@ transitions", Other resources.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal, localcontext
 from types import MappingProxyType
 from typing import Annotated
@@ -25,7 +25,7 @@ from billhook.sandbox.billing.credit_pools import EXPIRY, LedgerReference, add_l
 from billhook.sandbox.billing.cycles import ContractRecord, renews
 from billhook.sandbox.billing.money import EXACT, ZERO, is_in_range
 from billhook.sandbox.billing.rating import Charge, credit_charge
-from billhook.sandbox.clock import add_months
+from billhook.sandbox.clock import MAX_TIME, add_months
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.options import check_choice, check_key
@@ -147,46 +147,35 @@ def has_expired(tx: Transaction, credit_grant: CreditGrant | None) -> bool:
 _MONTHS: Mapping[str, int] = MappingProxyType({"Monthly": 1, "Quarterly": 3, "Yearly": 12})
 """The months between two grants, by `schedule`; any other value means once."""
 
-_OF = " of "
-"""In the subject of a job, between the number of the grant and the id of its contract."""
-
 GRANT_SCHEDULES = ("Once", *_MONTHS)
 """The values of `schedule` that a contract's grant may have."""
 
+_MICROSECOND = timedelta(microseconds=1)
 
-def start_schedules(tx: Transaction, contract: ContractRecord) -> None:
+
+def start_schedule(tx: Transaction, contract: ContractRecord) -> None:
     """Grant the credits of a contract that becomes active, from its start on. Call it once for each.
 
     For a contract that began in the past this includes past cycles, since they are billed now, too.
     """
     # A contract that renews has no last grant.
-    ends_at = None if renews(contract) else contract.end_date
-    for number, credit_grant in enumerate(contract.credit_grants or []):
-        moment: datetime | None = contract.start_date
-        # All grants that are due already, each charged to the cycle that it belongs to.
-        while moment is not None and moment <= tx.now and (ends_at is None or moment < ends_at):
-            _grant(tx, contract, number, moment)
-            moment = _next_grant_at(contract.start_date, _months(credit_grant), moment)
-        _schedule_next(tx, contract, number, moment)
+    ends_at = MAX_TIME if contract.end_date is None or renews(contract) else contract.end_date
+    moment = _next_grant_at(contract, contract.start_date - _MICROSECOND)
+    # All grants that are due already, each charged to the cycle that it belongs to.
+    while moment is not None and moment <= tx.now and moment < ends_at:
+        _grant_due(tx, contract, moment)
+        moment = _next_grant_at(contract, moment)
+    if moment is not None:
+        scheduled_jobs.schedule(tx, moment, "credit_grant", contract.id)
 
 
-def stop_schedules(tx: Transaction, contract: ContractRecord) -> None:
-    """Stop the grants of a contract that was deleted or has expired."""
-    for number in range(len(contract.credit_grants or [])):
-        scheduled_jobs.cancel(tx, _subject(contract, number))
-
-
-def handle_scheduled_grant(tx: Transaction, subject_id: str) -> None:
-    """Handle the job `credit_grant`: grant the credits and schedule the next grant.
-
-    An Inactive customer is granted nothing, since its cycle is not billed.
-    """
-    number, _, contract_id = subject_id.partition(_OF)
+def handle_scheduled_grant(tx: Transaction, contract_id: str) -> None:
+    """Handle the job `credit_grant`: grant the credits of a contract that are due, and schedule the next."""
     contract = CONTRACTS.get(tx, contract_id)
-    credit_grant = (contract.credit_grants or [])[int(number)]
-    _grant(tx, contract, int(number), tx.now)
-    next_at = _next_grant_at(contract.start_date, _months(credit_grant), tx.now)
-    _schedule_next(tx, contract, int(number), next_at)
+    _grant_due(tx, contract, tx.now)
+    next_at = _next_grant_at(contract, tx.now)
+    if next_at is not None:
+        scheduled_jobs.schedule(tx, next_at, "credit_grant", contract.id)
 
 
 def credit_charges(
@@ -202,40 +191,37 @@ def credit_charges(
     return [credit_charge(credit_grant, smallest) for credit_grant in sold if credit_grant.price]
 
 
-def _grant(tx: Transaction, contract: ContractRecord, number: int, moment: datetime) -> None:
-    """Grant now the credits with this number that were due at `moment`; a later invoice charges them."""
-    credit_grant = (contract.credit_grants or [])[number]
-    # Credits that would expire at once are neither granted nor charged.
-    if not has_expired(tx, credit_grant) and not customers.inactive_customers(tx, [contract.customer_id]):
-        link = LedgerReference(contract_id=contract.id, grant=(number, moment))
-        grant(tx, contract.customer_id, credit_grant, link)
+def _grant_due(tx: Transaction, contract: ContractRecord, moment: datetime) -> None:
+    """Grant now the credits that were due at `moment`; a later invoice charges them.
+
+    An Inactive customer is granted nothing, since its cycle is not billed.
+    """
+    if customers.inactive_customers(tx, [contract.customer_id]):
+        return
+    for number, credit_grant in enumerate(contract.credit_grants or []):
+        is_due = _grant_after(contract, credit_grant, moment - _MICROSECOND) == moment
+        # Credits that would expire at once are neither granted nor charged.
+        if is_due and not has_expired(tx, credit_grant):
+            link = LedgerReference(contract_id=contract.id, grant=(number, moment))
+            grant(tx, contract.customer_id, credit_grant, link)
 
 
-def _schedule_next(tx: Transaction, contract: ContractRecord, number: int, moment: datetime | None) -> None:
-    """Schedule the grant with this number at `moment`; not without one, or once its credits have expired."""
-    expires_at = (contract.credit_grants or [])[number].expiration_date
-    if moment is not None and (expires_at is None or moment < expires_at):
-        scheduled_jobs.schedule(tx, moment, "credit_grant", _subject(contract, number))
+def _next_grant_at(contract: ContractRecord, after: datetime) -> datetime | None:
+    """Return the first moment after `after` at which credits of the contract are due, or None."""
+    found = (_grant_after(contract, each, after) for each in contract.credit_grants or [])
+    return min((moment for moment in found if moment is not None), default=None)
 
 
-def _subject(contract: ContractRecord, number: int) -> str:
-    return f"{number}{_OF}{contract.id}"
-
-
-def _months(credit_grant: CreditGrant) -> int:
-    return _MONTHS.get(credit_grant.schedule or "", 0)
-
-
-def _next_grant_at(starts_at: datetime, months: int, now: datetime) -> datetime | None:
-    """Return the first moment after `now` that is whole periods after `starts_at`, or None."""
-    if months == 0:
-        return None
+def _grant_after(contract: ContractRecord, credit_grant: CreditGrant, after: datetime) -> datetime | None:
+    """Return the first moment after `after` at which these credits are due, before they expire, or None."""
+    months, start = _MONTHS.get(credit_grant.schedule or "", 0), contract.start_date
     # Counted from the start: a 31st comes back after a shorter month.
-    passed = (now.year - starts_at.year) * 12 + now.month - starts_at.month
-    count = passed // months
+    count = ((after.year - start.year) * 12 + after.month - start.month) // months if months else 0
     try:
-        while (moment := add_months(starts_at, count * months)) <= now:
-            count += 1
+        moment = add_months(start, max(count, 0) * months)
+        if moment <= after:
+            moment = add_months(start, (count + 1) * months)
     except OverflowError:  # beyond the year 9999
         return None
-    return moment
+    expires_at = credit_grant.expiration_date or MAX_TIME
+    return moment if after < moment < expires_at else None

@@ -39,7 +39,6 @@ from billhook.sandbox.pages.texts import (
     first_sentence,
     indented_text,
     subject_names,
-    subject_of,
 )
 from billhook.sandbox.scenario import seed_demo_data
 from billhook.sandbox.storage import tables
@@ -142,12 +141,10 @@ def overview() -> Response:
     """Show the clock, the next jobs, counts, and the latest events."""
     with page_context().runner.reading() as tx:
         jobs, latest = scheduled_jobs.upcoming(tx, _ROWS), outbox.timeline(tx, _ROWS, None).items
-        subjects = {job.subject_id: subject_of(job.subject_id) for job in jobs}
         return render(
             "overview.html",
             jobs=jobs,
-            subjects=subjects,
-            names=subject_names(tx, subjects.values()),
+            names=subject_names(tx, [job.subject_id for job in jobs]),
             counts=_counts(tx),
             states=outbox.count_states(tx),
             chart=_events_chart(tx),

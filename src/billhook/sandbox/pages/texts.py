@@ -149,16 +149,10 @@ def described_cause(cause: str) -> CauseText:
     """Return the cause of an event in words."""
     kind, _, subject = cause.partition(" ")
     if kind in JOB_TEXTS:
-        return CauseText(JOB_TEXTS[kind], subject_of(subject), is_job=True)
+        return CauseText(JOB_TEXTS[kind], subject, is_job=True)
     summary = page_context().runner.summary(cause)
     # What follows a colon or a semicolon are details.
     return CauseText(cause, "") if summary is None else CauseText(re.split("[:;]", summary)[0], cause)
-
-
-def subject_of(subject: str) -> str:
-    """Return the id in the subject of a job, which may have more than an id."""
-    found = re.search("[a-z]{3,5}_[0-9a-f]{8,}", subject)
-    return subject if found is None else found[0]
 
 
 def usage_charts(series: Sequence[UsageSeries], days: Sequence[date]) -> list[Bars]:
