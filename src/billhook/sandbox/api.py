@@ -75,9 +75,9 @@ from billhook.sandbox.billing.ingestion import (
 )
 from billhook.sandbox.billing.invoices import InvoicePageView, InvoiceResponseView
 from billhook.sandbox.billing.meters import NOTHING, CompiledMeter
-from billhook.sandbox.errors import invalid_request, not_authenticated
+from billhook.sandbox.errors import check_choice, invalid_request, not_authenticated
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
-from billhook.sandbox.options import MAX_LOGIN_BYTES, check_choice
+from billhook.sandbox.options import MAX_LOGIN_BYTES
 from billhook.sandbox.storage.repository import page_limit, request_document
 from billhook.sandbox.storage.tables import contract, customer, invoice
 from billhook.sandbox.tokens import ACCESS_SECONDS, is_active

@@ -1,15 +1,16 @@
-"""The error responses of the sandbox. Source: spec, "Errors".
+"""The error responses of the sandbox, and checks of texts that raise them. Source: spec, "Errors".
 
 The specification gives HTTP statuses for POST /login only; for the rest these are the usual ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from billhook.errors import InvalidResource, RuleBroken, SandboxError
 from billhook.resources import ErrorBody, ErrorType, WrongParam
+from billhook.sandbox.options import MAX_KEY
 
 _INVALID = ErrorType.INVALID_REQUEST_ERROR
 
@@ -66,3 +67,27 @@ def rate_limited(retry_after_seconds: int) -> SandboxError:
 
 def _error(status: int, body: ErrorBody, retry_after_seconds: int | None = None) -> SandboxError:
     return SandboxError(status, body.code, body.message, body.to_response(), retry_after_seconds)
+
+
+def key_error(text: str) -> str | None:
+    """Return what is wrong with `text` as an alias or external id; None if it is valid."""
+    if not text.strip():
+        return "is empty"
+    if len(text) > MAX_KEY:
+        return f"has more than {MAX_KEY} characters"
+    # SQLite's functions take a text to end there.
+    if "\0" in text:
+        return "holds a NUL character"
+    return None
+
+
+def check_choice(value: str | None, known: Iterable[str], param: str) -> None:
+    """Raise 400 for the field `param` if `value` is not one of `known`; None stands for the default."""
+    if value is not None and value not in (names := list(known)):
+        raise invalid_request(f"{param.rpartition('.')[2]} must be one of {', '.join(names)}", param)
+
+
+def check_key(text: str, param: str) -> None:
+    """Raise 400 for the field `param` if `text` is not a valid key."""
+    if fault := key_error(text):
+        raise invalid_request(f"{param} {fault}: choose another", param)

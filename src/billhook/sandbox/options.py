@@ -5,14 +5,13 @@ They are in README.md beside this file, "What the specification leaves open".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
 from billhook.errors import ConfigError
 from billhook.fields.model import HEADER_RULE, fits_header
-from billhook.sandbox.errors import invalid_request
 from billhook.signing import Scheme, StandardWebhooks
 
 MAX_KEY = 255
@@ -86,27 +85,3 @@ class SandboxOptions:
     def effective_random_seed(self) -> int | None:
         """The seed of faults and jitter, from `random_seed` or `seed`; None: not repeatable."""
         return self.seed if isinstance(self.seed, int) and self.random_seed is None else self.random_seed
-
-
-def key_error(text: str) -> str | None:
-    """Return what is wrong with `text` as an alias or external id; None if it is valid."""
-    if not text.strip():
-        return "is empty"
-    if len(text) > MAX_KEY:
-        return f"has more than {MAX_KEY} characters"
-    # SQLite's functions take a text to end there.
-    if "\0" in text:
-        return "holds a NUL character"
-    return None
-
-
-def check_choice(value: str | None, known: Iterable[str], param: str) -> None:
-    """Raise 400 for the field `param` if `value` is not one of `known`; None stands for the default."""
-    if value is not None and value not in (names := list(known)):
-        raise invalid_request(f"{param.rpartition('.')[2]} must be one of {', '.join(names)}", param)
-
-
-def check_key(text: str, param: str) -> None:
-    """Raise 400 for the field `param` if `text` is not a valid key."""
-    if fault := key_error(text):
-        raise invalid_request(f"{param} {fault}: choose another", param)

@@ -12,7 +12,7 @@ from billhook.errors import InvalidResource
 from billhook.fields import strict_json
 from billhook.resources import UsageEvent
 from billhook.sandbox.billing.ingestion import RawEventBatch, ValidEvent, validate_event
-from billhook.sandbox.options import key_error
+from billhook.sandbox.errors import key_error
 from billhook.sandbox.storage.columns import from_microseconds
 from support.sandbox import Running
 

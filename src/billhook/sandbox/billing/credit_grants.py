@@ -26,9 +26,8 @@ from billhook.sandbox.billing.cycles import ContractRecord, renews
 from billhook.sandbox.billing.money import EXACT, ZERO, is_in_range
 from billhook.sandbox.billing.rating import Charge, credit_charge
 from billhook.sandbox.clock import MAX_TIME, add_months
-from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.errors import check_choice, check_key, invalid_request
 from billhook.sandbox.operations import SandboxResource
-from billhook.sandbox.options import check_choice, check_key
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository, request_document
 from billhook.sandbox.storage.tables import credit_lot, credit_pool, credit_product, invoice, ledger_entry

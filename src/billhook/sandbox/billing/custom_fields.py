@@ -15,8 +15,7 @@ from billhook.errors import InvalidJSON
 from billhook.fields import strict_json
 from billhook.fields.types import UtcDatetime
 from billhook.resources import CustomField, CustomFieldInput, CustomFieldValue
-from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.options import check_choice, check_key
+from billhook.sandbox.errors import check_choice, check_key, invalid_request
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository
 from billhook.sandbox.storage.tables import custom_field

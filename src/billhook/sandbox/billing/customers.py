@@ -19,8 +19,8 @@ from billhook.resources import Customer, CustomerUpdate
 from billhook.sandbox import scheduled_jobs
 from billhook.sandbox.billing import custom_fields, money
 from billhook.sandbox.billing.money import EXACT, in_dollars
-from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.options import MAX_ALIASES, check_key, key_error
+from billhook.sandbox.errors import check_key, invalid_request, key_error
+from billhook.sandbox.options import MAX_ALIASES
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository, request_document, to_document

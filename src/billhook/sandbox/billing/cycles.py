@@ -12,8 +12,7 @@ from typing import Annotated
 from pydantic import StrictBool
 
 from billhook.fields.types import Integer, UtcDatetime
-from billhook.resources import Commitment, Contract, Duration
-from billhook.resources.base import WRITE_ONLY
+from billhook.resources import WRITE_ONLY, Commitment, Contract, Duration
 from billhook.sandbox.clock import CalendarDuration, add_months
 
 _LONGEST_DAYS = 36_525

@@ -35,9 +35,8 @@ from billhook.resources.usage import wrong_count
 from billhook.sandbox.billing import customers, daily_usage, metered_items, meters, statements
 from billhook.sandbox.billing.daily_usage import MICROSECONDS_PER_DAY, UsageKey, UsageRollup, day_number
 from billhook.sandbox.billing.meters import CompiledMeter
-from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.errors import check_key, invalid_request, key_error
 from billhook.sandbox.operations import SandboxResource
-from billhook.sandbox.options import check_key, key_error
 from billhook.sandbox.storage import tables
 from billhook.sandbox.storage.columns import in_texts, to_microseconds
 from billhook.sandbox.storage.database import Transaction

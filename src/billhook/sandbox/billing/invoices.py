@@ -20,8 +20,17 @@ from sqlalchemy import func, select
 
 from billhook.events import Overage
 from billhook.fields.types import BillingStatus, ExactDecimal, Integer, ListOf, MaybeListOf, UtcDatetime
-from billhook.resources import BillingCycle, CreditGrant, Customer, Invoice, LineItem, RevenueBreakdown
-from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage
+from billhook.resources import (
+    READ_ONLY,
+    WRITE_ONLY,
+    BillingCycle,
+    CountedPage,
+    CreditGrant,
+    Customer,
+    Invoice,
+    LineItem,
+    RevenueBreakdown,
+)
 from billhook.sandbox import scheduled_jobs, tokens
 from billhook.sandbox.billing import contracts, customers, money
 from billhook.sandbox.billing.cycles import ContractRecord

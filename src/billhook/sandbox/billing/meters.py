@@ -20,9 +20,9 @@ from billhook.errors import FieldMissing, RuleBroken
 from billhook.fields import strict_json
 from billhook.fields.types import JsonValue, ListOf
 from billhook.resources import StoredResource
-from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.errors import check_key, invalid_request
 from billhook.sandbox.operations import SandboxResource
-from billhook.sandbox.options import MAX_CONDITIONS, check_key
+from billhook.sandbox.options import MAX_CONDITIONS
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository, request_document

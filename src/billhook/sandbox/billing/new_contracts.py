@@ -36,8 +36,8 @@ from billhook.sandbox.billing.cycles import (
 )
 from billhook.sandbox.billing.rating import read_tiers
 from billhook.sandbox.clock import MAX_TIME, CalendarDuration, add_months
-from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.options import MAX_PRODUCTS, check_choice, check_key
+from billhook.sandbox.errors import check_choice, check_key, invalid_request
+from billhook.sandbox.options import MAX_PRODUCTS
 from billhook.sandbox.storage.database import Transaction
 
 PRICING_TYPES = ("Flat", "PerUnit", "Tiered")

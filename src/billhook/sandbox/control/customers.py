@@ -33,9 +33,8 @@ from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.billing.ingestion import SUBMISSIONS, CloudUsageRecord
 from billhook.sandbox.billing.meters import Meter, NewMeter
 from billhook.sandbox.billing.new_contracts import check_plan_billing, check_products, plan_period
-from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.errors import check_choice, check_key, invalid_request
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
-from billhook.sandbox.options import check_choice, check_key
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import request_document
 from billhook.sandbox.storage.tables import custom_field, customer

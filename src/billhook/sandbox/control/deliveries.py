@@ -14,11 +14,9 @@ from billhook.events.samples import in_agreement
 from billhook.fields import strict_json
 from billhook.fields.model import read, require_object
 from billhook.fields.types import ExactDecimal, Integer, JsonObject, ListOf, UtcDatetime
-from billhook.resources import PageQuery, Resource
-from billhook.resources.base import CountedPage
-from billhook.sandbox.errors import invalid_request, invalid_resource, not_found
+from billhook.resources import CountedPage, PageQuery, Resource
+from billhook.sandbox.errors import check_choice, invalid_request, invalid_resource, not_found
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
-from billhook.sandbox.options import check_choice
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import page_limit, shown
 from billhook.sandbox.storage.tables import delivery, raised_event

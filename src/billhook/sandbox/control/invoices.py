@@ -14,8 +14,7 @@ from pydantic import Field, StrictBool, StrictStr
 
 from billhook.events import CreditKind
 from billhook.fields.types import CreditKindWord, CustomerId, ExactDecimal, ListOf, UtcDatetime
-from billhook.resources import CreditGrant, PageQuery
-from billhook.resources.base import CountedPage
+from billhook.resources import CountedPage, CreditGrant, PageQuery
 from billhook.sandbox.billing import (
     credit_grants,
     credit_pools,
@@ -35,9 +34,8 @@ from billhook.sandbox.billing.credit_grants import (
 from billhook.sandbox.billing.credit_pools import LedgerEntryView, LedgerReference
 from billhook.sandbox.billing.invoices import InvoiceResponseView
 from billhook.sandbox.billing.month_end import ReportResponse
-from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.errors import check_choice, check_key, invalid_request
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
-from billhook.sandbox.options import check_choice, check_key
 
 INVOICES_GROUP = OperationGroup("_sandbox/invoices", prefix="/_sandbox/invoices")
 EXCHANGE_RATES_GROUP = OperationGroup("_sandbox/exchangeRates", prefix="/_sandbox/exchangeRates")

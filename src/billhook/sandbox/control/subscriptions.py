@@ -10,11 +10,10 @@ from pydantic import Field, StrictStr
 from sqlalchemy import ColumnElement, Row, insert, select
 
 from billhook.fields.types import ExactDecimal, Integer, ListOf, PositiveInt, UtcDatetime
-from billhook.resources import PageQuery, Resource
-from billhook.resources.base import CountedPage
-from billhook.sandbox.errors import invalid_request, not_found
+from billhook.resources import CountedPage, PageQuery, Resource
+from billhook.sandbox.errors import check_choice, invalid_request, not_found
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
-from billhook.sandbox.options import MAX_TIMES, check_choice
+from billhook.sandbox.options import MAX_TIMES
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import page_limit, shown
 from billhook.sandbox.storage.tables import fault

@@ -17,8 +17,7 @@ from sqlalchemy import Column, ColumnElement, Row, Select, Table, func, insert, 
 
 from billhook.fields import strict_json
 from billhook.resources import PageQuery, Resource, StoredResource
-from billhook.sandbox.errors import invalid_request, not_found
-from billhook.sandbox.options import check_key
+from billhook.sandbox.errors import check_key, invalid_request, not_found
 from billhook.sandbox.storage.database import Transaction, new_id
 
 T = TypeVar("T")
