@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,7 +17,8 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    Subquery,
+    Label,
+    Select,
     Text,
     and_,
     case,
@@ -76,23 +77,15 @@ class EventData:
         return case((self._type == "text", text), (is_boolean, self._type), else_=self.value)
 
 
-def _text(value: Any) -> str:
-    return "" if value is None else str(value)
-
-
-def _no_names(start: datetime, end: datetime) -> Iterable[str]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Grouping:
     """Groups events: in the database by `column`, in the response by `name`."""
 
     column: ColumnElement[Any]
     """An expression over the table of events that is equal for the events of one group."""
-    name: Callable[[Any], str] = _text
+    name: Callable[[Any], str] = lambda value: "" if value is None else str(value)
     """Returns the group's name, from the value of `column`."""
-    all: Callable[[datetime, datetime], Iterable[str]] = _no_names
+    all: Callable[[datetime, datetime], Iterable[str]] = lambda start, end: ()
     """Returns the names of the groups between two moments that exist even without events."""
 
 
@@ -225,17 +218,12 @@ def _figures(
     method = AggregationMethod.COUNT if meter is None else meter.aggregation_method
     where = [customer_clause, event.c.name == wanted.event_name]
     where += [event.c.at >= period.start_time, event.c.at < period.end_time]
-    columns: list[ColumnElement[Any]] = [groups.column.label("grouped")]
-    if meter is not None:
-        # What the meter counted when the events arrived. Without filters it counts all of them, and the index
-        # alone is read.
-        if meter.filters or method is not AggregationMethod.COUNT:
-            where.append(func.instr(event.c.meter_ids, meter.id) > 0)
-        columns += _value_columns(meter, method)
-    # OFFSET 0 keeps SQLite from flattening the subquery, which would parse the JSON once for each use.
-    rows = select(*columns).where(*where)
-    inner = (rows if method is AggregationMethod.COUNT else rows.offset(0)).subquery()
-    statement = _aggregated(method, inner)
+    # What the meter counted when the events arrived. Without filters it counts all of them, and the index
+    # alone is read.
+    if meter is not None and (meter.filters or method is not AggregationMethod.COUNT):
+        where.append(func.instr(event.c.meter_ids, meter.id) > 0)
+    data = EventData((meter and meter.property) or "")
+    statement = _statement(method, data, groups.column.label("grouped"), where)
     # One more than allowed, so that the excess is noticed.
     for row in tx.connection.execute(statement.limit(MAX_GROUPS + 1)):
         yield groups.name(row[0]), exact_sum(Decimal(part) for part in row[1:] if part is not None)
@@ -259,46 +247,39 @@ def _meter_for(tx: Transaction, wanted: MeterKey) -> Meter | None:
     return found
 
 
-def _value_columns(meter: Meter, method: AggregationMethod) -> list[ColumnElement[Any]]:
-    under = EventData(meter.property or "")
-    value = under.value.label("value")
+def _statement(
+    method: AggregationMethod, data: EventData, group: Label[Any], where: Sequence[ColumnElement[bool]]
+) -> Select[Any]:
+    """Return the statement that adds up `data` by this method, for each group of the events."""
+
+    def rows(**columns: ColumnElement[Any]) -> Any:
+        named = (column.label(name) for name, column in columns.items())
+        # OFFSET 0 keeps SQLite from flattening the subquery, which would parse the JSON once for each use.
+        return select(group, *named).where(*where).offset(0).subquery().c
+
     match method:
         case AggregationMethod.COUNT:
-            return []
+            return select(group, func.count()).where(*where).group_by(group)
         case AggregationMethod.UNIQUE:
-            return [under.instance().label("value")]
-        case AggregationMethod.LAST:
-            return [under.json.label("digits"), event.c.at, event.c.seq]
+            found = rows(value=data.instance())
+            return select(found.grouped, func.count(found.value.distinct())).group_by(found.grouped)
         case AggregationMethod.MAX:
-            return [value, under.json.label("digits")]
+            found = rows(value=data.value, digits=data.json)
+            # SQLite takes the other column of a maximum from the row that has it.
+            largest = select(found.grouped, found.digits, func.max(found.value)).group_by(found.grouped)
+            return select(*largest.subquery().c[:2])
         case AggregationMethod.SUM:
             # Many of these fit into SQLite's integers when they are added; of other numbers the text is.
-            is_small = and_(func.typeof(under.value) == "integer", func.abs(under.value) < 10**12)
-            return [value, case((is_small, null()), else_=under.json).label("digits")]
-
-
-def _aggregated(method: AggregationMethod, rows: Subquery) -> Any:
-    group = rows.c.grouped
-    match method:
-        case AggregationMethod.COUNT:
-            return select(group, func.count()).group_by(group)
-        case AggregationMethod.UNIQUE:
-            return select(group, func.count(rows.c.value.distinct())).group_by(group)
-        case AggregationMethod.MAX:
-            # SQLite takes the other column of a maximum from the row that has it.
-            found = select(group, rows.c.digits, func.max(rows.c.value)).group_by(group).subquery()
-            return select(found.c.grouped, found.c.digits)
-        case AggregationMethod.SUM:
+            is_small = and_(func.typeof(data.value) == "integer", func.abs(data.value) < 10**12)
+            found = rows(value=data.value, digits=case((is_small, null()), else_=data.json))
             # Only what SQLite cannot add exactly is added by the slower function.
-            value, digits = rows.c.value, rows.c.digits
-            sums = (
-                func.sum(value).filter(digits.is_(None)),
-                func.exact_sum(digits).filter(digits.is_not(None)),
-            )
-            return select(group, *sums).group_by(group)
+            small = func.sum(found.value).filter(found.digits.is_(None))
+            others = func.exact_sum(found.digits).filter(found.digits.is_not(None))
+            return select(found.grouped, small, others).group_by(found.grouped)
         case AggregationMethod.LAST:
+            found = rows(digits=data.json, at=event.c.at, seq=event.c.seq)
             # Of two events at one moment the one that arrived later is the last.
-            order = [rows.c.at.desc(), rows.c.seq.desc()]
-            place = func.row_number().over(partition_by=group, order_by=order).label("place")
-            placed = select(group, rows.c.digits, place).subquery()
-            return select(placed.c.grouped, placed.c.digits).where(placed.c.place == 1)
+            order = [found.at.desc(), found.seq.desc()]
+            place = func.row_number().over(partition_by=found.grouped, order_by=order).label("place")
+            placed = select(found.grouped, found.digits, place).subquery().c
+            return select(placed.grouped, placed.digits).where(placed.place == 1)
