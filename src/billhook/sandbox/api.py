@@ -78,7 +78,7 @@ from billhook.sandbox.billing.meters import NOTHING, CompiledMeter
 from billhook.sandbox.errors import check_choice, invalid_request, not_authenticated
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.options import MAX_LOGIN_BYTES
-from billhook.sandbox.storage.repository import page_limit, request_document
+from billhook.sandbox.storage.repository import request_document
 from billhook.sandbox.storage.tables import contract, customer, invoice
 from billhook.sandbox.tokens import ACCESS_SECONDS, is_active
 from billhook.sandbox.webhooks import outbox
@@ -143,7 +143,7 @@ EVENTS_GROUP = OperationGroup("events")
 @EVENTS_GROUP.operation("GET", "/events", gives=EventPage)
 def query(call: Call[EventQuery]) -> bytes:
     """List stored events from startTime to before endTime, by timestamp."""
-    page = list_events(call.tx, call.request, page_limit(call.request))
+    page = list_events(call.tx, call.request)
     # Joined as text: the stored JSON of the events is neither parsed nor formatted again.
     more = {"total": page.total, "hasMore": page.next_cursor is not None, "nextCursor": page.next_cursor}
     return b'{"events":[%b],%b' % (",".join(page.items).encode(), strict_json.dumps(more)[1:])
@@ -443,10 +443,9 @@ CREDITS_GROUP = OperationGroup("credits", prefix="/credits")
 @CREDITS_GROUP.operation("GET", "")
 def list_credits(call: Call[CreditLedgerQuery]) -> LedgerPageView:
     """List a customer's credit ledger, oldest first."""
-    request = call.request
     # The ledger of an unknown customer would look like an empty one.
-    customers.find_named(call.tx, request.customer_id)
-    return credit_pools.ledger_page(call.tx, request.customer_id, page_limit(request), request.cursor)
+    customers.find_named(call.tx, call.request.customer_id)
+    return credit_pools.ledger_page(call.tx, call.request)
 
 
 @CREDITS_GROUP.operation("POST", "/deduct")

@@ -16,13 +16,13 @@ from sqlalchemy import ColumnElement, Row, delete, insert, select, update
 
 from billhook.events import CreditPoolDepleted, CreditPoolIncreased, CreditPoolThresholdCrossed
 from billhook.fields.types import ListOf
-from billhook.resources import CreditGrant, CreditLedgerEntry, CreditLedgerPage
+from billhook.resources import CreditGrant, CreditLedgerEntry, CreditLedgerPage, CreditLedgerQuery
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
 from billhook.sandbox.billing.thresholds import percent, threshold_rules, thresholds_crossed
 from billhook.sandbox.operations import SandboxResource, sandbox_field
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.database import Transaction, new_id
-from billhook.sandbox.storage.repository import fetch_page, shown
+from billhook.sandbox.storage.repository import requested_page, shown
 from billhook.sandbox.storage.tables import credit_lot, credit_pool, ledger_entry
 from billhook.sandbox.webhooks.outbox import raise_event
 
@@ -254,10 +254,10 @@ class LedgerPageView(CreditLedgerPage, SandboxResource, register=False):
     """The entries of this page."""
 
 
-def ledger_page(tx: Transaction, customer_id: str, limit: int, cursor: str | None) -> LedgerPageView:
+def ledger_page(tx: Transaction, asked: CreditLedgerQuery) -> LedgerPageView:
     """Return a page of a customer's ledger entries, oldest first."""
-    query = _READ.where(ledger_entry.c.customer_id == customer_id)
-    found = fetch_page(tx, query, limit, cursor, ledger_entry.c.seq)
+    query = _READ.where(ledger_entry.c.customer_id == asked.customer_id)
+    found = requested_page(tx, asked, query, ledger_entry.c.seq)
     return LedgerPageView(entries=found.of(_entry_view).items, **found.fields())
 
 

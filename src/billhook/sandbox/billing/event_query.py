@@ -42,7 +42,7 @@ from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import MAX_AGGREGATED_METERS, MAX_GROUPS
 from billhook.sandbox.storage.columns import to_microseconds
 from billhook.sandbox.storage.database import Transaction
-from billhook.sandbox.storage.repository import ListPage, fetch_page
+from billhook.sandbox.storage.repository import ListPage, requested_page
 from billhook.sandbox.storage.tables import alias, event
 
 _YEAR_1 = datetime(1, 1, 1, tzinfo=UTC)  # a Monday
@@ -143,7 +143,7 @@ def grouping(group_by: str) -> Grouping:
     )
 
 
-def list_events(tx: Transaction, query: EventQuery, limit: int) -> ListPage[str]:
+def list_events(tx: Transaction, query: EventQuery) -> ListPage[str]:
     """Return one page of the events in a time range, each as its JSON.
 
     They are ordered by their timestamps; of one moment, in the order of arrival.
@@ -156,7 +156,7 @@ def list_events(tx: Transaction, query: EventQuery, limit: int) -> ListPage[str]
     if query.customer_alias is not None:
         where.append(event.c.alias == query.customer_alias)
     at = type_coerce(event.c.at, BigInteger)
-    found = fetch_page(tx, select(event.c.body).where(*where), limit, query.cursor, event.c.seq, at)
+    found = requested_page(tx, query, select(event.c.body).where(*where), event.c.seq, at)
     return found.of(lambda row: row.body)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, StrictStr
-from sqlalchemy import ColumnElement, Row
+from sqlalchemy import ColumnElement, Row, func, select
 
 from billhook.errors import InvalidResource
 from billhook.events import EVENT_TYPES, sample
@@ -18,12 +18,16 @@ from billhook.resources import CountedPage, PageQuery, Resource
 from billhook.sandbox.errors import check_choice, invalid_request, invalid_resource, not_found
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.storage.database import Transaction
-from billhook.sandbox.storage.repository import page_limit, shown
-from billhook.sandbox.storage.tables import delivery, raised_event
+from billhook.sandbox.storage.repository import requested_page, shown
+from billhook.sandbox.storage.tables import delivery, raised_event, subscription
 from billhook.sandbox.webhooks import outbox
 from billhook.sandbox.webhooks.outbox import raise_event
 
 DELIVERIES_GROUP = OperationGroup("_sandbox/deliveries", prefix="/_sandbox")
+_DELIVERIES = select(delivery, raised_event.c.event_type).join(
+    raised_event, raised_event.c.id == delivery.c.raised_id
+)
+"""Deliveries with the type of their event."""
 # A waiting request occupies one of the few threads of the server.
 FLUSH_SECONDS = 10
 MAX_FLUSH_SECONDS = 60
@@ -127,7 +131,7 @@ def list_all(call: Call[DeliveryQuery]) -> DeliveryPage:
         (delivery.c.raised_id, request.raised_id),
     ]
     where = [column == value for column, value in columns if value is not None]
-    page = outbox.deliveries(call.tx, page_limit(request), request.cursor, *where)
+    page = requested_page(call.tx, request, _DELIVERIES.where(*where), delivery.c.seq)
     return DeliveryPage(deliveries=_shown(call.tx, page.items), **page.fields())
 
 
@@ -142,7 +146,7 @@ def resend(call: Call[None]) -> DeliveryShown:
     """Send a delivery again at once, under the same id, with the whole schedule of retries."""
     found = _find(call)
     # The sender selects by the URLs of subscriptions: without one it would never send the delivery.
-    if outbox.find_subscription(call.tx, found.subscription_id) is None:
+    if not call.tx.any(subscription, subscription.c.id == found.subscription_id):
         raise invalid_request("its subscription was ended: subscribe again", code="subscription_ended")
     outbox.send_again(call.tx, found.id)
     # Read again: `found` is from before the change.
@@ -157,13 +161,15 @@ def flush(call: Call[Flush]) -> Flushed:
     if not 0 <= seconds <= MAX_FLUSH_SECONDS:
         raise invalid_request(f"timeoutSeconds is 0 to {MAX_FLUSH_SECONDS}", "timeoutSeconds")
     due = call.services.flush(seconds)
-    number, due_at = outbox.pending(call.tx)
+    unsent = select(func.count(), func.min(delivery.c.due_at)).where(delivery.c.due_at.is_not(None))
+    number, due_at = call.tx.connection.execute(unsent).one()
     optional = {} if due_at is None else {"next_attempt_at": due_at}
     return Flushed(due=due, pending=number, **optional)
 
 
 def _find(call: Call[Any]) -> Row[Any]:
-    found = outbox.delivery_of(call.tx, call.path["deliveryId"])
+    wanted = _DELIVERIES.where(delivery.c.id == call.path["deliveryId"])
+    found = call.tx.connection.execute(wanted).first()
     if found is None:
         raise not_found("delivery")
     return found
@@ -216,8 +222,10 @@ def list_events(call: Call[RaisedQuery]) -> RaisedPage:
     request = call.request
     # A misspelled type would look like an event that was never raised.
     outbox.check_event_type(request.event_type)
-    where = () if request.event_type is None else (raised_event.c.event_type == request.event_type,)
-    page = outbox.raised_events(call.tx, page_limit(request), request.cursor, *where)
+    query = select(raised_event)
+    if request.event_type is not None:
+        query = query.where(raised_event.c.event_type == request.event_type)
+    page = requested_page(call.tx, request, query, raised_event.c.seq)
     events = [shown(RaisedEvent, row, body=strict_json.loads(row.body)) for row in page.items]
     return RaisedPage(raised=events, **page.fields())
 

@@ -15,8 +15,8 @@ from billhook.sandbox.errors import check_choice, invalid_request, not_found
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.options import MAX_TIMES
 from billhook.sandbox.storage.database import Transaction, new_id
-from billhook.sandbox.storage.repository import page_limit, shown
-from billhook.sandbox.storage.tables import fault
+from billhook.sandbox.storage.repository import requested_page, shown
+from billhook.sandbox.storage.tables import fault, subscription
 from billhook.sandbox.webhooks import faults, outbox, signing_secrets
 from billhook.sandbox.webhooks.faults import SPOILING, TIMED, FaultKind
 
@@ -61,7 +61,7 @@ class Pinged(SandboxResource, register=False):
 @SUBSCRIPTIONS_GROUP.operation("GET", "")
 def list_all(call: Call[PageQuery]) -> SubscriptionPage:
     """List the subscriptions, oldest first."""
-    page = outbox.subscription_page(call.tx, page_limit(call.request), call.request.cursor)
+    page = requested_page(call.tx, call.request, select(subscription), subscription.c.seq)
     return SubscriptionPage(subscriptions=[shown(Subscription, row) for row in page.items], **page.fields())
 
 
@@ -83,7 +83,8 @@ def ping(call: Call[None]) -> Pinged:
 
 
 def _find(call: Call[Any]) -> Row[Any]:
-    found = outbox.find_subscription(call.tx, call.path["subscriptionId"])
+    wanted = select(subscription).where(subscription.c.id == call.path["subscriptionId"])
+    found = call.tx.connection.execute(wanted).first()
     if found is None:
         raise not_found("subscription")
     return found
@@ -192,7 +193,8 @@ def _check_fault(tx: Transaction, request: NewFault) -> None:
     kind = FaultKind(request.fault)
     outbox.check_event_type(request.event_type)
     # A fault for an unknown subscription would never strike.
-    if request.subscription_id is not None and outbox.find_subscription(tx, request.subscription_id) is None:
+    known = subscription.c.id == request.subscription_id
+    if request.subscription_id is not None and not tx.any(subscription, known):
         raise invalid_request("there is no such subscription", "subscriptionId")
     if request.probability is not None and not 0 < request.probability <= 1:
         raise invalid_request("probability is over 0, and 1 at most", "probability")

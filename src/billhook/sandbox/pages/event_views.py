@@ -43,7 +43,7 @@ from billhook.sandbox.pages.texts import (
 from billhook.sandbox.scenario import seed_demo_data
 from billhook.sandbox.storage import tables
 from billhook.sandbox.storage.database import Transaction
-from billhook.sandbox.storage.repository import MAX_PAGE
+from billhook.sandbox.storage.repository import MAX_PAGE, fetch_page
 from billhook.sandbox.storage.tables import delivery, raised_event, subscription
 from billhook.sandbox.webhooks import outbox, signing_secrets
 from billhook.sandbox.webhooks.faults import FaultKind
@@ -217,7 +217,7 @@ def webhooks() -> Response:
 def _addresses(tx: Transaction) -> dict[str, list[Row[Any]]]:
     """Return the subscriptions of each address, oldest first."""
     found: dict[str, list[Row[Any]]] = {}
-    for row in outbox.subscription_page(tx, MAX_PAGE, None).items:
+    for row in fetch_page(tx, select(subscription), MAX_PAGE, None, subscription.c.seq).items:
         found.setdefault(row.callback_url, []).append(row)
     return found
 

@@ -102,15 +102,15 @@ def _place(cursor: str, name: str, count: int) -> list[int]:
     return [max(-_LARGEST, min(each, _LARGEST)) for each in place]
 
 
-def page_limit(query: PageQuery) -> int:
-    """Return the number of rows on a page: 1 to 1000, 10 by default; 400 otherwise."""
+def requested_page(
+    tx: Transaction, asked: PageQuery, query: Select[Any], seq: Column[int], *before: ColumnElement[int]
+) -> ListPage[Row[Any]]:
+    """Return the page of `query` that a request asks for: of 1 to 1000 rows, 10 by default; 400 otherwise."""
     # An explicit null is an error, not the default.
-    if "limit" not in query.model_fields_set:
-        return DEFAULT_PAGE
-    limit = query.limit
+    limit = asked.limit if "limit" in asked.model_fields_set else DEFAULT_PAGE
     if limit is None or not 1 <= limit <= MAX_PAGE or limit != int(limit):
         raise invalid_request(f"limit is a whole number from 1 to {MAX_PAGE}", "limit")
-    return int(limit)
+    return fetch_page(tx, query, int(limit), asked.cursor, seq, *before)
 
 
 def shown(model: type[M], row: Row[Any], **more: Any) -> M:
@@ -216,7 +216,7 @@ class Repository(Generic[R]):
     def page(self, tx: Transaction, query: PageQuery, *where: ColumnElement[bool]) -> ListPage[R]:
         """Return the page of the resources that match, oldest first, that a request's query asks for."""
         found = select(self.table.c.body).where(*where)
-        return fetch_page(tx, found, page_limit(query), query.cursor, self.table.c.seq).of(self.read)
+        return requested_page(tx, query, found, self.table.c.seq).of(self.read)
 
     def newest(
         self, tx: Transaction, limit: int, cursor: str | None = None, *where: ColumnElement[bool]

@@ -201,16 +201,6 @@ def subscribe(
     return subscription_id
 
 
-def find_subscription(tx: Transaction, subscription_id: str) -> Row[Any] | None:
-    """Return the subscription with this id; None if there is none."""
-    return tx.connection.execute(select(subscription).where(subscription.c.id == subscription_id)).first()
-
-
-def subscription_page(tx: Transaction, limit: int, cursor: str | None) -> ListPage[Row[Any]]:
-    """Return a page of all subscriptions, oldest first."""
-    return fetch_page(tx, select(subscription), limit, cursor, subscription.c.seq)
-
-
 def ping_subscription(tx: Transaction, subscription_id: str, url: str) -> tuple[str, str]:
     """Send a PingTest to the URL, for any subscribed type. Returns the ids of event and delivery."""
     # only=(): the ping goes to this URL, not to the subscriptions to PingTest.
@@ -229,8 +219,6 @@ def cancel_subscription(tx: Transaction, subscription_id: str) -> None:
     )
 
 
-Rows = ListPage[Row[Any]]
-
 STATES = ("pending", "delivered", "failed", "cancelled")
 
 _SHORT_BYTES = 16_384
@@ -248,17 +236,6 @@ _COLUMNS = (
 """Without a long body: a page of events may hold megabytes of them."""
 
 
-def deliveries(tx: Transaction, limit: int, cursor: str | None, *where: ColumnElement[bool]) -> Rows:
-    """Return a page of deliveries with the type of their event, oldest first."""
-    query = _deliveries().where(*where)
-    return fetch_page(tx, query, limit, cursor, delivery.c.seq)
-
-
-def delivery_of(tx: Transaction, delivery_id: str) -> Row[Any] | None:
-    """Return one delivery with the type of its event; None if there is none."""
-    return tx.connection.execute(_deliveries().where(delivery.c.id == delivery_id)).first()
-
-
 def attempts_of(tx: Transaction, delivery_ids: Sequence[str]) -> dict[str, list[Row[Any]]]:
     """Return the attempts of each delivery, in the order in which they ended."""
     found: dict[str, list[Row[Any]]] = {delivery_id: [] for delivery_id in delivery_ids}
@@ -266,19 +243,6 @@ def attempts_of(tx: Transaction, delivery_ids: Sequence[str]) -> dict[str, list[
     for row in tx.connection.execute(query):
         found[row.delivery_id].append(row)
     return found
-
-
-def raised_events(tx: Transaction, limit: int, cursor: str | None, *where: ColumnElement[bool]) -> Rows:
-    """Return a page of events, oldest first."""
-    query = select(raised_event).where(*where)
-    return fetch_page(tx, query, limit, cursor, raised_event.c.seq)
-
-
-def pending(tx: Transaction) -> tuple[int, datetime | None]:
-    """Return the number of unsent deliveries, and when the first of them is due."""
-    query = select(func.count(), func.min(delivery.c.due_at)).where(delivery.c.due_at.is_not(None))
-    number, due_at = tx.connection.execute(query).one()
-    return number, due_at
 
 
 def send_again(tx: Transaction, delivery_id: str) -> None:
@@ -290,12 +254,6 @@ def send_again(tx: Transaction, delivery_id: str) -> None:
         .values(state="pending", attempts=0, due_at=tx.real_now, held=False)
     )
     tx.enqueued = True
-
-
-def _deliveries() -> Select[Any]:
-    return select(delivery, raised_event.c.event_type).join(
-        raised_event, raised_event.c.id == delivery.c.raised_id
-    )
 
 
 @dataclass(frozen=True, slots=True)
