@@ -22,6 +22,7 @@ from billhook.sandbox.billing.rating import (
     PricedUsage,
     PriceTerms,
     Tier,
+    UsageAmount,
     apply_commitment,
     charge,
     commitment_terms,
@@ -167,8 +168,8 @@ def test_a_shared_commitment_is_used_up_to_its_amount(
 
     spread = apply_commitment(parts, CommitmentTerms(units=promised))
 
-    assert sum(part.included_units for part in spread) == min(promised, sum(part.units for part in parts))
-    assert all(0 <= part.included_units <= part.units for part in spread)
+    assert sum(part.included.units for part in spread) == min(promised, sum(part.units for part in parts))
+    assert all(0 <= part.included.units <= part.units for part in spread)
 
 
 # --- discounts ------------------------------------------------------------------------------------
@@ -212,7 +213,7 @@ def test_a_discount_recurs_for_its_number_of_cycles_or_for_all() -> None:
 def test_credits_of_kind_monetary_pay_for_usage_and_not_for_fees() -> None:
     sold = {"pricing": {"type": "PerUnit", "price": 2}, "commitment": {"units": 10, "price": 15}}
 
-    made = rated(sold, 20, covered_money=Decimal(500))
+    made = rated(sold, 20, covered=UsageAmount(money=Decimal(500)))
 
     assert (made.subtotal, made.credits_used, made.total) == (35, 20, 15)
 
@@ -221,7 +222,7 @@ def test_credits_are_applied_after_the_discount() -> None:
     discount = {"type": "Percentage", "amount": 25}
     sold = {"pricing": {"type": "PerUnit", "price": 2, "discount": discount}}
 
-    made = rated(sold, 100, covered_money=Decimal(500))
+    made = rated(sold, 100, covered=UsageAmount(money=Decimal(500)))
 
     assert (made.discount, made.credits_used, made.total) == (50, 150, 0)
 
@@ -233,10 +234,10 @@ def test_unit_credits_are_not_used_for_paid_usage() -> None:
         units=Decimal(10),
     )
     by_money = PricedUsage(
-        terms=PriceTerms(unit_price=Decimal(1)), units=Decimal(10), covered_money=Decimal(10)
+        terms=PriceTerms(unit_price=Decimal(1)), units=Decimal(10), covered=UsageAmount(money=Decimal(10))
     )
 
-    assert [rate(part).due_units for part in (free, discounted, by_money)] == [10, 0, 0]
+    assert [rate(part).due.units for part in (free, discounted, by_money)] == [10, 0, 0]
 
 
 @given(tiers(), amounts, amounts, shares, amounts)
@@ -244,7 +245,7 @@ def test_units_that_credits_pay_for_cost_as_if_they_were_not_used(
     by_tier: tuple[Tier, ...], units: Decimal, covered: Decimal, off: Decimal, fee: Decimal
 ) -> None:
     terms = PriceTerms(tiers=by_tier, discount=Discount(type="Percentage", amount=off))
-    part = PricedUsage(terms=terms, units=units, fee=fee, covered_units=covered)
+    part = PricedUsage(terms=terms, units=units, fee=fee, covered=UsageAmount(units=covered))
     less = PricedUsage(terms=terms, units=max(units - covered, ZERO), fee=fee)
 
     told, rest = rate(part), rate(less)
@@ -257,17 +258,15 @@ def test_units_that_credits_pay_for_cost_as_if_they_were_not_used(
 def test_credits_used_and_money_due_add_up_to_the_usage(
     by_tier: tuple[Tier, ...], units: Decimal, promised: Decimal, by_units: Decimal, by_money: Decimal
 ) -> None:
-    part = PricedUsage(
-        terms=PriceTerms(tiers=by_tier), units=units, covered_units=by_units, covered_money=by_money
-    )
+    part = PricedUsage(terms=PriceTerms(tiers=by_tier), units=units, covered=UsageAmount(by_units, by_money))
     part = apply_commitment([part], CommitmentTerms(units=promised))[0]
 
     told = rate(part)
 
-    assert told.credits_used + told.due_money == told.usage
-    assert min(told.credits_used, told.due_money, told.due_units) >= 0
-    paid_for = told.usage > 0 and told.due_money == 0
-    assert told.due_units == (ZERO if paid_for else max(units - part.included_units - by_units, ZERO))
+    assert told.credits_used + told.due.money == told.usage
+    assert min(told.credits_used, told.due.money, told.due.units) >= 0
+    paid_for = told.usage > 0 and told.due.money == 0
+    assert told.due.units == (ZERO if paid_for else max(units - part.included.units - by_units, ZERO))
 
 
 @given(tiers(), amounts, amounts, shares, amounts)
@@ -275,7 +274,7 @@ def test_a_line_adds_up_to_the_cent(
     by_tier: tuple[Tier, ...], units: Decimal, fee: Decimal, off: Decimal, covered: Decimal
 ) -> None:
     terms = PriceTerms(tiers=by_tier, discount=Discount(type="Percentage", amount=off))
-    part = PricedUsage(terms=terms, units=units, fee=fee, covered_money=covered)
+    part = PricedUsage(terms=terms, units=units, fee=fee, covered=UsageAmount(money=covered))
 
     made = charge("prd", "Calls", [part])
 
@@ -289,9 +288,12 @@ def test_a_line_adds_up_to_the_cent(
 def test_credits_that_pay_for_all_leave_no_cent(price: Decimal, units: Decimal) -> None:
     assume(price * units > 0)
     terms = PriceTerms(unit_price=price)
-    due = rate(PricedUsage(terms=terms, units=units)).due_money
+    due = rate(PricedUsage(terms=terms, units=units)).due.money
 
-    assert charge("prd", "Calls", [PricedUsage(terms=terms, units=units, covered_money=due)]).total == 0
+    assert (
+        charge("prd", "Calls", [PricedUsage(terms=terms, units=units, covered=UsageAmount(money=due))]).total
+        == 0
+    )
 
 
 @pytest.mark.parametrize(("price", "rounded"), [("0.125", "0.12"), ("0.135", "0.14"), ("0.1251", "0.13")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -14,6 +14,7 @@ from billhook.sandbox.billing.rating import (
     PricedUsage,
     PriceTerms,
     Tier,
+    UsageAmount,
     apply_commitment,
     rate,
 )
@@ -115,8 +116,10 @@ def owed(
 
 
 def draw(part: PricedUsage, unit_credits: int, money_credits: int) -> PricedUsage:
-    part = part.covered(min(rate(part).due_units, Decimal(unit_credits)), by_units=True)
-    return part.covered(min(rate(part).due_money, Decimal(money_credits)), by_units=False)
+    units = min(rate(part).due.units, Decimal(unit_credits))
+    part = replace(part, covered=part.covered.plus(UsageAmount(units=units)))
+    money = min(rate(part).due.money, Decimal(money_credits))
+    return replace(part, covered=part.covered.plus(UsageAmount(money=money)))
 
 
 @given(products(), COMMITMENTS, st.integers(0, 30), st.integers(0, 60))

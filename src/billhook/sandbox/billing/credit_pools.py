@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_DOWN, Decimal, localcontext
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import StrictStr
 from sqlalchemy import ColumnElement, Row, delete, insert, select, update
@@ -18,6 +18,7 @@ from billhook.events import CreditPoolDepleted, CreditPoolIncreased, CreditPoolT
 from billhook.fields.types import ListOf
 from billhook.resources import CreditGrant, CreditLedgerEntry, CreditLedgerPage, CreditLedgerQuery
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
+from billhook.sandbox.billing.rating import UsageAmount
 from billhook.sandbox.billing.thresholds import percent, threshold_rules, thresholds_crossed
 from billhook.sandbox.operations import SandboxResource, sandbox_field
 from billhook.sandbox.storage.columns import in_texts
@@ -45,14 +46,12 @@ CreditPool = Row[Any]
 """A row of the table of pools: a customer's credits of one credit product and one kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class UsagePaid:
-    """How much of a product's usage in a cycle credits have paid for: in units, and in money."""
+class UsagePaid(NamedTuple):
+    """A product's usage in a cycle, and how much of it credits have paid for."""
 
     product_key: str
     cycle_start: datetime
-    units: Decimal = ZERO
-    money: Decimal = ZERO
+    amount: UsageAmount
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def open_lots(tx: Transaction, *where: ColumnElement[bool]) -> list[Row[Any]]:
     return list(found.all())
 
 
-def usage_paid(tx: Transaction, product_key: str, cycle_start: datetime) -> UsagePaid:
+def usage_paid(tx: Transaction, product_key: str, cycle_start: datetime) -> UsageAmount:
     """Return what credits have paid for a product's usage in a cycle: its last ledger entry tells."""
     columns = ledger_entry.c
     row = tx.connection.execute(
@@ -130,7 +129,7 @@ def usage_paid(tx: Transaction, product_key: str, cycle_start: datetime) -> Usag
         .order_by(columns.seq.desc())
         .limit(1)
     ).first()
-    return UsagePaid(product_key, cycle_start, *(row or ()))
+    return UsageAmount(*(row or ()))
 
 
 def draw_for_usage(tx: Transaction, pool: CreditPool, amount: Decimal, link: LedgerReference) -> Decimal:
@@ -220,14 +219,10 @@ def _paid_columns(before: UsagePaid | None, kind: str, amount: Decimal) -> dict[
     """Return the columns that tell what credits have paid for a cycle's usage, with this `amount`."""
     if before is None:
         return {}
-    by_units = kind == "Unit"
-    with localcontext(EXACT):
-        return {
-            "product_key": before.product_key,
-            "cycle_start": before.cycle_start,
-            "paid_units": before.units + (amount if by_units else ZERO),
-            "paid_money": before.money + (ZERO if by_units else amount),
-        }
+    more = UsageAmount(units=amount) if kind == "Unit" else UsageAmount(money=amount)
+    units, money = before.amount.plus(more)
+    key = {"product_key": before.product_key, "cycle_start": before.cycle_start}
+    return {**key, "paid_units": units, "paid_money": money}
 
 
 def _find_or_make(tx: Transaction, customer_id: str, credit_product_id: str, kind: str) -> CreditPool:

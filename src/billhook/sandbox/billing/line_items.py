@@ -26,11 +26,12 @@ from billhook.sandbox.billing.meters import Meter
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp, exact_sum
 from billhook.sandbox.billing.rating import (
     NO_COMMITMENT,
+    NO_USAGE,
     Charge,
     CommitmentTerms,
     PricedUsage,
     PriceTerms,
-    Unpaid,
+    UsageAmount,
     apply_commitment,
     charge,
     price_terms,
@@ -100,7 +101,7 @@ def contract_lines(
     tx: Transaction,
     cycle: ContractCycle,
     only_meters: Collection[str] | None = None,
-    invoiced: Mapping[str, Unpaid] = MappingProxyType({}),
+    invoiced: Mapping[str, UsageAmount] = MappingProxyType({}),
 ) -> list[ContractLine]:
     """Return the lines of a contract; with `only_meters`, those with a product of these meters.
 
@@ -122,12 +123,15 @@ def contract_lines(
     is_metered = any(each.meter for _, _, members in grouped for each in members.values())
     sellers = contracts.sellers(tx, cycle.contract) if is_metered else ()
     cycle_usage = _CycleUsage(tx, cycle, sellers, invoiced)
-    return [
-        _group_line(cycle_usage, number, group, members)
-        if group
-        else _product_line(cycle_usage, *next(iter(members.items())))
-        for number, group, members in grouped
-    ]
+    lines = []
+    for number, group, members in grouped:
+        if group is not None:
+            lines.append(_group_line(cycle_usage, number, group, members))
+        else:
+            [(key, each)] = members.items()
+            usages = _product_usages(cycle_usage, members, NO_COMMITMENT, None)
+            lines.append(ContractLine(key, each.product_id, each.name, usages, cycle.start))
+    return lines
 
 
 def draw_credits(tx: Transaction, cycle: ContractCycle, usage: ProductUsage) -> ProductUsage:
@@ -140,13 +144,14 @@ def draw_credits(tx: Transaction, cycle: ContractCycle, usage: ProductUsage) -> 
         tx, cycle.contract.customer_id, usage.sold.product.consumes_credit_product_ids or []
     ):
         # Rated again for each pool: earlier pools have reduced what is due.
-        due = rate(priced)
+        due = rate(priced).due
         by_units = pool.kind == "Unit"
-        wanted = due.due_units if by_units else due.due_money
-        paid = UsagePaid(usage.key, cycle.start, priced.covered_units, priced.covered_money)
+        wanted = due.units if by_units else due.money
+        paid = UsagePaid(usage.key, cycle.start, priced.covered)
         link = LedgerReference(contract_id=cycle.contract.id, paid=paid)
         taken = draw_for_usage(tx, pool, wanted, link)
-        priced = priced.covered(taken, by_units=by_units)
+        more = UsageAmount(units=taken) if by_units else UsageAmount(money=taken)
+        priced = replace(priced, covered=priced.covered.plus(more))
     return replace(usage, priced=priced)
 
 
@@ -169,7 +174,7 @@ class _CycleUsage:
     cycle: ContractCycle
     sellers: Sequence[Seller]
     """The customer's contracts that sell metered products, in the order of their claims."""
-    invoiced: Mapping[str, Unpaid]
+    invoiced: Mapping[str, UsageAmount]
     """What invoices have for the cycle's usage already, by product key."""
 
     def of(self, sold: SoldProduct, start: datetime, end: datetime) -> Decimal:
@@ -182,21 +187,6 @@ class _CycleUsage:
         used = daily_usage.consumed_units(self.tx, contract.customer_id, sold.meter, spans, days)
         # Negative sums of events are no usage: they must not reduce an invoice.
         return clamp(max(used, ZERO))
-
-    def billed_days(self, meter: Meter | None) -> tuple[int, int]:
-        """Return the days of the cycle that are charged for a product, and the days of its whole period.
-
-        The day on which a contract ends is charged, unless another one that sells the same begins on it.
-        """
-        start, end, contract = self.cycle.start, self.cycle.end, self.cycle.contract
-        is_last = end == contract.end_date and not cycles.renews(contract)
-        hands_over = meter is not None and is_handed_over(self.sellers, contract.id, meter.id, end)
-        return cycles.billed_days(contract, start, end, with_last=is_last and not hands_over)
-
-
-def _product_line(cycle_usage: _CycleUsage, key: str, sold: SoldProduct) -> ContractLine:
-    usages = _product_usages(cycle_usage, {key: sold}, NO_COMMITMENT, None)
-    return ContractLine(key, sold.product_id, sold.name, usages, cycle_usage.cycle.start)
 
 
 def _group_line(
@@ -253,8 +243,6 @@ def _product_usage(
     since = cycles.commitment_start(cycle.contract, counted_by, cycle.start)
     before = cycle_usage.of(sold, since, cycle.start)
     consumes = bool(product.consumes_credit_product_ids)
-    paid = usage_paid(cycle_usage.tx, key, cycle.start) if consumes else UsagePaid(key, cycle.start)
-    invoiced = cycle_usage.invoiced.get(key, Unpaid())
     priced = PricedUsage(
         terms=terms,
         # A later figure may be smaller (method last): what was billed in earlier cycles stays billed.
@@ -262,10 +250,8 @@ def _product_usage(
         units_before=before,
         fee=_fee(cycle_usage, terms.fee, own, product.commitment, sold.meter),
         discounted=terms.is_discounted(cycles.completed_cycles(cycle.contract, cycle.start)),
-        covered_units=paid.units,
-        covered_money=paid.money,
-        invoiced_units=invoiced.units,
-        invoiced_money=invoiced.money,
+        covered=usage_paid(cycle_usage.tx, key, cycle.start) if consumes else NO_USAGE,
+        invoiced=cycle_usage.invoiced.get(key, NO_USAGE),
     )
     return ProductUsage(key, sold, apply_commitment([priced], own)[0], since)
 
@@ -307,10 +293,16 @@ def _pro_rated_commitment(
 
 
 def _pro_rated(cycle_usage: _CycleUsage, amount: Decimal, meter: Meter | None) -> Decimal:
-    """Return the cycle's share of an amount, by days, if the contract pro-rates."""
-    if not amount or not cycle_usage.cycle.contract.pro_rates:
+    """Return the cycle's share of an amount, by days, if the contract pro-rates.
+
+    The day on which a contract ends is charged, unless another one that sells the same begins on it.
+    """
+    cycle, contract = cycle_usage.cycle, cycle_usage.cycle.contract
+    if not amount or not contract.pro_rates:
         return amount
-    days, whole = cycle_usage.billed_days(meter)
+    is_last = cycle.end == contract.end_date and not cycles.renews(contract)
+    hands_over = meter is not None and is_handed_over(cycle_usage.sellers, contract.id, meter.id, cycle.end)
+    days, whole = cycles.billed_days(contract, cycle.start, cycle.end, with_last=is_last and not hands_over)
     with localcontext(EXACT):
         share = (amount * days / whole).quantize(_SHARE_PRECISION)
         # Without zeros at its end, since consumption shows it: 22 and not 22.0000000000.

@@ -128,11 +128,19 @@ AMOUNTS = ("subtotal", "discount", "overage", "credits_used")
 """The names of a charge's amounts of money; its total follows from them."""
 
 
-class Unpaid(NamedTuple):
-    """A product's usage that credits do not pay for, exactly: in units, and in money."""
+class UsageAmount(NamedTuple):
+    """An amount of a product's usage, exactly: in units, and in money."""
 
     units: Decimal = ZERO
     money: Decimal = ZERO
+
+    def plus(self, other: UsageAmount, sign: int = 1) -> UsageAmount:
+        """Return the sum, or with the `sign` -1 the difference."""
+        with localcontext(EXACT):
+            return UsageAmount(self.units + sign * other.units, self.money + sign * other.money)
+
+
+NO_USAGE = UsageAmount()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +165,7 @@ class Charge:
     """The contract's line whose usage it is for; None for a fee, or for credits: both are final."""
     cycle: tuple[datetime, datetime] | None = None
     """Start and end of the billing cycle of that usage."""
-    unpaid: Mapping[str, Unpaid] = field(default_factory=dict)
+    unpaid: Mapping[str, UsageAmount] = field(default_factory=dict)
     """What of the usage is left to invoices, by product key: credits that are granted later do not pay it."""
 
     @property
@@ -178,8 +186,7 @@ class Charge:
         with localcontext(EXACT):
             unpaid = dict(self.unpaid)
             for key, more in other.unpaid.items():
-                there = unpaid.get(key, Unpaid())
-                unpaid[key] = Unpaid(there.units + sign * more.units, there.money + sign * more.money)
+                unpaid[key] = unpaid.get(key, NO_USAGE).plus(more, sign)
             names = ("units", *AMOUNTS)
             figures = {name: getattr(self, name) + sign * getattr(other, name) for name in names}
         return {**figures, "unpaid": unpaid}
@@ -201,36 +208,22 @@ class PricedUsage:
     """Charged for the cycle, independent of usage."""
     commitment: CommitmentTerms = NO_COMMITMENT
     """The commitment that includes its usage: the product's own, or its group's."""
-    included_units: Decimal = ZERO
+    included: UsageAmount = NO_USAGE
     """The part of its usage that the commitment includes."""
-    included_money: Decimal = ZERO
     units_before: Decimal = ZERO
     """The part of `units` used in earlier cycles of the commitment's period."""
-    billed_units: Decimal = ZERO
-    """The part of `units_before` that was beyond the commitment."""
-    billed_money: Decimal = ZERO
-    """The price of `billed_units`."""
-    covered_units: Decimal = ZERO
+    billed: UsageAmount = NO_USAGE
+    """The part of `units_before` that was beyond the commitment, and its price."""
+    covered: UsageAmount = NO_USAGE
     """Paid for by credits that were drawn."""
-    covered_money: Decimal = ZERO
-    invoiced_units: Decimal = ZERO
+    invoiced: UsageAmount = NO_USAGE
     """On an invoice: no credits are drawn for it any more."""
-    invoiced_money: Decimal = ZERO
     discounted: bool = True
     """True if the discount applies to this cycle."""
 
-    def covered(self, amount: Decimal, *, by_units: bool) -> PricedUsage:
-        """Return a copy with `amount` more credits drawn."""
-        with localcontext(EXACT):
-            if by_units:
-                return replace(self, covered_units=self.covered_units + amount)
-            return replace(self, covered_money=self.covered_money + amount)
-
-    def unpaid(self) -> Unpaid:
+    def unpaid(self) -> UsageAmount:
         """Return what invoices have to charge: what they have already, and what no credits were drawn for."""
-        due = rate(self)
-        with localcontext(EXACT):
-            return Unpaid(self.invoiced_units + due.due_units, self.invoiced_money + due.due_money)
+        return self.invoiced.plus(rate(self).due)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +235,9 @@ class RatedUsage:
     """The price of usage beyond the commitment; of all usage without one."""
     discount: Decimal
     credits_used: Decimal
-    due_units: Decimal
-    """Units for which credits of kind Unit can still be drawn."""
-    due_money: Decimal
-    """The part of `usage` that credits of kind Monetary can still pay; otherwise it is invoiced."""
+    due: UsageAmount
+    """Units for which credits of kind Unit can still be drawn, and the part of `usage` that those of kind
+    Monetary can still pay; otherwise it is invoiced."""
 
 
 def usage_price(terms: PriceTerms, units: Decimal) -> Decimal:
@@ -268,8 +260,10 @@ def apply_commitment(products: Sequence[PricedUsage], committed: CommitmentTerms
         return [
             replace(
                 product,
-                billed_units=product.units_before - _included_units(earlier, product.units_before),
-                billed_money=_price_beyond_commitment(earlier, product.units_before),
+                billed=UsageAmount(
+                    product.units_before - _included_units(earlier, product.units_before),
+                    _price_beyond_commitment(earlier, product.units_before),
+                ),
             )
             for product, earlier in zip(now, before, strict=True)
         ]
@@ -281,29 +275,28 @@ def rate(product: PricedUsage) -> RatedUsage:
     The discount is taken off the fee first, and is never more than the price.
     """
     with localcontext(EXACT):
-        usage = max(_price_beyond_commitment(product, product.units) - product.billed_money, ZERO)
+        usage = max(_price_beyond_commitment(product, product.units) - product.billed.money, ZERO)
         discount = _discount(product, usage)
         due = product.fee + usage - discount
         # Credits pay for usage, never for fees; and not for what the discount has taken off.
         coverable = max(min(usage, due), ZERO)
         # Credits pay for the last units: the rest is rated as if those had not been used.
         included = _included_units(product, product.units)
-        uncovered = _price_beyond_commitment(product, max(product.units - product.covered_units, included))
-        rest = max(uncovered - product.billed_money, ZERO)
+        uncovered = _price_beyond_commitment(product, max(product.units - product.covered.units, included))
+        rest = max(uncovered - product.billed.money, ZERO)
         # What the units paid for by credits of kind Unit are worth, including their share of the discount.
         by_units = due - (product.fee + rest - _discount(product, rest))
-        due_money = max(coverable - by_units - product.covered_money - product.invoiced_money, ZERO)
+        due_money = max(coverable - by_units - product.covered.money - product.invoiced.money, ZERO)
         # Units at a price of 0 are drawn from credits of kind Unit; those that a flat price pays for are not.
         paid_for = product.terms.is_flat or (usage > 0 and due_money == 0)
         no_units = paid_for or product.commitment.blocks
-        billable = ZERO if no_units else product.units - included - product.billed_units
+        billable = ZERO if no_units else product.units - included - product.billed.units
         return RatedUsage(
             fee=product.fee,
             usage=usage,
             discount=discount,
-            credits_used=min(coverable, by_units + product.covered_money),
-            due_units=max(billable - product.covered_units - product.invoiced_units, ZERO),
-            due_money=due_money,
+            credits_used=min(coverable, by_units + product.covered.money),
+            due=UsageAmount(max(billable - product.covered.units - product.invoiced.units, ZERO), due_money),
         )
 
 
@@ -375,17 +368,15 @@ def _spread(
         # A negative price must not enlarge the commitment for the other products.
         of_money = min(money, max(usage_price(product.terms, each), ZERO))
         units, money = units - of_units, money - of_money
-        spread.append(
-            replace(product, commitment=committed, included_units=of_units, included_money=of_money)
-        )
+        spread.append(replace(product, commitment=committed, included=UsageAmount(of_units, of_money)))
     return spread
 
 
 def _included_units(product: PricedUsage, units: Decimal) -> Decimal:
     """Return how many of the cycle's first `units` the commitment includes, of units or of money."""
     if not product.commitment.in_money:
-        return product.included_units
-    included, money = ZERO, product.included_money
+        return product.included.units
+    included, money = ZERO, product.included.money
     for count, price in _units_by_price(product.terms, units):
         if count * price > money:
             # Rounded down: credits that pay for the other units must leave nothing to pay.
@@ -409,5 +400,5 @@ def _units_by_price(terms: PriceTerms, units: Decimal) -> Iterator[tuple[Decimal
 def _price_beyond_commitment(product: PricedUsage, units: Decimal) -> Decimal:
     if product.commitment.blocks:
         return ZERO
-    included = usage_price(product.terms, product.included_units)
-    return max(usage_price(product.terms, units) - included - product.included_money, ZERO)
+    included = usage_price(product.terms, product.included.units)
+    return max(usage_price(product.terms, units) - included - product.included.money, ZERO)
