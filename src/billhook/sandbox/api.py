@@ -28,7 +28,6 @@ from billhook.resources import (
     CreditLedgerQuery,
     CreditTopUp,
     CreditTopUpResponse,
-    Customer,
     CustomerResponse,
     CustomerUpdate,
     CustomFieldPage,
@@ -261,31 +260,33 @@ def update_customer(call: Call[CustomerUpdate]) -> CustomerResponse:
     """Change the fields that are given; a null clears its field."""
     stored = customers.find(call.tx, call.path["customerId"])
     # A new alias may be the name of an anonymous customer, which is merged then.
-    changed = anonymous_customers.update_customer(call.tx, stored, call.request)
+    changed = anonymous_customers.save_customer(call.tx, stored, call.request)
     return CustomerResponse(customer=customer_views(call.tx, [changed])[0])
 
 
 @CUSTOMERS_GROUP.operation("GET", "/integration/{integrationType}/{integrationId}")
 def get_by_integration(call: Call[None]) -> CustomerResponse:
     """Get the customer that is linked to an external entity."""
-    found = customers.find_by_integration(call.tx, call.path["integrationType"], call.path["integrationId"])
+    linked = customers.id_by_integration(call.tx, call.path["integrationType"], call.path["integrationId"])
+    found = customers.find(call.tx, linked or "")
     return CustomerResponse(customer=customer_views(call.tx, [found])[0])
 
 
 @CONSUMPTIONS_GROUP.operation("GET", "/{customerId}", name="by_id")
 def consumption_by_id(call: Call[None]) -> ProductConsumptionsResponse:
     """Get a customer's consumption of each product in the current billing cycle."""
-    return _consumption(call, customers.find(call.tx, call.path["customerId"]))
+    return _consumption(call, call.path["customerId"])
 
 
 @CONSUMPTIONS_GROUP.operation("GET", "/alias/{alias}", name="by_alias")
 def consumption_by_alias(call: Call[None]) -> ProductConsumptionsResponse:
     """Get the consumption of the customer with this alias in the current billing cycle."""
-    return _consumption(call, customers.find_by_alias(call.tx, call.path["alias"]))
+    alias = call.path["alias"]
+    return _consumption(call, customers.ids_by_alias(call.tx, [alias]).get(alias, ""))
 
 
-def _consumption(call: Call[None], customer: Customer) -> ProductConsumptionsResponse:
-    used = metered_items.customer_consumption(call.tx, customer.id)
+def _consumption(call: Call[None], customer_id: str) -> ProductConsumptionsResponse:
+    used = metered_items.customer_consumption(call.tx, customers.find(call.tx, customer_id).id)
     return ProductConsumptionsResponse(products_consumptions=used)
 
 

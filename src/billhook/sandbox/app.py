@@ -12,8 +12,8 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import jwt
 from flask import Flask, Request, Response, current_app, request
@@ -94,12 +94,8 @@ class Authenticator:
                 options={"require": ["exp", "sub"], "verify_exp": False, "verify_iat": False},
             )
             ends_at = float(claims["exp"])
-        except (
-            jwt.InvalidTokenError,
-            TypeError,
-            ValueError,
-            OverflowError,
-        ):  # such as an exp of 4,000 digits
+        # OverflowError for an exp of 4,000 digits.
+        except (jwt.InvalidTokenError, TypeError, ValueError, OverflowError):
             raise not_authenticated(_REFUSED) from None
         if claims["sub"] != self._client_id.decode():
             raise not_authenticated(_REFUSED)
@@ -185,14 +181,6 @@ _EXTENSION_KEY = "billhook.sandbox"
 logger = logging.getLogger("billhook.sandbox")
 
 
-class _State(NamedTuple):
-    """What `app.extensions` holds for the views, which are shared by all apps of a process."""
-
-    service: Service
-    services: Services
-    authenticator: Authenticator
-
-
 class _ForeignIdConverter(BaseConverter):
     """Any text, with slashes and line breaks; Flask's `path` refuses a slash as the first character."""
 
@@ -201,16 +189,9 @@ class _ForeignIdConverter(BaseConverter):
     weight = 200  # as `path` has: rules with plain ids are tried first
 
 
-# The last parameter of these is an external id, which may hold slashes. Ids of the sandbox hold none, so no
-# other path of the same method matches.
-_FOREIGN = (
-    ("GET", "/contracts/{contractId}"),
-    ("DELETE", "/contracts/{contractId}"),
-    ("GET", "/_sandbox/contracts/{contractId}"),
-    ("POST", "/_sandbox/contracts/{contractId}/activate"),
-    ("GET", "/customers/integration/{integrationType}/{integrationId}"),
-    ("GET", "/customers/products-consumptions/alias/{alias}"),
-)
+# These may be external ids, which may hold slashes. Ids of the sandbox hold none, so no other path of the
+# same method matches.
+_FOREIGN = ("contractId", "integrationId", "alias")
 
 
 def create_app(
@@ -219,7 +200,8 @@ def create_app(
     """Return an app with the operations of `groups`; its description is at /openapi/openapi.json."""
     app = Flask("billhook.sandbox", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
-    app.extensions[_EXTENSION_KEY] = _State(service, services, authenticator)
+    # For the views, which all apps of a process share.
+    app.extensions[_EXTENSION_KEY] = service, services, authenticator
     app.url_map, views = _routes(tuple(groups))
     app.view_functions.update(views)
     app.register_error_handler(SandboxError, _error_response)
@@ -237,32 +219,22 @@ def _routes(groups: tuple[OperationGroup, ...]) -> tuple[Map, dict[str, RouteCal
     app.url_map.merge_slashes = False
     for group in groups:
         for operation in group.operations:
-            _add_route(app, operation)
+            rule = operation.path
+            for name in operation.path_names:
+                kind = "foreign:" if name in _FOREIGN else ""
+                rule = rule.replace(f"{{{name}}}", f"<{kind}{name}>")
+            app.add_url_rule(rule, operation.key, partial(_handle, operation), methods=[operation.method])
     app.add_url_rule("/openapi/openapi.json", "openapi", lambda: _describe(groups))
     return app.url_map, app.view_functions
 
 
-def _add_route(app: Flask, operation: Operation) -> None:
-    names = operation.path_names
-    rule = operation.path
-    for name in names:
-        kind = "foreign:" if (operation.method, operation.path) in _FOREIGN and name == names[-1] else ""
-        rule = rule.replace(f"{{{name}}}", f"<{kind}{name}>")
-
-    def view(**path: str) -> Response:
-        return _handle(operation, path)
-
-    endpoint = f"{operation.method} {operation.path}"
-    app.add_url_rule(rule, endpoint, view, methods=[operation.method])
-
-
 def _describe(groups: tuple[OperationGroup, ...]) -> Response:
-    state: _State = current_app.extensions[_EXTENSION_KEY]
-    described = strict_json.dumps(document(groups, tuple(state.service.options.scheme.headers)))
+    service, *_ = current_app.extensions[_EXTENSION_KEY]
+    described = strict_json.dumps(document(groups, tuple(service.options.scheme.headers)))
     return Response(described, mimetype="application/json")
 
 
-def _handle(operation: Operation, path: dict[str, str]) -> Response:
+def _handle(operation: Operation, **path: str) -> Response:
     service, services, authenticator = current_app.extensions[_EXTENSION_KEY]
     # Credentials first: an unknown client must not make the sandbox read a body or query the database.
     authenticator.check_client(request)

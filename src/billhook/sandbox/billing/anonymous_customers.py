@@ -30,21 +30,13 @@ _USED_BY_ID = (contract, invoice, credit_pool, measurement)
 """Tables that have a customer only if a request named it by its id: such a customer is not merged."""
 
 
-def create_customer(tx: Transaction, request: CustomerUpdate) -> Customer:
-    """Create a customer, and merge the anonymous customers that have its names into it."""
-    # First the names, then the customer: creating it would reject names that are still taken.
-    claimed = _release_names(tx, request, "")
-    created = customers.create(tx, request)
-    _merge_into(tx, claimed, created.id)
-    return created
-
-
-def update_customer(tx: Transaction, stored: Customer, request: CustomerUpdate) -> Customer:
-    """Update a customer, and merge the anonymous customers that have its new names into it."""
-    claimed = _release_names(tx, request, stored.id)
-    changed = customers.update(tx, stored, request)
-    _merge_into(tx, claimed, changed.id)
-    return changed
+def save_customer(tx: Transaction, stored: Customer | None, request: CustomerUpdate) -> Customer:
+    """Create a customer, or change `stored`, and merge the anonymous customers of its names into it."""
+    # First the names, then the customer: it may have no names that are still taken.
+    claimed = _release_names(tx, request, stored.id if stored else "")
+    saved = customers.update(tx, stored, request) if stored else customers.create(tx, request)
+    _merge_into(tx, claimed, saved.id)
+    return saved
 
 
 def _release_names(tx: Transaction, request: CustomerUpdate, owner_id: str) -> list[str]:

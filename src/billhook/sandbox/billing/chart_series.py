@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, localcontext
@@ -26,8 +26,6 @@ from billhook.sandbox.storage.tables import (
     usage_instance,
 )
 
-_DayKey = tuple[str, str, int]
-"""Customer, meter and day."""
 _CENT = Decimal("0.01")
 
 
@@ -54,42 +52,26 @@ def usage_by_day(
     first, last = day_number(days[0]), day_number(days[-1])
     figures: defaultdict[str, defaultdict[int, list[Decimal]]] = defaultdict(lambda: defaultdict(list))
     methods = {meter.id: meter.aggregation_method for meter in meters}
-    distinct = _distinct_values(tx, first, last, customer_id)
-    for (customer, meter_id, day), rows in _rows_by_day(tx, first, last, customer_id).items():
+    of, seen = usage_day.c, usage_instance.c
+    where = of.day.between(first, last), *_of_customer(of.customer_id, customer_id)
+    # A day may have several rows: a billing cycle that ends within it has divided it.
+    rows_of: defaultdict[tuple[str, str, int], list[Any]] = defaultdict(list)
+    query = select(usage_day).where(*where).order_by(of.customer_id, of.meter_id, of.day, of.since)
+    for row in tx.connection.execute(query):
+        rows_of[row.customer_id, row.meter_id, row.day].append(row)
+    key = seen.customer_id, seen.meter_id, seen.day
+    distinct = select(*key, func.count(seen.instance.distinct())).group_by(*key)
+    distinct = distinct.where(seen.day.between(first, last), *_of_customer(seen.customer_id, customer_id))
+    counts = {(row[0], row[1], row[2]): row[3] for row in tx.connection.execute(distinct)}
+    for (customer, meter_id, day), rows in rows_of.items():
         if meter_id in methods:
             measured = [row for row in rows if row.measured is not None]
-            counted, count = [] if measured else rows, distinct.get((customer, meter_id, day), 0)
-            value = figure(methods[meter_id], measured, counted, 0 if measured else count)
-            figures[meter_id][day].append(value)
+            counted, count = ([], 0) if measured else (rows, counts.get((customer, meter_id, day), 0))
+            figures[meter_id][day].append(figure(methods[meter_id], measured, counted, count))
     return [
         UsageSeries(meter, [exact_sum(figures[meter.id][day]) for day in range(first, last + 1)])
         for meter in meters
     ]
-
-
-def _rows_by_day(
-    tx: Transaction, first: int, last: int, customer_id: str | None
-) -> Mapping[_DayKey, list[Any]]:
-    """Return the rows of each day, which a billing cycle that ends within it has divided, in their order."""
-    of = usage_day.c
-    query = select(usage_day).where(of.day.between(first, last), *_of_customer(of.customer_id, customer_id))
-    found: defaultdict[_DayKey, list[Any]] = defaultdict(list)
-    for row in tx.connection.execute(query.order_by(of.customer_id, of.meter_id, of.day, of.since)):
-        found[row.customer_id, row.meter_id, row.day].append(row)
-    return found
-
-
-def _distinct_values(
-    tx: Transaction, first: int, last: int, customer_id: str | None
-) -> Mapping[_DayKey, int]:
-    of = usage_instance.c
-    key = of.customer_id, of.meter_id, of.day
-    query = (
-        select(*key, func.count(of.instance.distinct()))
-        .where(of.day.between(first, last), *_of_customer(of.customer_id, customer_id))
-        .group_by(*key)
-    )
-    return {(customer, meter, day): count for customer, meter, day, count in tx.connection.execute(query)}
 
 
 def _of_customer(column: ColumnElement[str], customer_id: str | None) -> list[ColumnElement[bool]]:

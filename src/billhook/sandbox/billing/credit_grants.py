@@ -183,7 +183,7 @@ def credit_charges(
     """Return the charges for credits that were due before `end`, since the contract was billed last."""
     columns = ledger_entry.c
     billed = select(func.max(invoice.c.cycle_end)).where(invoice.c.contract_id == contract.id)
-    since = tx.connection.execute(billed).scalar() or contract.start_date
+    since = tx.connection.scalar(billed) or contract.start_date
     due = (columns.contract_id == contract.id) & (columns.grant_due_at >= since)
     granted = select(columns.grant_number).where(due, columns.grant_due_at < end).order_by(columns.seq)
     sold = [(contract.credit_grants or [])[number] for number in tx.connection.scalars(granted)]

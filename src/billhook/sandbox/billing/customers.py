@@ -56,16 +56,6 @@ def find_named(tx: Transaction, customer_id: str) -> Customer:
     return found
 
 
-def find_by_alias(tx: Transaction, name: str) -> Customer:
-    """Return the customer with this alias: any name that its usage may have; not_found without one."""
-    return find(tx, ids_by_alias(tx, [name]).get(name, ""))
-
-
-def find_by_integration(tx: Transaction, provider: str, external_id: str) -> Customer:
-    """Return the customer that is linked to this entity of another provider; not_found without one."""
-    return find(tx, _id_by_integration(tx, provider, external_id) or "")
-
-
 def ids_by_alias(tx: Transaction, aliases: Collection[str]) -> dict[str, str]:
     """Return the customer ids by alias. Unknown aliases are left out."""
     # An invalid key matches no customer; do not query for it.
@@ -205,7 +195,7 @@ def _check_owner(tx: Transaction, request: CustomerUpdate, owner_id: str) -> Non
     if taken:
         raise invalid_request("another customer has this name", *taken, code="already_exists")
     for n, each in enumerate(request.external_integration or []):
-        owner = _id_by_integration(tx, str(each.type), str(each.id))
+        owner = id_by_integration(tx, str(each.type), str(each.id))
         if owner not in (None, owner_id):
             raise invalid_request(
                 "another customer is linked to this entity",
@@ -229,11 +219,12 @@ def _store_names(tx: Transaction, owner: Customer) -> None:
         )
 
 
-def _id_by_integration(tx: Transaction, provider: str, external_id: str) -> str | None:
+def id_by_integration(tx: Transaction, provider: str, external_id: str) -> str | None:
+    """Return the id of the customer that is linked to this entity of another provider; None without one."""
     linked = customer_integration.c
-    return tx.connection.execute(
+    return tx.connection.scalar(
         select(linked.customer_id).where(linked.type == provider, linked.external_id == external_id)
-    ).scalar_one_or_none()
+    )
 
 
 def _check_fields(request: CustomerUpdate) -> None:

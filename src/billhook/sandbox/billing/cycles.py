@@ -111,16 +111,11 @@ def commitment_start(contract: ContractRecord, commitment: Commitment | None, st
 
     Periods are counted from the first cycle, so the result is the start of a cycle.
     """
-    cycles = commitment_cycles(commitment, _cycle_period(contract))
+    cycles = commitment_cycles(commitment, cycle_period(contract))
     if cycles <= 1:
         return start
     count = completed_cycles(contract, start)
     return max(_cycle_start(contract, count - count % cycles), contract.start_date)
-
-
-def spans_several_cycles(contract: ContractRecord, commitment: Commitment | None) -> bool:
-    """Return whether the commitment's period is longer than one billing cycle of its contract."""
-    return commitment_cycles(commitment, _cycle_period(contract)) > 1
 
 
 def duration_period(duration: Duration) -> CalendarDuration | None:
@@ -138,7 +133,7 @@ def duration_period(duration: Duration) -> CalendarDuration | None:
 
 def completed_cycles(contract: ContractRecord, moment: datetime) -> int:
     """Return how many cycles were over when the cycle began that contains `moment`."""
-    period, anchor = _cycle_period(contract), contract.cycle_anchor or contract.start_date
+    period, anchor = cycle_period(contract), contract.cycle_anchor or contract.start_date
     if period.months:
         apart = (moment.year - anchor.year) * 12 + moment.month - anchor.month
         count = apart // period.months
@@ -196,13 +191,14 @@ def next_end_date(contract: ContractRecord, now: datetime) -> datetime:
     return end
 
 
-def _cycle_period(contract: ContractRecord) -> CalendarDuration:
+def cycle_period(contract: ContractRecord) -> CalendarDuration:
+    """Return the length of the contract's billing cycles."""
     return CalendarDuration(contract.cycle_months, timedelta(days=contract.cycle_days))
 
 
 def _cycle_start(contract: ContractRecord, count: int) -> datetime:
     """Return the moment at which `count` cycles are over, the first of them counted as a whole one."""
-    moment = _cycle_period(contract).times(count).after(contract.cycle_anchor or contract.start_date)
+    moment = cycle_period(contract).times(count).after(contract.cycle_anchor or contract.start_date)
     # In a short month the anchor is the last day, which is earlier than the billing day.
     return _on_day(moment, contract.cycle_billing_day) if contract.cycle_billing_day else moment
 

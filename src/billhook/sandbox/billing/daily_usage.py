@@ -104,7 +104,7 @@ def consumed_units(
         query = select(func.count(seen.instance.distinct())).where(
             seen.customer_id == customer_id, seen.meter_id == meter.id, of_rows
         )
-        distinct = tx.connection.execute(query).scalar_one()
+        distinct = tx.connection.scalars(query).one()
     return figure(meter.aggregation_method, measured, counted, distinct)
 
 
@@ -243,7 +243,7 @@ def _columns(key: UsageKey) -> dict[str, Any]:
 
 def newest_invoice(tx: Transaction) -> int:
     """Return the serial number of the newest invoice; 0 without any."""
-    return tx.connection.execute(select(func.max(invoice.c.seq))).scalar() or 0
+    return tx.connection.scalar(select(func.max(invoice.c.seq))) or 0
 
 
 def set_measured(tx: Transaction, row: UsageKey, value: Decimal) -> None:
@@ -278,7 +278,7 @@ def first_change(tx: Transaction, customer_id: str, invoice_number: int, end: da
         days.after_invoice >= invoice_number,
         days.since < to_microseconds(end),
     )
-    since = tx.connection.execute(first).scalar()
+    since = tx.connection.scalar(first)
     return None if since is None else from_microseconds(since)
 
 

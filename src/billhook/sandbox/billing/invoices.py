@@ -233,7 +233,7 @@ def _issue(
     invoice_id = new_id("inv")
     # Without gaps in a year: a transaction that writes is alone, so no other takes the same number.
     last = select(func.max(invoice.c.number)).where(invoice.c.year == tx.now.year)
-    number = (tx.connection.execute(last).scalar() or 0) + 1
+    number = (tx.connection.scalar(last) or 0) + 1
     smallest = money.smallest_unit(data["currency"])
     lines = [_line(invoice_id, charge, smallest) for charge in charges]
     breakdown = _breakdown(charges, smallest)

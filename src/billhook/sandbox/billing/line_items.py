@@ -193,9 +193,10 @@ def _group_line(
     cycle_usage: _CycleUsage, number: int, group: ProductGroup, members: dict[str, SoldProduct]
 ) -> ContractLine:
     cycle = cycle_usage.cycle
-    committed = _pro_rated_commitment(
-        cycle_usage, priced_commitment(group.commitment, _price_of_group(members)), group.commitment, None
-    )
+    # Units that a group commits to without a price cost that of its first product.
+    prices = [price_terms(each.product, metered=each.meter is not None) for each in members.values()]
+    whole = priced_commitment(group.commitment, prices[0] if prices else PriceTerms())
+    committed = _pro_rated_commitment(cycle_usage, whole, group.commitment, None)
     name = f"{cycle.contract.id}-group-{number}"
     return ContractLine(
         key=f"{cycle.contract.id}/group-{number}",
@@ -207,12 +208,6 @@ def _group_line(
         commitment=committed,
         since=cycles.commitment_start(cycle.contract, group.commitment, cycle.start),
     )
-
-
-def _price_of_group(members: Mapping[str, SoldProduct]) -> PriceTerms:
-    """Return the price of units that a group commits to without one: that of its first product."""
-    first = next(iter(members.values()), None)
-    return PriceTerms() if first is None else price_terms(first.product, metered=first.meter is not None)
 
 
 def _product_usages(
@@ -282,7 +277,7 @@ def _pro_rated_commitment(
     """Return the cycle's share of a commitment: of its price, and of what it includes."""
     contract = cycle_usage.cycle.contract
     # A commitment for several cycles is for its whole period, so a short first cycle does not reduce it.
-    if not contract.pro_rates or cycles.spans_several_cycles(contract, commitment):
+    if not contract.pro_rates or cycles.commitment_cycles(commitment, cycles.cycle_period(contract)) > 1:
         return committed
     return replace(
         committed,

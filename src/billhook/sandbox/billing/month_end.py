@@ -20,7 +20,6 @@ from billhook.sandbox import scheduled_jobs
 from billhook.sandbox.billing import contract_lifecycle, contracts
 from billhook.sandbox.billing.money import EXACT, ZERO
 from billhook.sandbox.clock import add_months
-from billhook.sandbox.errors import not_found
 from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.tables import contract, customer, event, invoice, report
@@ -93,14 +92,6 @@ def store_report(tx: Transaction, fields: Mapping[str, Any]) -> Report:
     stored = Report(id=new_id("rep"), **fields)
     tx.connection.execute(insert(report).values(id=stored.id, body=stored.to_json().decode()))
     return stored
-
-
-def find_report(tx: Transaction, report_id: str) -> Report:
-    """Return the report with this id; not_found without one."""
-    body = tx.connection.execute(select(report.c.body).where(report.c.id == report_id)).scalar_one_or_none()
-    if body is None:
-        raise not_found("report")
-    return Report.from_json(body.encode())
 
 
 def handle_month_end(tx: Transaction, _: str) -> None:
@@ -187,7 +178,7 @@ def _sold_meters(tx: Transaction, customer_id: str, start: datetime, end: dateti
 
 def _count_created(tx: Transaction, table: Table, start: datetime, end: datetime) -> int:
     stored = select(func.count()).select_from(table).where(_within(table.c.created_at, start, end))
-    return tx.connection.execute(stored).scalar_one()
+    return tx.connection.scalars(stored).one()
 
 
 def _billed_totals(tx: Transaction, start: datetime, end: datetime) -> list[BilledTotal]:

@@ -35,16 +35,6 @@ class PriceTerms:
     is_flat: bool = False
     """True if the fee pays for all usage."""
 
-    def discount_on(self, subtotal: Decimal) -> Decimal:
-        """Return the discount on `subtotal`: a percentage or an amount, and at most all of it."""
-        if self.discount is None or subtotal <= 0:
-            return ZERO
-        # A negative discount would raise the price.
-        amount = max(clamp(self.discount.amount or ZERO), ZERO)
-        if self.discount.type == "Percentage":
-            amount = subtotal * amount.scaleb(-2)
-        return min(amount, subtotal)
-
     def is_discounted(self, cycles_before: int) -> bool:
         """Return whether the cycle after `cycles_before` others still has the discount."""
         recurring = None if self.discount is None else self.discount.recurring
@@ -355,7 +345,15 @@ def credit_charge(credit_grant: CreditGrant, smallest: Decimal) -> Charge:
 
 
 def _discount(product: PricedUsage, usage: Decimal) -> Decimal:
-    return product.terms.discount_on(product.fee + usage) if product.discounted else ZERO
+    """Return the discount on fee and usage: a percentage or an amount, and at most all of it."""
+    discount, subtotal = product.terms.discount, product.fee + usage
+    if discount is None or subtotal <= 0 or not product.discounted:
+        return ZERO
+    # A negative discount would raise the price.
+    amount = max(clamp(discount.amount or ZERO), ZERO)
+    if discount.type == "Percentage":
+        amount = subtotal * amount.scaleb(-2)
+    return min(amount, subtotal)
 
 
 def _spread(

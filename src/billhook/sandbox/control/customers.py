@@ -67,7 +67,7 @@ def create_customer(call: Call[CustomerUpdate]) -> CustomerResponse:
 
     It may claim the name of an anonymous customer, whose usage then becomes its own.
     """
-    made = anonymous_customers.create_customer(call.tx, call.request)
+    made = anonymous_customers.save_customer(call.tx, None, call.request)
     return CustomerResponse(customer=customer_views(call.tx, [made])[0])
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictStr
+from sqlalchemy import select
 
 from billhook.events import CreditKind
 from billhook.fields.types import CreditKindWord, CustomerId, ExactDecimal, ListOf, UtcDatetime
@@ -22,7 +23,6 @@ from billhook.sandbox.billing import (
     invoice_lifecycle,
     invoices,
     money,
-    month_end,
 )
 from billhook.sandbox.billing.credit_grants import (
     CreditProduct,
@@ -33,9 +33,10 @@ from billhook.sandbox.billing.credit_grants import (
 )
 from billhook.sandbox.billing.credit_pools import LedgerEntryView, LedgerReference
 from billhook.sandbox.billing.invoices import InvoiceResponseView
-from billhook.sandbox.billing.month_end import ReportResponse
-from billhook.sandbox.errors import check_choice, check_key, invalid_request
+from billhook.sandbox.billing.month_end import Report, ReportResponse
+from billhook.sandbox.errors import check_choice, check_key, invalid_request, not_found
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
+from billhook.sandbox.storage.tables import report
 
 INVOICES_GROUP = OperationGroup("_sandbox/invoices", prefix="/_sandbox/invoices")
 EXCHANGE_RATES_GROUP = OperationGroup("_sandbox/exchangeRates", prefix="/_sandbox/exchangeRates")
@@ -118,7 +119,11 @@ def change_exchange_rates(call: Call[ExchangeRates]) -> ExchangeRates:
 @REPORTS_GROUP.operation("GET", "/{reportId}", name="get")
 def get_report(call: Call[None]) -> ReportResponse:
     """Get a month-end report."""
-    return ReportResponse(report=month_end.find_report(call.tx, call.path["reportId"]))
+    wanted = select(report.c.body).where(report.c.id == call.path["reportId"])
+    body = call.tx.connection.scalar(wanted)
+    if body is None:
+        raise not_found("report")
+    return ReportResponse(report=Report.from_json(body.encode()))
 
 
 CREDITS_GROUP = OperationGroup("_sandbox/credits", prefix="/_sandbox")

@@ -170,7 +170,7 @@ def _counts(tx: Transaction) -> dict[str, int]:
         "subscriptions": select(func.count()).select_from(tables.subscription),
         "faults": select(func.count()).select_from(tables.fault),
     }
-    return {name: tx.connection.execute(query).scalar_one() for name, query in of.items()}
+    return {name: tx.connection.scalars(query).one() for name, query in of.items()}
 
 
 def _events_chart(tx: Transaction) -> Bars:

@@ -78,7 +78,7 @@ class Transaction:
 
     def setting(self, name: str) -> str | None:
         """Return the value stored under `name`; None if there is none."""
-        return self.connection.execute(select(setting.c.value).where(setting.c.name == name)).scalar()
+        return self.connection.scalar(select(setting.c.value).where(setting.c.name == name))
 
     def store_setting(self, name: str, value: str | None) -> None:
         """Store `value` under `name`, replacing another; None deletes it."""

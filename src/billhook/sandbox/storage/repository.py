@@ -64,7 +64,7 @@ def fetch_page(
     order, name = (*before, seq), seq.table.name
     # Without the cursor: the total is the same on each page.
     counted = query.with_only_columns(func.count(), maintain_column_froms=True)
-    total = tx.connection.execute(counted).scalar_one()
+    total = tx.connection.scalars(counted).one()
     if cursor is not None:
         place, last_place = tuple_(*order), tuple_(*_place(cursor, name, len(order)))
         query = query.where(place < last_place if newest_first else place > last_place)

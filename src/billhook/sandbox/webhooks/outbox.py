@@ -47,11 +47,11 @@ def raise_event(tx: Transaction, event: Event, *, only: Collection[str] | None =
     Returns the event's id. Source: spec, "Events".
     """
     event_id = new_id("evt")
-    number = tx.connection.execute(
+    number = tx.connection.scalar(
         insert(raised_event)
         .values(id=event_id, event_type=event.type, body=event.to_json(), raised_at=tx.now, cause=tx.cause)
         .returning(raised_event.c.seq)
-    ).scalar_one()
+    )
     _prune_events(tx, number)
     # One delivery for each subscription, also of one URL: each has its own thresholds and state.
     subscribed = select(subscription.c.id, subscription.c.callback_url).where(
@@ -96,7 +96,7 @@ def find_due(tx: Transaction, most: int, most_each: int, in_progress: Mapping[st
         # Twice as many as can start: some of them may be in progress.
         .limit(2 * most_each)
     )
-    for url in tx.connection.execute(urls).scalars():
+    for url in tx.connection.scalars(urls):
         if busy[destination(url)] < most_each:
             found += tx.connection.execute(of_url.where(delivery.c.url == url))
     chosen: list[Row[Any]] = []
@@ -117,14 +117,13 @@ def next_due_at(tx: Transaction) -> datetime | None:
 def count_due(tx: Transaction) -> int:
     """Return the number of deliveries that are due now, with those in progress."""
     query = select(func.count()).select_from(delivery).where(delivery.c.due_at <= tx.real_now)
-    return tx.connection.execute(query).scalar_one()
+    return tx.connection.scalars(query).one()
 
 
 def settle(tx: Transaction, due: Row[Any], made: Sequence[Mapping[str, Any]]) -> None:
     """Store the attempts and the delivery's new state; schedule a retry unless one succeeded."""
-    before = tx.connection.execute(
-        select(func.count()).select_from(attempt).where(attempt.c.delivery_id == due.id)
-    ).scalar_one()
+    counted = select(func.count()).select_from(attempt).where(attempt.c.delivery_id == due.id)
+    before = tx.connection.scalars(counted).one()
     for number, one in enumerate(made, before + 1):
         faults = ", ".join(filter(None, [due.held_up_by, one["fault"]])) or None
         columns = {**one, "delivery_id": due.id, "number": number, "fault": faults}

@@ -41,13 +41,6 @@ ERROR_PAUSE_SECONDS = 1.0
 logger = logging.getLogger("billhook.sandbox")
 
 
-def _flip_one_bit(body: bytes, seed: int) -> bytes:
-    changed = bytearray(body)
-    # Seeded by the delivery, so that a repeated run corrupts the same bit.
-    changed[random.Random(seed).randrange(len(changed))] ^= 1  # noqa: S311
-    return bytes(changed)
-
-
 def _response_text(answer: bytes | None, secrets: Sequence[Secret]) -> str | None:
     """Return the beginning of a response as text, without secrets that the receiver echoed."""
     if answer is None:
@@ -195,12 +188,15 @@ class Sender:
             "User-Agent": "billhook-sandbox",
             "X-Webhook-Type": due.event_type,
         }
-        body = _flip_one_bit(due.body, due.seq) if fault is FaultKind.CORRUPT else due.body
+        body = bytearray(due.body)
+        if fault is FaultKind.CORRUPT:
+            # Seeded by the delivery, so that a repeated run corrupts the same bit.
+            body[random.Random(due.seq).randrange(len(body))] ^= 1  # noqa: S311
         if fault is FaultKind.LOSE:
             return PostResult(problem=FailureReason.LOST)
         options = self._service.options
         result = await post(
-            due.url, {**more, **headers}, body,
+            due.url, {**more, **headers}, bytes(body),
             timeout_seconds=options.delivery_timeout_seconds, allow_private=options.allow_private,
         )  # fmt: skip
         if fault in SPOILING and result.problem is None:
