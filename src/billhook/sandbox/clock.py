@@ -8,10 +8,11 @@ from __future__ import annotations
 import calendar
 import re
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from billhook.clock import Clock
+from billhook.clock import Clock, parse_duration
 
 MAX_TIME = datetime(9000, 1, 1, tzinfo=UTC)
 """The clock cannot be moved beyond; it leaves room for jobs scheduled later, before the year 9999."""
@@ -81,7 +82,12 @@ class CalendarDuration:
 
     @classmethod
     def parse(cls, text: str) -> CalendarDuration:
-        """Parse ISO 8601 such as `P1Y2M10DT2H30M`; only seconds may have decimals. ValueError otherwise."""
+        """Parse ISO 8601 such as `P1Y2M10DT2H30M`, where only seconds may have decimals; or such as `7d`.
+
+        ValueError for any other text.
+        """
+        with suppress(ValueError):
+            return cls(time=parse_duration(text))
         found = _ISO_8601.fullmatch(text)
         if found is None:
             raise ValueError("not an ISO 8601 duration, as P30D, P1M or PT36H, and not 7d or the like")

@@ -12,7 +12,7 @@ from datetime import datetime
 from types import ModuleType, NoneType
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from billhook.resources import Resource
 from billhook.sandbox.options import DEFAULT_BODY_BYTES
@@ -21,7 +21,6 @@ from billhook.sandbox.storage.database import Transaction
 _CONTROL_PREFIX = "/_sandbox"
 _PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 B = TypeVar("B")
-SANDBOX_MARK = "The sandbox's own: the specification does not list it."
 
 
 class SandboxResource(Resource, register=False):
@@ -150,8 +149,3 @@ def groups_of(*modules: ModuleType) -> tuple[OperationGroup, ...]:
     return tuple(
         each for module in modules for each in vars(module).values() if isinstance(each, OperationGroup)
     )
-
-
-def sandbox_field(description: str, **options: Any) -> Any:
-    """Return a pydantic Field whose description, shown in the OpenAPI document, has the mark."""
-    return Field(description=f"{description} {SANDBOX_MARK}", **options)

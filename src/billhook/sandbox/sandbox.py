@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from limits import RateLimitItem
@@ -41,20 +40,18 @@ if TYPE_CHECKING:
 GROUPS = groups_of(api, customers, invoices, service, deliveries, subscriptions)
 """All operations, in the order of the OpenAPI document."""
 
-JOB_HANDLERS: Mapping[str, Callable[[Transaction, str], None]] = MappingProxyType(
-    {
-        "customer_without_contract": contract_lifecycle.handle_missing_contract,
-        "contract_start": contract_lifecycle.handle_contract_start,
-        "cycle_end": contract_lifecycle.handle_cycle_end,
-        "renewal_notice": contract_lifecycle.handle_renewal_notice,
-        "contract_end": contract_lifecycle.handle_contract_end,
-        "invoice_approval": invoice_lifecycle.handle_approval_due,
-        "invoice_due": invoice_lifecycle.handle_invoice_due,
-        "credit_grant": credit_grants.handle_scheduled_grant,
-        "credit_expiry": credit_grants.expire_lot,
-        "month_end": month_end.handle_month_end,
-    }
-)
+JOB_HANDLERS: Mapping[str, Callable[[Transaction, str], None]] = {
+    "customer_without_contract": contract_lifecycle.handle_missing_contract,
+    "contract_start": contract_lifecycle.handle_contract_start,
+    "cycle_end": contract_lifecycle.handle_cycle_end,
+    "renewal_notice": contract_lifecycle.handle_renewal_notice,
+    "contract_end": contract_lifecycle.handle_contract_end,
+    "invoice_approval": invoice_lifecycle.handle_approval_due,
+    "invoice_due": invoice_lifecycle.handle_invoice_due,
+    "credit_grant": credit_grants.handle_scheduled_grant,
+    "credit_expiry": credit_grants.expire_lot,
+    "month_end": month_end.handle_month_end,
+}
 """What handles each kind of scheduled job: `tx.now` is its due time, the text is the id of its subject."""
 
 logger = logging.getLogger("billhook.sandbox")
@@ -77,7 +74,13 @@ class Sandbox:
         self.sender = Sender(self.service)
         self.scheduler = Scheduler(self.service, JOB_HANDLERS)
         try:
-            self._initialize()
+            self.scheduler.restore()
+            with self.service.transaction(writes=True) as tx:
+                scheduled_jobs.schedule_first_month_end(tx)
+                self.jwt_key = tokens.jwt_key(tx)
+                signing_secrets.ensure_secret(tx)
+                if options.api_token is not None:
+                    self.api_token = tokens.rotate(tx, options.api_token)
             self._authenticator = Authenticator(self.client_id, self.jwt_key, rate_limit)
             if options.seed == "demo":
                 seed_demo_data(self.call, self.clock.now())
@@ -85,15 +88,6 @@ class Sandbox:
             # The lock would otherwise last as long as the process.
             self.service.database.close()
             raise
-
-    def _initialize(self) -> None:
-        self.scheduler.restore()
-        with self.service.transaction(writes=True) as tx:
-            scheduled_jobs.schedule_first_month_end(tx)
-            self.jwt_key = tokens.jwt_key(tx)
-            signing_secrets.ensure_secret(tx)
-            if self.options.api_token is not None:
-                self.api_token = tokens.rotate(tx, self.options.api_token)
 
     @property
     def options(self) -> SandboxOptions:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import Any
 
 from billhook.events import EVENT_TYPES
@@ -22,22 +21,20 @@ _WITH_THRESHOLD = ("CommitmentUsageCrossed", "CurrencyCommitmentUsageCrossed", "
 _PRODUCTS = ("calls", "storage", "compute", "tokens")
 
 _PRICE_PER_UNIT = {"type": "PerUnit", "price": 1}
-PRICES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "per unit": {"pricing": _PRICE_PER_UNIT},
-        "tiers": {
-            "pricing": {"type": "Tiered", "tiers": [{"upTo": 100, "price": 1}, {"upTo": 200, "price": 0.5}]}
-        },
-        "commitment": {
-            "pricing": {"type": "PerUnit", "price": 2},
-            "commitment": {"units": 100, "price": 80, "type": "Units"},
-        },
-        "minimum charge": {
-            "pricing": _PRICE_PER_UNIT,
-            "commitment": {"units": 100, "price": 100, "type": "Currency"},
-        },
-    }
-)
+PRICES: Mapping[str, Mapping[str, Any]] = {
+    "per unit": {"pricing": _PRICE_PER_UNIT},
+    "tiers": {
+        "pricing": {"type": "Tiered", "tiers": [{"upTo": 100, "price": 1}, {"upTo": 200, "price": 0.5}]}
+    },
+    "commitment": {
+        "pricing": {"type": "PerUnit", "price": 2},
+        "commitment": {"units": 100, "price": 80, "type": "Units"},
+    },
+    "minimum charge": {
+        "pricing": _PRICE_PER_UNIT,
+        "commitment": {"units": 100, "price": 100, "type": "Currency"},
+    },
+}
 """Terms of a product in a contract. Those with credits are `per unit`, with `consumesCreditProductIds`."""
 STARTER_GRANT = {"name": "Starter", "balanceKind": "Monetary", "grantAmount": 100, "schedule": "Once"}
 """Credits that a contract grants, without the id of their credit product."""

@@ -60,10 +60,12 @@ def last_days(sellers: Sequence[Seller], meter_id: str, spans: Sequence[TimeSpan
 
     That is so if no contract sells the meter in the rest of the day.
     """
+    own = [seller for seller in sellers if meter_id in seller.meter_ids and seller.start < seller.end]
     return [
         midnight(end)
         for _, end in spans
-        if end > midnight(end) and not _is_sold_after(sellers, meter_id, end)
+        if end > midnight(end)
+        and not any(seller.end > end and seller.start.date() <= end.date() for seller in own)
     ]
 
 
@@ -74,16 +76,6 @@ def is_handed_over(sellers: Sequence[Seller], contract_id: str, meter_id: str, e
         and meter_id in seller.meter_ids
         and seller.start < seller.end
         and seller.start.date() == end.date()
-        for seller in sellers
-    )
-
-
-def _is_sold_after(sellers: Sequence[Seller], meter_id: str, moment: datetime) -> bool:
-    """Return whether a contract sells the meter between `moment` and the end of its day."""
-    return any(
-        meter_id in seller.meter_ids
-        and seller.start < seller.end > moment
-        and seller.start.date() <= moment.date()
         for seller in sellers
     )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal, localcontext
-from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import Field, StrictStr
@@ -143,7 +142,7 @@ def has_expired(tx: Transaction, credit_grant: CreditGrant | None) -> bool:
     return expires_at is not None and expires_at <= tx.now
 
 
-_MONTHS: Mapping[str, int] = MappingProxyType({"Monthly": 1, "Quarterly": 3, "Yearly": 12})
+_MONTHS: Mapping[str, int] = {"Monthly": 1, "Quarterly": 3, "Yearly": 12}
 """The months between two grants, by `schedule`; any other value means once."""
 
 GRANT_SCHEDULES = ("Once", *_MONTHS)
@@ -201,7 +200,7 @@ def _grant_due(tx: Transaction, contract: ContractRecord, moment: datetime) -> N
         is_due = _grant_after(contract, credit_grant, moment - _MICROSECOND) == moment
         # Credits that would expire at once are neither granted nor charged.
         if is_due and not has_expired(tx, credit_grant):
-            link = LedgerReference(contract_id=contract.id, grant=(number, moment))
+            link = LedgerReference(contract.id, grant_number=number, grant_due_at=moment)
             grant(tx, contract.customer_id, credit_grant, link)
 
 

@@ -6,12 +6,12 @@ Source: spec, "Resources and their fields", Credit ledger entry; "Events", the t
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import ROUND_DOWN, Decimal, localcontext
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
-from pydantic import StrictStr
+from pydantic import Field, StrictStr
 from sqlalchemy import ColumnElement, Row, delete, insert, select, update
 
 from billhook.events import CreditPoolDepleted, CreditPoolIncreased, CreditPoolThresholdCrossed
@@ -20,7 +20,7 @@ from billhook.resources import CreditGrant, CreditLedgerEntry, CreditLedgerPage,
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
 from billhook.sandbox.billing.rating import UsageAmount
 from billhook.sandbox.billing.thresholds import percent, threshold_rules, thresholds_crossed
-from billhook.sandbox.operations import SandboxResource, sandbox_field
+from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import requested_page, shown
@@ -46,24 +46,18 @@ CreditPool = Row[Any]
 """A row of the table of pools: a customer's credits of one credit product and one kind."""
 
 
-class UsagePaid(NamedTuple):
-    """A product's usage in a cycle, and how much of it credits have paid for."""
-
-    product_key: str
-    cycle_start: datetime
-    amount: UsageAmount
-
-
 @dataclass(frozen=True, slots=True)
 class LedgerReference:
-    """What a ledger entry belongs to: a contract or an invoice, and the usage that it pays for."""
+    """What a ledger entry belongs to, by the columns of its table."""
 
     contract_id: str | None = None
     invoice_id: str | None = None
-    paid: UsagePaid | None = None
-    """What was paid for the usage before."""
-    grant: tuple[int, datetime] | None = None
+    product_key: str | None = None
+    """The product and the cycle whose usage it pays for."""
+    cycle_start: datetime | None = None
+    grant_number: int | None = None
     """The number of the contract's grant, and when it was due."""
+    grant_due_at: datetime | None = None
 
 
 def customer_pools(
@@ -93,7 +87,13 @@ def add_lot(
 
     The pool is created if necessary. Emits CreditPoolIncreased.
     """
-    pool, lot_id, amount = _find_or_make(tx, *pool_key), new_id("lot"), credit_grant.grant_amount or ZERO
+    lot_id, amount = new_id("lot"), credit_grant.grant_amount or ZERO
+    columns = dict(zip(("customer_id", "credit_product_id", "kind"), pool_key, strict=True))
+    pool = tx.connection.execute(select(credit_pool).filter_by(**columns)).first()
+    if pool is None:
+        empty = {"balance": ZERO, "filled_to": ZERO, "told_share": ZERO}
+        made = insert(credit_pool).values(id=new_id("pool"), **columns, **empty)
+        pool = tx.connection.execute(made.returning(credit_pool)).one()
     tx.connection.execute(
         insert(credit_lot).values(
             id=lot_id,
@@ -181,7 +181,11 @@ def _change_balance(
 ) -> str:
     """Change a balance: the pool, its ledger and its events, together. Returns the entry's id."""
     entry_id = new_id("cle")
-    grant_number, grant_due_at = link.grant or (None, None)
+    units = money = None
+    # The last entry for a product's usage tells what credits have paid for it in all.
+    if link.product_key is not None and link.cycle_start is not None:
+        more = UsageAmount(units=-amount) if pool.kind == "Unit" else UsageAmount(money=-amount)
+        units, money = usage_paid(tx, link.product_key, link.cycle_start).plus(more)
     with localcontext(EXACT):
         balance = pool.balance + amount
         filled_to, told_share = pool.filled_to, pool.told_share
@@ -199,14 +203,11 @@ def _change_balance(
         .values(balance=balance, filled_to=filled_to, told_share=told_share)
         .returning(credit_pool)
     ).one()
+    entry = {"type": entry_type, "amount": amount, "balance_after": balance, **asdict(link)}
+    owner = {"customer_id": pool.customer_id, "pool_id": pool.id, "created_at": tx.now}
     tx.connection.execute(
-        insert(ledger_entry).values(
-            id=entry_id, customer_id=pool.customer_id, pool_id=pool.id, type=entry_type, amount=amount,
-            balance_after=balance, invoice_id=link.invoice_id, contract_id=link.contract_id,
-            created_at=tx.now, grant_number=grant_number, grant_due_at=grant_due_at,
-            **_paid_columns(link.paid, pool.kind, -amount),
-        )
-    )  # fmt: skip
+        insert(ledger_entry).values(id=entry_id, **owner, **entry, paid_units=units, paid_money=money)
+    )
     if amount > 0:
         details = _event_details(tx, changed)
         raise_event(tx, CreditPoolIncreased(**details, granted_amount=amount, previous_balance=pool.balance))
@@ -215,31 +216,13 @@ def _change_balance(
     return entry_id
 
 
-def _paid_columns(before: UsagePaid | None, kind: str, amount: Decimal) -> dict[str, Any]:
-    """Return the columns that tell what credits have paid for a cycle's usage, with this `amount`."""
-    if before is None:
-        return {}
-    more = UsageAmount(units=amount) if kind == "Unit" else UsageAmount(money=amount)
-    units, money = before.amount.plus(more)
-    key = {"product_key": before.product_key, "cycle_start": before.cycle_start}
-    return {**key, "paid_units": units, "paid_money": money}
-
-
-def _find_or_make(tx: Transaction, customer_id: str, credit_product_id: str, kind: str) -> CreditPool:
-    columns = {"customer_id": customer_id, "credit_product_id": credit_product_id, "kind": kind}
-    found = tx.connection.execute(select(credit_pool).filter_by(**columns)).first()
-    if found is not None:
-        return found
-    empty = {"balance": ZERO, "filled_to": ZERO, "told_share": ZERO}
-    made = insert(credit_pool).values(id=new_id("pool"), **columns, **empty)
-    return tx.connection.execute(made.returning(credit_pool)).one()
-
-
-class LedgerEntryView(CreditLedgerEntry, register=False):
+class LedgerEntryView(CreditLedgerEntry, SandboxResource, register=False):
     """A ledger entry with its pool, which the specification's fields do not identify."""
 
-    credit_pool_id: Annotated[StrictStr, sandbox_field("Id of the pool.", examples=["pool_4f0e"])]
-    credit_product_id: Annotated[StrictStr, sandbox_field("Id of its credit product.", examples=["crp_2"])]
+    credit_pool_id: Annotated[StrictStr, Field(examples=["pool_4f0e"])]
+    """Id of the pool. The sandbox's own: the specification does not list it."""
+    credit_product_id: Annotated[StrictStr, Field(examples=["crp_2"])]
+    """Id of its credit product. The sandbox's own: the specification does not list it."""
 
 
 class LedgerPageView(CreditLedgerPage, SandboxResource, register=False):

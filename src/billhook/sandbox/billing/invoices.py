@@ -15,7 +15,7 @@ from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Annotated, Any
 
-from pydantic import StrictStr
+from pydantic import Field, StrictStr
 from sqlalchemy import func, select
 
 from billhook.events import Overage
@@ -36,21 +36,22 @@ from billhook.sandbox.billing import contracts, customers, money
 from billhook.sandbox.billing.cycles import ContractRecord
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
 from billhook.sandbox.billing.rating import AMOUNTS, Charge, credit_charge
-from billhook.sandbox.operations import SandboxResource, sandbox_field
+from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import Repository, to_document
 from billhook.sandbox.storage.tables import invoice
 from billhook.sandbox.webhooks.outbox import raise_event
 
 
-class LineItemView(LineItem, register=False):
+class LineItemView(LineItem, SandboxResource, register=False):
     """A line item with its product."""
 
-    product_id: Annotated[StrictStr | None, sandbox_field("Id of the product.", examples=["cat_31"])] = None
-    product_name: Annotated[
-        StrictStr | None, sandbox_field("Name of the product.", examples=["API calls"])
-    ] = None
-    units: Annotated[ExactDecimal | None, sandbox_field("Units used.", examples=[Decimal(10000)])] = None
+    product_id: Annotated[StrictStr | None, Field(examples=["cat_31"])] = None
+    """Id of the product. The sandbox's own: the specification does not list it."""
+    product_name: Annotated[StrictStr | None, Field(examples=["API calls"])] = None
+    """Name of the product. The sandbox's own: the specification does not list it."""
+    units: Annotated[ExactDecimal | None, Field(examples=[Decimal(10000)])] = None
+    """Units used. The sandbox's own: the specification does not list it."""
 
 
 class InvoiceView(Invoice, SandboxResource, register=False):
@@ -58,20 +59,14 @@ class InvoiceView(Invoice, SandboxResource, register=False):
 
     line_items: Annotated[MaybeListOf[LineItemView], READ_ONLY] = None  # type: ignore[assignment]
     """Line items."""
-    invoice_number: Annotated[
-        StrictStr,
-        READ_ONLY,
-        sandbox_field("Invoice number: the year, and a number within the year.", examples=["2026-0117"]),
-    ]
-    currency: Annotated[StrictStr, READ_ONLY, sandbox_field("Currency code.", examples=["USD"])]
-    issued_at: Annotated[
-        UtcDatetime, READ_ONLY, sandbox_field("Time of issue.", examples=["2026-02-01T00:00:00Z"])
-    ]
-    approved_at: Annotated[
-        UtcDatetime | None,
-        READ_ONLY,
-        sandbox_field("Time of approval; null before.", examples=["2026-02-02T00:00:00Z"]),
-    ] = None
+    invoice_number: Annotated[StrictStr, READ_ONLY, Field(examples=["2026-0117"])]
+    """Invoice number: year, and number within it. The sandbox's own: the specification does not list it."""
+    currency: Annotated[StrictStr, READ_ONLY, Field(examples=["USD"])]
+    """Currency code. The sandbox's own: the specification does not list it."""
+    issued_at: Annotated[UtcDatetime, READ_ONLY, Field(examples=["2026-02-01T00:00:00Z"])]
+    """Time of issue. The sandbox's own: the specification does not list it."""
+    approved_at: Annotated[UtcDatetime | None, READ_ONLY, Field(examples=["2026-02-02T00:00:00Z"])] = None
+    """Time of approval; null before. The sandbox's own: the specification does not list it."""
 
 
 class LineItemRecord(LineItemView, register=False):

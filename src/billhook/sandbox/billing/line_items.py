@@ -14,13 +14,7 @@ from types import MappingProxyType
 from billhook.resources import Commitment, ProductGroup
 from billhook.sandbox.billing import contracts, cycles, daily_usage
 from billhook.sandbox.billing.contracts import Seller, SoldProduct, is_handed_over, last_days, owned_spans
-from billhook.sandbox.billing.credit_pools import (
-    LedgerReference,
-    UsagePaid,
-    customer_pools,
-    draw_for_usage,
-    usage_paid,
-)
+from billhook.sandbox.billing.credit_pools import LedgerReference, customer_pools, draw_for_usage, usage_paid
 from billhook.sandbox.billing.cycles import ContractRecord
 from billhook.sandbox.billing.meters import Meter
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp, exact_sum
@@ -147,8 +141,7 @@ def draw_credits(tx: Transaction, cycle: ContractCycle, usage: ProductUsage) -> 
         due = rate(priced).due
         by_units = pool.kind == "Unit"
         wanted = due.units if by_units else due.money
-        paid = UsagePaid(usage.key, cycle.start, priced.covered)
-        link = LedgerReference(contract_id=cycle.contract.id, paid=paid)
+        link = LedgerReference(cycle.contract.id, product_key=usage.key, cycle_start=cycle.start)
         taken = draw_for_usage(tx, pool, wanted, link)
         more = UsageAmount(units=taken) if by_units else UsageAmount(money=taken)
         priced = replace(priced, covered=priced.covered.plus(more))

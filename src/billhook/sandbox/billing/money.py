@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
-from types import MappingProxyType
 
 from billhook.fields import strict_json
 from billhook.fields.strict_json import MAX_DIGITS
@@ -28,20 +27,18 @@ the wire.
 """
 DEFAULT_CURRENCY = "USD"
 """The currency of contracts and customers without one, and the currency of a customer's amounts."""
-DEFAULT_RATES: Mapping[str, Decimal] = MappingProxyType(
-    {
-        "USD": Decimal(1),
-        "EUR": Decimal("1.10"),
-        "JPY": Decimal("0.007"),
-        "GBP": Decimal("1.25"),
-        "CNY": Decimal("0.14"),
-        "AUD": Decimal("0.65"),
-        "CAD": Decimal("0.75"),
-        "CHF": Decimal("1.15"),
-        "HKD": Decimal("0.13"),
-        "SGD": Decimal("0.75"),
-    }
-)
+DEFAULT_RATES: Mapping[str, Decimal] = {
+    "USD": Decimal(1),
+    "EUR": Decimal("1.10"),
+    "JPY": Decimal("0.007"),
+    "GBP": Decimal("1.25"),
+    "CNY": Decimal("0.14"),
+    "AUD": Decimal("0.65"),
+    "CAD": Decimal("0.75"),
+    "CHF": Decimal("1.15"),
+    "HKD": Decimal("0.13"),
+    "SGD": Decimal("0.75"),
+}
 """US dollars for one unit, until other rates are set: the ten most traded currencies."""
 _RATES_KEY = "exchange_rates"
 _CENT = Decimal("0.01")

@@ -161,10 +161,9 @@ def flush(call: Call[Flush]) -> Flushed:
     if not 0 <= seconds <= MAX_FLUSH_SECONDS:
         raise invalid_request(f"timeoutSeconds is 0 to {MAX_FLUSH_SECONDS}", "timeoutSeconds")
     due = call.services.flush(seconds)
-    unsent = select(func.count(), func.min(delivery.c.due_at)).where(delivery.c.due_at.is_not(None))
-    number, due_at = call.tx.connection.execute(unsent).one()
-    optional = {} if due_at is None else {"next_attempt_at": due_at}
-    return Flushed(due=due, pending=number, **optional)
+    figures = func.count().label("pending"), func.min(delivery.c.due_at).label("next_attempt_at")
+    unsent = select(*figures).where(delivery.c.due_at.is_not(None))
+    return shown(Flushed, call.tx.connection.execute(unsent).one(), due=due)
 
 
 def _find(call: Call[Any]) -> Row[Any]:

@@ -10,7 +10,6 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictStr, model_validator
 
-from billhook.clock import parse_duration
 from billhook.errors import FieldConflict, FieldMissing
 from billhook.fields.types import Integer, UtcDatetime
 from billhook.sandbox import scheduled_jobs, tokens
@@ -82,7 +81,7 @@ def _target(request: ClockMove, now: datetime) -> datetime:
     if request.to is not None and request.to < now:
         raise invalid_request("the clock never goes back: give a time in the future", "to")
     try:
-        target = request.to or _duration(request.advance or "").after(now)
+        target = request.to or CalendarDuration.parse(request.advance or "").after(now)
     except ValueError as error:
         raise invalid_request(f"advance is {error}: it has no sign and no space", "advance") from None
     except OverflowError:  # beyond the calendar, so beyond MAX_TIME, too
@@ -91,14 +90,6 @@ def _target(request: ClockMove, now: datetime) -> datetime:
         name = "to" if request.advance is None else "advance"
         raise invalid_request(f"the clock goes up to the year {MAX_TIME.year}", name)
     return target
-
-
-def _duration(text: str) -> CalendarDuration:
-    """Parse an ISO 8601 duration, or one as the commands take it, such as `7d`; ValueError for any other."""
-    try:
-        return CalendarDuration(time=parse_duration(text))
-    except ValueError:
-        return CalendarDuration.parse(text)
 
 
 class NewToken(SandboxResource, register=False):

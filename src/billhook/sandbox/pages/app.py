@@ -10,7 +10,6 @@ import hmac
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Request, Response, abort, redirect, request, session, url_for
@@ -182,15 +181,13 @@ _LINKS = (
     PageLink("reference", "API"),
 )
 
-_FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "amount": format_amount,
-        "clip": clipped,
-        "percent": format_percent,
-        "status_text": lambda name: STATUS_TEXTS.get(name, name),
-        "status_tone": STATUS_TONES.get,
-    }
-)
+_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "amount": format_amount,
+    "clip": clipped,
+    "percent": format_percent,
+    "status_text": lambda name: STATUS_TEXTS.get(name, name),
+    "status_tone": STATUS_TONES.get,
+}
 
 logger = logging.getLogger("billhook.sandbox")
 
@@ -236,7 +233,10 @@ def _create_app(runner: OperationRunner, authenticator: Authenticator, key: byte
     app.extensions[EXTENSION_KEY] = PageContext(runner, authenticator, pages)
     blueprint = pages.blueprint
     blueprint.before_request(_refuse_nul)
-    blueprint.register_error_handler(SandboxError, _sandbox_error)
+    blueprint.register_error_handler(
+        SandboxError,
+        lambda error: _error_page(error.status, "The sandbox refuses this", error_sentence(error)),
+    )
     blueprint.register_error_handler(Exception, _internal_error)
     ROUTES.register(blueprint)
     blueprint.add_url_rule("/<path:unknown>", "unknown", _unknown)
@@ -252,10 +252,6 @@ def _refuse_nul() -> None:
     values = [*request.args.values(), *request.form.values(), request.path]
     if any("\0" in value for value in values):
         abort(400, "The address or the form holds a NUL character.")
-
-
-def _sandbox_error(error: SandboxError) -> Response:
-    return _error_page(error.status, "The sandbox refuses this", error_sentence(error))
 
 
 def _internal_error(error: Exception) -> Response:

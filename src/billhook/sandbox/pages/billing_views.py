@@ -22,7 +22,6 @@ from billhook.sandbox.billing import contracts as stored_contracts
 from billhook.sandbox.billing.chart_series import days_up_to, usage_by_day
 from billhook.sandbox.billing.contracts import CONTRACTS
 from billhook.sandbox.billing.customers import CUSTOMERS, customer_views
-from billhook.sandbox.billing.cycles import ContractRecord
 from billhook.sandbox.billing.invoices import INVOICES, is_valid_proof, page_path
 from billhook.sandbox.billing.meters import METERS
 from billhook.sandbox.pages.context import (
@@ -119,21 +118,17 @@ def contract(contract_id: str) -> Response:
         if found is None:
             raise NotFound("There is no contract with this id.")
         where = invoice_table.c.contract_id == found.id
+        is_over = found.end_date is not None and found.end_date <= tx.now
         return render(
             "contract.html",
             contract=found,
             name=stored_contracts.display_name(found),
             names=customer_names(tx, [found.customer_id]),
-            cycle=_present_cycle(tx, found),
+            cycle=None if is_over or found.start_date > tx.now else cycles.cycle_at(found, tx.now),
             sold=stored_contracts.sold_products(tx, found),
             invoices=INVOICES.newest(tx, _LATEST_INVOICES, None, where),
             document=indented(to_document(found)),
         )
-
-
-def _present_cycle(tx: Transaction, found: ContractRecord) -> tuple[object, object] | None:
-    over = found.end_date is not None and found.end_date <= tx.now
-    return None if over or found.start_date > tx.now else cycles.cycle_at(found, tx.now)
 
 
 @ROUTES.get("/usage")

@@ -9,7 +9,6 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, timedelta
-from types import MappingProxyType
 from typing import Any
 
 from flask import Response, request, url_for
@@ -18,7 +17,7 @@ from werkzeug.exceptions import NotFound
 
 from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES
-from billhook.pages.charts import Bars, Lane, LaneChart, Mark, Series, bar_chart, lane_chart
+from billhook.pages.charts import Lane, LaneChart, Mark, Series, bar_chart, lane_chart
 from billhook.sandbox import scheduled_jobs
 from billhook.sandbox.billing.chart_series import days_up_to
 from billhook.sandbox.pages.context import (
@@ -141,13 +140,24 @@ def overview() -> Response:
     """Show the clock, the next jobs, counts, and the latest events."""
     with page_context().runner.reading() as tx:
         jobs, latest = scheduled_jobs.upcoming(tx, _ROWS), outbox.timeline(tx, _ROWS, None).items
+        counted = {
+            "customers": select(func.count()).select_from(tables.customer),
+            "contracts": select(func.count()).where(tables.contract.c.deleted_at.is_(None)),
+            "invoices": select(func.count()).select_from(tables.invoice),
+            "subscriptions": select(func.count()).select_from(tables.subscription),
+            "faults": select(func.count()).select_from(tables.fault),
+        }
+        days = days_up_to(tx.now.astimezone(UTC).date(), _DAYS)
+        since = tx.now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=_DAYS - 1)
+        raised = outbox.events_by_day(tx, since)
+        rows = [(day.isoformat(), (raised.get(day, 0),)) for day in days]
         return render(
             "overview.html",
             jobs=jobs,
             names=subject_names(tx, [job.subject_id for job in jobs]),
-            counts=_counts(tx),
+            counts={name: tx.connection.scalars(query).one() for name, query in counted.items()},
             states=outbox.count_states(tx),
-            chart=_events_chart(tx),
+            chart=bar_chart("Events raised a day", [Series("events", "accent")], rows, height=72),
             latest=latest,
             told=_timeline_texts(tx, latest),
         )
@@ -162,40 +172,19 @@ def fill_with_demo() -> Response:
     return redirect_to(url_for(".overview"), done if created else "The demo's data was there already.")
 
 
-def _counts(tx: Transaction) -> dict[str, int]:
-    of = {
-        "customers": select(func.count()).select_from(tables.customer),
-        "contracts": select(func.count()).where(tables.contract.c.deleted_at.is_(None)),
-        "invoices": select(func.count()).select_from(tables.invoice),
-        "subscriptions": select(func.count()).select_from(tables.subscription),
-        "faults": select(func.count()).select_from(tables.fault),
-    }
-    return {name: tx.connection.scalars(query).one() for name, query in of.items()}
-
-
-def _events_chart(tx: Transaction) -> Bars:
-    days = days_up_to(tx.now.astimezone(UTC).date(), _DAYS)
-    since = tx.now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=_DAYS - 1)
-    counted = outbox.events_by_day(tx, since)
-    rows = [(day.isoformat(), (counted.get(day, 0),)) for day in days]
-    return bar_chart("Events raised a day", [Series("events", "accent")], rows, height=72)
-
-
-FAULT_TEXTS: Mapping[str, str] = MappingProxyType(
-    {
-        FaultKind.DUPLICATE: "sent twice at the same time",
-        FaultKind.DELAY: "sent 5 seconds late",
-        FaultKind.REORDER: "held until a later one was sent, for 10 seconds at most",
-        FaultKind.DROP: "the receiver's answer is lost, so it is sent again",
-        FaultKind.CORRUPT: "one bit of the body is flipped after signing",
-        FaultKind.WRONG_SECRET: "signed with a random secret",
-        FaultKind.STALE: "signed an hour ago",
-        FaultKind.LOSE: "never sent: only a resend delivers it",
-    }
-)
+FAULT_TEXTS: Mapping[str, str] = {
+    FaultKind.DUPLICATE: "sent twice at the same time",
+    FaultKind.DELAY: "sent 5 seconds late",
+    FaultKind.REORDER: "held until a later one was sent, for 10 seconds at most",
+    FaultKind.DROP: "the receiver's answer is lost, so it is sent again",
+    FaultKind.CORRUPT: "one bit of the body is flipped after signing",
+    FaultKind.WRONG_SECRET: "signed with a random secret",
+    FaultKind.STALE: "signed an hour ago",
+    FaultKind.LOSE: "never sent: only a resend delivers it",
+}
 """What each fault does to a delivery."""
 
-_SHARES = MappingProxyType({"1": "every delivery", "0.5": "half of them", "0.1": "one in ten"})
+_SHARES = {"1": "every delivery", "0.5": "half of them", "0.1": "one in ten"}
 
 
 @ROUTES.get("/webhooks")

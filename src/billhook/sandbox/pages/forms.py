@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Literal
 
 from billhook.errors import InvalidJSON
@@ -37,9 +36,7 @@ OTHER = "other"
 
 Kind = Literal["text", "number", "boolean", "json", "object", "list"]
 
-_KINDS: Mapping[str, Kind] = MappingProxyType(
-    {"string": "text", "number": "number", "integer": "number", "boolean": "boolean"}
-)
+_KINDS: Mapping[str, Kind] = {"string": "text", "number": "number", "integer": "number", "boolean": "boolean"}
 """The kinds of fields by the types of JSON schema; any other is given as JSON."""
 
 

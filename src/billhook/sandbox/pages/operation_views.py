@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -41,25 +40,23 @@ from billhook.sandbox.storage.repository import to_document
 OWN_FIELDS = frozenset({"add", "back", "csrf_token", "operation", "shape", "show"})
 """Fields of the form that are no part of the request. No operation has a field of these names."""
 
-_DONE: Mapping[str, str] = MappingProxyType(
-    {
-        "DELETE /_sandbox/faults": "The fault is off.",
-        "DELETE /_sandbox/subscriptions/{subscriptionId}": "The subscription is ended.",
-        "POST /_sandbox/clock": "The clock is at {now}; jobs run: {steps}.",
-        "POST /_sandbox/contracts/{contractId}/activate": "The contract is active.",
-        "POST /_sandbox/credits/grant": "The credits are granted.",
-        "POST /_sandbox/deliveries/{deliveryId}/resend": "The delivery is sent again, under the same id.",
-        "POST /_sandbox/faults": "The fault {fault} is on.",
-        "POST /_sandbox/flush": "Attempts that were due have been made.",
-        "POST /_sandbox/invoices/{invoiceId}/approve": "The invoice is approved and sent.",
-        "POST /_sandbox/invoices/{invoiceId}/payments": "Recorded: the invoice is {invoice[billingStatus]}.",
-        "POST /_sandbox/invoices/{invoiceId}/send": "The invoice is sent once more.",
-        "POST /_sandbox/subscriptions/{subscriptionId}/ping": "A PingTest is sent.",
-        "POST /credits/top-up": "The invoice is issued: approve it, and the credits are granted.",
-        "POST /_sandbox/trigger/{eventType}": "{eventType} is raised, and sent to its subscribers.",
-        "POST /v2/events": "Events stored: {validEvents}.",
-    }
-)
+_DONE: Mapping[str, str] = {
+    "DELETE /_sandbox/faults": "The fault is off.",
+    "DELETE /_sandbox/subscriptions/{subscriptionId}": "The subscription is ended.",
+    "POST /_sandbox/clock": "The clock is at {now}; jobs run: {steps}.",
+    "POST /_sandbox/contracts/{contractId}/activate": "The contract is active.",
+    "POST /_sandbox/credits/grant": "The credits are granted.",
+    "POST /_sandbox/deliveries/{deliveryId}/resend": "The delivery is sent again, under the same id.",
+    "POST /_sandbox/faults": "The fault {fault} is on.",
+    "POST /_sandbox/flush": "Attempts that were due have been made.",
+    "POST /_sandbox/invoices/{invoiceId}/approve": "The invoice is approved and sent.",
+    "POST /_sandbox/invoices/{invoiceId}/payments": "Recorded: the invoice is {invoice[billingStatus]}.",
+    "POST /_sandbox/invoices/{invoiceId}/send": "The invoice is sent once more.",
+    "POST /_sandbox/subscriptions/{subscriptionId}/ping": "A PingTest is sent.",
+    "POST /credits/top-up": "The invoice is issued: approve it, and the credits are granted.",
+    "POST /_sandbox/trigger/{eventType}": "{eventType} is raised, and sent to its subscribers.",
+    "POST /v2/events": "Events stored: {validEvents}.",
+}
 """What to say once an operation is done, with fields of its answer; for others, its summary is said."""
 
 

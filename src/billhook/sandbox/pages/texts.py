@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sqlalchemy import select
@@ -35,20 +34,18 @@ from billhook.sandbox.webhooks.outbox import EventTrace
 _CHARACTERS = 40
 """An amount that is longer is shown with an exponent."""
 
-JOB_TEXTS: Mapping[str, str] = MappingProxyType(
-    {
-        "contract_end": "A contract reached its end",
-        "contract_start": "A contract began",
-        "credit_expiry": "Credits expired",
-        "credit_grant": "A contract's credits were due",
-        "customer_without_contract": "A customer had no contract for a week",
-        "cycle_end": "A billing cycle ended",
-        "invoice_approval": "An invoice was due for approval",
-        "invoice_due": "An invoice's payment was due",
-        "month_end": "A month ended",
-        "renewal_notice": "A contract was 30 days from its renewal",
-    }
-)
+JOB_TEXTS: Mapping[str, str] = {
+    "contract_end": "A contract reached its end",
+    "contract_start": "A contract began",
+    "credit_expiry": "Credits expired",
+    "credit_grant": "A contract's credits were due",
+    "customer_without_contract": "A customer had no contract for a week",
+    "cycle_end": "A billing cycle ended",
+    "invoice_approval": "An invoice was due for approval",
+    "invoice_due": "An invoice's payment was due",
+    "month_end": "A month ended",
+    "renewal_notice": "A contract was 30 days from its renewal",
+}
 """What each kind of scheduled job is for, once it has run."""
 
 STATUS_TONES = {
@@ -193,16 +190,14 @@ def _rounded(value: Decimal, digits: int = 2) -> float:
 _OFFERED = 200
 """As many are offered in a list to choose from, the newest first."""
 
-_NAMED: Mapping[str, Repository[Any]] = MappingProxyType(
-    {
-        "catalogProductId": CATALOG_PRODUCTS,
-        "contractId": CONTRACTS,
-        "creditProductId": CREDIT_PRODUCTS,
-        "customerId": CUSTOMERS,
-        "meterId": METERS,
-        "planId": PLANS,
-    }
-)
+_NAMED: Mapping[str, Repository[Any]] = {
+    "catalogProductId": CATALOG_PRODUCTS,
+    "contractId": CONTRACTS,
+    "creditProductId": CREDIT_PRODUCTS,
+    "customerId": CUSTOMERS,
+    "meterId": METERS,
+    "planId": PLANS,
+}
 """The fields of requests that hold the id of something with a name."""
 
 
@@ -273,35 +268,33 @@ def _invoice_names(tx: Transaction, ids: Iterable[str]) -> dict[str, str]:
     }
 
 
-SENTENCES: Mapping[str, str] = MappingProxyType(
-    {
-        "AnonymousCustomer": "Usage of the unknown alias {name} created an anonymous customer",
-        "CommitmentCrossed": "{productName}: {consumedAmount} units used, {provisionedAmount} committed",
-        "CommitmentUsageCrossed": "{customerId} used {pctUsage} % of the commitment to {productName}",
-        "ContractCreated": "{customerId} got the contract {contractName}",
-        "ContractExpired": "The contract {contractName} of {customerName} has expired",
-        "CreditPoolDepleted": "{customerId} has no {creditTypeId} credits left",
-        "CreditPoolIncreased": "{customerId} got {grantedAmount} {creditTypeId} credits, and has {balance}",
-        "CreditPoolThresholdCrossed": "{customerId} used {pctUsage} % of its {creditTypeId} credits",
-        "CurrencyCommitmentUsageCrossed": (
-            "{customerId} used {consumedAmount} of {committedAmount} {currency} committed to {productName}"
-        ),
-        "CustomerCreated": "The customer {name} was created",
-        "CustomerPortalLinkSent": "{customerId}'s portal link {was_sent} to {email}",
-        "FinalTierExceeded": "{customerName} used {accumulatedUnitsValue} {productName}, beyond all tiers",
-        "InvoiceApproved": "{invoiceId} was approved",
-        "InvoicePaymentStatusChanged": "{invoiceId} is {status}",
-        "InvoiceSendFailed": "{invoiceId} reached no recipient",
-        "MonthEndReport": "The report of the month is ready",
-        "NewCustomerWithoutContract": "{customerName} has had no contract for a week",
-        "Overage": "{customerName} used more than committed, for {overageAmount} {currency}",
-        "PaymentFailed": "{customerId}'s payment of {amount} {currency} failed: {failureReason}",
-        "PingTest": "A PingTest was sent",
-        "TierCrossed": "{customerName} entered another price tier of {contractName}",
-        "UnchargedEvents": "Some usage of the month was counted by no meter",
-        "UpcomingRenewal": "The contract {contractName} of {customerName} renews soon, on {contractEndDate}",
-    }
-)
+SENTENCES: Mapping[str, str] = {
+    "AnonymousCustomer": "Usage of the unknown alias {name} created an anonymous customer",
+    "CommitmentCrossed": "{productName}: {consumedAmount} units used, {provisionedAmount} committed",
+    "CommitmentUsageCrossed": "{customerId} used {pctUsage} % of the commitment to {productName}",
+    "ContractCreated": "{customerId} got the contract {contractName}",
+    "ContractExpired": "The contract {contractName} of {customerName} has expired",
+    "CreditPoolDepleted": "{customerId} has no {creditTypeId} credits left",
+    "CreditPoolIncreased": "{customerId} got {grantedAmount} {creditTypeId} credits, and has {balance}",
+    "CreditPoolThresholdCrossed": "{customerId} used {pctUsage} % of its {creditTypeId} credits",
+    "CurrencyCommitmentUsageCrossed": (
+        "{customerId} used {consumedAmount} of {committedAmount} {currency} committed to {productName}"
+    ),
+    "CustomerCreated": "The customer {name} was created",
+    "CustomerPortalLinkSent": "{customerId}'s portal link {was_sent} to {email}",
+    "FinalTierExceeded": "{customerName} used {accumulatedUnitsValue} {productName}, beyond all tiers",
+    "InvoiceApproved": "{invoiceId} was approved",
+    "InvoicePaymentStatusChanged": "{invoiceId} is {status}",
+    "InvoiceSendFailed": "{invoiceId} reached no recipient",
+    "MonthEndReport": "The report of the month is ready",
+    "NewCustomerWithoutContract": "{customerName} has had no contract for a week",
+    "Overage": "{customerName} used more than committed, for {overageAmount} {currency}",
+    "PaymentFailed": "{customerId}'s payment of {amount} {currency} failed: {failureReason}",
+    "PingTest": "A PingTest was sent",
+    "TierCrossed": "{customerName} entered another price tier of {contractName}",
+    "UnchargedEvents": "Some usage of the month was counted by no meter",
+    "UpcomingRenewal": "The contract {contractName} of {customerName} renews soon, on {contractEndDate}",
+}
 """The sentence of each type; it names fields of the body."""
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
