@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, StrictStr
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import select
 
 from billhook.events import PingTest
 from billhook.fields import strict_json
@@ -77,7 +77,7 @@ from billhook.sandbox.billing.meters import NOTHING, CompiledMeter
 from billhook.sandbox.errors import check_choice, invalid_request, not_authenticated
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.options import MAX_LOGIN_BYTES
-from billhook.sandbox.storage.repository import request_document
+from billhook.sandbox.storage.repository import matching, request_document
 from billhook.sandbox.storage.tables import contract, customer, invoice
 from billhook.sandbox.tokens import ACCESS_SECONDS, is_active
 from billhook.sandbox.webhooks import outbox
@@ -335,9 +335,7 @@ def list_contracts(call: Call[ContractQuery]) -> ContractPage:
     """List the contracts, oldest first, without deleted ones."""
     request = call.request
     # Deleted contracts remain in the table: invoices and late usage refer to them.
-    where: list[ColumnElement[bool]] = [contract.c.deleted_at.is_(None)]
-    if request.customer_id is not None:
-        where.append(contract.c.customer_id == request.customer_id)
+    where = [contract.c.deleted_at.is_(None), *matching((contract.c.customer_id, request.customer_id))]
     if request.customer_external_id is not None:
         # An unknown externalId gives null, so the page is empty, as for an unknown customerId.
         owner = customer.c.external_id == request.customer_external_id
@@ -417,13 +415,11 @@ INVOICES_GROUP = OperationGroup("invoices", prefix="/invoices")
 def list_all(call: Call[InvoiceQuery]) -> InvoicePageView:
     """List the invoices, oldest first; issuedAfter is inclusive, issuedBefore exclusive."""
     request = call.request
-    where: list[ColumnElement[bool]] = []
-    if request.customer_id is not None:
-        where.append(invoice.c.customer_id == request.customer_id)
-    if request.billing_status is not None:
-        # The model accepts any text, as future statuses of the service; here a typing error is more likely.
-        check_choice(request.billing_status, BillingStatus, "billingStatus")
-        where.append(invoice.c.billing_status == str(request.billing_status))
+    # The model accepts any text, as future statuses of the service; here a typing error is more likely.
+    check_choice(request.billing_status, BillingStatus, "billingStatus")
+    where = matching(
+        (invoice.c.customer_id, request.customer_id), (invoice.c.billing_status, request.billing_status)
+    )
     if request.issued_after is not None:
         where.append(invoice.c.issued_at >= request.issued_after)
     if request.issued_before is not None:

@@ -9,14 +9,14 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, localcontext
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, func, select
+from sqlalchemy import Row, func, select
 
 from billhook.sandbox.billing.daily_usage import day_number, figure
 from billhook.sandbox.billing.meters import Meter
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.storage.database import Transaction
-from billhook.sandbox.storage.repository import ListPage, fetch_page
+from billhook.sandbox.storage.repository import ListPage, fetch_page, matching
 from billhook.sandbox.storage.tables import (
     credit_lot,
     credit_pool,
@@ -53,7 +53,7 @@ def usage_by_day(
     figures: defaultdict[str, defaultdict[int, list[Decimal]]] = defaultdict(lambda: defaultdict(list))
     methods = {meter.id: meter.aggregation_method for meter in meters}
     of, seen = usage_day.c, usage_instance.c
-    where = of.day.between(first, last), *_of_customer(of.customer_id, customer_id)
+    where = of.day.between(first, last), *matching((of.customer_id, customer_id))
     # A day may have several rows: a billing cycle that ends within it has divided it.
     rows_of: defaultdict[tuple[str, str, int], list[Any]] = defaultdict(list)
     query = select(usage_day).where(*where).order_by(of.customer_id, of.meter_id, of.day, of.since)
@@ -61,7 +61,7 @@ def usage_by_day(
         rows_of[row.customer_id, row.meter_id, row.day].append(row)
     key = seen.customer_id, seen.meter_id, seen.day
     distinct = select(*key, func.count(seen.instance.distinct())).group_by(*key)
-    distinct = distinct.where(seen.day.between(first, last), *_of_customer(seen.customer_id, customer_id))
+    distinct = distinct.where(seen.day.between(first, last), *matching((seen.customer_id, customer_id)))
     counts = {(row[0], row[1], row[2]): row[3] for row in tx.connection.execute(distinct)}
     for (customer, meter_id, day), rows in rows_of.items():
         if meter_id in methods:
@@ -72,10 +72,6 @@ def usage_by_day(
         UsageSeries(meter, [exact_sum(figures[meter.id][day]) for day in range(first, last + 1)])
         for meter in meters
     ]
-
-
-def _of_customer(column: ColumnElement[str], customer_id: str | None) -> list[ColumnElement[bool]]:
-    return [] if customer_id is None else [column == customer_id]
 
 
 @dataclass(slots=True)
@@ -104,7 +100,7 @@ def invoices_by_month(
         for month in (add_months(current, -back) for back in range(months - 1, -1, -1))
     }
     of = invoice.c
-    where = [of.issued_at >= min(found), *([] if customer_id is None else [of.customer_id == customer_id])]
+    where = [of.issued_at >= min(found), *matching((of.customer_id, customer_id))]
     query = select(of.issued_at, of.billing_status, of.amount, of.usd_rate).where(*where)
     for issued_at, status, amount, rate in tx.connection.execute(query):
         month = found.get(issued_at.replace(day=1, hour=0, minute=0, second=0, microsecond=0))
@@ -117,7 +113,7 @@ def invoices_by_month(
 
 def pool_page(tx: Transaction, limit: int, cursor: str | None, customer_id: str | None) -> ListPage[Row[Any]]:
     """Return a page of the credit pools, of one customer or of all, newest first."""
-    query = select(credit_pool).where(*_of_customer(credit_pool.c.customer_id, customer_id))
+    query = select(credit_pool).where(*matching((credit_pool.c.customer_id, customer_id)))
     return fetch_page(tx, query, limit, cursor, credit_pool.c.seq, newest_first=True)
 
 
@@ -138,7 +134,7 @@ def newest_entries(
     query = (
         select(ledger_entry, credit_pool.c.kind, credit_pool.c.credit_product_id)
         .join(credit_pool, credit_pool.c.id == ledger_entry.c.pool_id)
-        .where(*_of_customer(ledger_entry.c.customer_id, customer_id))
+        .where(*matching((ledger_entry.c.customer_id, customer_id)))
     )
     return fetch_page(tx, query, limit, cursor, ledger_entry.c.seq, newest_first=True)
 

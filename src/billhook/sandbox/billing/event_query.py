@@ -42,7 +42,7 @@ from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import MAX_AGGREGATED_METERS, MAX_GROUPS
 from billhook.sandbox.storage.columns import to_microseconds
 from billhook.sandbox.storage.database import Transaction
-from billhook.sandbox.storage.repository import ListPage, requested_page
+from billhook.sandbox.storage.repository import ListPage, matching, requested_page
 from billhook.sandbox.storage.tables import alias, event
 
 _YEAR_1 = datetime(1, 1, 1, tzinfo=UTC)  # a Monday
@@ -151,10 +151,7 @@ def list_events(tx: Transaction, query: EventQuery) -> ListPage[str]:
     if query.end_time < query.start_time:
         raise invalid_request("endTime is before startTime", "startTime", "endTime")
     where = [event.c.at >= query.start_time, event.c.at < query.end_time]
-    if query.event_name is not None:
-        where.append(event.c.name == query.event_name)
-    if query.customer_alias is not None:
-        where.append(event.c.alias == query.customer_alias)
+    where += matching((event.c.name, query.event_name), (event.c.alias, query.customer_alias))
     at = type_coerce(event.c.at, BigInteger)
     found = requested_page(tx, query, select(event.c.body).where(*where), event.c.seq, at)
     return found.of(lambda row: row.body)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, StrictStr
-from sqlalchemy import ColumnElement, Row, func, select
+from sqlalchemy import Row, func, select
 
 from billhook.errors import InvalidResource
 from billhook.events import EVENT_TYPES, sample
@@ -18,7 +18,7 @@ from billhook.resources import CountedPage, PageQuery, Resource
 from billhook.sandbox.errors import check_choice, invalid_request, invalid_resource, not_found
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.storage.database import Transaction
-from billhook.sandbox.storage.repository import requested_page, shown
+from billhook.sandbox.storage.repository import matching, requested_page, shown
 from billhook.sandbox.storage.tables import delivery, raised_event, subscription
 from billhook.sandbox.webhooks import outbox
 from billhook.sandbox.webhooks.outbox import raise_event
@@ -124,13 +124,12 @@ def list_all(call: Call[DeliveryQuery]) -> DeliveryPage:
     request = call.request
     # A misspelled state would look like a log without such deliveries.
     check_choice(request.state, outbox.STATES, "state")
-    columns: list[tuple[ColumnElement[Any], str | None]] = [
+    where = matching(
         (delivery.c.state, request.state),
         (raised_event.c.event_type, request.event_type),
         (delivery.c.subscription_id, request.subscription_id),
         (delivery.c.raised_id, request.raised_id),
-    ]
-    where = [column == value for column, value in columns if value is not None]
+    )
     page = requested_page(call.tx, request, _DELIVERIES.where(*where), delivery.c.seq)
     return DeliveryPage(deliveries=_shown(call.tx, page.items), **page.fields())
 
@@ -221,9 +220,7 @@ def list_events(call: Call[RaisedQuery]) -> RaisedPage:
     request = call.request
     # A misspelled type would look like an event that was never raised.
     outbox.check_event_type(request.event_type)
-    query = select(raised_event)
-    if request.event_type is not None:
-        query = query.where(raised_event.c.event_type == request.event_type)
+    query = select(raised_event).where(*matching((raised_event.c.event_type, request.event_type)))
     page = requested_page(call.tx, request, query, raised_event.c.seq)
     events = [shown(RaisedEvent, row, body=strict_json.loads(row.body)) for row in page.items]
     return RaisedPage(raised=events, **page.fields())

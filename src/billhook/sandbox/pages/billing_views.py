@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from flask import Response, request
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import select
 from werkzeug.exceptions import NotFound
 
 from billhook.fields import strict_json
@@ -43,7 +43,7 @@ from billhook.sandbox.pages.texts import (
     usage_charts,
 )
 from billhook.sandbox.storage.database import Transaction
-from billhook.sandbox.storage.repository import fetch_page, to_document
+from billhook.sandbox.storage.repository import fetch_page, matching, to_document
 from billhook.sandbox.storage.tables import contract as contract_table
 from billhook.sandbox.storage.tables import event
 from billhook.sandbox.storage.tables import invoice as invoice_table
@@ -140,8 +140,7 @@ def usage() -> Response:
         days = days_up_to(tx.now.astimezone(UTC).date(), int(days_text))
         meters = METERS.page(tx, PageQuery(limit=Decimal(_METERS)))
         series = usage_by_day(tx, meters.items, days, customer_id)
-        where = [] if customer_id is None else [event.c.customer_id == customer_id]
-        query = select(event).where(*where)
+        query = select(event).where(*matching((event.c.customer_id, customer_id)))
         page = fetch_page(tx, query, PAGE_ROWS, page_cursor(), event.c.seq, newest_first=True)
         names = customer_names(tx)
         shown = customer_names(tx, [row.customer_id for row in page.items])
@@ -176,11 +175,7 @@ _COURSE = 40
 def invoices() -> Response:
     """Show what was invoiced by month, and the invoices, newest first."""
     status, customer_id = query_choice("status", STATUS_TONES), request.args.get("customer") or None
-    where: list[ColumnElement[bool]] = []
-    if status is not None:
-        where.append(invoice_table.c.billing_status == status)
-    if customer_id is not None:
-        where.append(invoice_table.c.customer_id == customer_id)
+    where = matching((invoice_table.c.billing_status, status), (invoice_table.c.customer_id, customer_id))
     with page_context().runner.reading() as tx:
         page = INVOICES.newest(tx, PAGE_ROWS, page_cursor(), *where)
         return render(

@@ -12,7 +12,7 @@ from datetime import UTC, timedelta
 from typing import Any
 
 from flask import Response, request, url_for
-from sqlalchemy import ColumnElement, Row, func, select
+from sqlalchemy import Row, func, select
 from werkzeug.exceptions import NotFound
 
 from billhook.errors import SandboxError
@@ -42,7 +42,7 @@ from billhook.sandbox.pages.texts import (
 from billhook.sandbox.scenario import seed_demo_data
 from billhook.sandbox.storage import tables
 from billhook.sandbox.storage.database import Transaction
-from billhook.sandbox.storage.repository import MAX_PAGE, fetch_page
+from billhook.sandbox.storage.repository import MAX_PAGE, fetch_page, matching
 from billhook.sandbox.storage.tables import delivery, raised_event, subscription
 from billhook.sandbox.webhooks import outbox, signing_secrets
 from billhook.sandbox.webhooks.faults import FaultKind
@@ -59,9 +59,7 @@ _ROWS = 8
 def events() -> Response:
     """Show the events, newest first, under what raised them."""
     event_type, state = query_choice("type", EVENT_TYPES), query_choice("state", outbox.STATES)
-    where: list[ColumnElement[bool]] = []
-    if event_type is not None:
-        where.append(raised_event.c.event_type == event_type)
+    where = matching((raised_event.c.event_type, event_type))
     if state is not None:
         found = select(delivery.c.raised_id).where(delivery.c.state == state)
         where.append(raised_event.c.id.in_(found))

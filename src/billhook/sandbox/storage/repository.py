@@ -113,6 +113,11 @@ def requested_page(
     return fetch_page(tx, query, int(limit), asked.cursor, seq, *before)
 
 
+def matching(*wanted: tuple[ColumnElement[Any], object]) -> list[ColumnElement[bool]]:
+    """Return the conditions that columns have these values; None asks for any value."""
+    return [column == value for column, value in wanted if value is not None]
+
+
 def shown(model: type[M], row: Row[Any], **more: Any) -> M:
     """Return a row as the model whose fields its columns are named as; `more` has other fields.
 
