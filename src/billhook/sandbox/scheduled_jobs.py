@@ -106,7 +106,7 @@ class Scheduler:
     def restore(self) -> None:
         """Set the clock to the offset that the database has."""
         with self._service.transaction(writes=False) as tx:
-            self._service.clock.set_ahead(timedelta(microseconds=int(tx.setting(_OFFSET_KEY) or 0)))
+            self._service.clock.set_ahead(timedelta(microseconds=tx.setting(_OFFSET_KEY) or 0))
 
     def start(self) -> None:
         """Run the jobs that fell due while the sandbox was down, then follow the clock."""
@@ -159,7 +159,7 @@ class Scheduler:
                 if (moment := goal if job is None else job.due_at) > clock.now():
                     clock.set_to(moment)
                 offset = clock.ahead // timedelta(microseconds=1)
-                tx.store_setting(_OFFSET_KEY, str(offset))
+                tx.store_setting(_OFFSET_KEY, offset)
         except Exception as error:
             # An error of the database may be transient: then the job stays scheduled.
             if job is not None and not isinstance(error, DBAPIError):

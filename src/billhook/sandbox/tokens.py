@@ -21,7 +21,7 @@ _LOGIN = "login_token"
 
 def jwt_key(tx: Transaction) -> bytes:
     """Return the key that signs access tokens; it is generated once and stored."""
-    key = tx.setting(_JWT_KEY)
+    key: str | None = tx.setting(_JWT_KEY)
     if key is None:
         key = secrets.token_urlsafe(32)
         tx.store_setting(_JWT_KEY, key)
@@ -64,7 +64,7 @@ def is_active(tx: Transaction, token: str) -> bool:
 
 def active_mark(tx: Transaction) -> str | None:
     """Return a text that only the active API token has, and that does not tell it; None without a token."""
-    known = tx.setting(_ACTIVE)
+    known: str | None = tx.setting(_ACTIVE)
     return None if known is None else _digest(known)
 
 

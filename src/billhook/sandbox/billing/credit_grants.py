@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import Field, StrictStr
@@ -22,7 +22,7 @@ from billhook.sandbox.billing import customers
 from billhook.sandbox.billing.contracts import CONTRACTS
 from billhook.sandbox.billing.credit_pools import EXPIRY, LedgerReference, add_lot, open_lots, take_from_lots
 from billhook.sandbox.billing.cycles import ContractRecord, renews
-from billhook.sandbox.billing.money import EXACT, ZERO, is_in_range
+from billhook.sandbox.billing.money import exact_sum, is_in_range
 from billhook.sandbox.billing.rating import Charge, credit_charge
 from billhook.sandbox.clock import MAX_TIME, add_months
 from billhook.sandbox.errors import check_choice, check_key, invalid_request
@@ -117,9 +117,7 @@ def deduct(tx: Transaction, customer_id: str, amount: Decimal) -> None:
     check_amount(amount, "creditAmount")
     # Lots of all pools, also those that do not apply automatically: a deduction is explicit.
     lots = open_lots(tx, credit_pool.c.customer_id == customer_id)
-    with localcontext(EXACT):
-        available = sum((lot.remaining for lot in lots), ZERO)
-    if amount > available:
+    if amount > exact_sum(lot.remaining for lot in lots):
         raise invalid_request(
             "the customer has fewer credits than that: grant more, or deduct less",
             "creditAmount",

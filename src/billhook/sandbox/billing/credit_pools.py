@@ -137,8 +137,7 @@ def draw_for_usage(tx: Transaction, pool: CreditPool, amount: Decimal, link: Led
     if amount <= 0 or pool.balance <= 0:
         return ZERO
     lots = open_lots(tx, credit_lot.c.pool_id == pool.id, credit_lot.c.automatic.is_(True))
-    with localcontext(EXACT):
-        return sum(take_from_lots(tx, lots, amount, "Usage", link).values(), ZERO)
+    return exact_sum(take_from_lots(tx, lots, amount, "Usage", link).values())
 
 
 def take_back(tx: Transaction, contract_id: str) -> None:

@@ -12,7 +12,10 @@ import hashlib
 from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal, localcontext
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field, StrictStr
 
 from billhook.events import (
     CustomerPortalLinkSent,
@@ -22,7 +25,7 @@ from billhook.events import (
     PaymentFailed,
 )
 from billhook.fields.strict_json import datetime_text
-from billhook.fields.types import BillingStatus
+from billhook.fields.types import BillingStatus, ExactDecimal
 from billhook.resources import Customer, DepositTo, PaymentInfo
 from billhook.sandbox import scheduled_jobs
 from billhook.sandbox.billing import customers, invoices, money
@@ -31,6 +34,7 @@ from billhook.sandbox.billing.credit_pools import LedgerReference
 from billhook.sandbox.billing.invoices import InvoiceRecord, page_url
 from billhook.sandbox.billing.money import EXACT
 from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import to_document
 from billhook.sandbox.webhooks.outbox import raise_event
@@ -40,6 +44,26 @@ DEFAULT_DUE_DAYS = 30
 
 BOUNCING_DOMAIN = "invalid"
 """Mail to this top-level domain bounces. Source: RFC 2606, section 2."""
+
+
+class Outcome(StrEnum):
+    """The outcome of a payment."""
+
+    PAID = "paid"
+    FAILED = "failed"
+
+
+class Payment(SandboxResource, register=False):
+    """A payment to make, with its outcome."""
+
+    outcome: Annotated[Outcome, Field(examples=["paid"])]
+    """Outcome of the payment: paid or failed."""
+    amount: Annotated[ExactDecimal | None, Field(examples=[])] = None
+    """Amount in the invoice's currency; all that is due by default."""
+    failure_reason: Annotated[StrictStr | None, Field(examples=["card_declined"])] = None
+    """Reason of the failure."""
+    payment_method: StrictStr | None = None
+    """Payment method; Card by default."""
 
 
 def approve(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
@@ -160,26 +184,44 @@ def change_status(
     return stored
 
 
-def pay(tx: Transaction, stored: InvoiceRecord, amount: Decimal | None, method: str | None) -> InvoiceRecord:
-    """Pay `amount`, or all that is due. Only a payment in full changes the status, to Paid."""
-    amount = _checked_amount(stored, amount)
+def pay(tx: Transaction, stored: InvoiceRecord, payment: Payment) -> InvoiceRecord:
+    """Pay an invoice, or record a payment that failed. Only a payment in full makes it Paid."""
+    has_failed, method = payment.outcome is Outcome.FAILED, payment.payment_method or "Card"
+    # Probably the outcome is wrong: ignoring the reason would hide the mistake.
+    if payment.failure_reason is not None and not has_failed:
+        raise invalid_request("a payment that is paid has no failureReason", "failureReason")
+    amount = _checked_amount(stored, payment.amount)
+    of_customer = f"{stored.customer_id} {method}"
+    optional: dict[str, Any] = {} if payment.failure_reason is None else {"note": payment.failure_reason}
+    info = PaymentInfo(
+        transaction_id=new_id("txn"),
+        date=datetime_text(tx.now),
+        payment_method=method,
+        # One for each customer and method.
+        payment_method_id=f"pm_{hashlib.sha256(of_customer.encode()).hexdigest()[:20]}",
+        amount=amount,
+        currency=stored.currency,
+        status="Failed" if has_failed else "Succeeded",
+        customer_id=stored.customer_id,
+        deposit_to=_ACCOUNT,
+        **optional,
+    )
+    changes = {"paymentInfo": to_document(info)}
+    if has_failed:
+        return _record_failure(tx, stored, amount, payment.failure_reason, changes)
     with localcontext(EXACT):
         paid = stored.amount_paid + amount
-    info = _payment_info(tx, stored, amount, method, "Succeeded", None)
-    changes = {"amountPaid": paid, "paymentInfo": info}
     # Exact decimals: `paid` reaches the amount to the last digit.
     whole = paid == stored.amount
     status = BillingStatus.PAID if whole else BillingStatus(str(stored.billing_status))
-    return change_status(tx, stored, status, changes)
+    return change_status(tx, stored, status, {**changes, "amountPaid": paid})
 
 
-def record_failure(
-    tx: Transaction, stored: InvoiceRecord, amount: Decimal | None, method: str | None, reason: str | None
+def _record_failure(
+    tx: Transaction, stored: InvoiceRecord, amount: Decimal, reason: str | None, changes: Mapping[str, Any]
 ) -> InvoiceRecord:
     """Record a payment that was tried and failed. Emits PaymentFailed."""
-    amount = _checked_amount(stored, amount)
-    info = _payment_info(tx, stored, amount, method, "Failed", reason)
-    stored = change_status(tx, stored, BillingStatus.REJECTED, {"paymentInfo": info})
+    stored = change_status(tx, stored, BillingStatus.REJECTED, changes)
     raise_event(
         tx,
         PaymentFailed(
@@ -225,24 +267,3 @@ def _checked_amount(stored: InvoiceRecord, amount: Decimal | None) -> Decimal:
         if amount != amount.quantize(smallest):
             raise invalid_request(f"amount must be a multiple of {smallest} {stored.currency}", "amount")
     return amount
-
-
-def _payment_info(
-    tx: Transaction, stored: InvoiceRecord, amount: Decimal, method: str | None, status: str, note: str | None
-) -> object:
-    optional: dict[str, Any] = {} if note is None else {"note": note}
-    of_customer = f"{stored.customer_id} {method or 'Card'}"
-    info = PaymentInfo(
-        transaction_id=new_id("txn"),
-        date=datetime_text(tx.now),
-        payment_method=method or "Card",
-        # One for each customer and method.
-        payment_method_id=f"pm_{hashlib.sha256(of_customer.encode()).hexdigest()[:20]}",
-        amount=amount,
-        currency=stored.currency,
-        status=status,
-        customer_id=stored.customer_id,
-        deposit_to=_ACCOUNT,
-        **optional,
-    )
-    return to_document(info)

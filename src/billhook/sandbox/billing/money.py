@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 
-from billhook.fields import strict_json
 from billhook.fields.strict_json import MAX_DIGITS
 from billhook.resources import Contract, Customer
 from billhook.sandbox.errors import invalid_request
@@ -87,9 +86,8 @@ def smallest_unit(currency: str) -> Decimal:
 
 def rates(tx: Transaction) -> dict[str, Decimal]:
     """Return the US dollars for one unit of each known currency, by its code."""
-    kept = tx.setting(_RATES_KEY)
-    own = {} if kept is None else strict_json.loads(kept.encode())
-    return {**DEFAULT_RATES, **{code: Decimal(rate) for code, rate in own.items()}}  # type: ignore[attr-defined]
+    own = tx.setting(_RATES_KEY) or {}
+    return {**DEFAULT_RATES, **{code: Decimal(rate) for code, rate in own.items()}}
 
 
 def set_rates(tx: Transaction, new_rates: Mapping[str, Decimal]) -> dict[str, Decimal]:
@@ -107,9 +105,7 @@ def set_rates(tx: Transaction, new_rates: Mapping[str, Decimal]) -> dict[str, De
     if new_rates.get(DEFAULT_CURRENCY, 1) != 1:
         raise invalid_request("the rate of USD is always 1", "rates")
     changed = {**rates(tx), **new_rates}
-    # As texts, so that no digit is lost.
-    text = strict_json.dumps({code: str(rate) for code, rate in changed.items()}).decode()
-    tx.store_setting(_RATES_KEY, text)
+    tx.store_setting(_RATES_KEY, changed)
     return changed
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import Field, StrictStr
@@ -18,7 +18,7 @@ from billhook.events import MonthEndReport, UnchargedEvents
 from billhook.fields.types import ExactDecimal, Integer, MaybeListOf, UtcDatetime
 from billhook.sandbox import scheduled_jobs
 from billhook.sandbox.billing import contract_lifecycle, contracts
-from billhook.sandbox.billing.money import EXACT, ZERO
+from billhook.sandbox.billing.money import exact_sum
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.storage.database import Transaction, new_id
@@ -191,11 +191,10 @@ def _billed_totals(tx: Transaction, start: datetime, end: datetime) -> list[Bill
     issued = select(invoice.c.currency, invoice.c.amount).where(or_(ended, others))
     for currency, amount in tx.connection.execute(issued):
         amounts[currency].append(amount)
-    with localcontext(EXACT):
-        return [
-            BilledTotal(currency=currency, invoices=len(each), amount=sum(each, ZERO))
-            for currency, each in sorted(amounts.items())
-        ]
+    return [
+        BilledTotal(currency=currency, invoices=len(each), amount=exact_sum(each))
+        for currency, each in sorted(amounts.items())
+    ]
 
 
 def _within(column: ColumnElement[datetime], start: datetime, end: datetime) -> ColumnElement[bool]:

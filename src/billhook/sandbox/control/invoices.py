@@ -7,7 +7,6 @@ Source: spec, "Endpoints", Credits.
 from __future__ import annotations
 
 from decimal import Decimal
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictStr
@@ -32,6 +31,7 @@ from billhook.sandbox.billing.credit_grants import (
     has_expired,
 )
 from billhook.sandbox.billing.credit_pools import LedgerEntryView, LedgerReference
+from billhook.sandbox.billing.invoice_lifecycle import Payment
 from billhook.sandbox.billing.invoices import InvoiceResponseView
 from billhook.sandbox.billing.month_end import Report, ReportResponse
 from billhook.sandbox.errors import check_choice, check_key, invalid_request, not_found
@@ -41,26 +41,6 @@ from billhook.sandbox.storage.tables import report
 INVOICES_GROUP = OperationGroup("_sandbox/invoices", prefix="/_sandbox/invoices")
 EXCHANGE_RATES_GROUP = OperationGroup("_sandbox/exchangeRates", prefix="/_sandbox/exchangeRates")
 REPORTS_GROUP = OperationGroup("_sandbox/reports", prefix="/_sandbox/reports")
-
-
-class Outcome(StrEnum):
-    """The outcome of a payment."""
-
-    PAID = "paid"
-    FAILED = "failed"
-
-
-class Payment(SandboxResource, register=False):
-    """A payment to make, with its outcome."""
-
-    outcome: Annotated[Outcome, Field(examples=["paid"])]
-    """Outcome of the payment: paid or failed."""
-    amount: Annotated[ExactDecimal | None, Field(examples=[])] = None
-    """Amount in the invoice's currency; all that is due by default."""
-    failure_reason: Annotated[StrictStr | None, Field(examples=["card_declined"])] = None
-    """Reason of the failure."""
-    payment_method: StrictStr | None = None
-    """Payment method; Card by default."""
 
 
 @INVOICES_GROUP.operation("POST", "/{invoiceId}/approve", name="approve")
@@ -83,18 +63,8 @@ def send_invoice(call: Call[None]) -> InvoiceResponseView:
 @INVOICES_GROUP.operation("POST", "/{invoiceId}/payments", name="pay")
 def pay_invoice(call: Call[Payment]) -> InvoiceResponseView:
     """Pay an invoice, or record a failed payment."""
-    request = call.request
     invoice = invoices.INVOICES.get(call.tx, call.path["invoiceId"])
-    if request.outcome is Outcome.PAID:
-        # Probably the outcome is wrong: ignoring the reason would hide the mistake.
-        if request.failure_reason is not None:
-            raise invalid_request("a payment that is paid has no failureReason", "failureReason")
-        paid = invoice_lifecycle.pay(call.tx, invoice, request.amount, request.payment_method)
-        return InvoiceResponseView(invoice=paid)
-    failed = invoice_lifecycle.record_failure(
-        call.tx, invoice, request.amount, request.payment_method, request.failure_reason
-    )
-    return InvoiceResponseView(invoice=failed)
+    return InvoiceResponseView(invoice=invoice_lifecycle.pay(call.tx, invoice, call.request))
 
 
 class ExchangeRates(SandboxResource, register=False):

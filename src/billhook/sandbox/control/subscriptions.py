@@ -149,17 +149,11 @@ def add_fault(call: Call[NewFault]) -> Fault:
         for one in (request.seed, tx.options.effective_random_seed, secrets.randbits(31))
         if one is not None
     )
-    fault_id = new_id("flt")
-    tx.connection.execute(
-        insert(fault).values(
-            id=fault_id, kind=kind, event_type=request.event_type, subscription_id=request.subscription_id,
-            probability=Decimal(1) if request.probability is None else request.probability,
-            times=request.times,
-            seconds=Decimal(TIMED[kind]) if kind in TIMED and request.seconds is None else request.seconds,
-            seed=str(seed), created_at=tx.now,
-        )
-    )  # fmt: skip
-    return _fault(tx.connection.execute(select(fault).where(fault.c.id == fault_id)).one())
+    names = {"event_type", "subscription_id", "probability", "times", "seconds"}
+    defaults = {"probability": Decimal(1), "seconds": TIMED.get(kind)}
+    values = {**defaults, **request.model_dump(include=names, exclude_none=True)}
+    made = insert(fault).values(id=new_id("flt"), kind=kind, seed=str(seed), created_at=tx.now, **values)
+    return _fault(tx.connection.execute(made.returning(fault)).one())
 
 
 @FAULTS_GROUP.operation("GET", "", name="list_all")

@@ -42,6 +42,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from billhook.errors import ConfigError
+from billhook.fields import strict_json
 from billhook.sandbox.clock import SandboxClock
 from billhook.sandbox.options import SandboxOptions
 from billhook.sandbox.storage.columns import ExactSum, metadata
@@ -76,16 +77,18 @@ class Transaction:
         query = select(literal(1)).select_from(table).where(*where).limit(1)
         return self.connection.execute(query).first() is not None
 
-    def setting(self, name: str) -> str | None:
-        """Return the value stored under `name`; None if there is none."""
-        return self.connection.scalar(select(setting.c.value).where(setting.c.name == name))
+    def setting(self, name: str) -> Any:
+        """Return the value stored under `name`, with all its digits; None if there is none."""
+        text = self.connection.scalar(select(setting.c.value).where(setting.c.name == name))
+        return None if text is None else strict_json.loads(text.encode())
 
-    def store_setting(self, name: str, value: str | None) -> None:
-        """Store `value` under `name`, replacing another; None deletes it."""
+    def store_setting(self, name: str, value: object) -> None:
+        """Store `value` under `name`, as JSON, replacing another; None deletes it."""
         if value is None:
             self.connection.execute(delete(setting).where(setting.c.name == name))
         else:
-            self.connection.execute(insert(setting).prefix_with("OR REPLACE").values(name=name, value=value))
+            text = strict_json.dumps(value).decode()
+            self.connection.execute(insert(setting).prefix_with("OR REPLACE").values(name=name, value=text))
 
 
 logger = logging.getLogger("billhook.sandbox")

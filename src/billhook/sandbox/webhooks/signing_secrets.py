@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from billhook.errors import ConfigError
-from billhook.fields import strict_json
 from billhook.sandbox.storage.database import Transaction
 from billhook.signing import Scheme, StandardWebhooks, TimestampedHMAC
 
@@ -173,15 +171,13 @@ def verification_secret(tx: Transaction) -> Secret:
 def _kept(tx: Transaction) -> list[Secret]:
     from_options = list(tx.options.secrets)
     name = _ROTATED if from_options else _MADE
-    text = tx.setting(name)
-    if text is None:
-        return [*from_options]
-    found: Any = strict_json.loads(text.encode())
+    found = tx.setting(name)
+    if found is None:
+        return from_options
     return [from_options[0] if one == _FROM_OPTIONS else one for one in found]
 
 
 def _keep(tx: Transaction, found: Sequence[Secret]) -> None:
     from_options = list(tx.options.secrets)
     name = _ROTATED if from_options else _MADE
-    text = strict_json.dumps([_FROM_OPTIONS if one in from_options else one for one in found]).decode()
-    tx.store_setting(name, text)
+    tx.store_setting(name, [_FROM_OPTIONS if one in from_options else one for one in found])
