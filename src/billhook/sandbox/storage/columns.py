@@ -80,13 +80,18 @@ def serial(name: str = "seq") -> Column[int]:
     return Column(name, Integer, primary_key=True, autoincrement=True)
 
 
+def required(name: str, *arguments: Any, **options: Any) -> Column[Any]:
+    """Return a column that has a value in each row."""
+    return Column(name, *arguments, nullable=False, **options)
+
+
 def record(name: str, *columns: Any) -> Table:
     """Return a table whose rows have a serial number, by which lists are ordered, and an id for the API."""
     return Table(
         name,
         metadata,
         serial(),
-        Column("id", Text, nullable=False, unique=True),
+        required("id", Text, unique=True),
         *columns,
         # A number is never used again, so that the cursor of a page keeps its place.
         sqlite_autoincrement=True,
@@ -98,9 +103,9 @@ def document(name: str, *columns: Any) -> Table:
     return record(
         name,
         *columns,
-        Column("created_at", UtcMicroseconds, nullable=False),
-        Column("updated_at", UtcMicroseconds, nullable=False),
-        Column("body", Text, nullable=False),
+        required("created_at", UtcMicroseconds),
+        required("updated_at", UtcMicroseconds),
+        required("body", Text),
     )
 
 

@@ -22,12 +22,20 @@ from sqlalchemy import (
     text,
 )
 
-from billhook.sandbox.storage.columns import DecimalText, UtcMicroseconds, document, metadata, record, serial
+from billhook.sandbox.storage.columns import (
+    DecimalText,
+    UtcMicroseconds,
+    document,
+    metadata,
+    record,
+    required,
+    serial,
+)
 
 customer = document(
     "customer",
     Column("external_id", Text, unique=True),
-    Column("anonymous", Boolean, nullable=False, default=False),
+    required("anonymous", Boolean, default=False),
     Column("status", Text),
 )
 """Customers. `anonymous` is true if usage under an unknown alias created the customer, and no request has
@@ -38,7 +46,7 @@ alias = Table(
     metadata,
     # The primary key: a name cannot belong to two customers, even if a request does not check it.
     Column("alias", Text, primary_key=True),
-    Column("customer_id", Text, ForeignKey("customer.id"), nullable=False, index=True),
+    required("customer_id", Text, ForeignKey("customer.id"), index=True),
 )
 """The names by which usage refers to customers, each of one customer: aliases, external id and id."""
 
@@ -47,7 +55,7 @@ customer_integration = Table(
     metadata,
     Column("type", Text, primary_key=True),
     Column("external_id", Text, primary_key=True),
-    Column("customer_id", Text, ForeignKey("customer.id"), nullable=False, index=True),
+    required("customer_id", Text, ForeignKey("customer.id"), index=True),
 )
 """Entities of other providers, each linked to one customer."""
 
@@ -57,8 +65,8 @@ catalog_product = document("catalog_product", Column("external_id", Text, unique
 
 custom_field = document(
     "custom_field",
-    Column("entity", Text, nullable=False),
-    Column("custom_field_name", Text, nullable=False),
+    required("entity", Text),
+    required("custom_field_name", Text),
     # A customer and a contract may have fields of the same name.
     UniqueConstraint("entity", "custom_field_name"),
 )
@@ -66,18 +74,16 @@ custom_field = document(
 cloud_usage = document("cloud_usage", Column("idempotency_key", Text, unique=True))
 """Results of submissions to marketplaces."""
 
-setting = Table(
-    "setting", metadata, Column("name", Text, primary_key=True), Column("value", Text, nullable=False)
-)
+setting = Table("setting", metadata, required("name", Text, primary_key=True), Column("value", Text))
 """Values of the sandbox itself: the offset of its clock, its keys."""
 
 contract = document(
     "contract",
-    Column("customer_id", Text, nullable=False, index=True),
+    required("customer_id", Text, index=True),
     # Not unique: the external id of a deleted contract is free for another one.
     Column("external_id", Text, index=True),
-    Column("status", Text, nullable=False),
-    Column("start_date", UtcMicroseconds, nullable=False),
+    required("status", Text),
+    required("start_date", UtcMicroseconds),
     Column("end_date", UtcMicroseconds),
     Column("deleted_at", UtcMicroseconds),
     Column("in_force_at", UtcMicroseconds),
@@ -87,20 +93,20 @@ start, or its creation or activation if that was later; null while it is in revi
 
 invoice = document(
     "invoice",
-    Column("customer_id", Text, nullable=False),
+    required("customer_id", Text),
     Column("contract_id", Text),
-    Column("billing_status", Text, nullable=False),
-    Column("currency", Text, nullable=False),
-    Column("amount", DecimalText, nullable=False),
-    Column("amount_paid", DecimalText, nullable=False),
-    Column("carried", DecimalText, nullable=False),
+    required("billing_status", Text),
+    required("currency", Text),
+    required("amount", DecimalText),
+    required("amount_paid", DecimalText),
+    required("carried", DecimalText),
     # The rate at the time of issue: a later change must not revalue an issued invoice.
-    Column("usd_rate", DecimalText, nullable=False),
-    Column("issued_at", UtcMicroseconds, nullable=False),
+    required("usd_rate", DecimalText),
+    required("issued_at", UtcMicroseconds),
     Column("cycle_start", UtcMicroseconds),
     Column("cycle_end", UtcMicroseconds),
-    Column("year", Integer, nullable=False),
-    Column("number", Integer, nullable=False),
+    required("year", Integer),
+    required("number", Integer),
     UniqueConstraint("year", "number"),
     # For the amounts of customers, which are added up by status.
     Index("invoice_customer", "customer_id", "billing_status"),
@@ -118,10 +124,10 @@ scheduled_job = Table(
     "agenda",
     metadata,
     serial(),
-    Column("due_at", UtcMicroseconds, nullable=False, index=True),
-    Column("kind", Text, nullable=False),
+    required("due_at", UtcMicroseconds, index=True),
+    required("kind", Text),
     # No foreign key: depending on `kind` it is a contract, an invoice, a lot of credits or none.
-    Column("subject_id", Text, nullable=False, index=True),
+    required("subject_id", Text, index=True),
     sqlite_autoincrement=True,
 )
 """Scheduled jobs of the sandbox's clock, run in the order of `due_at`, then `seq`. A job that has run is
@@ -131,12 +137,12 @@ credit_product = document("credit_product")
 
 credit_pool = record(
     "credit_pool",
-    Column("customer_id", Text, nullable=False, index=True),
-    Column("credit_product_id", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("balance", DecimalText, nullable=False),
-    Column("filled_to", DecimalText, nullable=False),
-    Column("told_share", DecimalText, nullable=False),
+    required("customer_id", Text, index=True),
+    required("credit_product_id", Text),
+    required("kind", Text),
+    required("balance", DecimalText),
+    required("filled_to", DecimalText),
+    required("told_share", DecimalText),
     # Credits of one product and kind must not be spread over two pools.
     Index("credit_pool_of", "customer_id", "credit_product_id", "kind", unique=True),
 )
@@ -146,11 +152,11 @@ share since that grant, in percent, that was compared with thresholds."""
 
 credit_lot = record(
     "credit_lot",
-    Column("pool_id", Text, ForeignKey("credit_pool.id"), nullable=False, index=True),
+    required("pool_id", Text, ForeignKey("credit_pool.id"), index=True),
     Column("contract_id", Text, index=True),
-    Column("remaining", DecimalText, nullable=False),
+    required("remaining", DecimalText),
     Column("expires_at", UtcMicroseconds),
-    Column("automatic", Boolean, nullable=False),
+    required("automatic", Boolean),
 )
 """The credits left of each grant; a lot that is used up is deleted. The balance of a pool is the sum of its
 lots. `automatic` is true if usage draws from the lot without a request; `contract_id` is the contract that
@@ -158,14 +164,14 @@ granted it."""
 
 ledger_entry = record(
     "ledger_entry",
-    Column("customer_id", Text, nullable=False),
-    Column("pool_id", Text, ForeignKey("credit_pool.id"), nullable=False),
-    Column("type", Text, nullable=False),
-    Column("amount", DecimalText, nullable=False),
-    Column("balance_after", DecimalText, nullable=False),
+    required("customer_id", Text),
+    required("pool_id", Text, ForeignKey("credit_pool.id")),
+    required("type", Text),
+    required("amount", DecimalText),
+    required("balance_after", DecimalText),
     Column("invoice_id", Text),
     Column("contract_id", Text),
-    Column("created_at", UtcMicroseconds, nullable=False),
+    required("created_at", UtcMicroseconds),
     Column("product_key", Text),
     Column("cycle_start", UtcMicroseconds),
     Column("grant_number", Integer),
@@ -185,9 +191,9 @@ usage_peak = Table(
     "reached",
     metadata,
     Column("subject", Text, primary_key=True),
-    Column("cycle_start", UtcMicroseconds, nullable=False),
-    Column("units", DecimalText, nullable=False),
-    Column("money", DecimalText, nullable=False),
+    required("cycle_start", UtcMicroseconds),
+    required("units", DecimalText),
+    required("money", DecimalText),
 )
 """The highest usage of a product or group in its current cycle: a threshold is crossed once, even if usage
 falls and rises again."""
@@ -196,14 +202,14 @@ event = Table(
     "event",
     metadata,
     serial(),
-    Column("ref", Text, nullable=False, unique=True),
-    Column("name", Text, nullable=False),
-    Column("alias", Text, nullable=False),
+    required("ref", Text, unique=True),
+    required("name", Text),
+    required("alias", Text),
     # No foreign key: the id is from the same transaction, and each check would cost a look-up per row.
-    Column("customer_id", Text, nullable=False),
-    Column("at", UtcMicroseconds, nullable=False),
-    Column("meter_ids", Text, nullable=False),
-    Column("body", Text, nullable=False),
+    required("customer_id", Text),
+    required("at", UtcMicroseconds),
+    required("meter_ids", Text),
+    required("body", Text),
     # GET /events lists by time; `seq` orders the events of one moment.
     Index("event_at", "at", "seq"),
     # Aggregations, and recounts of a day that is cut.
@@ -215,8 +221,8 @@ counted it, sorted and separated by spaces."""
 
 meter = document(
     "meter",
-    Column("event_name", Text, nullable=False, index=True),
-    Column("key", Text, nullable=False),
+    required("event_name", Text, index=True),
+    required("key", Text),
     # Two meters of one product would bill its usage twice.
     Column("catalog_product_id", Text, unique=True),
     UniqueConstraint("event_name", "key"),
@@ -229,13 +235,13 @@ usage_day = Table(
     Column("meter_id", Text, primary_key=True),
     Column("day", BigInteger, primary_key=True),
     Column("since", BigInteger, primary_key=True),
-    Column("events", BigInteger, nullable=False, default=0),
-    Column("total", DecimalText, nullable=False, default=Decimal(0)),
+    required("events", BigInteger, default=0),
+    required("total", DecimalText, default=Decimal(0)),
     Column("highest", DecimalText),
     Column("last", DecimalText),
     Column("last_at", BigInteger),
     Column("measured", DecimalText),
-    Column("after_invoice", BigInteger, nullable=False),
+    required("after_invoice", BigInteger),
     # Each invoice looks for usage that came after the one before it.
     Index("usage_day_changed", "customer_id", "after_invoice"),
     # Other rows are found by their primary key alone: without a rowid SQLite stores them in its order.
@@ -270,9 +276,9 @@ usage_instance = Table(
 
 measurement = document(
     "measurement",
-    Column("customer_id", Text, nullable=False),
-    Column("measured_meter_id", Text, nullable=False),
-    Column("day", BigInteger, nullable=False),
+    required("customer_id", Text),
+    required("measured_meter_id", Text),
+    required("day", BigInteger),
     UniqueConstraint("customer_id", "measured_meter_id", "day"),
 )
 """The latest measurement of each day, with the meter also where its `meter_id` is a product's."""
@@ -282,11 +288,11 @@ _IS_DUE = text("due_at IS NOT NULL")
 
 subscription = record(
     "subscription",
-    Column("callback_url", Text, nullable=False),
-    Column("event_type", Text, nullable=False, index=True),
+    required("callback_url", Text),
+    required("event_type", Text, index=True),
     Column("threshold", DecimalText),
     Column("recurring_threshold", DecimalText),
-    Column("created_at", UtcMicroseconds, nullable=False),
+    required("created_at", UtcMicroseconds),
     # Not unique: the thresholds distinguish subscriptions, too, and null never equals null in a constraint.
     Index("subscription_of", "callback_url", "event_type"),
 )
@@ -295,10 +301,10 @@ a query before the insert is enough."""
 
 raised_event = record(
     "raised",
-    Column("event_type", Text, nullable=False, index=True),
-    Column("body", LargeBinary, nullable=False),
-    Column("raised_at", UtcMicroseconds, nullable=False),
-    Column("cause", Text, nullable=False),
+    required("event_type", Text, index=True),
+    required("body", LargeBinary),
+    required("raised_at", UtcMicroseconds),
+    required("cause", Text),
 )
 """Every event that was raised, with or without subscriptions; `raised_at` is the sandbox's time. `cause` is
 what raised it: the method and path of an operation, or the kind of a scheduled job and the id of its
@@ -306,14 +312,14 @@ subject."""
 
 delivery = record(
     "delivery",
-    Column("raised_id", Text, ForeignKey("raised.id"), nullable=False, index=True),
+    required("raised_id", Text, ForeignKey("raised.id"), index=True),
     # No foreign key: deliveries remain in the log after their subscription was deleted.
-    Column("subscription_id", Text, nullable=False, index=True),
-    Column("url", Text, nullable=False),
-    Column("state", Text, nullable=False, index=True),
-    Column("attempts", Integer, nullable=False, default=0),
+    required("subscription_id", Text, index=True),
+    required("url", Text),
+    required("state", Text, index=True),
+    required("attempts", Integer, default=0),
     Column("due_at", UtcMicroseconds),
-    Column("held", Boolean, nullable=False, default=False, server_default=false()),
+    required("held", Boolean, default=False, server_default=false()),
     Column("held_up_by", Text),
     Index("delivery_due", "url", "due_at", sqlite_where=_IS_DUE),
     # The sender sleeps until the first of these moments.
@@ -330,10 +336,10 @@ attempt = Table(
     "attempt",
     metadata,
     serial(),
-    Column("delivery_id", Text, ForeignKey("delivery.id"), nullable=False, index=True),
-    Column("number", Integer, nullable=False),
-    Column("started_at", UtcMicroseconds, nullable=False),
-    Column("milliseconds", Integer, nullable=False),
+    required("delivery_id", Text, ForeignKey("delivery.id"), index=True),
+    required("number", Integer),
+    required("started_at", UtcMicroseconds),
+    required("milliseconds", Integer),
     Column("status", Integer),
     Column("error", Text),
     Column("fault", Text),
@@ -344,16 +350,16 @@ attempt = Table(
 
 fault = record(
     "fault",
-    Column("kind", Text, nullable=False),
+    required("kind", Text),
     Column("event_type", Text),
     Column("subscription_id", Text),
-    Column("probability", DecimalText, nullable=False),
+    required("probability", DecimalText),
     Column("times", Integer),
     Column("seconds", DecimalText),
     # A text: a seed of the wire may have more than 64 bits.
-    Column("seed", Text, nullable=False),
-    Column("struck", Integer, nullable=False, default=0),
-    Column("created_at", UtcMicroseconds, nullable=False),
+    required("seed", Text),
+    required("struck", Integer, default=0),
+    required("created_at", UtcMicroseconds),
 )
 """Active faults; of several that match a delivery the oldest strikes first."""
 
