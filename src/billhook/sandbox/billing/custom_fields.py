@@ -44,14 +44,19 @@ def set_values(
     known = definitions(tx, entity)
     found = {value.custom_field_definition_id: value for value in values}
     for n, field_input in enumerate(inputs):
-        definition = _definition_of(field_input, known, f"customFields.{n}")
+        where = f"customFields.{n}"
+        definition = _definition_of(field_input, known, where)
         if definition is None:
-            definition = _create_definition(tx, entity, field_input, f"customFields.{n}")
+            definition = _create_definition(tx, entity, field_input, where)
             known.append(definition)
         # A null removes the value; any other value is set again below.
         found.pop(definition.id, None)
         if field_input.value is not None:
-            text = value_text(definition, field_input.value, f"customFields.{n}.value")
+            text, param = _stored_text(definition.value_type or "String", field_input.value), f"{where}.value"
+            if text is None:
+                raise invalid_request(f"the definition requires a {definition.value_type} here", param)
+            if definition.allowed_values and text not in definition.allowed_values:
+                raise invalid_request("this is not one of the definition's allowedValues", param)
             found[definition.id] = _value(definition, text)
     return list(found.values())
 
@@ -67,19 +72,6 @@ def with_defaults(known: Sequence[CustomField], values: Sequence[CustomFieldValu
             if definition.default_value is not None and definition.id not in are_set
         ),
     ]
-
-
-def value_text(definition: CustomField, value: object, param: str) -> str:
-    """Return `value` as the text that is stored.
-
-    Rejects a value that is not of the definition's type, or not one of its allowed values.
-    """
-    text = _stored_text(definition.value_type or "String", value)
-    if text is None:
-        raise invalid_request(f"the definition requires a {definition.value_type} here", param)
-    if definition.allowed_values and text not in definition.allowed_values:
-        raise invalid_request("this is not one of the definition's allowedValues", param)
-    return text
 
 
 def is_value_text(value_type: str, text: str) -> bool:

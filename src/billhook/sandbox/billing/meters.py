@@ -20,6 +20,7 @@ from billhook.errors import FieldMissing, RuleBroken
 from billhook.fields import strict_json
 from billhook.fields.types import JsonValue, ListOf
 from billhook.resources import StoredResource
+from billhook.sandbox.billing.money import is_number
 from billhook.sandbox.errors import check_key, invalid_request
 from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.options import MAX_CONDITIONS
@@ -122,21 +123,17 @@ def check_property(name: str, param: str) -> None:
 def _expected_value(operator: FilterOperator, value: Any) -> str | None:
     """Return what the value should be, for the error; None if it is valid."""
     if operator is FilterOperator.EXISTS:
-        return None if value in (None, True, False) and not _is_number(value) else "true or false"
+        return None if value in (None, True, False) and not is_number(value) else "true or false"
     if operator in (FilterOperator.GREATER_THAN, FilterOperator.LESS_THAN):
-        return None if _is_number(value) else "a number"
+        return None if is_number(value) else "a number"
     if operator is FilterOperator.IN:
         good = isinstance(value, list) and value and all(map(_is_scalar, value))
         return None if good else "a list of texts, numbers, true and false"
     return None if _is_scalar(value) else "a text, a number, true or false"
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | Decimal) and not isinstance(value, bool)
-
-
 def _is_scalar(value: object) -> bool:
-    return isinstance(value, str | bool) or _is_number(value)
+    return isinstance(value, str | bool) or is_number(value)
 
 
 METERS = Repository(meter, Meter, "mtr")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+from typing import TypeGuard
 
 from billhook.fields.strict_json import MAX_DIGITS
 from billhook.resources import Contract, Customer
@@ -51,6 +52,11 @@ _WHOLE = frozenset(
 )
 _THOUSANDTHS = frozenset(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"))
 _PLACES = dict.fromkeys(_WHOLE, 0) | dict.fromkeys(_THOUSANDTHS, 3) | {"CLF": 4, "UYW": 4}
+
+
+def is_number(value: object) -> TypeGuard[int | Decimal]:
+    """Return whether a value of JSON is a number; True and False are none."""
+    return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 
 def exact_sum(values: Iterable[Decimal]) -> Decimal:

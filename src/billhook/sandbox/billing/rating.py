@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import ROUND_DOWN, Decimal, localcontext
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from billhook.resources import Commitment, ContractProduct, CreditGrant, Discount, Pricing
-from billhook.sandbox.billing.money import EXACT, ZERO, clamp
+from billhook.sandbox.billing.money import EXACT, ZERO, clamp, is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +96,13 @@ def read_tiers(pricing: Pricing) -> tuple[Tier, ...] | None:
         up_to, price = each.get("upTo"), each.get("price")
         below = tiers[-1].up_to if tiers else ZERO
         # `below` is None after a tier without end: nothing can follow it.
-        if not _is_number(price) or price < 0 or below is None:
+        if not is_number(price) or price < 0 or below is None:
             return None
-        if up_to is not None and not (_is_number(up_to) and up_to > below):
+        if up_to is not None and not (is_number(up_to) and up_to > below):
             return None
         end = None if up_to is None else clamp(Decimal(up_to))
         tiers.append(Tier(end, clamp(Decimal(price))))
     return tuple(tiers) or None
-
-
-def _is_number(value: object) -> TypeGuard[int | Decimal]:
-    return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 
 _CENT = Decimal("0.01")
