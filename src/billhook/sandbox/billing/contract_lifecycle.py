@@ -112,7 +112,7 @@ def _issue(
 def create(tx: Transaction, request: NewContract) -> ContractRecord:
     """Create a contract, and activate it unless it is InReview. Emits ContractCreated."""
     # Before anything is written: a rejected contract leaves nothing behind.
-    offer = new_contracts.check_new_contract(tx, request)
+    completed = new_contracts.record_fields(tx, request)
     customer = customers.find(tx, request.customer_id)
     data = request_document(request)
     # A new contract cannot be deleted already; custom fields are stored as values of definitions.
@@ -120,7 +120,7 @@ def create(tx: Transaction, request: NewContract) -> ContractRecord:
         data.pop(name, None)
     values = custom_fields.set_values(tx, "Contract", [], request.custom_fields or [])
     fields = {
-        **new_contracts.record_fields(request, offer),
+        **completed,
         "status": request.status or ContractStatus.ACTIVE.value,
         "isTrial": request.is_trial is True,
         "customFieldValues": [to_document(value) for value in values] or None,

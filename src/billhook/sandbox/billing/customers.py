@@ -166,7 +166,7 @@ def _changes(tx: Transaction, request: CustomerUpdate, stored: Customer | None) 
     """Check the fields of the request and return them as they are stored, by their names on the wire."""
     _check_fields(request)
     if request.currency is not None:
-        money.check_currency(tx, request.currency, "currency")
+        money.check_currency(tx, request.currency)
     if stored is not None and "currency" in request.model_fields_set:
         _check_currency_change(tx, stored, request.currency)
     _check_owner(tx, request, stored.id if stored else "")

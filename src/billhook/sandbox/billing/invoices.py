@@ -248,7 +248,7 @@ def _issue(
         resource_id=invoice_id,
         carried=_carried_by(charges),
         # Kept with the invoice: a later change of the rate does not revalue it.
-        usd_rate=money.check_currency(tx, data["currency"], "currency"),
+        usd_rate=money.check_currency(tx, data["currency"]),
         year=tx.now.year,
         number=number,
         **columns,

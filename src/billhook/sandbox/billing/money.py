@@ -115,17 +115,17 @@ def set_rates(tx: Transaction, new_rates: Mapping[str, Decimal]) -> dict[str, De
     return changed
 
 
-def check_currency(tx: Transaction, currency: str, param: str) -> Decimal:
+def check_currency(tx: Transaction, currency: str) -> Decimal:
     """Return the currency's rate: US dollars for one unit. Rejects a currency without one.
 
     A customer's amounts are shown in US dollars, so what is billed must be convertible.
     """
     if not _CODE.fullmatch(currency):
-        raise invalid_request(f"{param} must be a code of three capital letters, such as USD", param)
+        raise invalid_request("currency must be a code of three capital letters, such as USD", "currency")
     rate = rates(tx).get(currency)
     if rate is None:
         raise invalid_request(
-            f"there is no exchange rate for {currency}: set one with PUT /_sandbox/exchangeRates", param
+            f"there is no exchange rate for {currency}: set one with PUT /_sandbox/exchangeRates", "currency"
         )
     return rate
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -19,7 +18,6 @@ from billhook.resources import (
     Commitment,
     ContractProduct,
     ContractStatus,
-    Duration,
     NewContract,
     Plan,
     Pricing,
@@ -106,23 +104,11 @@ _NET = re.compile(r"Net([0-9]{1,4})")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class ContractOffer:
-    """What a new contract sells: its plan, if any, its products, and the length of its billing cycles."""
+def record_fields(tx: Transaction, request: NewContract) -> dict[str, Any]:
+    """Validate a new contract and return the fields that it leaves out, and the sandbox's own.
 
-    plan: Plan | None
-    products: Sequence[ContractProduct]
-    period: CalendarDuration
-    is_calendar_aligned: bool
-
-    @property
-    def billing(self) -> BillingData:
-        """The plan's billing data; empty without a plan."""
-        return (self.plan and self.plan.billing_data) or BillingData()
-
-
-def check_new_contract(tx: Transaction, request: NewContract) -> ContractOffer:
-    """Validate a new contract and return what it offers. Rejects what the sandbox could not bill."""
+    The fields have their names on the wire. Rejects what the sandbox could not bill.
+    """
     _check_own_fields(tx, request)
     for n, grant in enumerate(request.credit_grants or []):
         check_grant(grant, f"creditGrants.{n}")
@@ -149,7 +135,7 @@ def check_new_contract(tx: Transaction, request: NewContract) -> ContractOffer:
                 "planId" if request.plan_id else f"{where}.commitment.scheduling.duration",
             )
     is_aligned = any(line.is_calendar_aligned for _, line in lines)
-    return ContractOffer(plan, [product for _, product in sold], period, is_aligned)
+    return _completed(request, plan, [product for _, product in sold], period, is_aligned=is_aligned)
 
 
 def _check_own_fields(tx: Transaction, request: NewContract) -> None:
@@ -167,7 +153,7 @@ def _check_own_fields(tx: Transaction, request: NewContract) -> None:
     if request.end_date is not None and not _DAY <= request.end_date - request.start_date <= _CENTURY:
         raise invalid_request("endDate must be a day to a century after startDate", "endDate")
     if request.currency is not None:
-        money.check_currency(tx, request.currency, "currency")
+        money.check_currency(tx, request.currency)
     if request.external_id is not None:
         check_key(request.external_id, "externalId")
         # Contracts are looked up by either, so an externalId must not be another contract's id.
@@ -194,29 +180,51 @@ def check_products(
         duration = product.scheduling.duration if product.scheduling else None
         if duration is None:
             continue
-        own = _checked_period(duration, f"{where}.scheduling.duration")
+        where = f"{where}.scheduling.duration"
+        if duration.unit not in ("Days", "Weeks", "Months", "Years"):
+            raise invalid_request("unit must be Days, Weeks, Months or Years", f"{where}.unit")
+        own = duration_period(duration)
+        if own is None:
+            text = "value must be a whole number from 1, and the cycle at most a century"
+            raise invalid_request(text, f"{where}.value")
         # A price is charged once a cycle, so a yearly price would be charged each month.
         if period not in (None, own):
             raise invalid_request(
                 "products of a contract or plan must have one billing cycle: give this one the duration "
                 "of the others, or a contract of its own",
-                f"{where}.scheduling.duration",
+                where,
             )
         period = own
     return period or _MONTHLY
 
 
-def record_fields(request: NewContract, offer: ContractOffer) -> dict[str, Any]:
-    """Return the fields that the request leaves out, and the sandbox's own; by their names on the wire."""
-    plan, billing, period = offer.plan, offer.billing, offer.period
+def _completed(
+    request: NewContract,
+    plan: Plan | None,
+    products: Sequence[ContractProduct],
+    period: CalendarDuration,
+    *,
+    is_aligned: bool,
+) -> dict[str, Any]:
+    """Return the fields of a contract that its products, its plan or the defaults complete."""
+    billing = (plan and plan.billing_data) or BillingData()
     end, anchor, day = request.end_date, None, 0
     if end is None and billing.duration is not None:
         end = add_months(request.start_date, int(billing.duration))
+    # The billing day of the first product that has one, else the plan's.
+    date = billing.billing_date
+    days = [each.scheduling.billing_day for each in products if each.scheduling]
+    given = _first_given(*days, date.day_of_month if date else None, 0)
     # Calendar alignment wins over a billing day; a billing day needs cycles of whole months.
-    if offer.is_calendar_aligned:
+    if is_aligned:
         anchor = calendar_anchor(request.start_date, period)
-    elif period.months and (day := _billing_day(offer)):
+    elif period.months and given:
+        # In a month without that day, its last day is the billing day; any larger one means so, too.
+        day = min(given, _LONGEST_MONTH)
         anchor = billing_day_anchor(request.start_date, day)
+    # The first payment term that is understood: of a product, else of the plan.
+    terms = [*(each.payment_term for each in products), billing.payment_term]
+    understood = (_NET.fullmatch(term or "") for term in terms)
     # Not by its attribute: reading a deprecated field warns.
     pro_rates = _first_given(vars(request)["should_pro_rate_invoices"], billing.pro_rated, False)
     return {
@@ -230,7 +238,7 @@ def record_fields(request: NewContract, offer: ContractOffer) -> dict[str, Any]:
         "firstEndDate": end,
         "shouldProRateInvoices": pro_rates,
         "proRates": pro_rates,
-        "paymentDays": _payment_days(offer),
+        "paymentDays": next((int(term[1]) for term in understood if term), None),
     }
 
 
@@ -239,48 +247,19 @@ def plan_period(billing: BillingData | None) -> CalendarDuration:
     return CalendarDuration(INTERVALS.get((billing and billing.billing_interval) or "", 1))
 
 
-def check_plan_billing(billing: BillingData, where: str) -> None:
-    """Reject an interval, billing day or duration that does not exist; `where` is the path of `billing`."""
-    check_choice(billing.billing_interval, INTERVALS, f"{where}.billingInterval")
+def check_plan_billing(billing: BillingData) -> None:
+    """Reject an interval, billing day or duration that does not exist."""
+    check_choice(billing.billing_interval, INTERVALS, "billingData.billingInterval")
     day = billing.billing_date.day_of_month if billing.billing_date else None
     if day is not None and not 1 <= day <= 31:
-        raise invalid_request("dayOfMonth must be from 1 to 31", f"{where}.billingDate.dayOfMonth")
+        raise invalid_request("dayOfMonth must be from 1 to 31", "billingData.billingDate.dayOfMonth")
     months = billing.duration
     if months is not None and (months != int(months) or not 1 <= months <= _LONGEST_MONTHS):
         raise invalid_request(
-            "duration must be a whole number of months, from 1 to a century", f"{where}.duration"
+            "duration must be a whole number of months, from 1 to a century", "billingData.duration"
         )
-
-
-def _billing_day(offer: ContractOffer) -> int:
-    """Return the billing day of the first product that has one, else the plan's; 0 without one.
-
-    Any day from 1 is accepted: in a month without that day, the last day of the month is the billing day.
-    """
-    of_products = (each.scheduling.billing_day for each in offer.products if each.scheduling)
-    date = offer.billing.billing_date
-    # Any larger day means the last day of each month, like 31.
-    return min(_first_given(*of_products, date.day_of_month if date else None, 0), _LONGEST_MONTH)
-
-
-def _payment_days(offer: ContractOffer) -> int | None:
-    """Return the days of the first payment term that is understood: of a product, else of the plan."""
-    terms = [*(each.payment_term for each in offer.products), offer.billing.payment_term]
-    understood = (_NET.fullmatch(term or "") for term in terms)
-    return next((int(term[1]) for term in understood if term), None)
 
 
 def _first_given(*values: T | None) -> T:
     """Return the first value that is not None; the last one never is."""
     return next(value for value in values if value is not None)
-
-
-def _checked_period(duration: Duration, where: str) -> CalendarDuration:
-    if duration.unit not in ("Days", "Weeks", "Months", "Years"):
-        raise invalid_request("unit must be Days, Weeks, Months or Years", f"{where}.unit")
-    period = duration_period(duration)
-    if period is None:
-        raise invalid_request(
-            "value must be a whole number from 1, and the cycle at most a century", f"{where}.value"
-        )
-    return period

@@ -214,7 +214,7 @@ def _check_plan(tx: Transaction, request: NewPlan) -> None:
         raise invalid_request("name is empty: give one", "name")
     contracts.PLANS.check_external_id(tx, request.external_id)
     if request.billing_data is not None:
-        check_plan_billing(request.billing_data, "billingData")
+        check_plan_billing(request.billing_data)
     # As for a contract: products that cannot be billed would fail each contract of this plan.
     sold = [(f"products.{n}", product) for n, product in enumerate(request.products or [])]
     check_products(tx, "a plan", sold, plan_period(request.billing_data))
