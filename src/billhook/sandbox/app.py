@@ -109,15 +109,6 @@ def read_body(request: Request, *, required: bool, max_bytes: int) -> bytes:
     Refuses a body that is longer than `max_bytes` (without reading the rest of it), incomplete, or not
     declared as JSON.
     """
-    body = _read_limited(request, max_bytes)
-    if not body and not required:
-        return b"{}"
-    if request.mimetype != "application/json":
-        raise invalid_request("the body must be sent as Content-Type: application/json", code="not_json")
-    return body
-
-
-def _read_limited(request: Request, max_bytes: int) -> bytes:
     # One byte more than allowed: Werkzeug truncates a chunked body at the limit instead of refusing it.
     request.max_content_length = max_bytes + 1
     too_long = too_large(f"the body is longer than the limit of {max_bytes} bytes")
@@ -131,15 +122,26 @@ def _read_limited(request: Request, max_bytes: int) -> bytes:
         raise invalid_request("the body cannot be read: its chunks are broken", code="not_json") from None
     if len(body) > max_bytes:
         raise too_long
+    if not body and not required:
+        return b"{}"
+    if request.mimetype != "application/json":
+        raise invalid_request("the body must be sent as Content-Type: application/json", code="not_json")
     return body
 
 
 def parse_body(model: type[Resource], body: bytes) -> Resource:
-    """Return `body` as a `model`; 400 if it is not a valid one."""
+    """Return `body` as a `model`; 400 if it is not a valid one.
+
+    Read-only fields are ignored, even with an invalid value. Source: spec, Customer, customFieldValues.
+    """
     try:
         if issubclass(model, EventBatch):
             return model.from_json(body)  # its events are validated one by one, NUL included
-        parsed = model.from_wire(_without_read_only(model, strict_json.loads(body)))
+        data = strict_json.loads(body)
+        if isinstance(data, dict):
+            read_only = {field.alias for field in model.model_fields.values() if READ_ONLY in field.metadata}
+            data = {name: value for name, value in data.items() if name not in read_only}
+        parsed = model.from_wire(data)
     except InvalidJSON as error:
         raise invalid_request(str(error)) from None
     except (InvalidResource, RuleBroken) as error:
@@ -160,17 +162,6 @@ def parse_query(model: type[Resource], query: Mapping[str, str]) -> Resource:
         raise invalid_resource(error) from None
     except InvalidResource as error:
         raise invalid_resource(error, "the parameters of the URL are not valid, because of") from None
-
-
-def _without_read_only(model: type[Resource], data: object) -> object:
-    """Drop read-only fields: they are ignored, even with an invalid value.
-
-    Source: spec, Customer, customFieldValues.
-    """
-    if not isinstance(data, dict):
-        return data
-    read_only = {field.alias for field in model.model_fields.values() if READ_ONLY in field.metadata}
-    return {name: value for name, value in data.items() if name not in read_only}
 
 
 MAX_BODY_BYTES = 16 * 1024 * 1024

@@ -111,10 +111,10 @@ def invoices_by_month(
     return list(found.values())
 
 
-def pool_page(tx: Transaction, limit: int, cursor: str | None, customer_id: str | None) -> ListPage[Row[Any]]:
-    """Return a page of the credit pools, of one customer or of all, newest first."""
+def pool_page(tx: Transaction, limit: int, customer_id: str | None) -> ListPage[Row[Any]]:
+    """Return the first page of the credit pools, of one customer or of all, newest first."""
     query = select(credit_pool).where(*matching((credit_pool.c.customer_id, customer_id)))
-    return fetch_page(tx, query, limit, cursor, credit_pool.c.seq, newest_first=True)
+    return fetch_page(tx, query, limit, None, credit_pool.c.seq, newest_first=True)
 
 
 def balance_history(tx: Transaction, pool: Row[Any], most: int) -> list[tuple[datetime, Decimal]]:

@@ -5,7 +5,6 @@ Source: spec, "Resources and their fields", Contract; "Endpoints", Contracts; In
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,7 +27,6 @@ from billhook.sandbox.billing import (
 from billhook.sandbox.billing.contracts import CONTRACTS
 from billhook.sandbox.billing.cycles import ContractRecord
 from billhook.sandbox.billing.line_items import ContractCycle
-from billhook.sandbox.billing.rating import Charge
 from billhook.sandbox.clock import MAX_TIME
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage.database import Transaction
@@ -88,7 +86,8 @@ def bill_cycle(tx: Transaction, contract: ContractRecord, cycle: tuple[datetime,
     # An empty invoice is left out only if separate ones bill the cycle.
     for each in [together, *apart] if together or not apart else apart:
         keys = {charge.line_key for charge in each}
-        _issue(tx, contract, cycle, [*each, *(charge for charge in late if charge.line_key in keys)])
+        more = [charge for charge in late if charge.line_key in keys]
+        invoices.issue_cycle_invoice(tx, contract, cycle, [*each, *more])
 
 
 def bill_late_usage(tx: Transaction) -> None:
@@ -97,16 +96,7 @@ def bill_late_usage(tx: Transaction) -> None:
         if not customers.is_inactive(customers.find(tx, contract.customer_id)):
             late = statements.late_charges(tx, contract, MAX_TIME)
             if late and late[-1].cycle:
-                _issue(tx, contract, late[-1].cycle, late)
-
-
-def _issue(
-    tx: Transaction, contract: ContractRecord, cycle: tuple[datetime, datetime], charges: Sequence[Charge]
-) -> None:
-    invoice = invoices.issue_cycle_invoice(tx, contract, cycle, charges)
-    for charge in charges:
-        if charge.exceeded:
-            invoices.raise_overage(tx, invoice, charge)
+                invoices.issue_cycle_invoice(tx, contract, late[-1].cycle, late)
 
 
 def create(tx: Transaction, request: NewContract) -> ContractRecord:

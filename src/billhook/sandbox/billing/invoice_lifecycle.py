@@ -26,7 +26,7 @@ from billhook.events import (
 )
 from billhook.fields.strict_json import datetime_text
 from billhook.fields.types import BillingStatus, ExactDecimal
-from billhook.resources import Customer, DepositTo, PaymentInfo
+from billhook.resources import DepositTo, PaymentInfo
 from billhook.sandbox import scheduled_jobs
 from billhook.sandbox.billing import customers, invoices, money
 from billhook.sandbox.billing.credit_grants import grant, has_expired
@@ -108,7 +108,12 @@ def send_invoice(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
     there is no address or every mail bounced. An approved invoice is owed, whether it was delivered or not.
     """
     customer = customers.find(tx, str(invoice.customer_id))
-    addresses = _recipients(customer)
+    contacts = customer.contacts or []
+    # isPrimary is not in the specification's model, so it is an extra field there.
+    primary = [each for each in contacts if (each.model_extra or {}).get("isPrimary") is True]
+    copies = [each for each in contacts if each.receive_invoice_email]
+    # The primary contact's address first, and each address once.
+    addresses = dict.fromkeys(each.email for each in (*primary, *copies) if each.email)
     # Every address is tried: a mail that bounces must not keep the others from theirs.
     delivered = [_send_to(tx, customer.id, address) for address in addresses]
     # One delivered mail is enough.
@@ -121,15 +126,6 @@ def send_invoice(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
         return invoice
     status = BillingStatus.PENDING_PAYMENT if invoice.amount_due > 0 else BillingStatus.PAID
     return change_status(tx, invoice, status)
-
-
-def _recipients(customer: Customer) -> list[str]:
-    """Return the primary contact's address, then those of contacts with receiveInvoiceEmail; each once."""
-    contacts = customer.contacts or []
-    # isPrimary is not in the specification's model, so it is an extra field there.
-    primary = [each for each in contacts if (each.model_extra or {}).get("isPrimary") is True]
-    copies = [each for each in contacts if each.receive_invoice_email]
-    return list(dict.fromkeys(each.email for each in (*primary, *copies) if each.email))
 
 
 def _send_to(tx: Transaction, customer_id: str, address: str) -> bool:

@@ -154,10 +154,11 @@ CARRIED_FORWARD = "Carried forward to the next invoice"
 
 def issue_cycle_invoice(
     tx: Transaction, contract: ContractRecord, cycle: tuple[datetime, datetime], charges: Sequence[Charge]
-) -> InvoiceRecord:
+) -> None:
     """Issue the invoice for a contract's billing cycle, with a line item for each charge.
 
     A total below zero is carried forward: the invoice is for zero, and the contract's next one is reduced.
+    Emits Overage for each charge beyond a commitment.
     """
     customer = customers.find(tx, contract.customer_id)
     start, end = cycle
@@ -180,7 +181,10 @@ def issue_cycle_invoice(
         "isTrial": contract.is_trial is True,
         "paymentDays": contract.payment_days,
     }
-    return _issue(tx, customer, data, charges, {"cycle_start": start, "cycle_end": end})
+    issued = _issue(tx, customer, data, charges, {"cycle_start": start, "cycle_end": end})
+    for charge in charges:
+        if charge.exceeded:
+            raise_overage(tx, issued, charge)
 
 
 def issue_top_up_invoice(tx: Transaction, customer_id: str, grant: CreditGrant) -> str:

@@ -35,7 +35,6 @@ from billhook.sandbox.billing.meters import Meter, NewMeter
 from billhook.sandbox.billing.new_contracts import check_plan_billing, check_products, plan_period
 from billhook.sandbox.errors import check_choice, check_key, invalid_request
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
-from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import request_document
 from billhook.sandbox.storage.tables import custom_field, customer
 
@@ -114,20 +113,12 @@ class NewCustomField(SandboxResource, register=False):
 def create_custom_field(call: Call[NewCustomField]) -> CustomFieldResponse:
     """Define a custom field."""
     request = call.request
-    _check_custom_field(call.tx, request)
-    data = request_document(request)
-    # Defaults are stored, too: the read model of a definition has none.
-    data = {**data, "entity": request.entity, "valueType": request.value_type}
-    return CustomFieldResponse(custom_field=custom_fields.DEFINITIONS.add(call.tx, data))
-
-
-def _check_custom_field(tx: Transaction, request: NewCustomField) -> None:
     check_key(request.custom_field_name, "customFieldName")
     check_choice(request.entity, custom_fields.ENTITIES, "entity")
     check_choice(request.value_type, custom_fields.VALUE_TYPES, "valueType")
     of = custom_field.c
     same = of.entity == request.entity, of.custom_field_name == request.custom_field_name
-    if custom_fields.DEFINITIONS.first(tx, *same):
+    if custom_fields.DEFINITIONS.first(call.tx, *same):
         raise invalid_request(
             "this entity has a custom field of this name", "customFieldName", code="already_exists"
         )
@@ -139,6 +130,10 @@ def _check_custom_field(tx: Transaction, request: NewCustomField) -> None:
         _check_text(request.value_type, request.default_value, "defaultValue")
         if allowed and request.default_value not in allowed:
             raise invalid_request("defaultValue is not one of allowedValues", "defaultValue")
+    data = request_document(request)
+    # Defaults are stored, too: the read model of a definition has none.
+    data = {**data, "entity": request.entity, "valueType": request.value_type}
+    return CustomFieldResponse(custom_field=custom_fields.DEFINITIONS.add(call.tx, data))
 
 
 def _check_text(value_type: str, text: str, param: str) -> None:
@@ -192,7 +187,14 @@ class FullPlanPage(CountedPage, SandboxResource, register=False):
 def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
     """Create a plan."""
     request = call.request
-    _check_plan(call.tx, request)
+    if not request.name.strip():
+        raise invalid_request("name is empty: give one", "name")
+    contracts.PLANS.check_external_id(call.tx, request.external_id)
+    if request.billing_data is not None:
+        check_plan_billing(request.billing_data)
+    # As for a contract: products that cannot be billed would fail each contract of this plan.
+    sold = [(f"products.{n}", product) for n, product in enumerate(request.products or [])]
+    check_products(call.tx, "a plan", sold, plan_period(request.billing_data))
     data = request_document(request)
     # Stored with its default, so that clients see the interval of the plan's contracts.
     billing: dict[str, object] = data.get("billingData") or {}
@@ -207,17 +209,6 @@ def list_plans(call: Call[PageQuery]) -> FullPlanPage:
     """List the plans with their products, oldest first."""
     page = contracts.PLANS.page(call.tx, call.request)
     return FullPlanPage(plans=page.items, **page.fields())
-
-
-def _check_plan(tx: Transaction, request: NewPlan) -> None:
-    if not request.name.strip():
-        raise invalid_request("name is empty: give one", "name")
-    contracts.PLANS.check_external_id(tx, request.external_id)
-    if request.billing_data is not None:
-        check_plan_billing(request.billing_data)
-    # As for a contract: products that cannot be billed would fail each contract of this plan.
-    sold = [(f"products.{n}", product) for n, product in enumerate(request.products or [])]
-    check_products(tx, "a plan", sold, plan_period(request.billing_data))
 
 
 class MeterResponse(SandboxResource, register=False):

@@ -84,7 +84,7 @@ def customer(customer_id: str) -> Response:
 def _details(tx: Transaction, found: Customer) -> dict[str, Any]:
     days = days_up_to(tx.now.astimezone(UTC).date(), _DAYS)
     series = usage_by_day(tx, METERS.page(tx, PageQuery(limit=Decimal(PAGE_ROWS))).items, days, found.id)
-    pools = chart_series.pool_page(tx, _LATEST, None, found.id).items
+    pools = chart_series.pool_page(tx, _LATEST, found.id).items
     owner = contract_table.c.customer_id == found.id, contract_table.c.deleted_at.is_(None)
     return {
         "customer": found,
@@ -231,7 +231,7 @@ def credit() -> Response:
     """Show the credit pools, and the newest ledger entries."""
     customer_id = request.args.get("customer") or None
     with page_context().runner.reading() as tx:
-        pools = chart_series.pool_page(tx, _POOLS, None, customer_id)
+        pools = chart_series.pool_page(tx, _POOLS, customer_id)
         entries = chart_series.newest_entries(tx, PAGE_ROWS, page_cursor(), customer_id)
         rows = [*pools.items, *entries.items]
         return render(

@@ -32,7 +32,6 @@ from billhook.sandbox.pages.context import (
     render,
 )
 from billhook.sandbox.pages.texts import (
-    count_text,
     described_cause,
     event_sentences,
     first_sentence,
@@ -230,7 +229,7 @@ def end_address() -> Response:
         ids = [row.id for row in _addresses(tx).get(url, ())]
     for subscription_id in ids:
         runner.run("DELETE /_sandbox/subscriptions/{subscriptionId}", subscriptionId=subscription_id)
-    ended = count_text(len(ids), "subscription is", "subscriptions are")
+    ended = "1 subscription is" if len(ids) == 1 else f"{len(ids):,} subscriptions are"
     return redirect_to(url_for(".webhooks"), f"{ended} ended, and their pending deliveries are cancelled.")
 
 

@@ -100,11 +100,6 @@ def first_sentence(text: str) -> str:
     return " ".join(text.split()).partition(" Source:")[0]
 
 
-def count_text(number: int, one: str, many: str) -> str:
-    """Return `1 event` or `2 events`."""
-    return f"{number:,} {one if number == 1 else many}"
-
-
 def parse_number(text: str) -> Decimal | None:
     """Return the number in the field of a form; None for what is none, or is not finite."""
     try:

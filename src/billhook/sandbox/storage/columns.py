@@ -74,10 +74,10 @@ class ExactSum:
 metadata = MetaData()
 
 
-def serial(name: str = "seq") -> Column[int]:
+def serial() -> Column[int]:
     """Return a primary key that grows with each row, by which lists are ordered."""
     # SQLite numbers rows by itself only in a column of exactly the type INTEGER.
-    return Column(name, Integer, primary_key=True, autoincrement=True)
+    return Column("seq", Integer, primary_key=True, autoincrement=True)
 
 
 def required(name: str, *arguments: Any, **options: Any) -> Column[Any]:
