@@ -84,7 +84,6 @@ from billhook.sandbox.webhooks import outbox
 from billhook.sandbox.webhooks.http_post import parse_callback_url
 
 AUTH_GROUP = OperationGroup("auth")
-
 WEBHOOKS_GROUP = OperationGroup("webhooks")
 
 
@@ -224,7 +223,6 @@ def _batch_response(name: str, events: Iterable[str], refused: Iterable[tuple[ob
 
 
 MEASUREMENTS_GROUP = OperationGroup("meters", name="measurements")
-
 CLOUD_USAGE_GROUP = OperationGroup("meters", prefix="/cloudUsageSubmission", name="cloudUsage")
 
 
@@ -241,17 +239,12 @@ def submit_cloud_usage(call: Call[CloudUsageSubmission]) -> None:
 
 
 CUSTOMERS_GROUP = OperationGroup("customers", prefix="/customers")
-
 CONSUMPTIONS_GROUP = OperationGroup(
     "customers", prefix="/customers/products-consumptions", name="consumptions"
 )
-
 CUSTOM_FIELDS_GROUP = OperationGroup("customers", prefix="/customFields", name="customFields")
-
 CONTRACTS_GROUP = OperationGroup("contracts", prefix="/contracts")
-
 PLANS_GROUP = OperationGroup("contracts", prefix="/plans", name="plans")
-
 CATALOG_PRODUCTS_GROUP = OperationGroup("contracts", prefix="/catalogProducts", name="catalogProducts")
 
 

@@ -46,6 +46,13 @@ _REFUSED = "the client id or the access token is missing, wrong or expired: log 
 
 # In JSON a NUL is always escaped, after an even number of backslashes: strict JSON refuses the byte itself.
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+MAX_BODY_BYTES = 16 * 1024 * 1024
+"""Limit for the body of any request; most operations have a lower one."""
+_EXTENSION_KEY = "billhook.sandbox"
+logger = logging.getLogger("billhook.sandbox")
+# These may be external ids, which may hold slashes. Ids of the sandbox hold none, so no other path of the
+# same method matches.
+_FOREIGN = ("contractId", "integrationId", "alias")
 
 
 class Authenticator:
@@ -164,25 +171,12 @@ def parse_query(model: type[Resource], query: Mapping[str, str]) -> Resource:
         raise invalid_resource(error, "the parameters of the URL are not valid, because of") from None
 
 
-MAX_BODY_BYTES = 16 * 1024 * 1024
-"""Limit for the body of any request; most operations have a lower one."""
-
-_EXTENSION_KEY = "billhook.sandbox"
-
-logger = logging.getLogger("billhook.sandbox")
-
-
 class _ForeignIdConverter(BaseConverter):
     """Any text, with slashes and line breaks; Flask's `path` refuses a slash as the first character."""
 
     part_isolating = False
     regex = "(?s:.+?)"
     weight = 200  # as `path` has: rules with plain ids are tried first
-
-
-# These may be external ids, which may hold slashes. Ids of the sandbox hold none, so no other path of the
-# same method matches.
-_FOREIGN = ("contractId", "integrationId", "alias")
 
 
 def create_app(

@@ -17,6 +17,10 @@ from billhook.sandbox.storage.tables import scheduled_job
 
 # Month-end runs last of all jobs due at one moment: its report includes the billing cycles that end then.
 _ORDER = (scheduled_job.c.due_at, scheduled_job.c.kind == "month_end", scheduled_job.c.seq)
+_OFFSET_KEY = "clock_ahead_microseconds"
+_POLL_SECONDS = 1.0
+_RETRY_SECONDS = 10.0
+logger = logging.getLogger("billhook.sandbox")
 
 
 def schedule(tx: Transaction, due_at: datetime, kind: str, subject_id: str) -> None:
@@ -77,15 +81,6 @@ def upcoming(tx: Transaction, limit: int) -> Sequence[Row[Any]]:
 def discard(tx: Transaction, item: Row[Any]) -> None:
     """Delete this job."""
     tx.connection.execute(delete(scheduled_job).where(scheduled_job.c.seq == item.seq))
-
-
-_OFFSET_KEY = "clock_ahead_microseconds"
-
-_POLL_SECONDS = 1.0
-
-_RETRY_SECONDS = 10.0
-
-logger = logging.getLogger("billhook.sandbox")
 
 
 class Scheduler:

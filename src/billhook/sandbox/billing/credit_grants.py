@@ -34,6 +34,11 @@ from billhook.sandbox.storage.tables import credit_lot, credit_pool, credit_prod
 _Kind = Annotated[
     StrictStr | None, Field(description="Kind of the balance: Monetary or Unit.", examples=["Monetary"])
 ]
+_MONTHS: Mapping[str, int] = {"Monthly": 1, "Quarterly": 3, "Yearly": 12}
+"""The months between two grants, by `schedule`; any other value means once."""
+GRANT_SCHEDULES = ("Once", *_MONTHS)
+"""The values of `schedule` that a contract's grant may have."""
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class NewCreditProduct(SandboxResource, register=False):
@@ -138,15 +143,6 @@ def has_expired(tx: Transaction, credit_grant: CreditGrant | None) -> bool:
     """Return whether these credits would expire at once."""
     expires_at = None if credit_grant is None else credit_grant.expiration_date
     return expires_at is not None and expires_at <= tx.now
-
-
-_MONTHS: Mapping[str, int] = {"Monthly": 1, "Quarterly": 3, "Yearly": 12}
-"""The months between two grants, by `schedule`; any other value means once."""
-
-GRANT_SCHEDULES = ("Once", *_MONTHS)
-"""The values of `schedule` that a contract's grant may have."""
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def start_schedule(tx: Transaction, contract: ContractRecord) -> None:

@@ -29,19 +29,13 @@ from billhook.sandbox.webhooks.outbox import raise_event
 
 EXPIRY = "Expiry"
 """The type of a ledger entry for credits that were not used in time."""
-
 _WHOLE = Decimal(100)
-
 _SHARE_PRECISION = Decimal("1E-30")
-
 _NOTED = ("Deduction", EXPIRY)
 """Types of entries with a credit note: credits that were removed without usage."""
-
 _READ = select(ledger_entry, credit_pool.c.credit_product_id).join(
     credit_pool, credit_pool.c.id == ledger_entry.c.pool_id
 )
-
-
 CreditPool = Row[Any]
 """A row of the table of pools: a customer's credits of one credit product and one kind."""
 

@@ -25,19 +25,13 @@ from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.tables import event, invoice, usage_cut, usage_day, usage_instance
 
 MICROSECONDS_PER_DAY = 86_400_000_000
-
 MIN_MICROSECOND = to_microseconds(datetime.min.replace(tzinfo=UTC))
-
 TimeSpan = tuple[datetime, datetime]
 """From a moment to before another."""
-
 UsageKey = tuple[str, str, int, int]
 """Customer, meter, day, and the microsecond at which the day or its part begins."""
-
 _EPOCH = date(1970, 1, 1)
-
 _KEY = ("customer_id", "meter_id", "day", "since")
-
 _REPLACE_FIGURES = """
 INSERT INTO usage_day
 (customer_id, meter_id, day, since, after_invoice, events, total, highest, last, last_at)

@@ -46,9 +46,7 @@ from billhook.sandbox.storage.repository import ListPage, matching, requested_pa
 from billhook.sandbox.storage.tables import alias, event
 
 _YEAR_1 = datetime(1, 1, 1, tzinfo=UTC)  # a Monday
-
 _DAY, _MICROSECOND = timedelta(days=1), timedelta(microseconds=1)
-
 _DATA = "data."
 
 
@@ -114,7 +112,6 @@ def _months(start: datetime, end: datetime) -> Iterable[str]:
 
 # Rounded down, not towards zero: before 1970 the two differ.
 _OF_DAY = "((event.at % 86400000000) + 86400000000) % 86400000000"
-
 _MONTH = f"strftime('%Y-%m', (event.at - {_OF_DAY}) / 86400000000 * 86400, 'unixepoch')"
 
 

@@ -44,8 +44,11 @@ from billhook.sandbox.storage.repository import Repository, request_document
 from billhook.sandbox.storage.tables import event, measurement
 
 _IN_UTC = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{3}(?:[0-9]{3})?)?Z")
-
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+MEASUREMENTS = Repository(measurement, Measurement, "msr")
+_INSERT_EVENT = (
+    "INSERT INTO event (ref, name, alias, customer_id, at, meter_ids, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 
 
 class RawEventBatch(EventBatch, register=False):
@@ -143,13 +146,6 @@ def _storable(
     if "\\u0000" in text and _NUL.search(text):
         return "a NUL character (\\u0000) cannot be stored"
     return ValidEvent(ref, name, alias, to_microseconds(at), data, text)
-
-
-MEASUREMENTS = Repository(measurement, Measurement, "msr")
-
-_INSERT_EVENT = (
-    "INSERT INTO event (ref, name, alias, customer_id, at, meter_ids, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
-)
 
 
 @dataclass(slots=True)

@@ -41,9 +41,13 @@ from billhook.sandbox.webhooks.outbox import raise_event
 
 DEFAULT_DUE_DAYS = 30
 """The days until payment is due if neither the contract nor the customer has a value."""
-
 BOUNCING_DOMAIN = "invalid"
 """Mail to this top-level domain bounces. Source: RFC 2606, section 2."""
+PROVIDER = "Sandbox"
+"""The name of the sandbox's payment provider."""
+OVERDUE_AGAIN = timedelta(days=1)
+"""How long an invoice stays Rejected if a payment fails after its due date, before it is Overdue again."""
+_ACCOUNT = DepositTo(id="acc_sandbox", name="Sandbox account", integration=PROVIDER)
 
 
 class Outcome(StrEnum):
@@ -143,15 +147,6 @@ def _send_to(tx: Transaction, customer_id: str, address: str) -> bool:
         ),
     )
     return fault is None
-
-
-PROVIDER = "Sandbox"
-"""The name of the sandbox's payment provider."""
-
-OVERDUE_AGAIN = timedelta(days=1)
-"""How long an invoice stays Rejected if a payment fails after its due date, before it is Overdue again."""
-
-_ACCOUNT = DepositTo(id="acc_sandbox", name="Sandbox account", integration=PROVIDER)
 
 
 def change_status(

@@ -42,6 +42,14 @@ from billhook.sandbox.storage.repository import Repository, to_document
 from billhook.sandbox.storage.tables import invoice
 from billhook.sandbox.webhooks.outbox import raise_event
 
+PAGES_PATH = "/_sandbox/pages/invoices"
+"""The path under which the pages are."""
+_PROOF_CHARACTERS = 40  # 160 bits, in hexadecimal
+BROUGHT_FORWARD = "Carried forward from an earlier invoice"
+"""The line that reduces an invoice; it increases it if an earlier invoice was rewritten meanwhile."""
+CARRIED_FORWARD = "Carried forward to the next invoice"
+"""The line that raises a negative invoice to zero."""
+
 
 class LineItemView(LineItem, SandboxResource, register=False):
     """A line item with its product."""
@@ -113,12 +121,6 @@ class InvoicePageView(CountedPage, SandboxResource, register=False):
     """The invoices of this page."""
 
 
-PAGES_PATH = "/_sandbox/pages/invoices"
-"""The path under which the pages are."""
-
-_PROOF_CHARACTERS = 40  # 160 bits, in hexadecimal
-
-
 def page_url(tx: Transaction, invoice_id: str) -> str | None:
     """Return the URL of an invoice's page; None if the sandbox's base URL is not configured."""
     base_url = tx.options.base_url
@@ -144,12 +146,6 @@ def _proof(tx: Transaction, invoice_id: str) -> str:
 
 
 INVOICES = Repository(invoice, InvoiceRecord, "inv")
-
-BROUGHT_FORWARD = "Carried forward from an earlier invoice"
-"""The line that reduces an invoice; it increases it if an earlier invoice was rewritten meanwhile."""
-
-CARRIED_FORWARD = "Carried forward to the next invoice"
-"""The line that raises a negative invoice to zero."""
 
 
 def issue_cycle_invoice(

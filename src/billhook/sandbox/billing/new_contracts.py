@@ -39,12 +39,18 @@ from billhook.sandbox.options import MAX_PRODUCTS
 from billhook.sandbox.storage.database import Transaction
 
 PRICING_TYPES = ("Flat", "PerUnit", "Tiered")
-
 DISCOUNT_TYPES = ("Amount", "Percentage")
-
 COMMITMENT_TYPES = ("Currency", "Units")
-
 OVERAGE_STRATEGIES = ("Bill", "Block")
+_EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+_DAY = timedelta(days=1)
+_CENTURY = timedelta(days=36_525)
+_MONTHLY = CalendarDuration(months=1)
+INTERVALS = {"Monthly": 1, "Quarterly": 3, "Yearly": 12}
+_LONGEST_MONTHS = 1200
+_LONGEST_MONTH = 31
+_NET = re.compile(r"Net([0-9]{1,4})")
+T = TypeVar("T")
 
 
 def check_product(product: ContractProduct, where: str) -> None:
@@ -83,25 +89,6 @@ def check_commitment(commitment: Commitment | None, where: str) -> None:
 def _refuse_negative(number: Decimal | int | None, where: str) -> None:
     if number is not None and number < 0:
         raise invalid_request(f"{where.rpartition('.')[2]} is {number}: it must not be negative", where)
-
-
-_EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
-
-_DAY = timedelta(days=1)
-
-_CENTURY = timedelta(days=36_525)
-
-_MONTHLY = CalendarDuration(months=1)
-
-INTERVALS = {"Monthly": 1, "Quarterly": 3, "Yearly": 12}
-
-_LONGEST_MONTHS = 1200
-
-_LONGEST_MONTH = 31
-
-_NET = re.compile(r"Net([0-9]{1,4})")
-
-T = TypeVar("T")
 
 
 def record_fields(tx: Transaction, request: NewContract) -> dict[str, Any]:

@@ -15,6 +15,12 @@ from typing import Any, NamedTuple
 from billhook.resources import Commitment, ContractProduct, CreditGrant, Discount, Pricing
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp, is_number
 
+_CENT = Decimal("0.01")
+_UNIT_PRECISION = Decimal("1E-10")
+"""The precision of the units that an amount of money pays for: most quotients have no last digit."""
+AMOUNTS = ("subtotal", "discount", "overage", "credits_used")
+"""The names of a charge's amounts of money; its total follows from them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tier:
@@ -103,15 +109,6 @@ def read_tiers(pricing: Pricing) -> tuple[Tier, ...] | None:
         end = None if up_to is None else clamp(Decimal(up_to))
         tiers.append(Tier(end, clamp(Decimal(price))))
     return tuple(tiers) or None
-
-
-_CENT = Decimal("0.01")
-
-_UNIT_PRECISION = Decimal("1E-10")
-"""The precision of the units that an amount of money pays for: most quotients have no last digit."""
-
-AMOUNTS = ("subtotal", "discount", "overage", "credits_used")
-"""The names of a charge's amounts of money; its total follows from them."""
 
 
 class UsageAmount(NamedTuple):

@@ -45,15 +45,36 @@ if TYPE_CHECKING:
 
 SESSION_SECONDS = 8 * 3600
 """A working day, from the login on, by the machine's time."""
-
 PUBLIC = frozenset({"asset", "login", "log_in", "invoice_page"})
 """The endpoints that need no session. A link that cannot be guessed opens an invoice's page."""
-
 _REFUSED = "the client id or the API token is missing, wrong or revoked"
-
 _USED = "the login address has been used, or a later start has printed another"
-
 _ANONYMOUS = Visitor("", may_act=True)
+PAGES_PREFIX = "/pages"
+"""The addresses of the pages begin with it: those of the API have the rest."""
+_ADDRESSES = ("/", PAGES_PREFIX, "/openapi", "/openapi/")
+"""Those that lead to a page; the OpenAPI document is not among them."""
+MAX_FORM_BYTES = 2 * 1024 * 1024
+_LINKS = (
+    PageLink("overview", "Overview"),
+    PageLink("events", "Timeline"),
+    PageLink("customers", "Customers"),
+    PageLink("contracts", "Contracts"),
+    PageLink("usage", "Usage"),
+    PageLink("invoices", "Invoices"),
+    PageLink("credit", "Credits"),
+    PageLink("trigger", "Trigger"),
+    PageLink("webhooks", "Webhooks"),
+    PageLink("reference", "API"),
+)
+_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "amount": format_amount,
+    "clip": clipped,
+    "percent": format_percent,
+    "status_text": lambda name: STATUS_TEXTS.get(name, name),
+    "status_tone": STATUS_TONES.get,
+}
+logger = logging.getLogger("billhook.sandbox")
 
 
 class _Sessions(SecureCookieSessionInterface):
@@ -158,38 +179,6 @@ def log_out() -> Response:
     """End the session of this browser."""
     session.clear()
     return redirect_to(url_for(".login"), "You are logged out.")
-
-
-PAGES_PREFIX = "/pages"
-"""The addresses of the pages begin with it: those of the API have the rest."""
-
-_ADDRESSES = ("/", PAGES_PREFIX, "/openapi", "/openapi/")
-"""Those that lead to a page; the OpenAPI document is not among them."""
-
-MAX_FORM_BYTES = 2 * 1024 * 1024
-
-_LINKS = (
-    PageLink("overview", "Overview"),
-    PageLink("events", "Timeline"),
-    PageLink("customers", "Customers"),
-    PageLink("contracts", "Contracts"),
-    PageLink("usage", "Usage"),
-    PageLink("invoices", "Invoices"),
-    PageLink("credit", "Credits"),
-    PageLink("trigger", "Trigger"),
-    PageLink("webhooks", "Webhooks"),
-    PageLink("reference", "API"),
-)
-
-_FILTERS: Mapping[str, Callable[..., Any]] = {
-    "amount": format_amount,
-    "clip": clipped,
-    "percent": format_percent,
-    "status_text": lambda name: STATUS_TEXTS.get(name, name),
-    "status_tone": STATUS_TONES.get,
-}
-
-logger = logging.getLogger("billhook.sandbox")
 
 
 def with_pages(

@@ -49,17 +49,16 @@ from billhook.sandbox.storage.tables import event
 from billhook.sandbox.storage.tables import invoice as invoice_table
 
 _DAYS = 45
-
 _MONTHS = 12
-
 _LATEST = 10
-
 _LATEST_INVOICES = 12
-
 _METERS = 12
 """Charts on the page."""
-
 _PERIODS = ("14", "45", "90", "365")
+INVOICE_PAGE_RULE = "/<invoice_id>/<proof>"
+_POOLS = 50
+_COURSE = 40
+"""Entries of the ledger in a pool's chart."""
 
 
 @ROUTES.get("/customers")
@@ -161,14 +160,6 @@ def usage() -> Response:
 def _data(body: str) -> str:
     found = UsageEvent.from_json(body.encode()).data
     return "" if not found else strict_json.dumps(found).decode()
-
-
-INVOICE_PAGE_RULE = "/<invoice_id>/<proof>"
-
-_POOLS = 50
-
-_COURSE = 40
-"""Entries of the ledger in a pool's chart."""
 
 
 @ROUTES.get("/invoices")

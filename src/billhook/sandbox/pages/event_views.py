@@ -49,9 +49,20 @@ from billhook.sandbox.webhooks.outbox import DeliveryTrace, Happening
 
 _DAYS = 45
 """Of the chart: more than the demo's 40 days."""
-
 _ROWS = 8
 """On the overview: of what happens next, and of the latest events."""
+FAULT_TEXTS: Mapping[str, str] = {
+    FaultKind.DUPLICATE: "sent twice at the same time",
+    FaultKind.DELAY: "sent 5 seconds late",
+    FaultKind.REORDER: "held until a later one was sent, for 10 seconds at most",
+    FaultKind.DROP: "the receiver's answer is lost, so it is sent again",
+    FaultKind.CORRUPT: "one bit of the body is flipped after signing",
+    FaultKind.WRONG_SECRET: "signed with a random secret",
+    FaultKind.STALE: "signed an hour ago",
+    FaultKind.LOSE: "never sent: only a resend delivers it",
+}
+"""What each fault does to a delivery."""
+_SHARES = {"1": "every delivery", "0.5": "half of them", "0.1": "one in ten"}
 
 
 @ROUTES.get("/timeline")
@@ -167,21 +178,6 @@ def fill_with_demo() -> Response:
     created = seed_demo_data(runner.send, runner.service.clock.now())
     done = "The demo's data is there: move the clock to see its invoices."
     return redirect_to(url_for(".overview"), done if created else "The demo's data was there already.")
-
-
-FAULT_TEXTS: Mapping[str, str] = {
-    FaultKind.DUPLICATE: "sent twice at the same time",
-    FaultKind.DELAY: "sent 5 seconds late",
-    FaultKind.REORDER: "held until a later one was sent, for 10 seconds at most",
-    FaultKind.DROP: "the receiver's answer is lost, so it is sent again",
-    FaultKind.CORRUPT: "one bit of the body is flipped after signing",
-    FaultKind.WRONG_SECRET: "signed with a random secret",
-    FaultKind.STALE: "signed an hour ago",
-    FaultKind.LOSE: "never sent: only a resend delivers it",
-}
-"""What each fault does to a delivery."""
-
-_SHARES = {"1": "every delivery", "0.5": "half of them", "0.1": "one in ten"}
 
 
 @ROUTES.get("/webhooks")

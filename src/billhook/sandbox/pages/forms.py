@@ -27,17 +27,15 @@ from billhook.sandbox.storage.database import Transaction
 
 Options = Sequence[tuple[str, str]]
 """Values that may be chosen, each with its text."""
-
 _DEPTH = 16
 """Places that are nested deeper are of no model."""
-
 OTHER = "other"
 """The field for what no model lists. No operation has a field of this name."""
-
 Kind = Literal["text", "number", "boolean", "json", "object", "list"]
-
 _KINDS: Mapping[str, Kind] = {"string": "text", "number": "number", "integer": "number", "boolean": "boolean"}
 """The kinds of fields by the types of JSON schema; any other is given as JSON."""
+CREDITS = "credits"
+"""The shape of a contract that grants credits and sells a product which draws them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +202,6 @@ def _json(text: str) -> object:
         return strict_json.loads(text.encode("utf-8", "replace")) if text else None
     except InvalidJSON:
         return text
-
-
-CREDITS = "credits"
-"""The shape of a contract that grants credits and sells a product which draws them."""
 
 
 def shapes_of(key: str) -> list[str]:

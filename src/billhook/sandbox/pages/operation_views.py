@@ -39,7 +39,6 @@ from billhook.sandbox.storage.repository import to_document
 
 OWN_FIELDS = frozenset({"add", "back", "csrf_token", "operation", "shape", "show"})
 """Fields of the form that are no part of the request. No operation has a field of these names."""
-
 _DONE: Mapping[str, str] = {
     "DELETE /_sandbox/faults": "The fault is off.",
     "DELETE /_sandbox/subscriptions/{subscriptionId}": "The subscription is ended.",

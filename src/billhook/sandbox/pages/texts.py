@@ -33,7 +33,6 @@ from billhook.sandbox.webhooks.outbox import EventTrace
 
 _CHARACTERS = 40
 """An amount that is longer is shown with an exponent."""
-
 JOB_TEXTS: Mapping[str, str] = {
     "contract_end": "A contract reached its end",
     "contract_start": "A contract began",
@@ -47,7 +46,6 @@ JOB_TEXTS: Mapping[str, str] = {
     "renewal_notice": "A contract was 30 days from its renewal",
 }
 """What each kind of scheduled job is for, once it has run."""
-
 STATUS_TONES = {
     "Paid": "good",
     "PendingPayment": "accent",
@@ -56,7 +54,6 @@ STATUS_TONES = {
     "None": "quiet",
 }
 """The tone of each billingStatus, in the order in which bars are stacked."""
-
 STATUS_TEXTS = {
     "Paid": "paid",
     "PendingPayment": "pending payment",
@@ -65,9 +62,48 @@ STATUS_TEXTS = {
     "None": "not approved",
 }
 """The words for each billingStatus."""
-
 _LARGEST = 1e300
 """Beyond it a bar's height would be no number."""
+_OFFERED = 200
+"""As many are offered in a list to choose from, the newest first."""
+_NAMED: Mapping[str, Repository[Any]] = {
+    "catalogProductId": CATALOG_PRODUCTS,
+    "contractId": CONTRACTS,
+    "creditProductId": CREDIT_PRODUCTS,
+    "customerId": CUSTOMERS,
+    "meterId": METERS,
+    "planId": PLANS,
+}
+"""The fields of requests that hold the id of something with a name."""
+SENTENCES: Mapping[str, str] = {
+    "AnonymousCustomer": "Usage of the unknown alias {name} created an anonymous customer",
+    "CommitmentCrossed": "{productName}: {consumedAmount} units used, {provisionedAmount} committed",
+    "CommitmentUsageCrossed": "{customerId} used {pctUsage} % of the commitment to {productName}",
+    "ContractCreated": "{customerId} got the contract {contractName}",
+    "ContractExpired": "The contract {contractName} of {customerName} has expired",
+    "CreditPoolDepleted": "{customerId} has no {creditTypeId} credits left",
+    "CreditPoolIncreased": "{customerId} got {grantedAmount} {creditTypeId} credits, and has {balance}",
+    "CreditPoolThresholdCrossed": "{customerId} used {pctUsage} % of its {creditTypeId} credits",
+    "CurrencyCommitmentUsageCrossed": (
+        "{customerId} used {consumedAmount} of {committedAmount} {currency} committed to {productName}"
+    ),
+    "CustomerCreated": "The customer {name} was created",
+    "CustomerPortalLinkSent": "{customerId}'s portal link {was_sent} to {email}",
+    "FinalTierExceeded": "{customerName} used {accumulatedUnitsValue} {productName}, beyond all tiers",
+    "InvoiceApproved": "{invoiceId} was approved",
+    "InvoicePaymentStatusChanged": "{invoiceId} is {status}",
+    "InvoiceSendFailed": "{invoiceId} reached no recipient",
+    "MonthEndReport": "The report of the month is ready",
+    "NewCustomerWithoutContract": "{customerName} has had no contract for a week",
+    "Overage": "{customerName} used more than committed, for {overageAmount} {currency}",
+    "PaymentFailed": "{customerId}'s payment of {amount} {currency} failed: {failureReason}",
+    "PingTest": "A PingTest was sent",
+    "TierCrossed": "{customerName} entered another price tier of {contractName}",
+    "UnchargedEvents": "Some usage of the month was counted by no meter",
+    "UpcomingRenewal": "The contract {contractName} of {customerName} renews soon, on {contractEndDate}",
+}
+"""The sentence of each type; it names fields of the body."""
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
 
 
 def format_amount(number: Decimal | None, like: Decimal | None = None) -> str:
@@ -182,20 +218,6 @@ def _rounded(value: Decimal, digits: int = 2) -> float:
     return whole if whole == number or digits == 0 else round(number, digits)
 
 
-_OFFERED = 200
-"""As many are offered in a list to choose from, the newest first."""
-
-_NAMED: Mapping[str, Repository[Any]] = {
-    "catalogProductId": CATALOG_PRODUCTS,
-    "contractId": CONTRACTS,
-    "creditProductId": CREDIT_PRODUCTS,
-    "customerId": CUSTOMERS,
-    "meterId": METERS,
-    "planId": PLANS,
-}
-"""The fields of requests that hold the id of something with a name."""
-
-
 def name_of(one: StoredResource) -> str:
     """Return the name of a resource, or its id without one; of a customer also the external id."""
     external_id = one.external_id if isinstance(one, Customer) else None
@@ -261,38 +283,6 @@ def _invoice_names(tx: Transaction, ids: Iterable[str]) -> dict[str, str]:
         f" ({format_amount(one.amount)} {one.currency})"
         for one in found
     }
-
-
-SENTENCES: Mapping[str, str] = {
-    "AnonymousCustomer": "Usage of the unknown alias {name} created an anonymous customer",
-    "CommitmentCrossed": "{productName}: {consumedAmount} units used, {provisionedAmount} committed",
-    "CommitmentUsageCrossed": "{customerId} used {pctUsage} % of the commitment to {productName}",
-    "ContractCreated": "{customerId} got the contract {contractName}",
-    "ContractExpired": "The contract {contractName} of {customerName} has expired",
-    "CreditPoolDepleted": "{customerId} has no {creditTypeId} credits left",
-    "CreditPoolIncreased": "{customerId} got {grantedAmount} {creditTypeId} credits, and has {balance}",
-    "CreditPoolThresholdCrossed": "{customerId} used {pctUsage} % of its {creditTypeId} credits",
-    "CurrencyCommitmentUsageCrossed": (
-        "{customerId} used {consumedAmount} of {committedAmount} {currency} committed to {productName}"
-    ),
-    "CustomerCreated": "The customer {name} was created",
-    "CustomerPortalLinkSent": "{customerId}'s portal link {was_sent} to {email}",
-    "FinalTierExceeded": "{customerName} used {accumulatedUnitsValue} {productName}, beyond all tiers",
-    "InvoiceApproved": "{invoiceId} was approved",
-    "InvoicePaymentStatusChanged": "{invoiceId} is {status}",
-    "InvoiceSendFailed": "{invoiceId} reached no recipient",
-    "MonthEndReport": "The report of the month is ready",
-    "NewCustomerWithoutContract": "{customerName} has had no contract for a week",
-    "Overage": "{customerName} used more than committed, for {overageAmount} {currency}",
-    "PaymentFailed": "{customerId}'s payment of {amount} {currency} failed: {failureReason}",
-    "PingTest": "A PingTest was sent",
-    "TierCrossed": "{customerName} entered another price tier of {contractName}",
-    "UnchargedEvents": "Some usage of the month was counted by no meter",
-    "UpcomingRenewal": "The contract {contractName} of {customerName} renews soon, on {contractEndDate}",
-}
-"""The sentence of each type; it names fields of the body."""
-
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
 
 
 def event_sentences(tx: Transaction, events: Iterable[EventTrace]) -> dict[str, str]:

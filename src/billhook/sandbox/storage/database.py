@@ -48,6 +48,14 @@ from billhook.sandbox.options import SandboxOptions
 from billhook.sandbox.storage.columns import ExactSum, metadata
 from billhook.sandbox.storage.tables import setting
 
+logger = logging.getLogger("billhook.sandbox")
+LOCK_TIMEOUT_SECONDS = 6.0
+"""How long to wait for the lock: a gunicorn worker whose master was killed ends after some seconds."""
+_LOOK_SECONDS = 0.1
+_FORM = "sqlite:///FILE, or sqlite:// for a temporary file"
+_APPLICATION_ID = int.from_bytes(b"bhsb")
+"""Marks a file as a sandbox's."""
+
 
 def new_id(prefix: str) -> str:
     """Return a random unique id such as `cus_4f0e…`."""
@@ -89,16 +97,6 @@ class Transaction:
         else:
             text = strict_json.dumps(value).decode()
             self.connection.execute(insert(setting).prefix_with("OR REPLACE").values(name=name, value=text))
-
-
-logger = logging.getLogger("billhook.sandbox")
-
-LOCK_TIMEOUT_SECONDS = 6.0
-"""How long to wait for the lock: a gunicorn worker whose master was killed ends after some seconds."""
-
-_LOOK_SECONDS = 0.1
-
-_FORM = "sqlite:///FILE, or sqlite:// for a temporary file"
 
 
 def _lock(path: Path) -> int:
@@ -253,10 +251,6 @@ class SandboxDatabase:
             self._lock = None
         if self._folder is not None:
             self._folder.cleanup()
-
-
-_APPLICATION_ID = int.from_bytes(b"bhsb")
-"""Marks a file as a sandbox's."""
 
 
 def _is_empty(connection: Connection) -> bool:

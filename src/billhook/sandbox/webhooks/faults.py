@@ -41,7 +41,6 @@ class FaultKind(StrEnum):
 
 SPOILING = (FaultKind.DROP, FaultKind.CORRUPT, FaultKind.WRONG_SECRET, FaultKind.STALE)
 """Faults after which the delivery is sent again."""
-
 TIMED = {FaultKind.DELAY: 5, FaultKind.REORDER: 10}
 """Faults with a delay, and its default in seconds."""
 

@@ -22,6 +22,49 @@ from urllib.parse import SplitResult, urlsplit
 
 import httpx2
 
+MAX_URL_CHARACTERS = 2048
+_PLAIN = re.compile(r"[!-\[\]-~]+")  # printable ASCII without the backslash
+_TRANSLATED = [
+    (ipaddress.IPv6Network("::/96"), 0),  # IPv4-compatible
+    (ipaddress.IPv6Network("::ffff:0:0/96"), 0),  # IPv4-mapped
+    (ipaddress.IPv6Network("::ffff:0:0:0/96"), 0),  # IPv4-translated
+    (ipaddress.IPv6Network("64:ff9b::/96"), 0),  # NAT64
+    (ipaddress.IPv6Network("2002::/16"), 80),  # 6to4
+]
+"""IPv6 networks that embed an IPv4 address, with its distance from the right in bits."""
+_NEVER = [
+    ipaddress.ip_network(text)
+    for text in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+        "168.63.129.16/32",  # Azure's metadata and DHCP server for its virtual machines
+        "192.0.0.0/24",  # IETF protocols; also the metadata server of Oracle's cloud
+        "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24",  # documentation
+        "192.88.99.0/24",  # relays of 6to4
+        "192.168.0.0/16",
+        "198.18.0.0/15",  # benchmarks
+        "224.0.0.0/3",  # multicast, and all that is reserved
+        "2001::/23",  # IETF protocols, among them Teredo
+        "2001:db8::/32", "3fff::/20",  # documentation
+    )
+]  # fmt: skip
+"""Never called; listed because `is_global` of older Python versions misses some of them.
+Source: IANA's registries of special addresses; RFC 6890, 9637, 9602; the clouds' documentation."""
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""The IPv6 addresses that are given out for the open internet. Source: IANA's registry of IPv6 space."""
+_ISATAP = (0x00005EFE, 0x02005EFE)
+"""The 32 bits before the IPv4 address in the interface identifier. Source: RFC 5214, 6.1."""
+Found = Sequence[tuple[Any, Any, Any, Any, Any]]
+"""The result type of `socket.getaddrinfo`."""
+Lookup = Callable[..., Found]
+"""The type of `socket.getaddrinfo`."""
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+MAX_ANSWER_BYTES = 1024
+MAX_ANSWER_SECONDS = 1.0
+"""How much of a response's body is read, and for how long; only the status decides about success."""
+_TEXT = re.compile(r"text/.*|application/(.*[+/])?(json|xml)")
+_UNUSED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For plain HTTP: the transport would load all certificates without a context of its own."""
+
 
 class FailureReason(StrEnum):
     """Why an attempt failed; never in words of the receiver or of an exception."""
@@ -54,52 +97,6 @@ class PostResult:
     problem: FailureReason | None = None
     answer: bytes | None = None
     """The beginning of the response's body, if it is text."""
-
-
-MAX_URL_CHARACTERS = 2048
-
-_PLAIN = re.compile(r"[!-\[\]-~]+")  # printable ASCII without the backslash
-
-_TRANSLATED = [
-    (ipaddress.IPv6Network("::/96"), 0),  # IPv4-compatible
-    (ipaddress.IPv6Network("::ffff:0:0/96"), 0),  # IPv4-mapped
-    (ipaddress.IPv6Network("::ffff:0:0:0/96"), 0),  # IPv4-translated
-    (ipaddress.IPv6Network("64:ff9b::/96"), 0),  # NAT64
-    (ipaddress.IPv6Network("2002::/16"), 80),  # 6to4
-]
-"""IPv6 networks that embed an IPv4 address, with its distance from the right in bits."""
-
-_NEVER = [
-    ipaddress.ip_network(text)
-    for text in (
-        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
-        "168.63.129.16/32",  # Azure's metadata and DHCP server for its virtual machines
-        "192.0.0.0/24",  # IETF protocols; also the metadata server of Oracle's cloud
-        "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24",  # documentation
-        "192.88.99.0/24",  # relays of 6to4
-        "192.168.0.0/16",
-        "198.18.0.0/15",  # benchmarks
-        "224.0.0.0/3",  # multicast, and all that is reserved
-        "2001::/23",  # IETF protocols, among them Teredo
-        "2001:db8::/32", "3fff::/20",  # documentation
-    )
-]  # fmt: skip
-"""Never called; listed because `is_global` of older Python versions misses some of them.
-Source: IANA's registries of special addresses; RFC 6890, 9637, 9602; the clouds' documentation."""
-
-_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-"""The IPv6 addresses that are given out for the open internet. Source: IANA's registry of IPv6 space."""
-
-_ISATAP = (0x00005EFE, 0x02005EFE)
-"""The 32 bits before the IPv4 address in the interface identifier. Source: RFC 5214, 6.1."""
-
-Found = Sequence[tuple[Any, Any, Any, Any, Any]]
-"""The result type of `socket.getaddrinfo`."""
-
-Lookup = Callable[..., Found]
-"""The type of `socket.getaddrinfo`."""
-
-IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def parse_callback_url(url: str, *, allow_private: bool) -> SplitResult:
@@ -201,17 +198,6 @@ def _may_be_public(host: str) -> bool:
         return is_public(ipaddress.IPv4Address(socket.inet_aton(name)))  # 127.1, 0x7f000001, 2130706433
     except OSError:
         return True
-
-
-MAX_ANSWER_BYTES = 1024
-
-MAX_ANSWER_SECONDS = 1.0
-"""How much of a response's body is read, and for how long; only the status decides about success."""
-
-_TEXT = re.compile(r"text/.*|application/(.*[+/])?(json|xml)")
-
-_UNUSED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""For plain HTTP: the transport would load all certificates without a context of its own."""
 
 
 async def post(

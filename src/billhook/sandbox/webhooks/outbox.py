@@ -39,6 +39,18 @@ from billhook.sandbox.webhooks.http_post import destination
 
 JITTER = 0.1
 """Share by which a retry's wait is randomly shorter or longer than the schedule says."""
+STATES = ("pending", "delivered", "failed", "cancelled")
+_SHORT_BYTES = 16_384
+_MICROSECONDS_PER_DAY = 86_400_000_000
+_COLUMNS = (
+    raised_event.c.id,
+    raised_event.c.event_type,
+    raised_event.c.raised_at,
+    raised_event.c.cause,
+    func.length(raised_event.c.body).label("body_bytes"),
+    case((func.length(raised_event.c.body) <= _SHORT_BYTES, raised_event.c.body)).label("short_body"),
+)
+"""Without a long body: a page of events may hold megabytes of them."""
 
 
 def raise_event(tx: Transaction, event: Event, *, only: Collection[str] | None = None) -> str:
@@ -216,23 +228,6 @@ def cancel_subscription(tx: Transaction, subscription_id: str) -> None:
         .where(delivery.c.subscription_id == subscription_id, delivery.c.state == "pending")
         .values(state="cancelled", due_at=None, held=False)
     )
-
-
-STATES = ("pending", "delivered", "failed", "cancelled")
-
-_SHORT_BYTES = 16_384
-
-_MICROSECONDS_PER_DAY = 86_400_000_000
-
-_COLUMNS = (
-    raised_event.c.id,
-    raised_event.c.event_type,
-    raised_event.c.raised_at,
-    raised_event.c.cause,
-    func.length(raised_event.c.body).label("body_bytes"),
-    case((func.length(raised_event.c.body) <= _SHORT_BYTES, raised_event.c.body)).label("short_body"),
-)
-"""Without a long body: a page of events may hold megabytes of them."""
 
 
 def attempts_of(tx: Transaction, delivery_ids: Sequence[str]) -> dict[str, list[Row[Any]]]:
