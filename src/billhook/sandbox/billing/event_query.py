@@ -63,12 +63,12 @@ class EventData:
         """The value as it was sent, with all its digits."""
 
     def text(self) -> ColumnElement[Any]:
-        """The value as text to group by; null without one."""
+        """Return the value as text to group by; null without one."""
         is_boolean = self._type.in_(["true", "false"])
         return case((is_boolean, self._type), (self._type != "null", cast(self.value, Text)))
 
     def instance(self) -> ColumnElement[Any]:
-        """A value that is distinct for distinct scalars."""
+        """Return a value that is distinct for distinct scalars."""
         # The prefix keeps the text "1" apart from the number 1, and "true" from true.
         text = literal("=", Text) + cast(self.value, Text)
         is_boolean = self._type.in_(["true", "false"])
