@@ -109,8 +109,8 @@ class Database(Protocol):
         """Open a consistent snapshot of what is committed, for reading only.
 
         With `storing`, for a receiver: on a newer schema too, if that lets this code store deliveries. Raises
-        SchemaMismatch. Not `checked`, the schema may be any, and on a server each statement sees what is
-        committed when it begins: only for what a transaction of `write` then acts on.
+        SchemaMismatch. Not `checked`, on a server, the schema may be any that can be read, and each statement
+        sees what is committed when it begins: only for what a transaction of `write` then acts on.
         """
         ...
 

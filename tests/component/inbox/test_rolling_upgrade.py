@@ -11,7 +11,7 @@ from billhook.errors import InboxUnavailable, SchemaMismatch
 from billhook.inbox import Inbox, PutStatus, RunPlan
 from billhook.inbox.counts import Counted, Counts
 from billhook.inbox.schema import REVISION
-from support.inbox_view import NOON, incoming, open_inbox, rows, value
+from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
 from support.next_release import NEXT, next_release
 from support.runs import result_of
 
@@ -81,6 +81,18 @@ def test_nothing_is_handled_on_a_newer_schema(inbox, where, upgrade):
         assert refused.value.stores
         assert str(refused.value) == STORES
     assert (rows(where, "SELECT * FROM delivery"), rows(where, "SELECT * FROM run")) == before
+
+
+def test_a_poll_of_a_schema_that_it_cannot_read_says_which_one_it_is(inbox, where, upgrade):
+    """A log of workers names the cause, and one that is stopped does not wait for its grace period."""
+    inbox.poll(9)
+    upgrade()
+    change(where, "ALTER TABLE delivery RENAME COLUMN event_type TO kind")
+
+    with pytest.raises(SchemaMismatch) as refused:
+        inbox.poll(9)
+
+    assert str(refused.value) == STORES
 
 
 @pytest.mark.parametrize("bare_url", ["postgresql"], indirect=True)

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DBAPIError, InvalidRequestError
+from sqlalchemy.exc import DBAPIError, InvalidRequestError, NotSupportedError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from billhook.errors import ConfigError, InboxUnavailable
@@ -134,7 +134,13 @@ class PostgresDatabase:
         """Open a consistent snapshot, for reading only; not `checked`, it costs no round trip of its own."""
         with self._storage_errors(), self._open().connect() as connection:
             if not checked:
-                yield connection.execution_options(isolation_level="AUTOCOMMIT")
+                connection.execution_options(isolation_level="AUTOCOMMIT")
+                try:
+                    yield connection
+                except (ProgrammingError, NotSupportedError):
+                    # A column is missing, or has another type: the schema is perhaps that of another release.
+                    verify(connection.exec_driver_sql, storing=storing)
+                    raise
                 return
             connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with connection.begin():
