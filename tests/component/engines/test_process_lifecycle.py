@@ -19,6 +19,7 @@ from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.errors import InboxUnavailable
 from billhook.events import PingTest
 from billhook.extension import get_state
+from billhook.inbox import Inbox
 from billhook.inbox.schema import REVISION
 from support.apps import deliver, inbox_at
 from support.inbox_view import incoming, open_inbox, rows
@@ -266,6 +267,25 @@ def test_results_that_a_newer_schema_refuses_are_not_waited_for_at_the_end(app_w
     get_state(app).engine.stop(1_000.0)
 
     assert not get_state(app).engine.running
+
+
+def test_an_idle_worker_says_soon_that_the_schema_is_newer_and_handles_nothing(
+    running, inbox_url, tmp_path, caplog
+):
+    """A poll that finds nothing writes nothing, and on a server only what is written checks the schema."""
+    handlers, called = Handlers(), []
+    handlers.on(PingTest, name="h")(called.append)
+    app = running(handlers, BILLHOOK_ENGINE="worker")
+    with next_release(tmp_path / "next", oldest_writer=REVISION):
+        Inbox(inbox_url).upgrade()
+
+    until(lambda: "it is newer than this billhook" in caplog.text, 60)
+    caplog.clear()
+    deliver(app)
+    until(lambda: "worker poll failed" in caplog.text, 60)
+
+    assert "it is newer than this billhook" in caplog.text
+    assert (called, states(app)) == ([], ["received"])
 
 
 # --- suspects, by a clock that is moved -----------------------------------------------------------
