@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from billhook.clock import format_ago, format_duration
 from billhook.events import EVENT_TYPES
 from billhook.inbox.counts import OTHER_TYPES, Counted, hour_of
-from billhook.inbox.handler_backlog import RUNS_LIMIT
-from billhook.inbox.overview import COUNT_LIMIT, TypeFigures, read_periods
+from billhook.inbox.overview import COUNT_LIMIT, RUNS_LIMIT, TypeFigures, read_periods
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
-    from billhook.inbox.handler_backlog import HandlerBacklog
-    from billhook.inbox.overview import Overview
+    from billhook.inbox.overview import HandlerBacklog, Overview
 
 OLD = timedelta(minutes=10)
 """A delivery that is unfinished for longer needs attention."""

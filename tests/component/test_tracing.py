@@ -15,7 +15,7 @@ from billhook import Handlers, signals, tracing
 from billhook.errors import Discard
 from billhook.events import PingTest
 from billhook.extension import get_state
-from billhook.inbox.replay import replay
+from billhook.inbox.operations import replay
 from support.apps import deliver, inbox_at
 from support.engines import celery_engine
 from support.inbox_view import rows

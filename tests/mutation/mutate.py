@@ -64,9 +64,11 @@ AREAS = {
         ("tests/unit/receiver", "tests/component/receiver"),
     ),
     "ingest": Area({"inbox/ingest.py": 22}, ("tests/component/inbox/test_conflicts.py", *INBOX)),
-    "planning": Area({"inbox/planning.py": 22}, ("tests/component/inbox/test_duplicates.py", *INBOX)),
-    "runs": Area({"inbox/runs.py": 30}, ("tests/component/inbox/test_runs.py", *INBOX)),
-    "leases": Area({"inbox/leases.py": 20}, ("tests/component/inbox/test_workers.py", *INBOX)),
+    "runs": Area(
+        {"inbox/runs.py": 42, "inbox/transaction.py": 10},
+        ("tests/component/inbox/test_runs.py", "tests/component/inbox/test_duplicates.py", *INBOX),
+    ),
+    "claims": Area({"inbox/claims.py": 30}, ("tests/component/inbox/test_workers.py", *INBOX)),
     "limits": Area(
         {"inbox/limits.py": 22},
         (*INBOX, "tests/component/engines/test_limits.py", "tests/component/engines/test_pause.py"),

@@ -28,13 +28,12 @@ from billhook.cli.selection import (
 )
 from billhook.events.inspection import names_customer, search_parts
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
-from billhook.inbox.bodies import search_bodies
 from billhook.inbox.deliveries import count, page
-from billhook.inbox.discard import DiscardResult
-from billhook.inbox.discard import discard as discard_these
-from billhook.inbox.erase import EraseResult, empty_log
-from billhook.inbox.erase import erase as erase_these
+from billhook.inbox.operations import DiscardResult, EraseResult, empty_log
+from billhook.inbox.operations import discard as discard_these
+from billhook.inbox.operations import erase as erase_these
 from billhook.inbox.retention import PRUNABLE, Cutoffs, PruneResult
+from billhook.inbox.searches import search_bodies
 from billhook.program import in_program
 
 _STATES = ("done", "dead", "quarantined")

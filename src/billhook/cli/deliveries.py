@@ -37,7 +37,7 @@ from billhook.handlers.tracebacks import users_frames
 from billhook.inbox import Deliveries, DeliveryDetails, RunState
 from billhook.inbox.deliveries import ListedDelivery, RunDetails, count, details, page, with_runs
 from billhook.inbox.deliveries import export as export_these
-from billhook.inbox.states import DeliveryStatus
+from billhook.inbox.records import DeliveryStatus
 from billhook.program import in_program
 from billhook.receiver.masking import masked_headers, signature_headers
 from billhook.signing.source import DEFAULT_SOURCE

@@ -22,8 +22,8 @@ from billhook.handlers import ConnectedHandlers, Handler, connect
 from billhook.handlers.description import identity_text, limits_text, order_text, types_by_handler
 from billhook.inbox import Inbox, PausedHandler
 from billhook.inbox.deliveries import handler_names
-from billhook.inbox.handler_backlog import HandlerBacklog, read_handler_backlogs
 from billhook.inbox.limits import find_paused
+from billhook.inbox.overview import HandlerBacklog, read_handler_backlogs
 from billhook.status import backlog_text
 
 UNKNOWN = "(unknown types)"

@@ -34,8 +34,8 @@ from billhook.fields.model import describe_details
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import count, details
 from billhook.inbox.issues import find_issue
-from billhook.inbox.replay import ReplayResult
-from billhook.inbox.replay import replay as replay_these
+from billhook.inbox.operations import ReplayResult
+from billhook.inbox.operations import replay as replay_these
 
 _MOST_TOLD = 20
 """Runs that succeeded which the question names."""

@@ -22,8 +22,7 @@ from billhook.cli.output import CliError, print_json, print_table, printable, sa
 from billhook.cli.params import Parsed, as_json, flag
 from billhook.clock import format_ago, format_duration, parse_duration
 from billhook.inbox import Inbox
-from billhook.inbox.handler_backlog import RUNS_LIMIT, HandlerBacklog
-from billhook.inbox.overview import Overview, read_overview
+from billhook.inbox.overview import RUNS_LIMIT, HandlerBacklog, Overview, read_overview
 from billhook.program import in_program
 from billhook.status import (
     Thresholds,

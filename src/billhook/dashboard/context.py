@@ -18,7 +18,7 @@ from flask import abort, current_app, g, request
 from billhook.extension import get_state
 from billhook.handlers.quarantine import parse_error
 from billhook.inbox.deliveries import ListedDelivery, RunDetails
-from billhook.inbox.replay import ReplayResult, replay
+from billhook.inbox.operations import ReplayResult, replay
 from billhook.pages.pages import Pages
 from billhook.program import program
 

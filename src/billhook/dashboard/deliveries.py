@@ -20,8 +20,8 @@ from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import BATCH, count, handler_names, id_batches, page, search_bound, with_runs
 from billhook.inbox.issues import of_issue
-from billhook.inbox.replay import ReplayResult, replay
-from billhook.inbox.states import DeliveryState, DeliveryStatus
+from billhook.inbox.operations import ReplayResult, replay
+from billhook.inbox.records import DeliveryState, DeliveryStatus
 from billhook.status import number_text
 
 FIELDS = (

@@ -25,9 +25,8 @@ from billhook.handlers.quarantine import parse_error
 from billhook.handlers.tracebacks import users_frames
 from billhook.inbox import DeliveryDetails
 from billhook.inbox.deliveries import RunDetails
-from billhook.inbox.discard import discard
-from billhook.inbox.erase import empty_log, erase
-from billhook.inbox.related import neighbours, related_deliveries
+from billhook.inbox.operations import discard, empty_log, erase
+from billhook.inbox.searches import neighbours, related_deliveries
 from billhook.pages.charts import Lane, Mark, lane_chart
 from billhook.pages.text import format_time
 from billhook.printable import printable

@@ -16,9 +16,8 @@ from billhook.handlers.description import identity_text, limits_text, order_text
 from billhook.handlers.handler import Handler
 from billhook.inbox import PausedHandler
 from billhook.inbox.deliveries import handler_names
-from billhook.inbox.handler_backlog import HandlerBacklog
 from billhook.inbox.issues import IssueState, list_issues
-from billhook.inbox.overview import HandlerFigures, PeriodFigures, percentile, read_overview
+from billhook.inbox.overview import HandlerBacklog, HandlerFigures, PeriodFigures, percentile, read_overview
 from billhook.pages.charts import Bars, Series, bar_chart
 
 

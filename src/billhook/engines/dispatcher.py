@@ -46,7 +46,7 @@ from billhook.inbox import (
     RunState,
     StoredDelivery,
 )
-from billhook.inbox.replay import Backfill
+from billhook.inbox.operations import Backfill
 from billhook.logs import fields
 
 if TYPE_CHECKING:
@@ -307,8 +307,8 @@ def run_options(handler: Handler, stored: StoredDelivery, event: Event | Unknown
 def backfill(handlers: ConnectedHandlers, name: str) -> Backfill | None:
     """Return what gives old deliveries a first run of a new handler; None if no handler has the name.
 
-    For billhook.inbox.replay. Passed over are deliveries of sources that it does not handle, those that were
-    handled under one of its aliases, and those that cannot be parsed any more.
+    For billhook.inbox.operations. Passed over are deliveries of sources that it does not handle, those that
+    were handled under one of its aliases, and those that cannot be parsed any more.
     """
     # For any type: one replay may select deliveries of all of them.
     every = (*EVENT_TYPES, UnknownEvent.signal_name)

@@ -12,7 +12,7 @@ from billhook.events import Event, parse_event
 from billhook.handlers import ConnectedHandlers, Handler
 from billhook.inbox import DeliveryDetails, Inbox, RunOptions, RunPlan, StoredDelivery
 from billhook.inbox.deliveries import DeliverySummary
-from billhook.inbox.replay import store_edited
+from billhook.inbox.operations import store_edited
 
 
 def resend(

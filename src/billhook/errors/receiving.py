@@ -332,7 +332,7 @@ class OutOfResources(InboxUnavailable):
 
 
 class IllegalTransition(InboxError):
-    """A state may not follow another; the table is in billhook.inbox.states."""
+    """A state may not follow another; the table is in billhook.inbox.records."""
 
     def __init__(self, kind: str, before: str, after: str) -> None:
         self.kind, self.before, self.after = kind, before, after

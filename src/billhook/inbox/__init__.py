@@ -1,14 +1,15 @@
 """The inbox: the database of deliveries, their runs and failures. All SQL of billhook is here."""
 
+from billhook.inbox.claims import NOTHING_DUE, NextTimes
 from billhook.inbox.counts import OTHER_TYPES, Counted
 from billhook.inbox.deliveries import Deliveries, DeliveryDetails
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.pending import NOTHING_DUE, NextTimes
 from billhook.inbox.records import (
     NEWEST_ONLY,
     Claim,
     ContentKey,
+    DeliveryState,
     DuplicateRun,
     HandlerLimits,
     Lease,
@@ -19,10 +20,10 @@ from billhook.inbox.records import (
     RunOptions,
     RunPlan,
     RunResult,
+    RunState,
     StoredDelivery,
     WorkerRecord,
 )
-from billhook.inbox.states import DeliveryState, RunState
 from billhook.inbox.transaction import InboxTransaction
 
 __all__ = [

@@ -1,17 +1,31 @@
-"""Claim due runs: find them by their handlers, lock them, and mark them as running.
+"""Find what may be claimed: unread deliveries, due runs by handler; and when the next run is due.
 
 A row that another worker is claiming is skipped, never waited for. Only the claim decides who runs what: a
 run is claimed by the statement that raises its token, and the result of an earlier claim then matches no row.
+
+A lease expires when its worker died or was silent for too long. What becomes of the run depends on what it
+was doing:
+
+- A run that was only queued was never called. It is due again, and its attempt does not count.
+- A run that had been started becomes a suspect: it may have killed its worker, so it is claimed alone from
+  then on (see billhook.engines.suspects).
+- A suspect that was running alone was the cause: this attempt counts, and so does the one before it.
+- A suspect that was not alone any more, because it took long, is excused again, up to a limit: it may be
+  the one that kills late.
+
+Runs that wait in their order have no lease: see billhook.inbox.runs.
 """
 
 from __future__ import annotations
 
 import json
+import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     JSON,
@@ -22,27 +36,375 @@ from sqlalchemy import (
     Integer,
     Select,
     Text,
+    TextualSelect,
+    and_,
     bindparam,
     case,
     cast,
+    column,
     exists,
     func,
+    insert,
     literal_column,
     select,
+    text,
     true,
     update,
 )
 
-from billhook.inbox.leases import LOST_NOT_ALONE
-from billhook.inbox.limits import IS_PAUSED
-from billhook.inbox.pending import STORED_COLUMNS, SUSPECT
-from billhook.inbox.records import Claim, StoredDelivery
-from billhook.inbox.schema import delivery, handler, run
-from billhook.inbox.sql import UtcDateTime, in_parameter, in_states
-from billhook.inbox.states import RunState
+from billhook.inbox.records import DeliveryState, HandlerLimits, RunState, StoredDelivery, fingerprint
+from billhook.inbox.schema import delivery, failure, handler, run
+from billhook.inbox.sql import UtcDateTime, distinct_values, in_parameter, in_states, in_values
+
+_NAMED_OTHERWISE = {"delivery_id": "id", "slot": "duplicate_slot"}
+STORED_COLUMNS = [delivery.c[_NAMED_OTHERWISE.get(name, name)] for name in StoredDelivery._fields]
+"""In the order of StoredDelivery's fields."""
+CLAIMABLE = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
+"""May be claimed at its time: when it is due, or when its lease runs out. As the partial index has it."""
+SUSPECT = and_(run.c.runs_alone == literal_column("1"), in_states(run.c.state, RunState.DUE))
+"""Due, and its last attempt was lost with its worker. As the partial index has it."""
+IS_PAUSED = handler.c.paused_at.is_not(None)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDelivery:
+    """A delivery to be handled, `since` its receipt if it is unread, else since its run was due.
+
+    `fresh`: no run of it was ever started, so a worker may have its message already. `limited`: its handler
+    has a limit, so that a worker may have had its message, and no room for it.
+    """
+
+    delivery_id: int
+    since: datetime
+    fresh: bool
+    limited: bool = False
+
+
+_LIMIT = bindparam("at_most", type_=Integer)
+RECEIVED = (
+    select(*STORED_COLUMNS)
+    .where(in_states(delivery.c.state, DeliveryState.RECEIVED))
+    .order_by(delivery.c.id)
+    .limit(_LIMIT)
+)
+"""Up to `at_most` deliveries that wait to be planned, oldest first: the fields of StoredDelivery."""
+RECEIVED_ONE = RECEIVED.where(delivery.c.id == bindparam("delivery_id", type_=BigInteger))
+
+
+class NextTimes(NamedTuple):
+    """When an engine has to poll the inbox again; None without such a moment."""
+
+    due_at: datetime | None
+    """When the next run may be claimed, or the next lease ends."""
+    suspect_at: datetime | None
+    lease_ends_at: datetime | None = None
+    due: Mapping[str, datetime] = {}
+    """When the first run of each handler may be claimed, by the name that it is stored under."""
+    suspects: Mapping[str, datetime] = {}
+    """The same of suspects."""
+
+    def names_due(self, now: datetime) -> list[str]:
+        """Return the handlers of which an ordinary run may be claimed, the longest waiting first."""
+        waiting = sorted((due_at, name) for name, due_at in self.due.items() if due_at <= now)
+        return [name for _, name in waiting]
+
+    def after(self, now: datetime) -> datetime | None:
+        """Return the first moment after now at which a run may be claimed, or a lease ends."""
+        moments = (*self.due.values(), *self.suspects.values(), self.lease_ends_at)
+        return min((at for at in moments if at is not None and at > now), default=None)
+
+
+NOTHING_DUE = NextTimes(None, None)
+_FIRST = """SELECT '{state}' AS kind, handler, (
+    SELECT due_at FROM run WHERE {of_index} AND run.handler = {state}.handler {which} ORDER BY due_at LIMIT 1
+) FROM {state} WHERE handler IS NOT NULL"""
+_OF_HANDLERS = """
+    UNION ALL SELECT 'paused', name, paused_at FROM billhook_handler WHERE paused_at IS NOT NULL
+    UNION ALL SELECT 'start', name, next_start_at FROM billhook_handler WHERE next_start_at IS NOT NULL
+"""
+
+
+def _moments(sql: str, **parameters: Any) -> TextualSelect:
+    typed = [bindparam(name, type_=of_type) for name, of_type in parameters.items()]
+    columns = (column("kind", Text), column("name", Text), column("at", UtcDateTime))
+    return text(sql + _OF_HANDLERS).bindparams(*typed).columns(*columns)
+
+
+@cache
+def _moments_of_all(dialect: str) -> TextualSelect:
+    # SQLite knows the partial index by its words. PostgreSQL takes the two conditions for a rare coincidence,
+    # and would not choose the index by its order.
+    index = "state IN ('due', 'running') AND " if dialect == "sqlite" else ""
+    due = {"state": "due", "of_index": f"{index}state = 'due'", "which": "AND runs_alone = 0"}
+    running = {"state": "running", "of_index": f"{index}state = 'running'", "which": ""}
+    steps = ", ".join(
+        distinct_values(kind["state"], "handler", "run", kind["of_index"]) for kind in (due, running)
+    )
+    return _moments(
+        f"WITH RECURSIVE {steps} "  # noqa: S608 - constants
+        f"{_FIRST.format(**due)} UNION ALL {_FIRST.format(**running)} "
+        "UNION ALL SELECT 'suspect', handler, min(due_at) FROM run "
+        "WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler"
+    )
+
+
+_MOMENTS_OF_ONE = _moments(
+    "SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) "
+    "FROM run WHERE delivery_id = :delivery_id AND state IN ('due', 'running') GROUP BY 1, 2",
+    delivery_id=BigInteger,
+)
+
+
+def next_times(
+    connection: Connection, limits: Mapping[str, HandlerLimits], only: int | None = None
+) -> NextTimes:
+    """Return when an engine has to poll again; for the runs of one delivery if `only` names it.
+
+    A handler that is paused, or has as many runs under way as it may, has no due run. All that it reads may
+    change until the claim, which decides.
+    """
+    if only is None:
+        rows = connection.execute(_moments_of_all(connection.dialect.name)).all()
+    else:
+        rows = connection.execute(_MOMENTS_OF_ONE, {"delivery_id": only}).all()
+    found: dict[str, dict[str, datetime]] = {
+        kind: {} for kind in ("due", "running", "suspect", "paused", "start")
+    }
+    for kind, name, at in rows:
+        if at is not None:
+            found[kind][name] = at
+    due, suspects = found["due"], found["suspect"]
+    if limits or found["paused"]:
+        due, suspects = (_unless_limited(connection, found, moments, limits) for moments in (due, suspects))
+    lease_ends_at = min(found["running"].values(), default=None)
+    moments = (*due.values(), *found["running"].values())
+    return NextTimes(
+        min(moments, default=None), min(suspects.values(), default=None), lease_ends_at, due, suspects
+    )
+
+
+def _unless_limited(
+    connection: Connection,
+    found: Mapping[str, Mapping[str, datetime]],
+    due: Mapping[str, datetime],
+    limits: Mapping[str, HandlerLimits],
+) -> dict[str, datetime]:
+    """Return when runs are due of those handlers that are not paused, and may start more."""
+    paused = {limits[name].name if name in limits else name for name in found["paused"]}
+    busy = names_at_limit(connection, limits, due)
+    startable = {}
+    for name, due_at in due.items():
+        its_limits = limits.get(name)
+        own_name = its_limits.name if its_limits else name
+        if own_name in paused or own_name in busy:
+            continue
+        moment = due_at
+        if its_limits and its_limits.rate:
+            moment = max(due_at, found["start"].get(own_name, due_at))
+        startable[name] = moment
+    return startable
+
+
+def names_at_limit(
+    connection: Connection, limits: Mapping[str, HandlerLimits], names: Collection[str]
+) -> set[str]:
+    """Return those of the handlers, by their own names, that have as many runs under way as they may."""
+    bounded = {limits[name].name: limits[name] for name in names if name in limits and limits[name].at_most}
+    running = count_running(connection, bounded.values())
+    return {name for name, of_it in bounded.items() if running[name] >= (of_it.at_most or 0)}
+
+
+def count_running(connection: Connection, handlers: Collection[HandlerLimits]) -> dict[str, int]:
+    """Return how many runs of each of these handlers are under way, by the handler's own name."""
+    numbers = {of_it.name: 0 for of_it in handlers}
+    if numbers:
+        own_name = {name: of_it.name for of_it in handlers for name in of_it.names}
+        query = (
+            select(run.c.handler, func.count())
+            .where(CLAIMABLE, run.c.state == RunState.RUNNING.value, in_values(run.c.handler, own_name))
+            .group_by(run.c.handler)
+        )
+        for name, number in connection.execute(query):
+            numbers[own_name[name]] += number
+    return numbers
+
+
+def pending(
+    connection: Connection,
+    limits: Mapping[str, HandlerLimits],
+    times: NextTimes,
+    *,
+    received_before: datetime,
+    now: datetime,
+    limit: int,
+) -> list[PendingDelivery]:
+    """Find deliveries that should already be in progress, in case the message that named them was lost.
+
+    Up to `limit`, unread ones and those with a run that may be claimed (one whose lease ran out may), the
+    longest waiting first. Each delivery is named once.
+    """
+    # In the order of the partial index, so that a long backlog costs no more than a short one.
+    unread = select(delivery.c.id, delivery.c.received_at).where(
+        in_states(delivery.c.state, DeliveryState.RECEIVED), delivery.c.received_at <= received_before
+    )
+    rows = connection.execute(unread.order_by(delivery.c.id).limit(limit))
+    by_id = {row.id: PendingDelivery(row.id, row.received_at, fresh=True) for row in rows}
+    names = times.names_due(now)
+    running = count_running(connection, [limits[name] for name in names if name in limits])
+    for name in names:
+        its_limits = limits.get(name)
+        limited = its_limits is not None and its_limits.bounds_starts
+        room = limit
+        if its_limits is not None and its_limits.at_most is not None:
+            room = max(0, its_limits.at_most - running[its_limits.name])
+        for row in connection.execute(due_runs(name, now, room)):
+            fresh = not row.attempts
+            _add(by_id, PendingDelivery(row.delivery_id, row.due_at, fresh=fresh, limited=limited))
+    lost = select(run.c.delivery_id, run.c.due_at).where(run.c.due_at <= now).limit(limit)
+    expired = and_(CLAIMABLE, run.c.state == RunState.RUNNING.value)
+    for which in (expired, SUSPECT):
+        for delivery_id, since in connection.execute(lost.where(which)):
+            _add(by_id, PendingDelivery(delivery_id, since, fresh=False))
+    return sorted(by_id.values(), key=lambda delivery: (delivery.since, delivery.delivery_id))[:limit]
+
+
+def due_runs(name: str, now: datetime, limit: int) -> Select[tuple[int, datetime, int]]:
+    """Select the delivery, due time and attempts of the first due runs of a handler."""
+    due = [CLAIMABLE, run.c.state == RunState.DUE.value, run.c.handler == name, run.c.due_at <= now]
+    query = select(run.c.delivery_id, run.c.due_at, run.c.attempts).where(*due)
+    return query.order_by(run.c.due_at, run.c.id).limit(limit)
+
+
+def _add(by_id: dict[int, PendingDelivery], found: PendingDelivery) -> None:
+    listed = by_id.get(found.delivery_id)
+    # A started run of it counts more than its unstarted ones: then no worker has its message any more.
+    if listed is None or (listed.fresh and not found.fresh):
+        by_id[found.delivery_id] = found
+
+
+def newer_waiting(connection: Connection, run_id: int) -> int | None:
+    """Return the newest delivery with an unfinished run behind this one in its order; None without one."""
+    own, other = run.alias("own"), run.alias("other")
+    query = select(func.max(other.c.delivery_id)).where(
+        own.c.id == run_id,
+        other.c.handler == own.c.handler,
+        other.c.order_key == own.c.order_key,
+        # In the words of the partial index, so that it applies.
+        in_states(other.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING),
+        other.c.delivery_id > own.c.delivery_id,
+    )
+    found: int | None = connection.execute(query).scalar_one()
+    return found
+
+
+def count_unfinished(connection: Connection, limit: int) -> int:
+    """Count deliveries that are not finished, up to `limit`: by their partial index, never by the table."""
+    unfinished = in_states(delivery.c.state, DeliveryState.RECEIVED, DeliveryState.PLANNED)
+    # LIMIT inside: beyond the limit the exact number is of no use, and counting costs.
+    some = select(delivery.c.id).where(unfinished).limit(limit).subquery()
+    counted: int = connection.execute(select(func.count()).select_from(some)).scalar_one()
+    return counted
+
+
+FARTHEST = timedelta(days=62)
+"""The longest wait between attempts with the longest jitter; no lease is longer."""
+LOST = "the worker died, or was silent for longer than its lease"
+QUEUED = " queued"
+"""Suffix of the lease owner: the claim waits in the worker's queue for a thread."""
+LOST_IN_QUEUE = "lost queued"
+"""Owner of a due run that was lost in a queue: it is not queued again, where it would never count."""
+NOT_ALONE = " joined"
+"""Suffix of the lease owner: a suspect that is not alone any more, because it takes long. It is stored."""
+LOST_NOT_ALONE = "lost joined"
+"""Owner of a due suspect that was lost beside other runs: it is claimed after those, which settle sooner."""
+_EXPIRE_LIMIT = 500
+_MAX_EXCUSED = 8
+"""A suspect that was excused this often is the likely cause of those losses: from then on they count."""
+
+
+# --- expired leases -----------------------------------------------------------------------------------
+
+
+def expire_leases(connection: Connection, now: datetime, *, only: int | None, spread: timedelta) -> set[str]:
+    """Make runs due whose lease ran out, a few hundred at a time, of one delivery if `only` names it.
+
+    Returns the handlers of those runs.
+
+    Each suspect becomes due at a random moment within `spread`: runs that died together shall not meet again.
+    """
+    query = select(
+        run.c.id, run.c.handler, run.c.attempts, run.c.lease_owner, run.c.runs_alone, run.c.excused_attempts
+    ).where(
+        CLAIMABLE,  # so that the partial index applies
+        run.c.state == RunState.RUNNING.value,
+        run.c.due_at <= now,
+    )
+    if only is not None:
+        query = query.where(run.c.delivery_id == only)
+    # Skipped: a row that is locked is being settled, renewed or expired by another worker.
+    query = query.order_by(run.c.due_at, run.c.id).limit(_EXPIRE_LIMIT).with_for_update(skip_locked=True)
+    rows = connection.execute(query).all()
+    queued = [row.id for row in rows if (row.lease_owner or "").endswith(QUEUED)]
+    _make_due(connection, queued, now, {"attempts": run.c.attempts - 1, "lease_owner": LOST_IN_QUEUE})
+    started = [row for row in rows if row.id not in set(queued)]
+    for row in started:
+        due_at = now + spread * random.random()  # noqa: S311 - not for secrecy
+        not_alone = (row.lease_owner or "").endswith(NOT_ALONE)
+        values = {"runs_alone": 1, "excused_attempts": _excused(row, not_alone), "last_error": LOST}
+        # The token stays: the next claim raises it, and a late result meets no row in state running.
+        _make_due(
+            connection, [row.id], due_at, {**values, "lease_owner": LOST_NOT_ALONE if not_alone else None}
+        )
+    if started:
+        lost = [
+            {
+                "run_id": row.id,
+                "attempt": row.attempts,
+                "failed_at": now,
+                "error": LOST,
+                "fingerprint": fingerprint(row.handler, LOST),
+            }
+            for row in started
+        ]
+        connection.execute(insert(failure), lost)
+    return {row.handler for row in rows}
+
+
+def _excused(row: Any, not_alone: bool) -> int:
+    """Return how many attempts of a run are excused after one that was lost."""
+    excused: int = row.excused_attempts
+    if not row.runs_alone:
+        return excused + 1
+    if not_alone:
+        return max(excused, min(excused + 1, _MAX_EXCUSED))
+    # It ran alone and was lost: the attempt before it, excused until now, is its own doing too.
+    return max(0, excused - 1)
+
+
+def _make_due(connection: Connection, ids: list[int], due_at: datetime, values: dict[str, Any]) -> None:
+    if ids:
+        due = {"state": RunState.DUE.value, "due_at": due_at}
+        connection.execute(update(run).where(in_values(run.c.id, ids)).values({**due, **values}))
+
+
+def reset_far_due_times(connection: Connection, names: Iterable[str], now: datetime) -> None:
+    """Make due what is due later than any wait may take: it was written when the clock was ahead.
+
+    Runs of the handlers of these names, which the index finds, and suspects.
+    """
+    # Not leases: this worker's own clock may be the one that is wrong.
+    due = [and_(CLAIMABLE, run.c.state == RunState.DUE.value, run.c.handler == name) for name in names]
+    for which in (*due, SUSPECT):
+        far = select(run.c.id).where(which, run.c.due_at > now + FARTHEST)
+        # Rows that another worker has locked are reset by it, or the next time.
+        found = far.with_for_update(skip_locked=True)
+        connection.execute(update(run).where(run.c.id.in_(found)).values(due_at=now))
+
+
+# --- due runs -----------------------------------------------------------------------------------------
 
 _NOW = bindparam("now", type_=UtcDateTime)
-_CLAIMED = (
+CLAIMED_COLUMNS = (
     run.c.id.label("run_id"),
     run.c.token,
     run.c.handler,
@@ -54,20 +416,6 @@ _CLAIMED = (
     run.c.excused_attempts,
     run.c.replays,
     run.c.order_key,
-)
-_START = (
-    update(run)
-    .where(in_parameter(run.c.id, "run_ids"))
-    .values(
-        state=RunState.RUNNING.value,
-        attempts=run.c.attempts + 1,
-        # The fencing token: from here on, the result of an earlier attempt matches no run.
-        token=run.c.token + 1,
-        due_at=bindparam("leased_until", type_=UtcDateTime),
-        lease_owner=bindparam("owner", type_=Text),
-        started_at=_NOW,
-        duration_seconds=None,
-    )
 )
 
 
@@ -103,32 +451,6 @@ def find_suspect(
     return list(connection.execute(_due_suspect(of_one=only is not None), values))
 
 
-def mark_running(
-    connection: Connection, rows: Sequence[Any], owner: str, now: datetime, leased_until: datetime
-) -> list[Claim]:
-    """Claim the runs of these rows, which this transaction has locked, for a lease's owner."""
-    if not rows:
-        return []
-    run_ids = [row.run_id for row in rows]
-    values = {"run_ids": run_ids, "now": now, "leased_until": leased_until, "owner": owner}
-    connection.execute(_START, values)
-    return [
-        Claim(
-            row.run_id,
-            row.token + 1,
-            row.handler,
-            row.attempts + 1,
-            leased_until,
-            StoredDelivery(*row[len(_CLAIMED) :]),
-            row.excused_attempts,
-            row.runs_alone == 1,
-            row.replays,
-            row.order_key is not None,
-        )
-        for row in rows
-    ]
-
-
 # --- statements ---------------------------------------------------------------------------------------
 
 
@@ -156,12 +478,12 @@ def _due_of_handlers(dialect: str, *, of_one: bool, suspects: bool) -> Select[An
         conditions.append(in_states(table.c.state, RunState.DUE, RunState.RUNNING))
     if not suspects:
         conditions.append(table.c.runs_alone == 0)
-    columns = (table.c.id,) if dialect == "sqlite" else _CLAIMED
+    columns = (table.c.id,) if dialect == "sqlite" else CLAIMED_COLUMNS
     first = select(*columns).where(*conditions).order_by(table.c.due_at, table.c.id)
     first = first.limit(bindparam("room", type_=Integer)).correlate(wanted)
     if dialect == "sqlite":  # it has no LATERAL, and no other transaction that writes
         found = wanted.join(run, run.c.id.in_(first)).join(delivery, delivery.c.id == run.c.delivery_id)
-        return select(*_CLAIMED, *STORED_COLUMNS).select_from(found)
+        return select(*CLAIMED_COLUMNS, *STORED_COLUMNS).select_from(found)
     few = first.with_for_update(of=run, skip_locked=True).lateral("few")
     locked = wanted.join(few, true()).join(delivery, delivery.c.id == few.c.delivery_id)
     return select(few, *STORED_COLUMNS).select_from(locked)
@@ -171,7 +493,7 @@ def _due_of_handlers(dialect: str, *, of_one: bool, suspects: bool) -> Select[An
 def _due_suspect(*, of_one: bool) -> Select[Any]:
     not_alone = case((run.c.lease_owner == LOST_NOT_ALONE, 1), else_=0)
     has_room = in_parameter(run.c.handler, "names")
-    first = select(*_CLAIMED).where(*_due(run, SUSPECT, has_room, of_one=of_one))
+    first = select(*CLAIMED_COLUMNS).where(*_due(run, SUSPECT, has_room, of_one=of_one))
     first = first.order_by(not_alone, run.c.attempts - run.c.excused_attempts, run.c.due_at, run.c.id)
     few = first.limit(1).with_for_update(of=run, skip_locked=True).cte("few")
     return select(few, *STORED_COLUMNS).join(delivery, delivery.c.id == few.c.delivery_id)

@@ -34,7 +34,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Subquery,
-    TextualSelect,
     bindparam,
     case,
     delete,
@@ -49,9 +48,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from billhook.inbox.locks import try_to_lock_counts
+from billhook.inbox.records import DeliveryState
 from billhook.inbox.schema import closed, delivery, failure, hourly_count, run
 from billhook.inbox.sql import UtcDateTime, in_states, in_values
-from billhook.inbox.states import DeliveryState
 
 OTHER_TYPES = "*"
 """The event type that deliveries of all types without a model are counted under: senders may invent many."""
@@ -204,10 +203,10 @@ def read_counts(
     minute then.
     """
     if by_minute:
-        rows = _rows(connection.dialect.name, unit="minute").subquery()
+        rows = _rows(connection.dialect.name, unit="minute")
         mark = _mark_at(connection, since)
     else:
-        rows = union_all(select(hourly_count), _rows(connection.dialect.name)).subquery()
+        rows = union_all(select(hourly_count), select(_rows(connection.dialect.name))).subquery()
         mark = _mark(connection)
     conditions = (rows.c.hour >= since, in_values(rows.c.what, only))
     return _sums(connection, known_types, rows, _between(mark, _END), labels, *conditions)
@@ -242,7 +241,7 @@ def keeping(
     The transaction holds `lock_counts`, and locks that keep others from changing these rows.
     """
     is_remote = connection.dialect.name == "postgresql"
-    rows = _rows_of_some(connection.dialect.name)
+    rows = _rows(connection.dialect.name, of_some=True)
     ids = [*delivery_ids] if is_remote else json.dumps([*delivery_ids])
     values = _between(_mark(connection), _END) | {"delivery_ids": ids}
     kept = _sums(connection, known_types, rows, values)
@@ -280,18 +279,13 @@ def _mark_at(connection: Connection, since: datetime) -> ClosedMark:
 
 
 @cache
-def _rows(dialect: str, *, of_some: bool = False, unit: str = "hour") -> TextualSelect:
+def _rows(dialect: str, *, of_some: bool = False, unit: str = "hour") -> Subquery:
     """Build the statement of what happened between two marks, to some deliveries or to all."""
     truncated, among = _BY_DIALECT[dialect]
     query = re.sub(r"hour_of\((\w+)\)", truncated[unit], _ROWS + _OF_ISSUES if of_some else _ROWS)
     query = query.format(these=among if of_some else "IS NOT NULL")
     times = [bindparam(name, type_=UtcDateTime) for name in ("finished_at", "to_finished_at")]
-    return text(query).bindparams(*times).columns(*hourly_count.c)
-
-
-@cache
-def _rows_of_some(dialect: str) -> Subquery:
-    return _rows(dialect, of_some=True).subquery()
+    return text(query).bindparams(*times).columns(*hourly_count.c).subquery()
 
 
 def _between(after: ClosedMark, until: ClosedMark) -> dict[str, Any]:
@@ -397,7 +391,7 @@ def close(connection: Connection, noted: ClosedMark, known_types: Collection[str
     ids = [min(before + _CLOSE_LIMIT, last) for before, last in zip(mark[1:], end[1:], strict=True)]
     until = ClosedMark(step or end.finished_at, *ids)
     if until != mark:
-        rows = _rows(connection.dialect.name).subquery()
+        rows = _rows(connection.dialect.name)
         _sums(connection, known_types, rows, _between(mark, until)).write(connection)
         connection.execute(update(closed).values(until._asdict()))
     return until != end

@@ -8,25 +8,23 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, or_, select, true
 
 from billhook.errors import ConfigError, InboxUnavailable
+from billhook.inbox.claims import next_times
 from billhook.inbox.database import Listener
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import PAUSED_RUN
-from billhook.inbox.new_ids import NewIds
-from billhook.inbox.pending import next_times
-from billhook.inbox.records import HandlerLimits
+from billhook.inbox.records import DeliveryState, DeliveryStatus, HandlerLimits, RunState, delivery_status
 from billhook.inbox.schema import IDENTIFIERS, delivery, failure, found_revision, handler, run
 from billhook.inbox.sql import in_states, in_values
-from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState, delivery_status
 from billhook.inbox.transaction import NO_LIMITS
 
 BATCH = 200
@@ -34,329 +32,12 @@ POLL_SECONDS = 2.0
 """How long a delivery may lie unseen by a follower if its notification was lost."""
 NO_LISTENER_SECONDS = 0.5
 """The same for a follower that cannot be notified."""
+_MOST_FOUND = 500
+_LATE_SECONDS = 70.0
+"""How long after a higher id a lower one may be committed: longer than BILLHOOK_DEADLINE_SECONDS may be."""
+_MOST_PASSED = 1_000
 _EVERYTHING = DeliveryFilter()
-_READ_TOGETHER = 500
 _PAGE = 50
-_SUMMARY = (
-    delivery.c.id,
-    delivery.c.source,
-    delivery.c.key,
-    delivery.c.event_type,
-    delivery.c.state,
-    delivery.c.received_at,
-    delivery.c.signed_at,
-    func.length(delivery.c.body).label("body_bytes"),
-    select(func.min(run.c.twin_of))
-    .where(run.c.delivery_id == delivery.c.id)
-    .scalar_subquery()
-    .label("twin_of"),
-    delivery.c.conflict_of,
-    delivery.c.sent_as,
-    delivery.c.edited_from,
-    *IDENTIFIERS,
-)
-_RUN = (
-    run.c.id,
-    run.c.handler,
-    run.c.state,
-    run.c.attempts,
-    run.c.due_at,
-    run.c.finished_at,
-    run.c.last_error,
-    run.c.order_key,
-    run.c.twin_of,
-    PAUSED_RUN.label("paused"),
-    run.c.started_at,
-    run.c.duration_seconds,
-)
-_FAILURE = (
-    *(failure.c.run_id, failure.c.attempt, failure.c.failed_at),
-    *(failure.c.error, failure.c.traceback, failure.c.duration_seconds),
-)
-
-
-def page(
-    inbox: Inbox, selection: DeliveryFilter, limit: int, below: int | None = None
-) -> list[DeliverySummary]:
-    """Return a page of the selected, newest first; `below` is the last id of the page before it."""
-    query = select(*_SUMMARY).order_by(delivery.c.id.desc())
-    with inbox.database.read() as connection:
-        ids = selection.ids(connection, limit, below=below)
-        return [_summary(row) for row in connection.execute(query.where(in_values(delivery.c.id, ids)))]
-
-
-def summaries(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliverySummary]:
-    """Return these deliveries as a list shows them, oldest first; unknown ids are skipped."""
-    query = select(*_SUMMARY).where(in_values(delivery.c.id, delivery_ids)).order_by(delivery.c.id)
-    with inbox.database.read() as connection:
-        return [_summary(row) for row in connection.execute(query)]
-
-
-def _summary(row: Sequence[Any]) -> DeliverySummary:
-    """Make it of the columns of _SUMMARY, which others may follow."""
-    own, identifiers = row[: len(_SUMMARY) - len(IDENTIFIERS)], row[: len(_SUMMARY)][-len(IDENTIFIERS) :]
-    values: list[Any] = [*own, tuple(filter(None, identifiers))]
-    return DeliverySummary(*values)
-
-
-def with_runs(inbox: Inbox, listed: Sequence[DeliverySummary]) -> list[ListedDelivery]:
-    """Return the same deliveries with their errors and their runs, as they are now."""
-    delivery_ids = [summary.id for summary in listed]
-    with inbox.database.read() as connection:
-        wrong = select(delivery.c.id, delivery.c.error).where(
-            in_values(delivery.c.id, delivery_ids), delivery.c.error.is_not(None)
-        )
-        errors: dict[int, str] = dict(map(tuple, connection.execute(wrong)))
-        runs = _runs(connection, delivery_ids, {})
-    return [ListedDelivery(summary, errors.get(summary.id), runs.get(summary.id, [])) for summary in listed]
-
-
-def search_bound(inbox: Inbox, selection: DeliveryFilter, limit: int) -> SearchBound:
-    """Return where a search for `contains` ends: at the newest `limit` of what else is selected."""
-    others = replace(selection, contains=None)
-    columns = (delivery.c.id, delivery.c.received_at)
-    newest = select(*columns).where(*others.conditions()).order_by(delivery.c.id.desc()).limit(limit)
-    part = newest.subquery()
-    query = select(func.count(), func.min(part.c.id), func.min(part.c.received_at))
-    with inbox.database.read() as connection:
-        return SearchBound(*connection.execute(query).one())
-
-
-def handler_names(inbox: Inbox, newest: int = 50) -> list[str]:
-    """Return the names of handlers that have runs of the `newest` deliveries."""
-    listed = with_runs(inbox, page(inbox, DeliveryFilter(), newest))
-    return sorted({each.handler for listed_delivery in listed for each in listed_delivery.runs})
-
-
-def is_busy(inbox: Inbox, now: datetime, limits: Mapping[str, HandlerLimits] = NO_LIMITS) -> bool:
-    """Return whether a delivery is unread, or a run is running, or due for a handler with these limits."""
-    unread = select(delivery.c.id).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
-    with inbox.database.read() as connection:
-        times = next_times(connection, limits)
-        due = any(at is not None and at <= now for at in (times.due_at, times.suspect_at))
-        is_unread = connection.execute(unread.limit(1)).first() is not None
-        return due or is_unread or times.lease_ends_at is not None
-
-
-def count(inbox: Inbox, selection: DeliveryFilter, limit: int | None = None) -> int:
-    """Count the selected deliveries, no further than to a limit."""
-    with inbox.database.read() as connection:
-        if limit is not None:
-            return len(selection.ids(connection, limit))
-        query = select(func.count()).select_from(delivery).where(*selection.conditions())
-        number: int = connection.execute(query).scalar_one()
-        return number
-
-
-def id_batches(inbox: Inbox, selection: DeliveryFilter, batch: int = BATCH) -> Iterator[list[int]]:
-    """Yield the ids of the selected in batches, oldest first; deliveries stored meanwhile are left out."""
-    # The last id is taken once, or a receiver that stores faster than this reads would keep it going.
-    with inbox.database.read() as connection:
-        last = connection.execute(select(func.max(delivery.c.id))).scalar_one() or 0
-    after = 0
-    while True:
-        with inbox.database.read() as connection:
-            ids = selection.ids(connection, batch, above=after, below=last + 1, oldest_first=True)
-        if not ids:
-            return
-        yield ids
-        after = ids[-1]
-
-
-def details(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliveryDetails]:
-    """Return these deliveries, oldest first; unknown ids are skipped."""
-    with inbox.database.read() as connection:
-        query = select(*_SUMMARY, delivery.c.body, delivery.c.headers, delivery.c.error)
-        # One snapshot for all three tables, so that a delivery, its runs and their failures agree.
-        rows = connection.execute(query.where(delivery.c.id.in_(delivery_ids)).order_by(delivery.c.id)).all()
-        runs = _runs(connection, delivery_ids, _failures(connection, delivery_ids))
-    return [
-        DeliveryDetails(
-            summary=_summary(row),
-            error=row.error,
-            runs=runs.get(row.id, []),
-            body=row.body,
-            headers=json.loads(row.headers),
-        )
-        for row in rows
-    ]
-
-
-def export(inbox: Inbox, selection: DeliveryFilter) -> Iterator[DeliveryDetails]:
-    """Yield the selected with all their details, oldest first, a batch in memory at a time."""
-    for batch in id_batches(inbox, selection, BATCH // 4):
-        yield from details(inbox, batch)
-
-
-def revision(inbox: Inbox) -> str | None:
-    """Return the schema's revision, of any age; None without tables."""
-    with inbox.database.migration_transaction() as connection:
-        return found_revision(connection)
-
-
-def _failures(connection: Connection, delivery_ids: Sequence[int]) -> dict[int, list[FailureDetails]]:
-    """Return the failed attempts by the id of their run, oldest first."""
-    failures: dict[int, list[FailureDetails]] = {}
-    query = select(*_FAILURE).join(run, run.c.id == failure.c.run_id)
-    of_these = query.where(in_values(run.c.delivery_id, delivery_ids)).order_by(failure.c.id)
-    for run_id, *columns in connection.execute(of_these):
-        failures.setdefault(run_id, []).append(FailureDetails(*columns))
-    return failures
-
-
-def _runs(
-    connection: Connection, delivery_ids: Sequence[int], failures: Mapping[int, list[FailureDetails]]
-) -> dict[int, list[RunDetails]]:
-    by_delivery: dict[int, list[RunDetails]] = {}
-    next_start = select(handler.c.next_start_at).where(handler.c.name == run.c.handler).scalar_subquery()
-    query = select(run.c.delivery_id, *_RUN, next_start.label("next_start_at"))
-    of_these = query.where(in_values(run.c.delivery_id, delivery_ids)).order_by(run.c.id)
-    now = datetime.now(UTC)
-    for row in connection.execute(of_these).mappings():
-        own = {column.name: row[column.name] for column in _RUN}
-        own["paused"] = bool(own["paused"])  # a number in SQLite
-        is_limited = row["state"] == RunState.DUE and (row["next_start_at"] or now) > now
-        if own["paused"] or is_limited:
-            own["due_at"] = None
-        by_delivery.setdefault(row["delivery_id"], []).append(
-            RunDetails(**own, failures=failures.get(row["id"], []))
-        )
-    return by_delivery
-
-
-class Deliveries:
-    """The deliveries of an inbox, to read: find, count and follow them. Changes nothing.
-
-    >>> with Deliveries.open("sqlite:////var/lib/shop/billhook.db") as deliveries:  # doctest: +SKIP
-    ...     for found in deliveries.find(DeliveryFilter(event_type="PaymentFailed"), limit=20):
-    ...         print(found.summary.id, found.status, found.body)
-
-    Any number of threads may share one. Methods raise InboxUnavailable when the storage fails.
-    """
-
-    def __init__(self, inbox: Inbox) -> None:
-        """Read an inbox that is open already; `open` is for one that is not."""
-        self._inbox = inbox
-
-    @classmethod
-    def open(cls, url: str, *, schema: str = "billhook") -> Self:
-        """Open the inbox at the URL, as BILLHOOK_INBOX_URL has it. Raises ConfigError if there is none."""
-        inbox = Inbox(url, schema=schema)
-        if inbox.is_missing:  # SQLite would create an empty one
-            raise ConfigError(f"there is no inbox at {inbox.database.display_url}")
-        return cls(inbox)
-
-    def close(self) -> None:
-        """Close the inbox's connections."""
-        self._inbox.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def get(self, delivery_id: int) -> DeliveryDetails | None:
-        """Return a delivery with its body, headers and runs; None if there is none of this id."""
-        return next(iter(details(self._inbox, [delivery_id])), None)
-
-    def count(self, selection: DeliveryFilter = _EVERYTHING) -> int:
-        """Count the selected deliveries."""
-        return count(self._inbox, selection)
-
-    def find(
-        self, selection: DeliveryFilter = _EVERYTHING, *, limit: int | None = None
-    ) -> Iterator[DeliveryDetails]:
-        """Yield the selected, newest first, at most `limit`; a page of them is in memory at a time."""
-        below = None
-        left = sys.maxsize if limit is None else limit
-        while left > 0:
-            found = page(self._inbox, selection, min(left, _PAGE), below)
-            yield from reversed(details(self._inbox, [summary.id for summary in found]))
-            if len(found) < _PAGE:
-                return
-            left -= len(found)
-            below = found[-1].id
-
-    def follow(
-        self,
-        selection: DeliveryFilter = _EVERYTHING,
-        *,
-        after: int | None = None,
-        idle_seconds: float | None = None,
-        on_unavailable: Callable[[InboxUnavailable], object] | None = None,
-    ) -> Iterator[DeliveryDetails]:
-        """Yield the selected as they are stored, in the order in which they were, and wait for others.
-
-        Begins after the delivery `after`, or with the next that is stored after this call. Ends after
-        `idle_seconds` in which nothing selected was stored, by default never. A delivery is there some
-        milliseconds after its commit; a notification that was lost costs up to 2 s. With `on_unavailable` it
-        does not raise InboxUnavailable: it calls that, which waits, and goes on where it was.
-        """
-        return self._follow(NewIds(self._inbox, after), selection, idle_seconds, on_unavailable)
-
-    def _follow(
-        self,
-        news: NewIds,
-        selection: DeliveryFilter,
-        idle_seconds: float | None,
-        on_unavailable: Callable[[InboxUnavailable], object] | None,
-    ) -> Iterator[DeliveryDetails]:
-        with closing(_listener(self._inbox)) as listener:
-            found: list[int] = []
-            last_at = time.monotonic()
-            while True:
-                try:
-                    # Read again what an interruption kept from being yielded.
-                    found = found or news.poll()
-                    chosen = details(self._inbox, _selected(self._inbox, found, selection))
-                except InboxUnavailable as error:
-                    if on_unavailable is None:
-                        raise
-                    on_unavailable(error)
-                    continue
-                yield from chosen
-                if chosen:
-                    last_at = time.monotonic()
-                if found:
-                    found = []
-                    continue
-                pause = POLL_SECONDS
-                if idle_seconds is not None:
-                    pause = min(pause, last_at + idle_seconds - time.monotonic())
-                    if pause <= 0:
-                        return
-                try:
-                    listener.wait(pause)
-                except OSError:  # the server is away, or was: the next poll tells
-                    time.sleep(pause)
-
-
-def _listener(inbox: Inbox) -> Listener:
-    try:
-        return inbox.waker.listener()
-    except OSError:  # a folder that this user may not write to
-        return _NoListener()
-
-
-class _NoListener:
-    """Stands for a listener where there can be none: a follower then polls."""
-
-    def wait(self, timeout_seconds: float) -> bool:
-        """Sleep."""
-        time.sleep(min(timeout_seconds, NO_LISTENER_SECONDS))
-        return False
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-def _selected(inbox: Inbox, ids: Sequence[int], selection: DeliveryFilter) -> list[int]:
-    if not ids:
-        return []
-    query = select(delivery.c.id).where(in_values(delivery.c.id, ids), *selection.conditions())
-    with inbox.database.read() as connection:
-        return list(connection.execute(query.order_by(delivery.c.id)).scalars())
 
 
 # --- records ------------------------------------------------------------------------------------------
@@ -456,3 +137,328 @@ class DeliveryDetails(ListedDelivery):
 
     body: bytes
     headers: dict[str, str]
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+_COMPUTED: dict[str, ColumnElement[Any]] = {
+    "body_bytes": func.length(delivery.c.body).label("body_bytes"),
+    "twin_of": select(func.min(run.c.twin_of)).where(run.c.delivery_id == delivery.c.id).label("twin_of"),
+}
+_SUMMARY = [
+    _COMPUTED[each.name] if each.name in _COMPUTED else delivery.c[each.name]
+    for each in fields(DeliverySummary)
+    if each.name != "identifiers"
+]
+_RUN = [
+    PAUSED_RUN.label("paused") if each.name == "paused" else run.c[each.name]
+    for each in fields(RunDetails)
+    if each.name != "failures"
+]
+_FAILURE = [failure.c[each.name] for each in fields(FailureDetails)]
+
+
+def page(
+    inbox: Inbox, selection: DeliveryFilter, limit: int, below: int | None = None
+) -> list[DeliverySummary]:
+    """Return a page of the selected, newest first; `below` is the last id of the page before it."""
+    query = select(*_SUMMARY, *IDENTIFIERS).order_by(delivery.c.id.desc())
+    with inbox.database.read() as connection:
+        ids = selection.ids(connection, limit, below=below)
+        return [_summary(row) for row in connection.execute(query.where(in_values(delivery.c.id, ids)))]
+
+
+def summaries(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliverySummary]:
+    """Return these deliveries as a list shows them, oldest first; unknown ids are skipped."""
+    query = (
+        select(*_SUMMARY, *IDENTIFIERS).where(in_values(delivery.c.id, delivery_ids)).order_by(delivery.c.id)
+    )
+    with inbox.database.read() as connection:
+        return [_summary(row) for row in connection.execute(query)]
+
+
+def _summary(row: Sequence[Any]) -> DeliverySummary:
+    """Make it of the columns of _SUMMARY and the identifiers, which others may follow."""
+    end = len(_SUMMARY)
+    values: list[Any] = [*row[:end], tuple(filter(None, row[end : end + len(IDENTIFIERS)]))]
+    return DeliverySummary(*values)
+
+
+def with_runs(inbox: Inbox, listed: Sequence[DeliverySummary]) -> list[ListedDelivery]:
+    """Return the same deliveries with their errors and their runs, as they are now."""
+    delivery_ids = [summary.id for summary in listed]
+    with inbox.database.read() as connection:
+        wrong = select(delivery.c.id, delivery.c.error).where(
+            in_values(delivery.c.id, delivery_ids), delivery.c.error.is_not(None)
+        )
+        errors: dict[int, str] = dict(map(tuple, connection.execute(wrong)))
+        runs = _runs(connection, delivery_ids, {})
+    return [ListedDelivery(summary, errors.get(summary.id), runs.get(summary.id, [])) for summary in listed]
+
+
+def search_bound(inbox: Inbox, selection: DeliveryFilter, limit: int) -> SearchBound:
+    """Return where a search for `contains` ends: at the newest `limit` of what else is selected."""
+    others = replace(selection, contains=None)
+    columns = (delivery.c.id, delivery.c.received_at)
+    newest = select(*columns).where(*others.conditions()).order_by(delivery.c.id.desc()).limit(limit)
+    part = newest.subquery()
+    query = select(func.count(), func.min(part.c.id), func.min(part.c.received_at))
+    with inbox.database.read() as connection:
+        return SearchBound(*connection.execute(query).one())
+
+
+def handler_names(inbox: Inbox, newest: int = 50) -> list[str]:
+    """Return the names of handlers that have runs of the `newest` deliveries."""
+    listed = with_runs(inbox, page(inbox, DeliveryFilter(), newest))
+    return sorted({each.handler for listed_delivery in listed for each in listed_delivery.runs})
+
+
+def is_busy(inbox: Inbox, now: datetime, limits: Mapping[str, HandlerLimits] = NO_LIMITS) -> bool:
+    """Return whether a delivery is unread, or a run is running, or due for a handler with these limits."""
+    unread = select(delivery.c.id).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
+    with inbox.database.read() as connection:
+        times = next_times(connection, limits)
+        due = any(at is not None and at <= now for at in (times.due_at, times.suspect_at))
+        is_unread = connection.execute(unread.limit(1)).first() is not None
+        return due or is_unread or times.lease_ends_at is not None
+
+
+def count(inbox: Inbox, selection: DeliveryFilter, limit: int | None = None) -> int:
+    """Count the selected deliveries, no further than to a limit."""
+    with inbox.database.read() as connection:
+        if limit is not None:
+            return len(selection.ids(connection, limit))
+        query = select(func.count()).select_from(delivery).where(*selection.conditions())
+        number: int = connection.execute(query).scalar_one()
+        return number
+
+
+def id_batches(inbox: Inbox, selection: DeliveryFilter, batch: int = BATCH) -> Iterator[list[int]]:
+    """Yield the ids of the selected in batches, oldest first; deliveries stored meanwhile are left out."""
+    # The last id is taken once, or a receiver that stores faster than this reads would keep it going.
+    with inbox.database.read() as connection:
+        last = connection.execute(select(func.max(delivery.c.id))).scalar_one() or 0
+    after = 0
+    while True:
+        with inbox.database.read() as connection:
+            ids = selection.ids(connection, batch, above=after, below=last + 1, oldest_first=True)
+        if not ids:
+            return
+        yield ids
+        after = ids[-1]
+
+
+def details(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliveryDetails]:
+    """Return these deliveries, oldest first; unknown ids are skipped."""
+    with inbox.database.read() as connection:
+        query = select(*_SUMMARY, *IDENTIFIERS, delivery.c.body, delivery.c.headers, delivery.c.error)
+        # One snapshot for all three tables, so that a delivery, its runs and their failures agree.
+        rows = connection.execute(query.where(delivery.c.id.in_(delivery_ids)).order_by(delivery.c.id)).all()
+        failed = select(failure.c.run_id, *_FAILURE).join(run, run.c.id == failure.c.run_id)
+        failed = failed.where(in_values(run.c.delivery_id, delivery_ids)).order_by(failure.c.id)
+        failures: dict[int, list[FailureDetails]] = {}
+        for run_id, *columns in connection.execute(failed):
+            failures.setdefault(run_id, []).append(FailureDetails(*columns))
+        runs = _runs(connection, delivery_ids, failures)
+    return [
+        DeliveryDetails(
+            summary=_summary(row),
+            error=row.error,
+            runs=runs.get(row.id, []),
+            body=row.body,
+            headers=json.loads(row.headers),
+        )
+        for row in rows
+    ]
+
+
+def export(inbox: Inbox, selection: DeliveryFilter) -> Iterator[DeliveryDetails]:
+    """Yield the selected with all their details, oldest first, a batch in memory at a time."""
+    for batch in id_batches(inbox, selection, BATCH // 4):
+        yield from details(inbox, batch)
+
+
+def revision(inbox: Inbox) -> str | None:
+    """Return the schema's revision, of any age; None without tables."""
+    with inbox.database.migration_transaction() as connection:
+        return found_revision(connection)
+
+
+def _runs(
+    connection: Connection, delivery_ids: Sequence[int], failures: Mapping[int, list[FailureDetails]]
+) -> dict[int, list[RunDetails]]:
+    by_delivery: dict[int, list[RunDetails]] = {}
+    next_start = select(handler.c.next_start_at).where(handler.c.name == run.c.handler).scalar_subquery()
+    query = select(run.c.delivery_id, *_RUN, next_start)
+    of_these = query.where(in_values(run.c.delivery_id, delivery_ids)).order_by(run.c.id)
+    now = datetime.now(UTC)
+    for delivery_id, *values, next_start_at in connection.execute(of_these):
+        one = RunDetails(*values)
+        is_limited = one.state == RunState.DUE and (next_start_at or now) > now
+        due_at = None if one.paused or is_limited else one.due_at
+        paused = bool(one.paused)  # a number in SQLite
+        one = replace(one, due_at=due_at, paused=paused, failures=failures.get(one.id, []))
+        by_delivery.setdefault(delivery_id, []).append(one)
+    return by_delivery
+
+
+class Deliveries:
+    """The deliveries of an inbox, to read: find, count and follow them. Changes nothing.
+
+    >>> with Deliveries.open("sqlite:////var/lib/shop/billhook.db") as deliveries:  # doctest: +SKIP
+    ...     for found in deliveries.find(DeliveryFilter(event_type="PaymentFailed"), limit=20):
+    ...         print(found.summary.id, found.status, found.body)
+
+    Any number of threads may share one. Methods raise InboxUnavailable when the storage fails.
+    """
+
+    def __init__(self, inbox: Inbox) -> None:
+        """Read an inbox that is open already; `open` is for one that is not."""
+        self._inbox = inbox
+
+    @classmethod
+    def open(cls, url: str, *, schema: str = "billhook") -> Self:
+        """Open the inbox at the URL, as BILLHOOK_INBOX_URL has it. Raises ConfigError if there is none."""
+        inbox = Inbox(url, schema=schema)
+        if inbox.is_missing:  # SQLite would create an empty one
+            raise ConfigError(f"there is no inbox at {inbox.database.display_url}")
+        return cls(inbox)
+
+    def close(self) -> None:
+        """Close the inbox's connections."""
+        self._inbox.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def get(self, delivery_id: int) -> DeliveryDetails | None:
+        """Return a delivery with its body, headers and runs; None if there is none of this id."""
+        return next(iter(details(self._inbox, [delivery_id])), None)
+
+    def count(self, selection: DeliveryFilter = _EVERYTHING) -> int:
+        """Count the selected deliveries."""
+        return count(self._inbox, selection)
+
+    def find(
+        self, selection: DeliveryFilter = _EVERYTHING, *, limit: int | None = None
+    ) -> Iterator[DeliveryDetails]:
+        """Yield the selected, newest first, at most `limit`; a page of them is in memory at a time."""
+        below = None
+        left = sys.maxsize if limit is None else limit
+        while left > 0:
+            found = page(self._inbox, selection, min(left, _PAGE), below)
+            yield from reversed(details(self._inbox, [summary.id for summary in found]))
+            if len(found) < _PAGE:
+                return
+            left -= len(found)
+            below = found[-1].id
+
+    def follow(
+        self,
+        selection: DeliveryFilter = _EVERYTHING,
+        *,
+        after: int | None = None,
+        idle_seconds: float | None = None,
+        on_unavailable: Callable[[InboxUnavailable], object] | None = None,
+    ) -> Iterator[DeliveryDetails]:
+        """Yield the selected as they are stored, in the order in which they were, and wait for others.
+
+        Begins after the delivery `after`, or with the next that is stored after this call. Ends after
+        `idle_seconds` in which nothing selected was stored, by default never. A delivery is there some
+        milliseconds after its commit; a notification that was lost costs up to 2 s. With `on_unavailable` it
+        does not raise InboxUnavailable: it calls that, which waits, and goes on where it was.
+        """
+        return self._follow(NewIds(self._inbox, after), selection, idle_seconds, on_unavailable)
+
+    def _follow(
+        self,
+        news: NewIds,
+        selection: DeliveryFilter,
+        idle_seconds: float | None,
+        on_unavailable: Callable[[InboxUnavailable], object] | None,
+    ) -> Iterator[DeliveryDetails]:
+        own: AbstractContextManager[Listener | None] = nullcontext()  # without a listener it polls
+        with suppress(OSError):  # a folder that this user may not write to
+            own = closing(self._inbox.waker.listener())
+        with own as listener:
+            found: list[int] = []
+            last_at = time.monotonic()
+            while True:
+                try:
+                    # Read again what an interruption kept from being yielded.
+                    found = found or news.poll()
+                    chosen = details(self._inbox, _selected(self._inbox, found, selection))
+                except InboxUnavailable as error:
+                    if on_unavailable is None:
+                        raise
+                    on_unavailable(error)
+                    continue
+                yield from chosen
+                if chosen:
+                    last_at = time.monotonic()
+                if found:
+                    found = []
+                    continue
+                pause = POLL_SECONDS
+                if idle_seconds is not None:
+                    pause = min(pause, last_at + idle_seconds - time.monotonic())
+                    if pause <= 0:
+                        return
+                try:
+                    if listener is None:
+                        time.sleep(min(pause, NO_LISTENER_SECONDS))
+                    else:
+                        listener.wait(pause)
+                except OSError:  # the server is away, or was: the next poll tells
+                    time.sleep(pause)
+
+
+def _selected(inbox: Inbox, ids: Sequence[int], selection: DeliveryFilter) -> list[int]:
+    if not ids:
+        return []
+    query = select(delivery.c.id).where(in_values(delivery.c.id, ids), *selection.conditions())
+    with inbox.database.read() as connection:
+        return list(connection.execute(query.order_by(delivery.c.id)).scalars())
+
+
+class NewIds:
+    """The ids of deliveries that were stored since the last poll.
+
+    On PostgreSQL a transaction may commit a lower id after another one has committed a higher one, so ids
+    that were passed over are looked for again for a while. Most of them belong to no delivery at all.
+    """
+
+    def __init__(self, inbox: Inbox, after: int | None) -> None:
+        self._inbox = inbox
+        self._passed: dict[int, float] = {}
+        last = delivery.c.id <= after if after is not None else true()
+        query = select(delivery.c.id).where(last).order_by(delivery.c.id.desc()).limit(_MOST_PASSED)
+        with inbox.database.read() as connection:
+            there = set(connection.execute(query).scalars())
+        self._last = max(there, default=0) if after is None else after
+        self._pass(range(max(min(there, default=1), self._last - _MOST_PASSED), self._last), there)
+
+    def poll(self) -> list[int]:
+        """Return new ids, at most a batch, in their order."""
+        now = time.monotonic()
+        late = in_values(delivery.c.id, list(self._passed))
+        query = select(delivery.c.id).where(
+            or_(delivery.c.id > self._last, late) if self._passed else delivery.c.id > self._last
+        )
+        with self._inbox.database.read() as connection:
+            found = list(connection.execute(query.order_by(delivery.c.id).limit(_MOST_FOUND)).scalars())
+        # Only now: after a long pause of the reader, each has been looked for once more.
+        self._passed = {one: until for one, until in self._passed.items() if until > now}
+        for delivery_id in found:
+            self._passed.pop(delivery_id, None)
+            if delivery_id > self._last:
+                self._pass(range(max(self._last + 1, delivery_id - _MOST_PASSED), delivery_id))
+                self._last = delivery_id
+        return found
+
+    def _pass(self, ids: range, there: Collection[int] = ()) -> None:
+        until = time.monotonic() + _LATE_SECONDS
+        self._passed.update({one: until for one in ids if one not in there})

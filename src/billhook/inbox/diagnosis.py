@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,6 @@ from billhook.inbox.schema import delivery
 from billhook.inbox.sql import in_states
 
 _MOUNTS = Path("/proc/self/mounts")
-_BATCH = 50
 _POSTGRES_BYTES = text(
     "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
     " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
@@ -84,40 +83,19 @@ def inbox_facts(inbox: Inbox) -> SqliteFacts | PostgresFacts:
 
 def newest_deliveries(inbox: Inbox, most: int, most_bytes: int) -> list[SampledDelivery]:
     """Return the newest deliveries with their bodies: `most` at most, with `most_bytes` at most."""
-    found: list[SampledDelivery] = []
-    left = most_bytes
-    for sampled in _newest(inbox, most_bytes):
-        left -= len(sampled.body)
-        if left < 0 or len(found) == most:
-            break
-        found.append(sampled)
-    return found
-
-
-def _newest(inbox: Inbox, most_bytes: int) -> Iterator[SampledDelivery]:
-    columns = (
-        delivery.c.id,
-        delivery.c.event_type,
-        delivery.c.body,
-        delivery.c.received_at,
-        delivery.c.signed_at,
-        delivery.c.headers,
+    size = func.length(delivery.c.body)
+    found = select(delivery.c.id, size.label("size")).where(
+        ~in_states(delivery.c.state, *EMPTY), size <= most_bytes
     )
-    query = (
-        select(*columns)
-        .where(~in_states(delivery.c.state, *EMPTY), func.length(delivery.c.body) <= most_bytes)
-        .order_by(delivery.c.id.desc())
-        .limit(_BATCH)
-    )
-    below: int | None = None
-    while True:
-        with inbox.database.read() as connection:
-            page = query if below is None else query.where(delivery.c.id < below)
-            rows = [SampledDelivery(*row) for row in connection.execute(page)]
-        yield from rows
-        if len(rows) < _BATCH:
-            return
-        below = rows[-1].id
+    newest = found.order_by(delivery.c.id.desc()).limit(most).subquery().c
+    # With the bytes of all that are newer: no body is read that would be too many.
+    sums = func.sum(newest.size).over(order_by=newest.id.desc()).label("bytes")
+    with_sums = select(newest.id, sums).subquery()
+    columns = (delivery.c[each.name] for each in fields(SampledDelivery))
+    query = select(*columns).join(with_sums, with_sums.c.id == delivery.c.id)
+    query = query.where(with_sums.c.bytes <= most_bytes).order_by(delivery.c.id.desc())
+    with inbox.database.read() as connection:
+        return [SampledDelivery(*row) for row in connection.execute(query)]
 
 
 def _sqlite_facts(connection: Connection, path: Path) -> SqliteFacts:

@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select, union_all
 
 from billhook.inbox.limits import PAUSED_RUN
+from billhook.inbox.records import DeliveryState, DeliveryStatus, RunState
 from billhook.inbox.schema import IDENTIFIERS, delivery, failure, issue, run
 from billhook.inbox.sql import in_states, in_values, position_of
-from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState
 from billhook.printable import IDENTIFIER_CHARACTERS, first_line
 
 # In the words of the partial index too, or the whole table is walked.
@@ -127,7 +127,7 @@ class DeliveryFilter:
             conditions.append(delivery.c.conflict_of.is_not(None))
         if self.state is not None:
             conditions += _has_status(self.state)
-        return [*conditions, *self._of_runs(), *self._of_content(), *(_decided() if self.decided else [])]
+        return [*conditions, *self._of_runs(), *self._of_content()]
 
     def _of_runs(self) -> Iterator[ColumnElement[bool]]:
         own = run.c.delivery_id == delivery.c.id
@@ -137,6 +137,9 @@ class DeliveryFilter:
             yield exists().where(own, run.c.twin_of.is_not(None))
         if self.error is not None:
             yield _says(self.error)
+        if self.decided:
+            yield or_(delivery.c.conflict_of.is_(None), exists().where(own))
+            yield delivery.c.event_type != ""
         if self.issue is not None:
             yield or_(_of_issue(self.issue), in_values(delivery.c.id, self.quarantined))
 
@@ -147,7 +150,9 @@ class DeliveryFilter:
         if self.from_id is not None:
             yield delivery.c.id >= self.from_id
         if self.contains is not None:
-            yield _contains(self.contains)
+            # Senders may escape what is not ASCII, or write it as it is.
+            forms = {self.contains.encode(), json.dumps(self.contains)[1:-1].encode()}
+            yield or_(*(position_of(form, delivery.c.body) > 0 for form in sorted(forms)))
 
 
 def _has_status(name: str) -> list[ColumnElement[bool]]:
@@ -178,11 +183,6 @@ def _has_status(name: str) -> list[ColumnElement[bool]]:
     which = _RETRYING if name == DeliveryStatus.RETRYING else _RUNNING
     selected = [*planned, delivery.c.id.in_(select(run.c.delivery_id).where(_OPEN_RUN, which))]
     return selected if name == DeliveryStatus.RETRYING else [*selected, ~exists().where(own, _RETRYING)]
-
-
-def _decided() -> list[ColumnElement[bool]]:
-    unheard = ~exists().where(run.c.delivery_id == delivery.c.id)
-    return [~and_(delivery.c.conflict_of.is_not(None), unheard), delivery.c.event_type != ""]
 
 
 def _says(text: str) -> ColumnElement[bool]:
@@ -226,9 +226,3 @@ def _sources(name: str = "sources") -> Select[tuple[str]]:
     following = select(func.min(other.c.source)).where(other.c.source > first.c.source).scalar_subquery()
     steps = first.union_all(select(following).where(first.c.source.is_not(None)))
     return select(steps.c.source).where(steps.c.source.is_not(None))
-
-
-def _contains(text: str) -> ColumnElement[bool]:
-    # Senders may escape what is not ASCII, or write it as it is.
-    forms = {text.encode(), json.dumps(text)[1:-1].encode()}
-    return or_(*(position_of(form, delivery.c.body) > 0 for form in sorted(forms)))

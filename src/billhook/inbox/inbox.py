@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
 
 from billhook import failpoints
-from billhook.errors import InboxUnavailable
-from billhook.inbox import counts, leases, pending, retention
+from billhook.errors import ConfigError, InboxUnavailable, MissingExtra
+from billhook.inbox import claims, counts, retention
 from billhook.inbox import limits as handler_limits
 from billhook.inbox.buffered_counts import BufferedCounts
+from billhook.inbox.claims import NextTimes, PendingDelivery
 from billhook.inbox.committer import BacklogLimit, Committer
 from billhook.inbox.counts import Counts
-from billhook.inbox.database import Waker, open_database
+from billhook.inbox.database import Database, Waker
 from billhook.inbox.ingest import ingest
-from billhook.inbox.pending import NextTimes, PendingDelivery
 from billhook.inbox.probe import Probe, StartupCheck
-from billhook.inbox.records import HandlerLimits, PausedHandler, StoredDelivery, WorkerRecord
+from billhook.inbox.records import DeliveryState, HandlerLimits, PausedHandler, StoredDelivery, WorkerRecord
 from billhook.inbox.retention import Cutoffs, PruneResult
 from billhook.inbox.schema import any_schema, found_revision, upgrade_schema, version, worker
-from billhook.inbox.states import DeliveryState
+from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction
 from billhook.threads import run_blocking
 
@@ -52,7 +54,7 @@ class Inbox:
         own_folder: bool = False,
         known_types: Collection[str] | None = None,
     ) -> None:
-        """`url` is sqlite:///PATH or postgresql+psycopg://…; see billhook.inbox.database.open_database.
+        """`url` is sqlite:///PATH or postgresql+psycopg://…; see open_database.
 
         Deliveries of `known_types` are counted by type, all others together; None: each by its own type.
         """
@@ -96,8 +98,7 @@ class Inbox:
     @property
     def is_missing(self) -> bool:
         """Whether it is a file that does not exist; a server's database is not created here."""
-        path: Path | None = getattr(self.database, "path", None)
-        return path is not None and not path.is_file()
+        return self.database.path is not None and not self.database.path.is_file()
 
     def prepare(self, timeout_seconds: float | None = None) -> None:
         """Create or upgrade a SQLite file at start, and refuse a database that this code does not fit.
@@ -129,12 +130,12 @@ class Inbox:
 
     def _count_unfinished(self, limit: int) -> int:
         with self.database.read(storing=True) as connection:
-            return pending.count_unfinished(connection, limit)
+            return claims.count_unfinished(connection, limit)
 
     def received(self, limit: int) -> list[StoredDelivery]:
         """Return deliveries that no engine has read yet, oldest first."""
         with self.database.read() as connection:
-            rows = connection.execute(pending.RECEIVED, {"at_most": limit}).all()
+            rows = connection.execute(claims.RECEIVED, {"at_most": limit}).all()
             return [StoredDelivery(*row) for row in rows]
 
     def poll(
@@ -145,13 +146,13 @@ class Inbox:
         Of one delivery if `only` names it. That one has no runs while it is unread. `limits` are those of
         handlers, by the names that their runs are stored under. The engine's transaction checks the schema.
         """
-        statement = pending.RECEIVED if only is None else pending.RECEIVED_ONE
+        statement = claims.RECEIVED if only is None else claims.RECEIVED_ONE
         with self.database.read(checked=False) as connection:
             rows = connection.execute(statement, {"at_most": limit, "delivery_id": only}).all()
             new_deliveries = [StoredDelivery(*row) for row in rows]
             if only is not None and new_deliveries:
-                return new_deliveries, pending.NOTHING_DUE
-            return new_deliveries, pending.next_times(connection, limits, only)
+                return new_deliveries, claims.NOTHING_DUE
+            return new_deliveries, claims.next_times(connection, limits, only)
 
     def newer_waiting(self, run_id: int) -> int | None:
         """Return the newest delivery that waits behind a run in its order; None if there is none.
@@ -159,21 +160,21 @@ class Inbox:
         None too if the inbox cannot be read: then the run is handled in its place.
         """
         with suppress(InboxUnavailable), self.database.read() as connection:
-            return pending.newer_waiting(connection, run_id)
+            return claims.newer_waiting(connection, run_id)
         return None
 
     def next_times(self, limits: Mapping[str, HandlerLimits]) -> NextTimes:
         """Return when the next runs are due of handlers with these limits."""
         with self.database.read() as connection:
-            return pending.next_times(connection, limits)
+            return claims.next_times(connection, limits)
 
     def pending(
         self, limits: Mapping[str, HandlerLimits], *, received_before: datetime, now: datetime, limit: int
     ) -> tuple[list[PendingDelivery], NextTimes]:
         """Return deliveries that should be in progress, and when further ones should be."""
         with self.database.read() as connection:
-            times = pending.next_times(connection, limits)
-            deliveries = pending.pending(
+            times = claims.next_times(connection, limits)
+            deliveries = claims.pending(
                 connection, limits, times, received_before=received_before, now=now, limit=limit
             )
             return deliveries, times
@@ -212,11 +213,12 @@ class Inbox:
         `over`. A `dry_run` counts and changes nothing.
         """
         with self.database.read() as connection:  # the search takes no lock that a put would wait for
-            batch = retention.find(connection, cutoffs, after, limit, states)
-        if dry_run or not batch.rows:
-            return batch.counted(cutoffs)
-        with self.database.write() as connection:
-            return retention.prune(connection, batch, cutoffs, self.known_types)
+            rows: Sequence[Any]
+            rows, after, over = retention.find(connection, cutoffs, after, limit, states)
+        if rows and not dry_run:
+            with self.database.write() as connection:
+                rows = retention.prune(connection, rows, cutoffs, self.known_types)
+        return retention.counted(rows, cutoffs, after, over=over)
 
     def prune_actions(self, now: datetime) -> None:
         """Delete the records of operators' actions of more than 13 months ago."""
@@ -290,8 +292,8 @@ class Inbox:
             lost = select(worker.c.owner).where(worker.c.seen_at < now - WORKER_KEPT_FOR)
             lost = lost.with_for_update(skip_locked=True)
             connection.execute(delete(worker).where(worker.c.owner.in_(lost)))
-            due = pending.next_times(connection, NO_LIMITS).due
-            leases.reset_far_due_times(connection, due, now)
+            due = claims.next_times(connection, NO_LIMITS).due
+            claims.reset_far_due_times(connection, due, now)
 
     def remove_worker(self, owner: str) -> None:
         """Remove a worker that stopped in order."""
@@ -326,3 +328,55 @@ class Inbox:
         self._committer.close()
         self._counts.close()
         self.database.close()
+
+
+# --- the choice of a database ------------------------------------------------------------------------
+
+_SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+
+
+def open_database(url: str, *, busy_seconds: float, schema: str, own_folder: bool) -> Database:
+    """Open sqlite:///PATH, or postgresql+psycopg://USER@HOST/NAME with the extra billhook[postgres].
+
+    `schema`: where the tables are on PostgreSQL, unless the URL's search_path says. `own_folder`: whether a
+    SQLite file's folder may be created. `busy_seconds`: how long to wait for a locked SQLite file.
+    Raises ConfigError for any other URL, without repeating its password; MissingExtra.
+    """
+    if not _SCHEMA.fullmatch(schema):
+        raise ConfigError(
+            f"BILLHOOK_INBOX_SCHEMA is {schema!r}: it must be at most 63 of a to z, 0 to 9 and _, "
+            "begin with no digit and not with pg_"
+        )
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):  # ValueError: a port that is no number
+        raise ConfigError(
+            "BILLHOOK_INBOX_URL is no database URL: write sqlite:///PATH or "
+            "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+        ) from None
+    if parsed.get_backend_name() == "sqlite":
+        if parsed.database in (None, "", ":memory:"):
+            raise ConfigError("BILLHOOK_INBOX_URL must name a file: an inbox in memory would lose deliveries")
+        return SqliteDatabase(str(parsed.database), busy_seconds, own_folder=own_folder)
+    if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
+        raise ConfigError(
+            f"BILLHOOK_INBOX_URL names {parsed.drivername!r}: an inbox is sqlite:///PATH or "
+            "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+        )
+    if (
+        "@" in f"{parsed.host}{parsed.database}"
+    ):  # what stands before it may be part of the password: do not repeat it
+        raise ConfigError(
+            "BILLHOOK_INBOX_URL has an @ too many: in a password write %40 for @, %2F for / and %25 for %"
+        )
+    try:
+        from billhook.inbox.postgres import PostgresDatabase  # last: a wrong URL is no missing extra
+    except ImportError:
+        raise MissingExtra("an inbox in PostgreSQL", "postgres") from None
+    try:
+        return PostgresDatabase(parsed.set(drivername="postgresql+psycopg"), schema)
+    except (ArgumentError, ValueError):
+        raise ConfigError(
+            "BILLHOOK_INBOX_URL names several hosts in a way that is not understood: write "
+            "postgresql+psycopg://USER:PASSWORD@/NAME?host=FIRST:PORT&host=SECOND:PORT"
+        ) from None

@@ -28,10 +28,9 @@ from sqlalchemy import Connection, func, insert, select, update
 from billhook.inbox.counts import OTHER_TYPES, Counted, Counts
 from billhook.inbox.database import Database
 from billhook.inbox.locks import lock_conflicts
-from billhook.inbox.records import NewDelivery, PutStatus, Receipt
+from billhook.inbox.records import DeliveryState, NewDelivery, PutStatus, Receipt
 from billhook.inbox.schema import delivery
 from billhook.inbox.sql import in_values
-from billhook.inbox.states import DeliveryState
 
 FIRST = ""
 UNKNOWN = "*"
@@ -131,7 +130,8 @@ def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[in
             if choice.status not in _STORED:
                 if choice.slot in of_key:
                     here = of_key[choice.slot]
-                    _set_error(connection, here.delivery_id, choice.error)
+                    filled = update(delivery).where(delivery.c.id == here.delivery_id)
+                    connection.execute(filled.values(error=choice.error))
                 else:
                     here = SlotEntry(_insert(connection, new, choice), new.event_type, new.digest)
                 of_key[choice.slot] = here._replace(error=choice.error)
@@ -157,10 +157,6 @@ def _insert(connection: Connection, new: NewDelivery, choice: SlotChoice) -> int
     row = insert(delivery).values(**values, state=state.value).returning(delivery.c.id)
     delivery_id: int = connection.execute(row).scalar_one()
     return delivery_id
-
-
-def _set_error(connection: Connection, delivery_id: int, error: str | None) -> None:
-    connection.execute(update(delivery).where(delivery.c.id == delivery_id).values(error=error))
 
 
 def _receipt(of_key: dict[str, SlotEntry], choice: SlotChoice) -> Receipt:

@@ -40,7 +40,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from billhook.inbox.counts import OF_ISSUE, hour_of
 from billhook.inbox.filters import DeliveryFilter
-from billhook.inbox.fingerprint import fingerprint
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.locks import lock_counts
 from billhook.inbox.occurrences import (
@@ -53,10 +52,10 @@ from billhook.inbox.occurrences import (
     occurrences_in_figures,
     quarantine_id,
 )
+from billhook.inbox.records import RunState, fingerprint
 from billhook.inbox.retention import cut_texts
 from billhook.inbox.schema import IDENTIFIERS, delivery, failure, hourly_count, issue, run
 from billhook.inbox.sql import in_states, in_values
-from billhook.inbox.states import RunState
 
 QUIET = timedelta(hours=1)
 """How long nothing must have happened before an issue counts as resolved by itself."""
@@ -247,7 +246,14 @@ def list_issues(
         found = [_issue(row) for row in connection.execute(query.limit(MOST))]
         counted = _with_numbers(connection, found)
     order = list(IssueState)
-    return sorted(counted, key=lambda each: (order.index(each.state), -_latest(each), each.id))
+    return sorted(
+        counted,
+        key=lambda each: (
+            order.index(each.state),
+            -(each.last_at or each.opened_at).timestamp(),
+            each.id,
+        ),
+    )
 
 
 def count_issues(inbox: Inbox) -> dict[IssueState, int]:
@@ -414,11 +420,8 @@ def of_issue(inbox: Inbox, selection: DeliveryFilter) -> DeliveryFilter:
 
 
 def _issue(row: Any) -> Issue:
-    kind, state = IssueKind(row.kind), IssueState(row.state)
-    return Issue(
-        row.fingerprint, kind, row.subject, row.title, row.place, state, row.opened_at, row.changed_at,
-        row.who, row.why, row.ignored_until,
-    )  # fmt: skip
+    its_id, kind, subject, title, place, state, *others, _ = row
+    return Issue(its_id, IssueKind(kind), subject, title, place, IssueState(state), *others)
 
 
 def _quarantined(connection: Connection) -> defaultdict[str, list[Any]]:
@@ -433,7 +436,14 @@ def _with_numbers(connection: Connection, found: Sequence[Issue]) -> list[Issue]
     """Return the issues with their numbers, and with what their examples are about."""
     is_quarantine = any(one.kind is IssueKind.QUARANTINE for one in found)
     quarantined = _quarantined(connection) if is_quarantine else {}
-    return _identified(connection, [_counted(connection, one, quarantined) for one in found])
+    counted = [_counted(connection, one, quarantined) for one in found]
+    ids = {delivery_id for each in counted for delivery_id in each.examples}
+    query = select(delivery.c.id, *IDENTIFIERS).where(in_values(delivery.c.id, sorted(ids)))
+    about = {row[0]: tuple(filter(None, row[1:])) for row in connection.execute(query)}
+    return [
+        replace(each, identifiers={one: about[one] for one in each.examples if about.get(one)})
+        for each in counted
+    ]
 
 
 def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[Any]]) -> Issue:
@@ -479,18 +489,3 @@ def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[
         one, first_at=first_at, last_at=last_at, count=count, deliveries=deliveries,
         examples=tuple(ids)[:_EXAMPLES],
     )  # fmt: skip
-
-
-def _identified(connection: Connection, counted: Sequence[Issue]) -> list[Issue]:
-    """Return the issues with what their examples are about."""
-    ids = {delivery_id for each in counted for delivery_id in each.examples}
-    query = select(delivery.c.id, *IDENTIFIERS).where(in_values(delivery.c.id, sorted(ids)))
-    about = {row[0]: tuple(filter(None, row[1:])) for row in connection.execute(query)}
-    return [
-        replace(each, identifiers={one: about[one] for one in each.examples if about.get(one)})
-        for each in counted
-    ]
-
-
-def _latest(one: Issue) -> float:
-    return (one.last_at or one.opened_at).timestamp()

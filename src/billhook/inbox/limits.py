@@ -22,16 +22,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, insert, select, update
 
+from billhook.inbox.claims import IS_PAUSED, count_running, due_runs
 from billhook.inbox.locks import lock_limits
-from billhook.inbox.pending import count_running, due_runs
-from billhook.inbox.records import Claim, HandlerLimits, PausedHandler
+from billhook.inbox.records import Claim, HandlerLimits, PausedHandler, RunState
 from billhook.inbox.schema import handler, run
 from billhook.inbox.sql import in_states, in_values
-from billhook.inbox.states import RunState
 
 BURST_SECONDS = 0.05
 """The starts of this time may be made together: with a transaction for each, no rate could be high."""
-IS_PAUSED = handler.c.paused_at.is_not(None)
 PAUSED_COUNT = select(func.count()).where(IS_PAUSED).scalar_subquery()
 """How many handlers are paused: mostly none."""
 PAUSED_RUN = and_(
@@ -213,7 +211,7 @@ def _starts(state: Row[Any], rate: tuple[int, float], now: datetime) -> int:
 def find_paused(connection: Connection) -> list[PausedHandler]:
     """Return the paused handlers, by name."""
     query = select(handler.c.name, handler.c.paused_at, handler.c.paused_why)
-    rows = connection.execute(query.where(handler.c.paused_at.is_not(None)).order_by(handler.c.name))
+    rows = connection.execute(query.where(IS_PAUSED).order_by(handler.c.name))
     return [PausedHandler(*row) for row in rows]
 
 
@@ -233,7 +231,7 @@ def resume(connection: Connection, name: str) -> bool:
     """Resume a paused handler, with no failures counted; False if it was not paused."""
     lock_limits(connection)
     values = {"paused_at": None, "paused_why": None, "failures": 0}
-    resumed = update(handler).where(handler.c.name == name, handler.c.paused_at.is_not(None))
+    resumed = update(handler).where(handler.c.name == name, IS_PAUSED)
     return bool(connection.execute(resumed.values(values)).rowcount)
 
 

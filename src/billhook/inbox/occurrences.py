@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 from sqlalchemy import BigInteger, Connection, Text, and_, bindparam, column, func, select, text
 
 from billhook.inbox.counts import Counted, hour_of
-from billhook.inbox.fingerprint import fingerprint
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.overview import read_overview, read_periods, read_refused_since
+from billhook.inbox.records import DeliveryState, fingerprint
 from billhook.inbox.schema import delivery, failure, run, worker
 from billhook.inbox.sql import UtcDateTime, distinct_values, in_states, in_values
-from billhook.inbox.states import DeliveryState
 from billhook.printable import without_ids
 
 MOST = 1_000

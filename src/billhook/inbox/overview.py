@@ -11,20 +11,21 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, TextualSelect, bindparam, column, func, select, text
 
+from billhook.inbox.claims import names_at_limit
 from billhook.inbox.counts import DURATION_BOUNDS, Counted, Counts, hour_of, read_counts
-from billhook.inbox.handler_backlog import HandlerBacklog, read_handler_backlogs
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import find_paused
-from billhook.inbox.records import PausedHandler, WorkerRecord
-from billhook.inbox.schema import found_revision, worker
-from billhook.inbox.sql import UtcDateTime
+from billhook.inbox.records import HandlerLimits, PausedHandler, WorkerRecord
+from billhook.inbox.schema import found_revision, handler, run, worker
+from billhook.inbox.sql import UtcDateTime, distinct_values
 
 COUNT_LIMIT = 100_000
 """How far deliveries are counted one by one: a number that is as large means "at least"."""
@@ -147,7 +148,10 @@ def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
     labels = ("event_type", "handler", "what", "cause", "bucket")
     with inbox.database.read() as connection:
         counts = read_counts(connection, inbox.known_types, *labels, since=since)
-        seen = _last_seen(connection)
+        # When the last delivery of each type was received, also where retention has deleted it.
+        seen: dict[str, datetime] = {}
+        for event_type, last_at in connection.execute(_LAST_SEEN):
+            seen[event_type] = max(last_at, seen.get(event_type, last_at))
         refused, seconds = _refusals(counts)
         return Overview(
             at=now,
@@ -168,12 +172,16 @@ def read_state(inbox: Inbox, now: datetime) -> InboxState:
 
 
 def _state(connection: Connection, inbox: Inbox, now: datetime) -> dict[str, Any]:
+    workers = select(worker).order_by(worker.c.started_at, worker.c.owner)
     return {
         "revision": found_revision(connection),
-        "backlog": _backlog(connection),
+        "backlog": Backlog(**connection.execute(_BACKLOG, {"at_most": COUNT_LIMIT}).mappings().one()),
         "handler_backlogs": read_handler_backlogs(connection, now, inbox.limits()),
         "paused": find_paused(connection),
-        "workers": _workers(connection, now),
+        "workers": [
+            WorkerFigures(**row, alive=now - row["seen_at"] < WORKER_SILENT_AFTER)
+            for row in connection.execute(workers).mappings()
+        ],
     }
 
 
@@ -268,87 +276,67 @@ _NUMBERS = "".join(_NUMBER.format(which, name) for name, which in _DELIVERIES.it
 _BACKLOG = text(f"SELECT {_NUMBERS} {_OLDEST} AS oldest_at").columns(oldest_at=UtcDateTime)
 
 
-def _backlog(connection: Connection) -> Backlog:
-    return Backlog(**connection.execute(_BACKLOG, {"at_most": COUNT_LIMIT}).mappings().one())
-
-
-def _workers(connection: Connection, now: datetime) -> list[WorkerFigures]:
-    columns = (worker.c.owner, worker.c.engine, worker.c.handlers, worker.c.started_at, worker.c.seen_at)
-    rows = connection.execute(select(*columns).order_by(worker.c.started_at, worker.c.owner))
-    return [WorkerFigures(*row, alive=now - row.seen_at < WORKER_SILENT_AFTER) for row in rows]
-
-
 # --- counts -------------------------------------------------------------------------------------------
 
 
-_LAST_SEEN = text(
-    # One step in the index for each type, however many deliveries there are of it.
-    "WITH RECURSIVE types (event_type, steps) AS ("
-    " SELECT min(event_type), 1 FROM delivery UNION ALL"
-    " SELECT (SELECT min(event_type) FROM delivery WHERE event_type > types.event_type), steps + 1"
-    " FROM types WHERE types.event_type IS NOT NULL AND steps < 500"
-    ") SELECT event_type, (SELECT received_at FROM delivery"
-    " WHERE delivery.event_type = types.event_type ORDER BY id DESC LIMIT 1) AS last_at"
-    " FROM types WHERE event_type IS NOT NULL UNION ALL"
-    " SELECT event_type, max(last_at) FROM billhook_count WHERE what = 'accepted' GROUP BY event_type"
-).columns(last_at=UtcDateTime)
-
-
-def _last_seen(connection: Connection) -> dict[str, datetime]:
-    """Return when the last delivery of each type was received, also where retention has deleted it."""
-    seen: dict[str, datetime] = {}
-    for event_type, last_at in connection.execute(_LAST_SEEN):
-        seen[event_type] = max(last_at, seen.get(event_type, last_at))
-    return seen
+_LAST_SEEN = text(f"""
+    WITH RECURSIVE {distinct_values("types", "event_type", "delivery", "TRUE")}, of_rows AS (
+        SELECT event_type, (
+            SELECT received_at FROM delivery WHERE delivery.event_type = types.event_type
+            ORDER BY id DESC LIMIT 1
+        ) AS last_at FROM types WHERE event_type IS NOT NULL LIMIT 500
+    ) SELECT event_type, last_at FROM of_rows
+    UNION ALL
+    SELECT event_type, max(last_at) FROM billhook_count WHERE what = 'accepted' GROUP BY event_type
+""").columns(last_at=UtcDateTime)  # noqa: S608 - constants
 
 
 def _types(counts: Counts, seen: Mapping[str, datetime]) -> list[TypeFigures]:
-    numbers: Counter[tuple[str, str]] = Counter()
+    numbers: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for key, sums in counts.items():
         if not key.handler and key.what != Counted.REFUSED:
-            numbers[key.event_type, key.what] += sums.number
+            numbers[key.event_type][key.what] += sums.number
     return [
         TypeFigures(
             name,
-            accepted=numbers[name, Counted.ACCEPTED],
-            duplicates=numbers[name, Counted.DUPLICATE],
-            conflicts=numbers[name, Counted.CONFLICT],
-            quarantined=numbers[name, Counted.QUARANTINED] + numbers[name, Counted.UNTYPED],
+            accepted=numbers[name][Counted.ACCEPTED],
+            duplicates=numbers[name][Counted.DUPLICATE],
+            conflicts=numbers[name][Counted.CONFLICT],
+            quarantined=numbers[name][Counted.QUARANTINED] + numbers[name][Counted.UNTYPED],
             last_at=seen.get(name),
         )
-        for name in sorted({name for name, _ in numbers} | seen.keys())
+        for name in sorted(numbers.keys() | seen.keys())
     ]
 
 
+_RESULTS = (Counted.SUCCEEDED, Counted.FAILED, Counted.DEAD, Counted.DISCARDED)
+
+
 def _handlers(counts: Counts) -> list[HandlerFigures]:
-    numbers: Counter[tuple[str, str]] = Counter()
-    buckets: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    numbers: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    steps: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for key, sums in counts.items():
         if key.handler:
-            numbers[key.handler, key.what] += sums.number
-            buckets[key.handler][key.bucket] += sums.number
+            numbers[key.handler][key.what] += sums.number
+            steps[key.handler][key.bucket] += sums.number
     return [
         HandlerFigures(
             name,
-            succeeded=numbers[name, Counted.SUCCEEDED],
-            failed=numbers[name, Counted.FAILED],
-            dead=numbers[name, Counted.DEAD],
-            discarded=numbers[name, Counted.DISCARDED],
-            p50_seconds=percentile(steps, 0.5),
-            p95_seconds=percentile(steps, 0.95),
+            *(of_it[what] for what in _RESULTS),
+            *(percentile(steps[name], part) for part in (0.5, 0.95)),
         )
-        for name, steps in sorted(buckets.items())
+        for name, of_it in sorted(numbers.items())
     ]
 
 
 def _refusals(counts: Counts) -> tuple[dict[str, int], dict[str, float]]:
     """Return by cause how many deliveries were refused, and the average seconds of those with any."""
-    refused: dict[str, int] = {}
-    seconds: dict[str, float] = {}
+    refused: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
     for key, sums in sorted(counts.items()):
         if key.what == Counted.REFUSED:
-            refused[key.cause] = refused.get(key.cause, 0) + sums.number
-            seconds[key.cause] = seconds.get(key.cause, 0.0) + sums.seconds
+            refused[key.cause] += sums.number
+            seconds[key.cause] += sums.seconds
     # Where the signed time is the cause, each has seconds.
     return refused, {cause: total / refused[cause] for cause, total in seconds.items() if total}
 
@@ -366,3 +354,137 @@ def percentile(buckets: Mapping[int, int], part: float) -> float | None:
     step = bisect_left(up_to, wanted)
     lower, upper = (0.0, *DURATION_BOUNDS)[step], (*DURATION_BOUNDS, DURATION_BOUNDS[-1])[step]
     return lower + (upper - lower) * ((wanted - up_to[step]) / buckets[step] + 1)
+
+
+# --- handlers -----------------------------------------------------------------------------------------
+
+
+RUNS_LIMIT = 10_000
+"""How far the runs of a handler in one state are counted: a number that is as large means "at least"."""
+RATE_OVER = timedelta(minutes=5)
+RATE_RUNS = 5_000
+"""In an inbox that handles more runs in that time, the last of them tell the rate."""
+LIMITED_SINCE = timedelta(seconds=5)
+"""A handler is limited now if its rate let no run start at some time since then."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerBacklog:
+    """The unfinished and dead runs of one handler. Numbers are exact below RUNS_LIMIT."""
+
+    name: str
+    waiting: int = 0
+    """Due, or waiting for their place in an order."""
+    running: int = 0
+    paused: int = 0
+    """Would be waiting if the handler were not paused."""
+    limited: int = 0
+    """Would be waiting if the handler's rate or number of runs at once let them start."""
+    retrying: int = 0
+    """Due later: they failed, or are replayed at a rate."""
+    dead: int = 0
+    oldest_due_at: datetime | None = None
+    """Since when the one that waits longest could have been handled."""
+    per_second: float = 0.0
+    """How many were handled in a second of the last five minutes."""
+    through_at: datetime | None = None
+    """When all but the dead are handled at that rate.
+
+    None for a handler that is paused, and if none was handled.
+    """
+
+    @property
+    def states(self) -> dict[str, int]:
+        """The number of runs in each state."""
+        names = ("waiting", "running", "paused", "limited", "retrying", "dead")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def unfinished(self) -> int:
+        """All but the dead."""
+        return sum(self.states.values()) - self.dead
+
+
+def read_handler_backlogs(
+    connection: Connection, now: datetime, limits: Mapping[str, HandlerLimits]
+) -> list[HandlerBacklog]:
+    """Return what waits for each handler that has unfinished or dead runs, by name.
+
+    `limits` are by the names that runs are stored under. Where handlers are not loaded there are none: then a
+    handler with as many runs under way as it may have is not known as limited, nor a former name as paused.
+    """
+    numbers: Counter[tuple[str, str]] = Counter()
+    oldest: dict[str, datetime] = {}
+    found = connection.execute(_numbers(connection.dialect.name), {"now": now, "at_most": RUNS_LIMIT})
+    for state, name, number, since in found:
+        numbers[name, state] = number
+        if since is not None and since <= now:
+            oldest[name] = since
+    names = sorted({name for name, _ in +numbers})
+    own_names = {name: limits[name].name if name in limits else name for name in names}
+    paused = {limits[one.name].name if one.name in limits else one.name for one in find_paused(connection)}
+    starts_later = select(handler.c.name).where(handler.c.next_start_at > now - LIMITED_SINCE)
+    limited = {*connection.execute(starts_later).scalars(), *names_at_limit(connection, limits, names)}
+    rates = _rates(connection, now) if names else {}
+    backlogs = []
+    for name, own_name in own_names.items():
+        states: defaultdict[str, Any] = defaultdict(int)
+        states |= {state: numbers[name, state] for state in ("running", "retrying", "dead")}
+        # A run in an order waits for the one before it; if the handler is paused, for that.
+        states["paused" if own_name in paused else "waiting"] += numbers[name, "waiting"]
+        due = "paused" if own_name in paused else "limited" if own_name in limited else "waiting"
+        states[due] += numbers[name, "due"]
+        rate = rates.get(name, 0.0)
+        one = HandlerBacklog(name, **states, oldest_due_at=oldest.get(name), per_second=rate)
+        if one.unfinished and rate and own_name not in paused:
+            one = replace(one, through_at=now + timedelta(seconds=one.unfinished / rate))
+        backlogs.append(one)
+    return backlogs
+
+
+def _rates(connection: Connection, now: datetime) -> Mapping[str, float]:
+    """Return how many runs of each handler finished in a second, of the last five minutes."""
+    at = run.c.finished_at
+    recent = select(run.c.handler, at).where(at > now - RATE_OVER, at <= now)
+    last = recent.order_by(at.desc()).limit(RATE_RUNS).subquery().c
+    by_handler = select(last.handler, func.count(), func.min(last.finished_at)).group_by(last.handler)
+    rows = connection.execute(by_handler).all()
+    all_of_it = sum(number for _, number, _ in rows) < RATE_RUNS
+    span = RATE_OVER if all_of_it else now - min(first for _, _, first in rows)
+    return {name: number / max(1.0, span.total_seconds()) for name, number, _ in rows}
+
+
+@cache
+def _numbers(dialect: str) -> TextualSelect:
+    """Return the query of how many runs each handler has in which state, and since when some are due."""
+    # As in billhook.inbox.claims: PostgreSQL takes the two conditions for a rare coincidence, and would read
+    # all runs.
+    claimable = "state IN ('due', 'running') AND " if dialect == "sqlite" else ""
+    kinds = {
+        "due": f"{claimable}state = 'due'",
+        "running": f"{claimable}state = 'running'",
+        "ordered": "order_key IS NOT NULL AND state IN ('waiting', 'due', 'running')",
+        "dead": "state IN ('dead')",
+    }
+    states = (
+        ("due", "due", "due_at <= :now", _SINCE.format(kinds["due"])),
+        ("retrying", "due", "due_at > :now", "NULL"),
+        ("running", "running", "TRUE", "NULL"),
+        ("waiting", "ordered", "state = 'waiting'", "NULL"),
+        ("dead", "dead", "TRUE", "NULL"),
+    )
+    steps = ", ".join(distinct_values(kind, "handler", "run", of_index) for kind, of_index in kinds.items())
+    numbers = " UNION ALL ".join(
+        _RUNS_IN_STATE.format(state=state, kind=kind, of_index=kinds[kind], which=which, since=since)
+        for state, kind, which, since in states
+    )
+    query = text(f"WITH RECURSIVE {steps} {numbers}").bindparams(bindparam("now", type_=UtcDateTime))
+    return query.columns(column("state"), column("handler"), column("number"), column("since", UtcDateTime))
+
+
+_RUNS_IN_STATE = """SELECT '{state}' AS state, handler, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM run WHERE {of_index} AND run.handler = {kind}.handler AND {which} LIMIT :at_most
+    ) AS counted
+) AS number, {since} AS since FROM {kind} WHERE handler IS NOT NULL"""
+_SINCE = "(SELECT due_at FROM run WHERE {} AND run.handler = due.handler ORDER BY due_at LIMIT 1)"

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
 
 from billhook.errors import DeadlinePassed, InboxUnavailable
 from billhook.logs import fields
@@ -57,7 +58,7 @@ class Probe:
             # Shared by all callers: while a database hangs, probing it every second starts one thread.
             if self._check is None or not self._check.serves(now - max_age_seconds):
                 check = _Check(now)
-                start_thread(self._find_out, "billhook-probe", check)
+                start_thread(_run, "billhook-probe", partial(self._find_out, check), check.answer)
                 self._check = check  # only now: a check without a thread would never be answered
             answer, left = self._check.answer, self._check.started_at + timeout_seconds - now
         try:
@@ -73,13 +74,8 @@ class Probe:
             check.committed_at = -math.inf
 
     def _find_out(self, check: _Check) -> None:
-        try:
-            self._write()
-        except BaseException as error:  # noqa: BLE001 - every caller gets it, of any kind
-            check.answer.set_exception(error)
-        else:
-            check.committed_at = self._monotonic()
-            check.answer.set_result(None)
+        self._write()
+        check.committed_at = self._monotonic()
 
 
 class StartupCheck:

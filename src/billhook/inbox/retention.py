@@ -10,18 +10,18 @@ The row of an erased delivery is deleted at the same time as that of a pruned on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, select, update
 
 from billhook.inbox.counts import keeping
 from billhook.inbox.locks import lock_counts
+from billhook.inbox.records import DeliveryState, RunState, check
 from billhook.inbox.schema import NO_IDENTIFIERS, action, delivery, failure, issue, run
 from billhook.inbox.sql import in_states, in_values
-from billhook.inbox.states import DeliveryState, RunState, check
 
 BATCH_LIMIT = 500
 """Rows in one transaction at most, and rows read at one time."""
@@ -72,32 +72,22 @@ class PruneResult:
         return self.emptied.total() + self.deleted.total()
 
 
-class _Candidate(NamedTuple):
-    id: int
-    state: DeliveryState
-    received_at: datetime
-    signed_at: datetime | None
-
-    def action(self, limits: Cutoffs) -> str:
-        """Return `forget`, `empty`, or `keep`."""
-        before = limits.delete_untimed_before if self.signed_at is None else limits.delete_before
-        if before is not None and self.received_at < before:
-            return "forget"
-        old = self.received_at < limits.empty_before
-        return "empty" if old and self.state not in EMPTY else "keep"
+def _action(row: Any, limits: Cutoffs) -> str:
+    """Return what is to be done with a delivery: `forget`, `empty`, or `keep`."""
+    before = limits.delete_untimed_before if row.signed_at is None else limits.delete_before
+    if before is not None and row.received_at < before:
+        return "forget"
+    return "empty" if row.received_at < limits.empty_before and row.state not in EMPTY else "keep"
 
 
-@dataclass(frozen=True, slots=True)
-class PruneBatch:
-    """Deliveries to prune, as they were when they were found."""
-
-    rows: list[_Candidate]
-    after: int
-    over: bool
-
-    def counted(self, limits: Cutoffs) -> PruneResult:
-        """Return the result of pruning them, without doing it."""
-        return _counted(self.rows, limits, self.after, over=self.over)
+def counted(rows: Sequence[Any], limits: Cutoffs, after: int, *, over: bool) -> PruneResult:
+    """Return the result of pruning these deliveries, without doing it."""
+    result = PruneResult(after, over)
+    for row in rows:
+        counter = {"empty": result.emptied, "forget": result.deleted}.get(_action(row, limits))
+        if counter is not None:
+            counter[row.state] += 1
+    return result
 
 
 def find(
@@ -106,35 +96,34 @@ def find(
     after: int,
     limit: int,
     states: Collection[DeliveryState] = PRUNABLE,
-) -> PruneBatch:
+) -> tuple[list[Any], int, bool]:
     """Find up to `limit` deliveries to prune with ids above `after`, the oldest first.
+
+    Returns their rows, the id to go on from, and whether no delivery behind it is old enough yet.
 
     Ids follow the time of receipt, roughly: when none of BATCH_LIMIT rows is old, none behind them is. Takes
     no lock that a put would wait for.
     """
     query = select(*_COLUMNS).where(delivery.c.id > after)
-    seen: list[_Candidate] = []
-    chosen: list[_Candidate] = []
+    seen: list[Any] = []
+    chosen: list[Any] = []
     # In parts: most often the first rows are old enough, and reading the others would take longer than these.
     for part in connection.execute(query.order_by(delivery.c.id).limit(BATCH_LIMIT)).partitions(limit):
-        for row in map(_row, part):
+        for row in part:
             if len(chosen) == limit:
-                return PruneBatch(chosen, chosen[-1].id, over=False)
+                return chosen, chosen[-1].id, False
             seen.append(row)
-            if row.state in states and row.action(limits) != "keep":
+            if row.state in states and _action(row, limits) != "keep":
                 chosen.append(row)
     # Where the next search begins: behind the last old row, whether it was chosen or must stay.
     old = [row.id for row in seen if row.received_at < limits.empty_before]
-    return PruneBatch(chosen, old[-1] if old else after, over=not old or len(seen) < BATCH_LIMIT)
+    return chosen, old[-1] if old else after, not old or len(seen) < BATCH_LIMIT
 
 
 def prune(
-    connection: Connection,
-    batch: PruneBatch,
-    limits: Cutoffs,
-    known_types: Collection[str] | None = None,
-) -> PruneResult:
-    """Prune those that are still finished; rows locked by another transaction are skipped."""
+    connection: Connection, found: Sequence[Any], limits: Cutoffs, known_types: Collection[str] | None = None
+) -> Sequence[Any]:
+    """Prune those that are still finished, and return them; rows that are locked by others are skipped."""
     lock_counts(connection)
     # A finished delivery has no unfinished run. If one has, after a defect, it is kept.
     unfinished = exists().where(
@@ -142,15 +131,15 @@ def prune(
         in_states(run.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING),
     )
     query = select(*_COLUMNS).where(
-        in_values(delivery.c.id, [row.id for row in batch.rows]),
+        in_values(delivery.c.id, [row.id for row in found]),
         in_states(delivery.c.state, *PRUNABLE),
         ~unfinished,
     )
     # Skipped, not waited for: another transaction replays or discards it, and the next pass comes anyway.
     locked = query.order_by(delivery.c.id).with_for_update(of=delivery, skip_locked=True)
-    rows = list(map(_row, connection.execute(locked)))
-    forget = [row.id for row in rows if row.action(limits) == "forget"]
-    empty = [row for row in rows if row.action(limits) == "empty"]
+    rows = connection.execute(locked).all()
+    forget = [row.id for row in rows if _action(row, limits) == "forget"]
+    empty = [row for row in rows if _action(row, limits) == "empty"]
     ids = [row.id for row in empty]
     old = in_values(run.c.delivery_id, [*forget, *ids])
     failed = select(failure.c.fingerprint).distinct().join(run, run.c.id == failure.c.run_id).where(old)
@@ -160,7 +149,7 @@ def prune(
             connection.execute(delete(delivery).where(in_values(delivery.c.id, forget)))
         if empty:
             for state in {row.state for row in empty}:
-                check(state, DeliveryState.PRUNED)
+                check(DeliveryState(state), DeliveryState.PRUNED)
             # Failures go with their runs, by the foreign key.
             connection.execute(delete(run).where(in_values(run.c.delivery_id, ids)))
             nothing = {"body": b"", "headers": "{}", "error": None, **NO_IDENTIFIERS}
@@ -172,7 +161,7 @@ def prune(
     if failed_by:
         left = exists().where(failure.c.fingerprint == issue.c.fingerprint)
         cut_texts(connection, in_values(issue.c.fingerprint, failed_by) & ~left)
-    return _counted(rows, limits, batch.after, over=batch.over)
+    return rows
 
 
 def cut_texts(connection: Connection, own: ColumnElement[bool]) -> None:
@@ -186,17 +175,3 @@ def cut_texts(connection: Connection, own: ColumnElement[bool]) -> None:
 def prune_actions(connection: Connection, now: datetime) -> None:
     """Delete the records of operators' actions that are older than ACTIONS_KEPT_FOR."""
     connection.execute(delete(action).where(action.c.at < now - ACTIONS_KEPT_FOR))
-
-
-def _row(row: Iterable[object]) -> _Candidate:
-    delivery_id, state, received_at, signed_at = row
-    return _Candidate(delivery_id, DeliveryState(state), received_at, signed_at)  # type: ignore[arg-type]
-
-
-def _counted(rows: Iterable[_Candidate], limits: Cutoffs, after: int, *, over: bool) -> PruneResult:
-    result = PruneResult(after, over)
-    for row in rows:
-        counter = {"empty": result.emptied, "forget": result.deleted}.get(row.action(limits))
-        if counter is not None:
-            counter[row.state.value] += 1
-    return result

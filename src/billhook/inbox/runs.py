@@ -1,13 +1,17 @@
-"""The runs of handlers: insert them, settle their results, release the next run of each order.
+"""The runs of handlers: plan and insert them, settle their results, release the next run of each order.
 
 Ordered runs: of the runs of one handler and one order key, one at a time is due, the earliest first. All
 others wait. A waiting run is in no index that a claim or a poll reads, so a key that is blocked for hours
 costs nothing. The transaction that finishes a run makes the next one due.
+
+A content duplicate is a delivery sent again under another key, by a sender whose retries have new ids. For a
+handler with an identity, its run is stored as discarded.
 """
 
 from __future__ import annotations
 
-import json
+import secrets
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -32,21 +36,30 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
-from billhook.inbox.fingerprint import fingerprint
-from billhook.inbox.records import NEWEST_ONLY, RunResult
+from billhook.inbox.counts import open_time
+from billhook.inbox.records import (
+    NEWEST_ONLY,
+    DeliveryState,
+    DuplicateRun,
+    RunOptions,
+    RunPlan,
+    RunResult,
+    RunState,
+    fingerprint,
+)
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import (
     UtcDateTime,
     execute_each,
     in_parameter,
     in_states,
+    in_values,
     json_rows,
     json_text,
+    on_each_database,
 )
-from billhook.inbox.states import DeliveryState, RunState
 
 RECENT = timedelta(seconds=1)
 """A result that is written later than this after its handler ended is stored with the time of writing.
@@ -149,9 +162,23 @@ def settle(
         # the newest counts, it may be superseded.
         if order_key is not None and (result.state is not RunState.DUE or result.newest_only):
             keys.append((handler, order_key))
-    failed = [each for each in settled if each[0].state in (RunState.DUE, RunState.DEAD)]
-    if failed:
-        _record_failures(connection, failed, now)
+    failures = [
+        {
+            "run_id": result.run_id,
+            "attempt": result.attempt,
+            "failed_at": _stored_at(result, now),
+            "error": result.error,
+            "traceback": result.traceback,
+            "duration_seconds": result.duration_seconds,
+            "retried": int(result.state is RunState.DUE and not result.excused),
+            "fingerprint": None if result.group is None else fingerprint(handler, result.group),
+            "place": result.place,
+        }
+        for result, handler in settled
+        if result.state in (RunState.DUE, RunState.DEAD)
+    ]
+    if failures:
+        connection.execute(insert(failure), failures)
     finish_deliveries(
         connection, {result.delivery_id for result, _ in settled if result.state is not RunState.DUE}
     )
@@ -243,26 +270,6 @@ def _write_results(
     return [row for row in running if (row.id, row.token) in leases]
 
 
-def _record_failures(
-    connection: Connection, failed: Sequence[tuple[RunResult, str]], now: datetime | None
-) -> None:
-    rows = [
-        {
-            "run_id": result.run_id,
-            "attempt": result.attempt,
-            "failed_at": _stored_at(result, now),
-            "error": result.error,
-            "traceback": result.traceback,
-            "duration_seconds": result.duration_seconds,
-            "retried": int(result.state is RunState.DUE and not result.excused),
-            "fingerprint": None if result.group is None else fingerprint(handler, result.group),
-            "place": result.place,
-        }
-        for result, handler in failed
-    ]
-    connection.execute(insert(failure), rows)
-
-
 def finish_deliveries(connection: Connection, delivery_ids: Collection[int]) -> None:
     """Finish planned deliveries without an unfinished run: done, or dead if any run is dead."""
     if delivery_ids:
@@ -272,16 +279,14 @@ def finish_deliveries(connection: Connection, delivery_ids: Collection[int]) -> 
 # --- ordered runs -------------------------------------------------------------------------------------
 
 
-def _release_next_statement(
-    keys: FromClause, handler: ColumnElement[str], order_key: ColumnElement[str]
-) -> Update:
+def _release_next_statement(keys: FromClause) -> Update:
     """Build the update that makes the first run of each key due, by the index, if that run waits."""
     own = run.alias("own")
     first = (
         select(own.c.id)
         .where(
-            own.c.handler == handler,
-            own.c.order_key == order_key,
+            own.c.handler == keys.c.handler,
+            own.c.order_key == keys.c.order_key,
             in_states(own.c.state, *_UNFINISHED),
         )
         # Alphabetical: due, running, waiting. A due or running one comes first, and then nothing is updated.
@@ -298,12 +303,8 @@ def _release_next_statement(
     )
 
 
-_ARRAYS = [bindparam(name, type_=ARRAY(Text)) for name in ("handlers", "order_keys")]
-_UNNESTED = func.unnest(*_ARRAYS).table_valued("handler", "order_key").render_derived(name="wanted")
-_PAIRS = func.json_each(bindparam("pairs", type_=Text)).table_valued("value", name="wanted")
-_PAIR = [func.json_extract(_PAIRS.c.value, literal_column(f"'$[{place}]'")) for place in (0, 1)]
-_ON_POSTGRES = _release_next_statement(_UNNESTED, _UNNESTED.c.handler, _UNNESTED.c.order_key)
-_ON_SQLITE = _release_next_statement(_PAIRS, *_PAIR)
+_KEY: dict[str, TypeEngine[Any]] = {"handler": Text(), "order_key": Text()}
+_RELEASE_NEXT = on_each_database(_release_next_statement, "keys", _KEY)
 
 
 _NEWER = run.alias("newer")
@@ -339,16 +340,114 @@ def release_next(connection: Connection, keys: Collection[OrderKey], now: dateti
     if not keys:
         return []
     pairs = list(dict.fromkeys(keys))
-    values: dict[str, Any] = {"now": now}
-    if connection.dialect.name == "postgresql":
-        statement = _ON_POSTGRES
-        values |= {"handlers": [handler for handler, _ in pairs], "order_keys": [key for _, key in pairs]}
-    else:
-        statement = _ON_SQLITE
-        values["pairs"] = json.dumps(pairs)
-    released = list(connection.execute(statement, values).scalars())
+    rows = json_text(dict(zip(_KEY, pair, strict=True)) for pair in pairs)
+    statement = _RELEASE_NEXT[connection.dialect.name]
+    released = list(connection.execute(statement, {"keys": rows, "now": now}).scalars())
     for handler, order_key in pairs:
         if order_key.startswith(NEWEST_ONLY):
             superseded = {"of_handler": handler, "of_key": order_key, "now": now}
             released += connection.execute(_SUPERSEDED, superseded).scalars()
     return released
+
+
+# --- plan ---------------------------------------------------------------------------------------------
+
+_PLAIN = RunOptions()
+
+
+def make_runs(
+    connection: Connection, plans: Sequence[RunPlan], now: datetime
+) -> tuple[list[DuplicateRun], list[int]]:
+    """Insert the runs of planned deliveries: due, waiting in their order, or discarded as content duplicates.
+
+    Returns the duplicates, and the deliveries of which an ordered run became due. A delivery without runs
+    beside duplicates is done.
+    """
+    originals = find_duplicates(connection, plans) if any(planned.options for planned in plans) else {}
+    finished_at = open_time(connection, now) if originals else now
+    rows = []
+    keys = []
+    # Random, not 0: a result from before the file was replaced must match no run of the new file.
+    token = secrets.randbits(30)
+    for planned in plans:
+        for handler in planned.handlers:
+            options = planned.options.get(handler, _PLAIN)
+            columns = _options_columns(options, originals.get((planned.delivery_id, handler)), finished_at)
+            rows.append(new_run(planned.delivery_id, handler, now, token, **columns))
+            if options.order_key is not None:
+                keys.append((handler, options.order_key))
+    insert_runs(connection, rows)
+    finish_deliveries(connection, {delivery_id for delivery_id, _ in originals})
+    released = release_next(connection, keys, now)
+    duplicates = [
+        DuplicateRun(delivery_id, handler, original) for (delivery_id, handler), original in originals.items()
+    ]
+    return duplicates, released
+
+
+def _options_columns(options: RunOptions, original: int | None, finished_at: datetime) -> dict[str, Any]:
+    """Return the columns of a run with options: ordered, or a possible content duplicate."""
+    if options is _PLAIN:
+        return {}
+    state = RunState.DUE if options.order_key is None else RunState.WAITING
+    error = None
+    if original is not None and options.content_key is not None:
+        state = RunState.DISCARDED
+        error = f"twin of delivery {original}: same {', '.join(options.content_key.fields)}"
+    return {
+        "state": state,
+        "order_key": options.order_key,
+        "identity": options.content_key.digest if options.content_key else None,
+        "twin_of": original,
+        "last_error": error,
+        "finished_at": None if original is None else finished_at,
+    }
+
+
+# --- content duplicates -------------------------------------------------------------------------------
+
+
+def find_duplicates(connection: Connection, plans: Sequence[RunPlan]) -> dict[tuple[int, str], int]:
+    """Find the planned runs whose handler has had the same content, with the id of that first delivery.
+
+    Keys of the result are delivery ids and handlers' names. The first delivery is the earliest planned for
+    the handler with an equal content key that is no duplicate itself, received within the key's window before
+    this one (or after it: an unreadable delivery may be read late). Of two that are planned together the
+    second is the duplicate. On PostgreSQL only under billhook.inbox.locks.
+    """
+    wanted = [
+        (planned.delivery_id, handler, options.content_key)
+        for planned in plans
+        for handler, options in planned.options.items()
+        if options.content_key is not None
+    ]
+    if not wanted:
+        return {}
+    query = (
+        select(run.c.handler, run.c.identity, run.c.delivery_id, delivery.c.received_at)
+        .join(delivery, delivery.c.id == run.c.delivery_id)
+        .where(
+            in_values(run.c.handler, sorted({handler for _, handler, _ in wanted})),
+            in_values(run.c.identity, sorted({key.digest for _, _, key in wanted})),
+            run.c.identity.is_not(None),  # with the next line, so that the partial index applies
+            run.c.twin_of.is_(None),
+            delivery.c.received_at
+            >= min(key.received_at - timedelta(seconds=key.window_seconds) for _, _, key in wanted),
+        )
+        .order_by(run.c.id)
+    )
+    # Runs that may be the first, by handler and digest.
+    originals: defaultdict[tuple[str, str], list[tuple[int, datetime]]] = defaultdict(list)
+    for handler, digest, delivery_id, received_at in connection.execute(query):
+        originals[handler, digest].append((delivery_id, received_at))
+    duplicates: dict[tuple[int, str], int] = {}
+    for delivery_id, handler, key in wanted:
+        earlier = originals[handler, key.digest]
+        window = timedelta(seconds=key.window_seconds)
+        for original, received_at in earlier:
+            if abs(key.received_at - received_at) <= window:
+                duplicates[delivery_id, handler] = original
+                break
+        else:
+            earlier.append((delivery_id, key.received_at))
+    return duplicates

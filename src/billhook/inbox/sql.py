@@ -184,7 +184,7 @@ def _compile_for_driver(statement: Insert | Update) -> tuple[str, list[str], lis
 
 
 def json_text(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows as one JSON text for PostgreSQL."""
+    """Return rows as one JSON text; times in it are for PostgreSQL."""
     return json.dumps([*rows], default=datetime.isoformat)
 
 
@@ -205,16 +205,6 @@ def utc_text(moment: datetime) -> str:
     """Return a time as SQLAlchemy writes it to SQLite: UTC, `2026-01-31 23:59:59.000000`."""
     # Not by strftime: that takes three times as long, twice for each delivery.
     return moment.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
-
-
-def json_rows_on_sqlite(parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
-    """Return the rows of a parameter, a JSON text, to be joined with a table of SQLite."""
-    each = func.json_each(bindparam(parameter, type_=Text)).table_valued("value")
-    typed = [
-        func.json_extract(each.c.value, literal_column(f"'$.{name}'"), type_=column_type).label(name)
-        for name, column_type in columns.items()
-    ]
-    return select(*typed).select_from(each).subquery(parameter)
 
 
 def distinct_values(name: str, column: str, table: str, of_index: str) -> str:
@@ -238,3 +228,21 @@ def json_rows(parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromCla
     record = func.jsonb_to_recordset(cast(bindparam(parameter, type_=Text), JSONB))
     typed = [column(name, column_type) for name, column_type in columns.items()]
     return record.table_valued(*typed, name=parameter).render_derived(with_types=True)
+
+
+def json_rows_on_sqlite(parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
+    """Return the rows of a parameter, a JSON text, to be joined with a table of SQLite."""
+    each = func.json_each(bindparam(parameter, type_=Text)).table_valued("value")
+    typed = [
+        func.json_extract(each.c.value, literal_column(f"'$.{name}'"), type_=column_type).label(name)
+        for name, column_type in columns.items()
+    ]
+    return select(*typed).select_from(each).subquery(parameter)
+
+
+def on_each_database(
+    build: Callable[[FromClause], Update], parameter: str, columns: Mapping[str, TypeEngine[Any]]
+) -> dict[str, Update]:
+    """Return the statement that `build` makes for the rows of a parameter, by the name of the dialect."""
+    made = {"postgresql": json_rows(parameter, columns), "sqlite": json_rows_on_sqlite(parameter, columns)}
+    return {dialect: build(rows) for dialect, rows in made.items()}

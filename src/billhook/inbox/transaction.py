@@ -4,35 +4,99 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import takewhile, zip_longest
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import BigInteger, Connection, FromClause, Text, Update, and_, bindparam, cast, select, update
+from sqlalchemy.types import TypeEngine
 
-from billhook.inbox import claims, leases, locks, pending
-from billhook.inbox.leases import LOST_IN_QUEUE, QUEUED
-from billhook.inbox.limits import Limiter
-from billhook.inbox.pending import NextTimes
-from billhook.inbox.planning import plan
+from billhook.inbox import claims, locks
+from billhook.inbox.claims import CLAIMED_COLUMNS, LOST_IN_QUEUE, NOT_ALONE, QUEUED, NextTimes
+from billhook.inbox.limits import PAUSED_COUNT, Limiter
 from billhook.inbox.records import (
     Claim,
+    DeliveryState,
     DuplicateRun,
     HandlerLimits,
     Lease,
     PausedHandler,
     RunPlan,
     RunResult,
+    RunState,
     StoredDelivery,
 )
-from billhook.inbox.runs import insert_runs, new_run, settle
-from billhook.inbox.states import RunState
+from billhook.inbox.runs import insert_runs, make_runs, new_run, settle
+from billhook.inbox.schema import IDENTIFIERS, delivery, run
+from billhook.inbox.sql import UtcDateTime, in_parameter, in_states, in_values, json_text, on_each_database
 
 NO_LIMITS: Mapping[str, HandlerLimits] = MappingProxyType({})
 CLAIM_HANDLERS = 8
 """Of how many handlers runs are claimed at once, of the longest waiting first: each costs a look-up."""
+_START = (
+    update(run)
+    .where(in_parameter(run.c.id, "run_ids"))
+    .values(
+        state=RunState.RUNNING.value,
+        attempts=run.c.attempts + 1,
+        # The fencing token: from here on, the result of an earlier attempt matches no run.
+        token=run.c.token + 1,
+        due_at=bindparam("leased_until", type_=UtcDateTime),
+        lease_owner=bindparam("owner", type_=Text),
+        started_at=bindparam("now", type_=UtcDateTime),
+        duration_seconds=None,
+    )
+)
+# Id and token as one text: SQLite walks the whole table for a list of pairs (see billhook.inbox.sql).
+_LEASE_TEXT = cast(run.c.id, Text).concat(":").concat(cast(run.c.token, Text))
+_HELD = and_(
+    in_parameter(run.c.id, "run_ids"),  # finds the rows by their index
+    in_parameter(_LEASE_TEXT, "leases"),  # then compares the tokens
+    run.c.state == RunState.RUNNING.value,
+)
+"""The condition that a run is one of those in `_lease_parameters`, and its lease still holds."""
+_RELEASED: dict[str, Any] = {
+    "state": RunState.DUE.value,
+    "due_at": bindparam("now", type_=UtcDateTime),
+    "attempts": run.c.attempts - 1,
+    "lease_owner": None,
+}
+_IDENTIFIERS = tuple(column.name for column in IDENTIFIERS)
+_PLANNED: dict[str, TypeEngine[Any]] = {
+    "delivery_id": BigInteger(),
+    "new_state": Text(),
+    "reason": Text(),
+    **dict.fromkeys(_IDENTIFIERS, Text()),
+}
+
+
+def _plan_statement(planned: FromClause) -> Update:
+    """Build the update for rows with the columns of _PLANNED."""
+    return (
+        update(delivery)
+        # The state decides between two workers that read the same delivery: one of them plans it.
+        .where(delivery.c.id == planned.c.delivery_id, in_states(delivery.c.state, DeliveryState.RECEIVED))
+        .values(
+            state=planned.c.new_state,
+            error=planned.c.reason,
+            **{name: planned.c[name] for name in _IDENTIFIERS},
+        )
+        .returning(delivery.c.id, delivery.c.key, PAUSED_COUNT)
+    )
+
+
+_PLAN = on_each_database(_plan_statement, "plans", _PLANNED)
+
+
+def _lease_parameters(leases: Iterable[Lease]) -> dict[str, list[Any]]:
+    """Return the parameters of _HELD for these leases."""
+    pairs = list(leases)
+    return {
+        "run_ids": [run_id for run_id, _ in pairs],
+        "leases": [f"{run_id}:{token}" for run_id, token in pairs],
+    }
 
 
 class InboxTransaction:
@@ -113,16 +177,35 @@ class InboxTransaction:
         self.steps.append("plan")
         if not self._locked:
             self.lock((), plans, whole=False)
-        planned = plan(self._connection, plans, now)
-        self._left_to_claim += planned.left_to_claim
-        left = {stored.delivery_id for stored, _ in planned.left_to_claim}
-        for each in plans:
-            if each.delivery_id not in left:
-                self._due_names.update(each.handlers)
+        rows = []
+        for planned in plans:
+            state = DeliveryState.PLANNED if planned.handlers else DeliveryState.DONE
+            if planned.error is not None:
+                state = DeliveryState.QUARANTINED
+            row = {"delivery_id": planned.delivery_id, "new_state": state.value, "reason": planned.error}
+            rows.append(row | dict(zip(_IDENTIFIERS, planned.identifiers, strict=False)))
+        statement = _PLAN[self._connection.dialect.name]
+        new = self._connection.execute(statement, {"plans": json_text(rows)})
+        # Of those that no other worker has planned; None with a paused handler.
+        keys = {delivery_id: None if paused else key for delivery_id, key, paused in new}
+        making: list[RunPlan] = []
+        mine = [planned for planned in plans if planned.delivery_id in keys]
+        for planned in mine:
+            stored = planned.claimable
+            # Another key: the file was replaced since the delivery was read.
+            if stored is not None and stored.key == keys[stored.delivery_id]:
+                self._left_to_claim += [(stored, handler) for handler in planned.handlers]
+            else:
+                making.append(planned)
+        if making:
+            duplicates, released = make_runs(self._connection, making, now)
+            self.duplicates += duplicates
+            self.released += sorted(set(released) - keys.keys())
+        left = {stored.delivery_id for stored, _ in self._left_to_claim}
+        others = [planned.handlers for planned in plans if planned.delivery_id not in left]
+        self._due_names.update(*others)
         self._planned_at = now
-        self.duplicates += planned.duplicates
-        self.released += planned.released
-        return planned.planned_here
+        return [planned.delivery_id for planned in mine]
 
     def finish(self) -> None:
         """Make runs due that were planned and not claimed; find what may start now."""
@@ -134,7 +217,7 @@ class InboxTransaction:
 
     def next_times(self, only: int | None = None) -> NextTimes:
         """Return when the next runs may be claimed, of one delivery if `only` names it."""
-        return pending.next_times(self._connection, self._limits, only)
+        return claims.next_times(self._connection, self._limits, only)
 
     # --- claim ----------------------------------------------------------------------------------------
 
@@ -159,7 +242,7 @@ class InboxTransaction:
         """
         times = times or self.next_times(only)
         if times.lease_ends_at is not None and times.lease_ends_at <= now:
-            self._due_names |= leases.expire_leases(self._connection, now, only=only, spread=spread)
+            self._due_names |= claims.expire_leases(self._connection, now, only=only, spread=spread)
         if self._limiter is not None:
             self._limiter.count_failures(now)
         names_due = times.names_due(now)
@@ -182,9 +265,8 @@ class InboxTransaction:
         starting = rows if idle is None else rows[:idle]
         # A run that was lost in a queue starts at once or stays due: only a started run can be found out.
         queued = list(takewhile(lambda row: row.lease_owner != LOST_IN_QUEUE, rows[len(starting) :]))
-        claimed = self._mark_running(starting, self._owner, now, leased_until) if starting else []
-        if queued:
-            claimed += self._mark_running(queued, self._owner + QUEUED, now, leased_until)
+        claimed = self._mark_running(starting, self._owner, now, leased_until)
+        claimed += self._mark_running(queued, self._owner + QUEUED, now, leased_until)
         if self._left_to_claim:
             room = room if len(claimed) == len(rows) else 0
             at_once = room if idle is None else max(0, min(room, idle - len(rows)))
@@ -197,7 +279,27 @@ class InboxTransaction:
     def _mark_running(
         self, rows: Sequence[Any], owner: str, now: datetime, leased_until: datetime
     ) -> list[Claim]:
-        claimed = claims.mark_running(self._connection, rows, owner, now, leased_until)
+        """Claim the runs of these rows, which this transaction has locked, for a lease's owner."""
+        if not rows:
+            return []
+        run_ids = [row.run_id for row in rows]
+        values = {"run_ids": run_ids, "now": now, "leased_until": leased_until, "owner": owner}
+        self._connection.execute(_START, values)
+        claimed = [
+            Claim(
+                row.run_id,
+                row.token + 1,
+                row.handler,
+                row.attempts + 1,
+                leased_until,
+                StoredDelivery(*row[len(CLAIMED_COLUMNS) :]),
+                row.excused_attempts,
+                row.runs_alone == 1,
+                row.replays,
+                row.order_key is not None,
+            )
+            for row in rows
+        ]
         if self._limiter is not None:
             self._limiter.record_started(claimed, now)
         return claimed
@@ -253,16 +355,27 @@ class InboxTransaction:
 
     def mark_not_alone(self, held: Sequence[Lease]) -> None:
         """Mark running suspects as not alone any more: other runs are started beside them."""
-        leases.mark_not_alone(self._connection, held)
+        alone = and_(run.c.runs_alone == 1, ~run.c.lease_owner.endswith(NOT_ALONE))
+        # Skipped, not waited for: a row that another transaction locks has its lease expired there, and that
+        # transaction may wait for a lock of this one.
+        query = select(run.c.id).where(_HELD, alone).with_for_update(skip_locked=True)
+        run_ids = list(self._connection.execute(query, _lease_parameters(held)).scalars())
+        marking = update(run).where(in_values(run.c.id, run_ids))
+        self._connection.execute(marking.values(lease_owner=run.c.lease_owner + NOT_ALONE))
 
     def renew(self, held: Sequence[Lease], leased_until: datetime) -> set[Lease]:
         """Extend leases; returns those that are still held."""
-        return leases.renew(self._connection, held, leased_until) if held else set()
+        if not held:
+            return set()
+        # A lease that ran out is renewed too while no other worker has claimed the run: the token decides.
+        extended = update(run).where(_HELD).values(due_at=leased_until).returning(run.c.id, run.c.token)
+        return set(map(Lease._make, self._connection.execute(extended, _lease_parameters(held))))
 
     def release(self, held: Sequence[Lease], now: datetime) -> None:
         """Release claimed runs that were never called: due at once, their attempt not counted."""
         if held:
-            leases.release(self._connection, held, now)
+            releasing = update(run).where(_HELD).values(_RELEASED)
+            self._connection.execute(releasing, {**_lease_parameters(held), "now": now})
 
     def release_orphaned(self, held: Sequence[Lease], now: datetime) -> int:
         """Release this owner's claims beside `held`; returns how many there were.
@@ -271,4 +384,16 @@ class InboxTransaction:
         failed, so nothing called these runs. Only for an owner whose name is unique to one worker and is no
         prefix of another's.
         """
-        return leases.release_orphaned(self._connection, self._owner, held, now)
+        orphaned = (
+            update(run)
+            .where(
+                claims.CLAIMABLE,  # so that the partial index applies
+                run.c.state == RunState.RUNNING.value,
+                # A prefix: queued runs, and suspects that are not alone, have the owner's name with a suffix.
+                run.c.lease_owner.startswith(self._owner, autoescape=True),
+                ~in_parameter(_LEASE_TEXT, "leases"),
+            )
+            .values(_RELEASED)
+        )
+        leases = _lease_parameters(held)["leases"]
+        return self._connection.execute(orphaned, {"leases": leases, "now": now}).rowcount

@@ -26,8 +26,8 @@ from billhook.events import (
 )
 from billhook.fields import strict_json
 from billhook.inbox import DeliveryState, Inbox
-from billhook.inbox.bodies import ReadBody, read_bodies
 from billhook.inbox.deliveries import details
+from billhook.inbox.searches import ReadBody, read_bodies
 
 PROVING_TYPES: dict[str, tuple[str, ...]] = {
     InvoiceApproved.type: ("invoiceId",),

@@ -21,7 +21,7 @@ from click.testing import Result
 from billhook.clock import SystemClock
 from billhook.errors import InboxUnavailable
 from billhook.inbox import Deliveries
-from billhook.inbox.new_ids import NewIds
+from billhook.inbox.deliveries import NewIds
 from billhook.posting import HttpReply
 from billhook.signing import StandardWebhooks
 from support.inbox_view import change, incoming, open_inbox, place_of, rows

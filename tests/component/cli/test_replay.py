@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from billhook.inbox import DeliveryFilter, WorkerRecord, deliveries
-from billhook.inbox.replay import replay
+from billhook.inbox.operations import replay
 from support.apps import make_app
 from support.inbox_view import rows, value
 from support.postgres import BOTH

@@ -14,7 +14,7 @@ import pytest
 from billhook.events import CustomerCreated, sample
 from billhook.extension import get_state
 from billhook.inbox import Counted, RunPlan
-from billhook.inbox.discard import discard
+from billhook.inbox.operations import discard
 from billhook.inbox.overview import read_overview
 from billhook.status import Thresholds, crossed_thresholds, number_text, summary
 from support.apps import deliver

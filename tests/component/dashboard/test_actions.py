@@ -13,7 +13,7 @@ from billhook.dashboard import issues
 from billhook.inbox.actions import list_actions
 from billhook.inbox.deliveries import details
 from billhook.inbox.issues import failing_delivery_ids
-from billhook.inbox.replay import replay
+from billhook.inbox.operations import replay
 from support.inbox_view import rows, value
 from support.signing import APPROVED
 

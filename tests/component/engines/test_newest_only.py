@@ -11,7 +11,7 @@ from billhook import Handlers, signals
 from billhook.errors import ConfigError, InboxUnavailable
 from billhook.events import InvoicePaymentStatusChanged, PaymentFailed
 from billhook.extension import get_state
-from billhook.inbox import pending
+from billhook.inbox import claims
 from support.apps import deliver, inbox_at
 from support.engines import plan, plan_and_claim
 from support.inbox_view import rows
@@ -152,7 +152,7 @@ def test_each_delivery_is_handled_where_newer_ones_cannot_be_found(stored_only, 
     def unavailable(connection, run_id):
         raise InboxUnavailable("the server is away")
 
-    monkeypatch.setattr(pending, "newer_waiting", unavailable)
+    monkeypatch.setattr(claims, "newer_waiting", unavailable)
     get_state(app).handle_due()
 
     assert calls == ["Pending", "Paid"]

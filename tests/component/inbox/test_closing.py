@@ -17,10 +17,8 @@ from itertools import pairwise
 import pytest
 
 from billhook.inbox import RunPlan, RunState, counts, locks
-from billhook.inbox.discard import discard
-from billhook.inbox.erase import erase
+from billhook.inbox.operations import discard, erase, replay
 from billhook.inbox.overview import read_totals
-from billhook.inbox.replay import replay
 from billhook.inbox.retention import Cutoffs
 from support.figures import close, totals
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, upgraded, value

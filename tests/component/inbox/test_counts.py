@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from billhook.errors import InboxUnavailable, SchemaMismatch
-from billhook.inbox import Counted, RunPlan, RunState, buffered_counts, replay
+from billhook.inbox import Counted, RunPlan, RunState, buffered_counts, operations
 from billhook.inbox import counts as counts_of_inbox
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.counts import DURATION_BOUNDS, Counts
@@ -88,7 +88,7 @@ def test_a_delivery_that_is_planned_again_after_a_replay_is_not_accepted_again(i
     delivery_id = plan(inbox, handlers=(), error="unreadable")
     if closed:
         close(inbox, at(3600))
-    replay.replay(inbox, [delivery_id], at(2))
+    operations.replay(inbox, [delivery_id], at(2))
     assert value(where, "SELECT state FROM delivery") == "received"
 
     with inbox.transaction(OWNER) as transaction:
@@ -102,7 +102,7 @@ def test_a_delivery_that_is_read_as_another_type_is_counted_under_the_type_that_
     delivery_id = plan(inbox, handlers=(), error="unreadable")
     before = totals(inbox)
 
-    replay.replay(inbox, [delivery_id], at(2), as_type="PaymentFailed")
+    operations.replay(inbox, [delivery_id], at(2), as_type="PaymentFailed")
 
     assert totals(inbox) == before == {ACCEPTED: 1, ("PingTest", "", "quarantined"): 1}
 
@@ -127,7 +127,7 @@ def test_a_conflict_and_an_untyped_delivery_are_counted_when_they_are_stored(inb
 def test_a_conflict_that_an_operator_has_handled_is_not_accepted_too(inbox):
     plan(inbox)
     conflict = inbox.put(replace(incoming("k"), event_type="PaymentFailed", known=True)).delivery_id
-    replay.replay(inbox, [conflict], at(2))
+    operations.replay(inbox, [conflict], at(2))
 
     with inbox.transaction(OWNER) as transaction:
         planned_here = transaction.plan([RunPlan(conflict, ("h",))], at(3))
@@ -139,7 +139,7 @@ def test_a_conflict_that_an_operator_has_handled_is_not_accepted_too(inbox):
 def test_an_untyped_delivery_that_an_operator_names_is_not_accepted_too(inbox):
     untyped = inbox.put(replace(incoming("k"), event_type="")).delivery_id
 
-    replay.replay(inbox, [untyped], at(2), as_type="PingTest")
+    operations.replay(inbox, [untyped], at(2), as_type="PingTest")
 
     assert totals(inbox) == {("", "", "untyped"): 1}
 

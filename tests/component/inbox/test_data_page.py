@@ -27,9 +27,9 @@ from billhook.inbox import (
     issues,
     retention,
 )
-from billhook.inbox.erase import erase
 from billhook.inbox.inbox import WORKER_KEPT_FOR
 from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
+from billhook.inbox.operations import erase
 from billhook.inbox.retention import Cutoffs
 from billhook.inbox.schema import metadata, version
 from billhook.settings import OPTIONS

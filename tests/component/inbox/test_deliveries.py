@@ -15,10 +15,9 @@ from sqlalchemy import select
 from sqlalchemy.dialects import sqlite
 
 from billhook.errors import ConfigError, InboxUnavailable
-from billhook.inbox import Deliveries, DeliveryFilter, Inbox, bodies, new_ids
+from billhook.inbox import Deliveries, DeliveryFilter, Inbox, searches
 from billhook.inbox import deliveries as deliveries_module
-from billhook.inbox.deliveries import search_bound
-from billhook.inbox.new_ids import NewIds
+from billhook.inbox.deliveries import NewIds, search_bound
 from billhook.inbox.schema import delivery
 from billhook.inbox.sqlite.waker import FifoWaker
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows
@@ -189,12 +188,12 @@ def test_opening_a_file_that_is_not_there_makes_none(tmp_path):
 
 
 def test_bodies_are_read_in_batches(inbox, monkeypatch):
-    monkeypatch.setattr(bodies, "_READ_TOGETHER", 2)
+    monkeypatch.setattr(searches, "_READ_TOGETHER", 2)
     for number in range(5):
         kind = "PingTest" if number != 3 else "Overage"
         inbox.put(incoming(f"m{number}", event_type=kind, at=NOON + timedelta(minutes=number)))
 
-    found = list(bodies.read_bodies(inbox, ["PingTest", "InvoiceApproved"], NOON + timedelta(minutes=1)))
+    found = list(searches.read_bodies(inbox, ["PingTest", "InvoiceApproved"], NOON + timedelta(minutes=1)))
 
     assert [(one.event_type, one.state, one.body) for one in found] == [("PingTest", "received", b"{}")] * 3
     assert [one.delivery_id for one in found] == sorted({one.delivery_id for one in found})
@@ -335,7 +334,7 @@ def test_of_two_interleaved_transactions_a_follower_gets_both_deliveries(deliver
 
 @only_sqlite
 def test_a_reader_that_paused_for_long_looks_for_late_ids_once_more(inbox, where, monkeypatch):
-    monkeypatch.setattr(new_ids, "_LATE_SECONDS", 0.0)
+    monkeypatch.setattr(deliveries_module, "_LATE_SECONDS", 0.0)
     first, late, second, third = [inbox.put(incoming(f"m{number}")).delivery_id for number in range(4)]
     change(where, "DELETE FROM delivery WHERE id = ?", late)
     news = NewIds(inbox, first)
@@ -372,7 +371,7 @@ def test_a_follower_goes_on_where_an_unavailable_inbox_interrupted_it(deliveries
 
 @only_sqlite
 def test_ids_that_belong_to_no_delivery_are_forgotten_after_a_while(inbox, where, monkeypatch):
-    monkeypatch.setattr(new_ids, "_LATE_SECONDS", 0.0)
+    monkeypatch.setattr(deliveries_module, "_LATE_SECONDS", 0.0)
     first, gone, second = [inbox.put(incoming(f"m{number}")).delivery_id for number in range(3)]
     change(where, "DELETE FROM delivery WHERE id = ?", gone)
     news = NewIds(inbox, first)

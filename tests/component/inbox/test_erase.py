@@ -21,11 +21,9 @@ from billhook.inbox import (
     RunResult,
     RunState,
 )
-from billhook.inbox.bodies import search_bodies
-from billhook.inbox.discard import discard
-from billhook.inbox.erase import EraseResult, empty_log, erase
-from billhook.inbox.replay import ReplayResult, replay
+from billhook.inbox.operations import EraseResult, ReplayResult, discard, empty_log, erase, replay
 from billhook.inbox.retention import Cutoffs
+from billhook.inbox.searches import search_bodies
 from support.inbox_view import NOON, incoming, open_inbox, rows, value
 from support.postgres import only_sqlite
 
@@ -329,7 +327,7 @@ def test_control_without_overwriting_the_body_stays_in_the_file_until_vacuum(inb
 
 @only_sqlite
 def test_a_log_that_a_reader_still_needs_is_said_to_stay(inbox, where, monkeypatch):
-    monkeypatch.setattr("billhook.inbox.erase._LOG_SECONDS", 0.1)
+    monkeypatch.setattr("billhook.inbox.operations._LOG_SECONDS", 0.1)
     delivery_id = put(inbox, "k")
 
     with closing(sqlite3.connect(where, isolation_level=None)) as reader:
@@ -343,7 +341,7 @@ def test_a_log_that_a_reader_still_needs_is_said_to_stay(inbox, where, monkeypat
 
 
 def test_the_log_of_an_inbox_behind_a_link_is_beside_the_file_itself(tmp_path, monkeypatch):
-    monkeypatch.setattr("billhook.inbox.erase._LOG_SECONDS", 0.1)
+    monkeypatch.setattr("billhook.inbox.operations._LOG_SECONDS", 0.1)
     file, link = tmp_path / "folder" / "inbox.db", tmp_path / "link.db"
     file.parent.mkdir()
     open_inbox(file).close()
@@ -382,7 +380,7 @@ def test_a_search_examines_the_bodies_that_have_a_part(inbox):
 
 @only_sqlite
 def test_a_search_reads_a_batch_at_a_time_and_tells_how_far_it_is(inbox, monkeypatch):
-    monkeypatch.setattr("billhook.inbox.bodies.BATCH", 2)
+    monkeypatch.setattr("billhook.inbox.searches.BATCH", 2)
     ids = [put(inbox, f"k{number}") for number in range(5)]
     steps = []
 

@@ -7,9 +7,8 @@ import re
 import pytest
 from sqlalchemy import select
 
-from billhook.inbox import HandlerLimits, RunOptions, RunPlan, RunState, handler_backlog
-from billhook.inbox.handler_backlog import HandlerBacklog
-from billhook.inbox.overview import read_overview
+from billhook.inbox import HandlerLimits, RunOptions, RunPlan, RunState, overview
+from billhook.inbox.overview import HandlerBacklog, read_overview
 from billhook.inbox.schema import run
 from support.inbox_view import NOON, incoming, rows
 from support.query_plans import fill, query_plans
@@ -99,7 +98,7 @@ def test_what_waits_for_a_rate_is_limited(inbox, where):
 
 
 def test_large_numbers_are_counted_up_to_a_limit(inbox, monkeypatch):
-    monkeypatch.setattr(handler_backlog, "RUNS_LIMIT", 3)
+    monkeypatch.setattr(overview, "RUNS_LIMIT", 3)
     for number in range(5):
         put(inbox, f"k{number}", "h")
 
@@ -107,7 +106,7 @@ def test_large_numbers_are_counted_up_to_a_limit(inbox, monkeypatch):
 
 
 def test_the_rate_of_many_is_told_by_the_last_of_them(inbox, monkeypatch):
-    monkeypatch.setattr(handler_backlog, "RATE_RUNS", 4)
+    monkeypatch.setattr(overview, "RATE_RUNS", 4)
     for number in range(14):
         put(inbox, f"k{number}", "h")
     settle(inbox, claim(inbox, 6), seconds=10)

@@ -10,13 +10,12 @@ from sqlalchemy import select
 
 from billhook.inbox import DeliveryFilter, RunPlan
 from billhook.inbox.deliveries import count, details, id_batches, page, summaries
-from billhook.inbox.erase import erase
 from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
 from billhook.inbox.occurrences import IssueKind
-from billhook.inbox.related import neighbours
-from billhook.inbox.replay import replay
+from billhook.inbox.operations import erase, replay
 from billhook.inbox.retention import Cutoffs
 from billhook.inbox.schema import delivery
+from billhook.inbox.searches import neighbours
 from support.inbox_view import NOON, change, incoming, rows
 from support.postgres import only_sqlite
 from support.query_plans import fill, query_plans

@@ -15,8 +15,6 @@ from sqlalchemy import event
 from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, issues, occurrences
 from billhook.inbox.counts import Counted
 from billhook.inbox.deliveries import page
-from billhook.inbox.discard import discard
-from billhook.inbox.erase import erase
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.issues import (
     IssueState,
@@ -31,7 +29,7 @@ from billhook.inbox.issues import (
 )
 from billhook.inbox.notifications import due_notifications
 from billhook.inbox.occurrences import IssueKind
-from billhook.inbox.replay import replay
+from billhook.inbox.operations import discard, erase, replay
 from billhook.inbox.retention import Cutoffs
 from support.inbox_view import NOON, change, incoming, rows, value
 from support.query_plans import fill, query_plans

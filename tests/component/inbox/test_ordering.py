@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from billhook.errors import InboxUnavailable
 from billhook.inbox import InboxTransaction, RunOptions, RunPlan, RunState, locks, runs
+from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.records import NEWEST_ONLY
-from billhook.inbox.replay import ReplayResult, replay
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
 from support.races import Meanwhile, only_postgres
 from support.runs import LEASE, at, result_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from billhook.inbox import RunPlan
-from billhook.inbox.pending import PendingDelivery
+from billhook.inbox.claims import PendingDelivery
 from support.inbox_view import change, incoming, rows
 from support.runs import LEASE, at
 

@@ -17,7 +17,7 @@ from sqlalchemy.engine import make_url
 
 from billhook.errors import ConfigError, InboxUnavailable, SchemaForbidden, SchemaMismatch
 from billhook.inbox import Inbox, RunPlan
-from billhook.inbox.postgres.schemas import schema_from_options
+from billhook.inbox.postgres.driver import schema_from_options
 from support.apps import make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, upgraded, value
 from support.postgres import with_options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from billhook.inbox import ContentKey, RunOptions, RunPlan, RunState
-from billhook.inbox.replay import ReplayResult, replay
+from billhook.inbox.operations import ReplayResult, replay
 from support.inbox_view import NOON, change, incoming, rows, value
 from support.runs import claim, settle
 

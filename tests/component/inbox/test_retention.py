@@ -10,7 +10,7 @@ from datetime import timedelta
 from sqlalchemy import event, text
 
 from billhook.inbox import DeliveryState, Inbox, PutStatus, RunPlan, RunResult, RunState, retention
-from billhook.inbox.replay import replay
+from billhook.inbox.operations import replay
 from billhook.inbox.retention import BATCH_LIMIT, Cutoffs
 from support.inbox_view import NOON, change, incoming, rows, value
 
@@ -216,14 +216,14 @@ def test_a_delivery_replayed_during_pruning_is_kept(inbox, where):
     delivery_id = put(inbox, "k", "dead", days=100)
     limits = Cutoffs.of(NOON, 1)
     with inbox.database.read() as connection:
-        found = retention.find(connection, limits, 0, 10)
+        found, _, _ = retention.find(connection, limits, 0, 10)
     replay(inbox, [delivery_id], NOON)
 
     with inbox.database.write() as connection:
         went = retention.prune(connection, found, limits)
 
-    assert [row.id for row in found.rows] == [delivery_id]
-    assert went.total == 0
+    assert [row.id for row in found] == [delivery_id]
+    assert went == []
     assert states(where) == {"k": "planned"}
 
 
@@ -232,12 +232,12 @@ def test_two_that_prune_the_same_do_it_once(inbox, where):
     put(inbox, "old", "done", days=100)
     limits = Cutoffs.of(NOON, 1)
     with inbox.database.read() as connection:
-        found = retention.find(connection, limits, 0, 10)
+        found, _, _ = retention.find(connection, limits, 0, 10)
 
     went = []
     for _ in range(2):
         with inbox.database.write() as connection:
-            went.append(retention.prune(connection, found, limits).total)
+            went.append(len(retention.prune(connection, found, limits)))
 
     assert went == [2, 0]
     assert states(where) == {"young": "pruned"}

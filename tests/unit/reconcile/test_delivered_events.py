@@ -12,7 +12,7 @@ import pytest
 
 import billhook
 from billhook.events import EVENT_TYPES, CreditPoolDepleted, CreditPoolIncreased, InvoiceApproved, sample
-from billhook.inbox.bodies import ReadBody
+from billhook.inbox.searches import ReadBody
 from billhook.reconcile import EVENT_TYPES_CHECKED, DeliveredEvents, MissingEvent, synthetic
 from billhook.reconcile.delivered_events import PROVING_TYPES, CreditChange
 from billhook.resources import Contract, Invoice

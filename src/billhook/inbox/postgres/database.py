@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,24 +17,23 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError, NotSupportedError, P
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from billhook.errors import ConfigError, InboxUnavailable
+from billhook.inbox.database import Database
 from billhook.inbox.postgres.driver import (
     DeadlineConnection,
     check_conninfo,
     check_encoding,
     connect,
+    create_schema,
     drop_read_only,
     insert,
     is_lost,
-    reason,
-    replace_lost,
-    warn_if_fsync_off,
-)
-from billhook.inbox.postgres.schemas import (
-    create_schema,
     other_schemas,
     quote_identifier,
+    reason,
+    replace_lost,
     schema_from_options,
     use_schema,
+    warn_if_fsync_off,
 )
 from billhook.inbox.postgres.waker import PostgresWaker
 from billhook.inbox.records import NewDelivery
@@ -50,11 +49,11 @@ _FAILURES = (DBAPIError, InvalidRequestError, PoolTimeout, psycopg.Error, OSErro
 """Failures of storage. InvalidRequestError: the pool's connections are lost as soon as they are made."""
 
 
-class PostgresDatabase:
+class PostgresDatabase(Database):
     """Connections to one PostgreSQL database, opened anew in every process. See billhook.inbox.database."""
 
     is_remote = True
-    commit_seconds = 0.0
+    schema: str
 
     def __init__(self, url: URL, schema: str) -> None:
         """Use `schema`, unless the URL's search_path names exactly one schema that is not public.
@@ -87,13 +86,6 @@ class PostgresDatabase:
         query = {name: self._url.query[name] for name in ("host", "port") if name in self._url.query}
         return self._url.set(query=query).render_as_string(hide_password=True)
 
-    def write_lock_holder(self) -> None:
-        """Return None: writers of PostgreSQL wait for no other process as a whole."""
-
-    def turn(self) -> AbstractContextManager[None]:
-        """Wait for nothing: each writer commits by itself."""
-        return nullcontext()
-
     def prepare(self) -> None:
         """Check that the schema fits; only `billhook db upgrade` changes it, when the operator asks.
 
@@ -111,7 +103,8 @@ class PostgresDatabase:
                 if self._inserter is not None and is_lost(self._inserter):
                     self._drop_inserter()  # the server was restarted between two deliveries
                 if self._inserter is None:
-                    self._inserter = self._connect_directly()
+                    self._open()
+                    self._inserter = self._connect(STATEMENT_TIMEOUT_SECONDS, autocommit=True)
                 return insert(self._inserter, rows)
             except (psycopg.Error, OSError) as error:
                 self._drop_inserter()
@@ -119,10 +112,6 @@ class PostgresDatabase:
                     with self.read(storing=True):
                         pass
                 raise
-
-    def _connect_directly(self) -> DeadlineConnection:
-        self._open()
-        return self._connect(STATEMENT_TIMEOUT_SECONDS, autocommit=True)
 
     def _drop_inserter(self) -> None:
         dropped, self._inserter = self._inserter, None
@@ -201,9 +190,6 @@ class PostgresDatabase:
         """Return the connection string for a shell, without a password."""
         shown = ("host", "port", "user", "dbname")
         return shlex.quote(make_conninfo(**{n: self._arguments[n] for n in shown if n in self._arguments}))
-
-    def checkpoint(self, *, at_once: bool = False) -> None:
-        """Do nothing: the server checkpoints by itself."""
 
     def close(self) -> None:
         """Close every connection of this process; the next use opens them again. Call before a fork."""

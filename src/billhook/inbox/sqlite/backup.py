@@ -52,13 +52,14 @@ def restore(path: Path, backup: Path, progress: Progress) -> int:
         if path.exists():
             refuse_foreign_file(path, beside_its_log=False)
     restoring = path.with_name(path.name + "-restoring")
+    uri = f"file:{urllib.parse.quote(str(backup))}?mode=ro"
     with _unused(path):
         restoring.unlink(
             missing_ok=True
         )  # of an interrupted restore; under the lock, or it may be one in progress
         # Copied first, renamed then: whenever this is interrupted, the old or the new inbox is there, whole.
         with _new_file(restoring), _failures(f"the copy of {backup}"):
-            with closing(sqlite3.connect(_uri(backup), uri=True)) as source:
+            with closing(sqlite3.connect(uri, uri=True)) as source:
                 deliveries = _copy(source, restoring, progress)
             sync(restoring)
             restoring.replace(path)
@@ -136,7 +137,3 @@ def _unused(path: Path) -> Iterator[None]:
         except OSError as error:
             raise ConfigError(f"the inbox {path} cannot be replaced: {error.strerror}") from None
         yield
-
-
-def _uri(path: Path) -> str:
-    return f"file:{urllib.parse.quote(str(path))}?mode=ro"

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from billhook.errors import InboxUnavailable
+from billhook.inbox.database import Database
 from billhook.inbox.records import NewDelivery
 from billhook.inbox.schema import MAY_STORE, prepare_schema, verify
 from billhook.inbox.sqlite.backup import Progress, back_up, restore
@@ -26,8 +27,7 @@ from billhook.inbox.sqlite.driver import (
     FORK_GUARD,
     Connections,
     WriteLock,
-    checkpoint_passive,
-    checkpoint_truncate,
+    checkpoint,
     execute_until_deadline,
     new_engine,
     raise_unless_busy,
@@ -58,10 +58,10 @@ _INSERT_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, 'received')"
 _UNLESS_STORED = " ON CONFLICT (source, key, duplicate_slot) DO NOTHING"
 
 
-class SqliteDatabase:
+class SqliteDatabase(Database):
     """Connections to one SQLite file, opened anew in every process. See billhook.inbox.database.Database."""
 
-    schema = None
+    path: Path
     is_remote = False
     """A file that cannot be opened at start is in a wrong place, or broken."""
 
@@ -208,13 +208,6 @@ class SqliteDatabase:
 
     # --- maintenance ----------------------------------------------------------------------------------
 
-    def other_schemas(self) -> list[str]:
-        """Return none: SQLite has no schemas."""
-        return []
-
-    def create_schema(self, connection: Connection) -> None:
-        """Do nothing: SQLite has no schemas."""
-
     def back_up(self, target: Path, progress: Progress) -> int:
         """Copy the inbox into a new file: see billhook.inbox.sqlite.backup.back_up."""
         with FORK_GUARD.at_work(), self._mutex, self._checked():
@@ -236,12 +229,12 @@ class SqliteDatabase:
         if at_once:
             with suppress(sqlite3.Error, OSError), FORK_GUARD.at_work(), self._mutex, self._lock.held():
                 self._check_file()
-                checkpoint_truncate(self.path)
+                checkpoint(self.path, "TRUNCATE")
                 self._commits = 0
         elif self._commits >= CHECKPOINT_COMMITS:
             with suppress(InboxUnavailable), self.write(storing=True):
                 self._commits = 0  # first: the end of this very transaction must not ask for another one
-                checkpoint_passive(self.path)
+                checkpoint(self.path, "PASSIVE")
 
     def close(self) -> None:
         """Close every connection of this process; the next use opens them again. Call before a fork."""

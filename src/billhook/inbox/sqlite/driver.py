@@ -133,9 +133,10 @@ class ForkGuard:
     def __init__(self) -> None:
         self._closers: list[WeakMethod[Callable[[], None]]] = []
         self._depth = _Depth()
-        self._reset()
+        self.reset()
 
-    def _reset(self) -> None:
+    def reset(self) -> None:
+        """Start over: a child has no other thread."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._forking = False
@@ -184,13 +185,9 @@ class ForkGuard:
             self._forking = False
             self._changed.notify_all()
 
-    def after_in_child(self) -> None:
-        """Start over: the child has no other thread."""
-        self._reset()
-
 
 FORK_GUARD = ForkGuard()
-around_fork(FORK_GUARD.before, FORK_GUARD.after_in_parent, FORK_GUARD.after_in_child)
+around_fork(FORK_GUARD.before, FORK_GUARD.after_in_parent, FORK_GUARD.reset)
 
 
 _SETTINGS = (
@@ -237,23 +234,15 @@ def connect(path: Path, busy_seconds: float, *, foreign_keys: bool = True) -> sq
     return connection
 
 
-def checkpoint_passive(path: Path) -> None:
-    """Move the log into the file; the caller must hold the write lock.
+def checkpoint(path: Path, mode: str) -> None:
+    """Move the log into the file; the caller must hold the write lock. Raises sqlite3.Error.
 
+    `PASSIVE`, or `TRUNCATE` to empty it too, unless a reader still needs it; waits for no other process.
     SQLite before 3.51.3 may corrupt the file when a checkpoint meets a commit of another process (its
     WAL-reset bug): this is why automatic checkpoints are off.
     """
     with closing(connect(path, busy_seconds=0)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-
-
-def checkpoint_truncate(path: Path) -> None:
-    """Move the log into the file, and empty it unless a reader still needs it; waits for no other process.
-
-    The caller must hold the write lock. Raises sqlite3.Error.
-    """
-    with closing(connect(path, busy_seconds=0)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
 
 
 def take_over_log(path: Path, busy_seconds: float) -> None:
@@ -276,7 +265,7 @@ def take_over_log(path: Path, busy_seconds: float) -> None:
         sync(file.parent)
         connection.execute("ROLLBACK")
     try:
-        checkpoint_truncate(path)
+        checkpoint(path, "TRUNCATE")
     except sqlite3.OperationalError as error:
         raise_unless_busy(error)  # another process opens it at this moment: what the log holds is on the disk
 

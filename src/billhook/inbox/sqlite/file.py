@@ -155,11 +155,11 @@ def _record(path: Path) -> Path:
 
 def _numbers(path: Path) -> list[str]:
     """Return device and inode of the file, its log and the log's index, or that there is none."""
-    return [_number(beside(path, suffix)) for suffix in ("", *_LOGS)]
-
-
-def _number(path: Path) -> str:
-    with suppress(FileNotFoundError):
-        status = path.stat()
-        return f"{status.st_dev} {status.st_ino}"
-    return _NO_FILE
+    numbers = []
+    for suffix in ("", *_LOGS):
+        try:
+            status = beside(path, suffix).stat()
+            numbers.append(f"{status.st_dev} {status.st_ino}")
+        except FileNotFoundError:
+            numbers.append(_NO_FILE)
+    return numbers
