@@ -45,12 +45,11 @@ from sqlalchemy import (
     union_all,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from billhook.inbox.locks import try_to_lock_counts
 from billhook.inbox.records import DeliveryState
 from billhook.inbox.schema import closed, delivery, failure, hourly_count, run
-from billhook.inbox.sql import UtcDateTime, in_states, in_values
+from billhook.inbox.sql import UtcDateTime, in_states, in_values, upsert
 
 OTHER_TYPES = "*"
 """The event type that deliveries of all types without a model are counted under: senders may invent many."""
@@ -151,7 +150,7 @@ class Counts(dict[CountKey, Sum]):
             return
         # In one order in all transactions: two that locked rows in different orders could deadlock.
         rows = [key._asdict() | added._asdict() for key, added in sorted(self.items())]
-        new = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(hourly_count)
+        new = upsert(connection, hourly_count)
         row, more = hourly_count.c, new.excluded
         sums = {
             "number": row.number + more.number,

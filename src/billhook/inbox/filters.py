@@ -159,30 +159,25 @@ def _has_status(name: str) -> list[ColumnElement[bool]]:
     """Return SQL conditions for this status, or the state `planned`. ValueError for other names."""
     if name not in (*DeliveryStatus, DeliveryState.PLANNED):
         raise ValueError(name)
-    if name not in (
-        DeliveryState.PLANNED,
-        DeliveryStatus.WAITING,
-        DeliveryStatus.PAUSED,
-        DeliveryStatus.RUNNING,
-        DeliveryStatus.RETRYING,
-    ):
-        return [delivery.c.state == name]
-    planned = [
-        in_states(delivery.c.state, DeliveryState.RECEIVED, DeliveryState.PLANNED),
-        delivery.c.state == DeliveryState.PLANNED.value,
-    ]
-    if name == DeliveryState.PLANNED:
-        return planned
     own = run.c.delivery_id == delivery.c.id
-    if name == DeliveryStatus.PAUSED:
-        return [*planned, exists().where(own, PAUSED_RUN)]
-    planned.append(~exists().where(own, PAUSED_RUN))
-    if name == DeliveryStatus.WAITING:
-        return [*planned, ~exists().where(own, or_(_RETRYING, _RUNNING))]
+    not_paused = ~exists().where(own, PAUSED_RUN)
     # By the open runs, not by the deliveries: of a long queue few fail.
-    which = _RETRYING if name == DeliveryStatus.RETRYING else _RUNNING
-    selected = [*planned, delivery.c.id.in_(select(run.c.delivery_id).where(_OPEN_RUN, which))]
-    return selected if name == DeliveryStatus.RETRYING else [*selected, ~exists().where(own, _RETRYING)]
+    retrying, running = (
+        delivery.c.id.in_(select(run.c.delivery_id).where(_OPEN_RUN, which))
+        for which in (_RETRYING, _RUNNING)
+    )
+    conditions: dict[str, list[ColumnElement[bool]]] = {
+        DeliveryState.PLANNED: [],
+        DeliveryStatus.PAUSED: [exists().where(own, PAUSED_RUN)],
+        DeliveryStatus.WAITING: [not_paused, ~exists().where(own, or_(_RETRYING, _RUNNING))],
+        DeliveryStatus.RUNNING: [not_paused, running, ~exists().where(own, _RETRYING)],
+        DeliveryStatus.RETRYING: [not_paused, retrying],
+    }
+    if name not in conditions:
+        return [delivery.c.state == name]
+    # In the words of the partial index, so that it applies.
+    unfinished = in_states(delivery.c.state, DeliveryState.RECEIVED, DeliveryState.PLANNED)
+    return [unfinished, delivery.c.state == DeliveryState.PLANNED.value, *conditions[name]]
 
 
 def _says(text: str) -> ColumnElement[bool]:

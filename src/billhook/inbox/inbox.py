@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -27,6 +28,7 @@ from billhook.inbox.probe import Probe, StartupCheck
 from billhook.inbox.records import DeliveryState, HandlerLimits, PausedHandler, StoredDelivery, WorkerRecord
 from billhook.inbox.retention import Cutoffs, PruneResult
 from billhook.inbox.schema import any_schema, found_revision, upgrade_schema, version, worker
+from billhook.inbox.sql import upsert
 from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction
 from billhook.threads import run_blocking
@@ -284,10 +286,8 @@ class Inbox:
         """
         values = {"handlers": seen.handlers, "seen_at": now}
         with self.database.write() as connection:
-            seen_again = update(worker).where(worker.c.owner == seen.owner).values(values)
-            if not connection.execute(seen_again).rowcount:
-                first = {"owner": seen.owner, "engine": seen.engine, "started_at": seen.started_at}
-                connection.execute(insert(worker).values(**first, **values))
+            row = upsert(connection, worker).values(asdict(seen) | values)
+            connection.execute(row.on_conflict_do_update(index_elements=[worker.c.owner], set_=values))
             # Skip rows that another worker is deleting or writing.
             lost = select(worker.c.owner).where(worker.c.seen_at < now - WORKER_KEPT_FOR)
             lost = lost.with_for_update(skip_locked=True)

@@ -36,7 +36,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from billhook.inbox.counts import OF_ISSUE, hour_of
 from billhook.inbox.filters import DeliveryFilter
@@ -55,7 +54,7 @@ from billhook.inbox.occurrences import (
 from billhook.inbox.records import RunState, fingerprint
 from billhook.inbox.retention import cut_texts
 from billhook.inbox.schema import IDENTIFIERS, delivery, failure, hourly_count, issue, run
-from billhook.inbox.sql import in_states, in_values
+from billhook.inbox.sql import in_states, in_values, upsert
 
 QUIET = timedelta(hours=1)
 """How long nothing must have happened before an issue counts as resolved by itself."""
@@ -180,8 +179,7 @@ def _open(connection: Connection, occurrence: Occurrence, before: Any, now: date
         return
     known = ("fingerprint", "kind", "subject")
     row = {**values, **{name: getattr(occurrence, name) for name in known}}
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    connection.execute(insert(issue).values(row).on_conflict_do_nothing())
+    connection.execute(upsert(connection, issue).values(row).on_conflict_do_nothing())
 
 
 def _has_message(connection: Connection, occurrence: Occurrence, now: datetime) -> bool:
@@ -268,9 +266,7 @@ def find_issue(inbox: Inbox, issue_id: str) -> Issue | None:
     """Return the issue with an id; None without one."""
     if not issue_id.isalnum():  # PostgreSQL refuses some texts (NUL)
         return None
-    with inbox.database.read() as connection:
-        row = connection.execute(select(issue).where(issue.c.fingerprint == issue_id)).first()
-        return None if row is None else _with_numbers(connection, [_issue(row)])[0]
+    return next(iter(list_issues(inbox, ids=[issue_id])), None)
 
 
 def issue_ids(inbox: Inbox, beginning: str) -> list[str]:

@@ -227,29 +227,29 @@ def _make_due(
     """Make runs due at once or, where they are ordered, waiting for their place."""
     # An ordered run waits for its place, unless it is due already: then it has its place.
     waiting = [row for row in again if row.order_key is not None and row.state != RunState.DUE.value]
-    waiting_ids = {row.id for row in waiting}
-    due = [row for row in again if row.id not in waiting_ids]
+    due = [row for row in again if row.order_key is None or row.state == RunState.DUE.value]
     for after, part in ((RunState.WAITING, waiting), (RunState.DUE, due)):
-        states = {RunState(row.state) for row in part}
-        for before in states - {after}:
+        for before in {RunState(row.state) for row in part} - {after}:
             check(before, after)
-        connection.execute(
-            update(run)
-            .where(in_values(run.c.id, [row.id for row in part]), run.c.state.in_(states))
-            # A new token: a late result of an earlier attempt must match nothing.
-            .values(
-                state=after.value,
-                attempts=0,
-                runs_alone=0,
-                excused_attempts=0,
-                # Not for a run that only waits for its retry: that is the same occurrence, hastened.
-                replays=run.c.replays + case((run.c.state == RunState.DUE.value, 0), else_=1),
-                due_at=now,
-                token=run.c.token + 1,
-                lease_owner=None,
-                finished_at=None,
-            )
+    is_due = run.c.state == RunState.DUE.value
+    waits = and_(run.c.order_key.is_not(None), ~is_due)
+    connection.execute(
+        update(run)
+        .where(in_values(run.c.id, [row.id for row in again]), run.c.state.in_({row.state for row in again}))
+        # A new token: a late result of an earlier attempt must match nothing.
+        .values(
+            state=case((waits, RunState.WAITING.value), else_=RunState.DUE.value),
+            attempts=0,
+            runs_alone=0,
+            excused_attempts=0,
+            # Not for a run that only waits for its retry: that is the same occurrence, hastened.
+            replays=run.c.replays + case((is_due, 0), else_=1),
+            due_at=now,
+            token=run.c.token + 1,
+            lease_owner=None,
+            finished_at=None,
         )
+    )
     if due_at is not None and due:
         later = update(run).where(run.c.id == bindparam("run_id")).values(due_at=bindparam("moment"))
         moments = [{"run_id": row.id, "moment": due_at(n)} for n, row in enumerate(due)]

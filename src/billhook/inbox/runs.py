@@ -36,6 +36,7 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
 from billhook.inbox.counts import open_time
@@ -57,8 +58,8 @@ from billhook.inbox.sql import (
     in_states,
     in_values,
     json_rows,
+    json_rows_on_sqlite,
     json_text,
-    on_each_database,
 )
 
 RECENT = timedelta(seconds=1)
@@ -303,8 +304,11 @@ def _release_next_statement(keys: FromClause) -> Update:
     )
 
 
-_KEY: dict[str, TypeEngine[Any]] = {"handler": Text(), "order_key": Text()}
-_RELEASE_NEXT = on_each_database(_release_next_statement, "keys", _KEY)
+_ARRAYS = [bindparam(name, type_=ARRAY(Text)) for name in ("handlers", "order_keys")]
+# Not as JSON: of that PostgreSQL expects ten times as many rows, and would read the table for them.
+_UNNESTED = func.unnest(*_ARRAYS).table_valued("handler", "order_key").render_derived(name="keys")
+_ON_POSTGRES = _release_next_statement(_UNNESTED)
+_ON_SQLITE = _release_next_statement(json_rows_on_sqlite("keys", {"handler": Text(), "order_key": Text()}))
 
 
 _NEWER = run.alias("newer")
@@ -340,9 +344,16 @@ def release_next(connection: Connection, keys: Collection[OrderKey], now: dateti
     if not keys:
         return []
     pairs = list(dict.fromkeys(keys))
-    rows = json_text(dict(zip(_KEY, pair, strict=True)) for pair in pairs)
-    statement = _RELEASE_NEXT[connection.dialect.name]
-    released = list(connection.execute(statement, {"keys": rows, "now": now}).scalars())
+    if connection.dialect.name == "postgresql":
+        statement = _ON_POSTGRES
+        values: dict[str, Any] = {
+            "handlers": [name for name, _ in pairs],
+            "order_keys": [key for _, key in pairs],
+        }
+    else:
+        statement = _ON_SQLITE
+        values = {"keys": json_text({"handler": handler, "order_key": key} for handler, key in pairs)}
+    released = list(connection.execute(statement, values | {"now": now}).scalars())
     for handler, order_key in pairs:
         if order_key.startswith(NEWEST_ONLY):
             superseded = {"of_handler": handler, "of_key": order_key, "now": now}

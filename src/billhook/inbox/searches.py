@@ -1,4 +1,7 @@
-"""Find the deliveries related to one: by order key, key or content; and its neighbours in a list."""
+"""Find the deliveries related to one, and its neighbours in a list; read and search the bodies of many.
+
+Related are deliveries by order key, key or content.
+"""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from sqlalchemy import (
     Insert,
     Integer,
     LargeBinary,
+    Table,
     Text,
     TypeDecorator,
     Update,
@@ -38,7 +39,7 @@ from sqlalchemy import (
     literal_column,
     select,
 )
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -240,9 +241,8 @@ def json_rows_on_sqlite(parameter: str, columns: Mapping[str, TypeEngine[Any]]) 
     return select(*typed).select_from(each).subquery(parameter)
 
 
-def on_each_database(
-    build: Callable[[FromClause], Update], parameter: str, columns: Mapping[str, TypeEngine[Any]]
-) -> dict[str, Update]:
-    """Return the statement that `build` makes for the rows of a parameter, by the name of the dialect."""
-    made = {"postgresql": json_rows(parameter, columns), "sqlite": json_rows_on_sqlite(parameter, columns)}
-    return {dialect: build(rows) for dialect, rows in made.items()}
+def upsert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """Return an insert that may say what to do `on_conflict`."""
+    if connection.dialect.name == "postgresql":
+        return postgresql.insert(table)
+    return sqlite.insert(table)

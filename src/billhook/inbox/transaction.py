@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -30,7 +31,14 @@ from billhook.inbox.records import (
 )
 from billhook.inbox.runs import insert_runs, make_runs, new_run, settle
 from billhook.inbox.schema import IDENTIFIERS, delivery, run
-from billhook.inbox.sql import UtcDateTime, in_parameter, in_states, in_values, json_text, on_each_database
+from billhook.inbox.sql import (
+    UtcDateTime,
+    in_parameter,
+    in_states,
+    in_values,
+    json_rows,
+    json_rows_on_sqlite,
+)
 
 NO_LIMITS: Mapping[str, HandlerLimits] = MappingProxyType({})
 CLAIM_HANDLERS = 8
@@ -87,7 +95,10 @@ def _plan_statement(planned: FromClause) -> Update:
     )
 
 
-_PLAN = on_each_database(_plan_statement, "plans", _PLANNED)
+_PLAN = {
+    "postgresql": _plan_statement(json_rows("plans", _PLANNED)),
+    "sqlite": _plan_statement(json_rows_on_sqlite("plans", _PLANNED)),
+}
 
 
 def _lease_parameters(leases: Iterable[Lease]) -> dict[str, list[Any]]:
@@ -185,7 +196,7 @@ class InboxTransaction:
             row = {"delivery_id": planned.delivery_id, "new_state": state.value, "reason": planned.error}
             rows.append(row | dict(zip(_IDENTIFIERS, planned.identifiers, strict=False)))
         statement = _PLAN[self._connection.dialect.name]
-        new = self._connection.execute(statement, {"plans": json_text(rows)})
+        new = self._connection.execute(statement, {"plans": json.dumps(rows)})
         # Of those that no other worker has planned; None with a paused handler.
         keys = {delivery_id: None if paused else key for delivery_id, key, paused in new}
         making: list[RunPlan] = []

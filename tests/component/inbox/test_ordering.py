@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import threading
@@ -370,8 +371,8 @@ def test_order_holds_and_no_run_is_stuck_in_random_histories(inbox, where, seed)
 
 
 def test_control_a_settle_without_release_is_noticed(inbox, where, monkeypatch):
-    monkeypatch.setattr(runs, "release_next", lambda *_: [])
     planned(inbox, "a", "b")
+    monkeypatch.setattr(runs, "release_next", lambda *_: [])
 
     settle(inbox, claim(inbox)[0])
 
@@ -555,7 +556,8 @@ def test_runs_that_wait_for_hours_cost_a_claim_nothing(inbox, where):
 def explained(where):
     """How the database lets the next of two keys go, in lower case."""
     inbox = open_inbox(where)
-    keys = {"handlers": ["h", "h"], "order_keys": ["k1", "k2"], "pairs": '[["h", "k1"], ["h", "k2"]]'}
+    pairs = [{"handler": "h", "order_key": key} for key in ("k1", "k2")]
+    keys = {"handlers": ["h", "h"], "order_keys": ["k1", "k2"], "keys": json.dumps(pairs)}
     with inbox.database.write() as connection:
         statement = runs._ON_POSTGRES if isinstance(where, str) else runs._ON_SQLITE
         shown = statement.compile(dialect=connection.dialect)

@@ -314,12 +314,12 @@ def test_a_log_that_is_on_the_disk_need_not_be_emptied_while_others_open_it(tmp_
     """As when several processes start at once."""
     file = Path(new_inbox(f"sqlite:///{tmp_path / 'inbox.db'}").removeprefix("sqlite:///"))
 
-    def refuse(path):
+    def refuse(path, mode):
         error = sqlite3.OperationalError("database is locked")
         error.sqlite_errorcode = code
         raise error
 
-    monkeypatch.setattr(driver, "checkpoint_truncate", refuse)
+    monkeypatch.setattr(driver, "checkpoint", refuse)
     if code == sqlite3.SQLITE_IOERR:
         with pytest.raises(sqlite3.OperationalError):
             driver.take_over_log(file, 1)

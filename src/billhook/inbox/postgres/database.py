@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -16,35 +17,41 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError, NotSupportedError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from billhook.errors import ConfigError, InboxUnavailable
+from billhook.errors import ConfigError, InboxUnavailable, SchemaForbidden
 from billhook.inbox.database import Database
 from billhook.inbox.postgres.driver import (
     DeadlineConnection,
-    check_conninfo,
     check_encoding,
     connect,
-    create_schema,
     drop_read_only,
     insert,
     is_lost,
-    other_schemas,
     quote_identifier,
     reason,
     replace_lost,
     schema_from_options,
-    use_schema,
-    warn_if_fsync_off,
 )
 from billhook.inbox.postgres.waker import PostgresWaker
 from billhook.inbox.records import NewDelivery
 from billhook.inbox.schema import verify, verify_opened
 from billhook.threads import reset_in_child
 
+logger = logging.getLogger("billhook.inbox")
+
 STATEMENT_TIMEOUT_SECONDS = 10.0
 """How long one statement may take. A request gives up sooner: see billhook.inbox.committer."""
 NOTIFY_TIMEOUT_SECONDS = 2.0
 """How long a notification may take: it is sent between two batches."""
 _MIGRATING = 0x62696C6C  # "bill": the advisory lock of the migrations
+_OTHERS = text(
+    "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+    "WHERE relname = 'billhook_version' AND relkind IN ('r', 'p') AND nspname <> :schema ORDER BY nspname"
+)
+_RIGHTS = text(
+    "SELECT current_user, has_database_privilege(current_database(), 'CREATE'), "
+    "(SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE') "
+    "FROM pg_namespace WHERE nspname = :schema)"
+)
 _FAILURES = (DBAPIError, InvalidRequestError, PoolTimeout, psycopg.Error, OSError)
 """Failures of storage. InvalidRequestError: the pool's connections are lost as soon as they are made."""
 
@@ -61,7 +68,11 @@ class PostgresDatabase(Database):
         Raises sqlalchemy's ArgumentError or ValueError for a URL that names its hosts in an unknown way.
         """
         self._url = url
-        self._arguments = check_conninfo(url.get_dialect()().create_connect_args(url)[1])
+        self._arguments = url.get_dialect()().create_connect_args(url)[1]
+        try:
+            make_conninfo(**self._arguments)
+        except psycopg.ProgrammingError as error:
+            raise ConfigError(f"BILLHOOK_INBOX_URL: {reason(error)}") from None
         self.schema = schema_from_options(self._arguments.get("options", ""), schema)
         self.waker = PostgresWaker(partial(self._connect, NOTIFY_TIMEOUT_SECONDS, autocommit=True))
         self._parents_connections: list[object] = []
@@ -154,19 +165,32 @@ class PostgresDatabase(Database):
                     # Two deployments may upgrade at once: the second finds the work done.
                     connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATING})"))
                     check_encoding(connection, self.display_url)
-                    use_schema(connection, self.schema)
+                    # The rest of the transaction uses this schema alone, which need not exist yet.
+                    connection.execute(text(f"SET LOCAL search_path TO {quote_identifier(self.schema)}"))
                     yield connection
             finally:
                 engine.dispose()
 
     def create_schema(self, connection: Connection) -> None:
-        """Create the schema before the first migration; see billhook.inbox.database.Database."""
-        create_schema(connection, self.schema)
+        """Create the schema if it is missing, in the caller's transaction, which then uses it.
+
+        Raises SchemaForbidden, with a statement for a role that may.
+        """
+        role, may_create, may_use = connection.execute(_RIGHTS, {"schema": self.schema}).one()
+        schema = quote_identifier(self.schema)
+        if may_use is None and may_create:
+            connection.execute(text(f"CREATE SCHEMA {schema}"))
+        elif may_use is None:
+            making = f"CREATE SCHEMA {schema} AUTHORIZATION {quote_identifier(role)}"
+            raise SchemaForbidden(role, self.schema, making)
+        elif not may_use:
+            grant = f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {quote_identifier(role)}"
+            raise SchemaForbidden(role, self.schema, grant)
 
     def other_schemas(self) -> list[str]:
-        """Return the other schemas of this database that hold an inbox."""
+        """Return the other schemas that hold an inbox, whether or not this role may use them."""
         with self.read() as connection:
-            return other_schemas(connection, self.schema)
+            return list(connection.execute(_OTHERS, {"schema": self.schema}).scalars())
 
     def back_up(self, target: Path, progress: Callable[[int, int], None]) -> int:
         """Raise ConfigError with the PostgreSQL command that does it."""
@@ -224,7 +248,10 @@ class PostgresDatabase(Database):
                 check_encoding(connection, self.display_url)
                 verify_opened(connection)
                 if not self._fsync_checked:
-                    warn_if_fsync_off(connection, self.display_url)
+                    # Only a warning: the server's operator alone can change that.
+                    if connection.execute(text("SHOW fsync")).scalar_one() != "on":
+                        lost = "what was answered 200 may be gone after a power cut"
+                        logger.warning("the server of %s runs with fsync=off: %s", self.display_url, lost)
                     self._fsync_checked = True
         except BaseException:
             engine.dispose()

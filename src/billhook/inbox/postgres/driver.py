@@ -1,8 +1,10 @@
-"""The psycopg driver: connections with a deadline, and a batch inserted in one round trip."""
+"""The psycopg driver: connections with a deadline, and a batch inserted in one round trip.
+
+An inbox is in a schema of its own, which an app's migration tool does not see.
+"""
 
 from __future__ import annotations
 
-import logging
 import re
 import select
 import time
@@ -11,16 +13,13 @@ from typing import Any
 
 import psycopg
 from psycopg.abc import RV, PQGen
-from psycopg.conninfo import make_conninfo
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 
-from billhook.errors import ConfigError, SchemaForbidden, UnfitEncoding
+from billhook.errors import UnfitEncoding
 from billhook.inbox import schema
 from billhook.inbox.records import NewDelivery
-
-logger = logging.getLogger("billhook.inbox")
 
 WEAK = ("off", "local", "remote_write")
 """Settings of synchronous_commit that answer before the disk, here or on a standby, has it."""
@@ -104,15 +103,6 @@ def session_options(url_options: str, timeout_seconds: float | None, schema: str
     return " ".join(filter(None, [*before, url_options, *after]))
 
 
-def check_conninfo(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the same arguments if libpq knows all of them. Raises ConfigError."""
-    try:
-        make_conninfo(**arguments)
-    except psycopg.ProgrammingError as error:
-        raise ConfigError(f"BILLHOOK_INBOX_URL: {reason(error)}") from None
-    return arguments
-
-
 def connect(
     arguments: Mapping[str, Any],
     timeout_seconds: float | None,
@@ -187,13 +177,6 @@ def check_encoding(connection: Connection, place: str) -> None:
         raise UnfitEncoding(place, encoding)
 
 
-def warn_if_fsync_off(connection: Connection, place: str) -> None:
-    """Warn of a server that does not wait for its disk: only its operator can change that."""
-    if connection.execute(text("SHOW fsync")).scalar_one() != "on":
-        lost = "what was answered 200 may be gone after a power cut"
-        logger.warning("the server of %s runs with fsync=off: %s", place, lost)
-
-
 def reason(error: BaseException | None) -> str:
     """Return the error in one line. Not the server's DETAIL, which may show a row, and so a body."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
@@ -234,18 +217,11 @@ def insert(connection: psycopg.Connection[Any], rows: Sequence[NewDelivery]) -> 
     return [delivery_id for _, delivery_id in sorted(zip(order, ids, strict=True))]
 
 
+# --- the schema ---------------------------------------------------------------------------------------
+
 _OPTION = re.compile(r"(?:-c\s*|--)(?i:search[_-]path)=((?:\\.|[^\s\\])*)")
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^",\s]+))\s*(?:,|$)')
 _SHARED = ("public", "$user")
-_OTHERS = text(
-    "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
-    "WHERE relname = 'billhook_version' AND relkind IN ('r', 'p') AND nspname <> :schema ORDER BY nspname"
-)
-_RIGHTS = text(
-    "SELECT current_user, has_database_privilege(current_database(), 'CREATE'), "
-    "(SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE') "
-    "FROM pg_namespace WHERE nspname = :schema)"
-)
 
 
 def quote_identifier(name: str) -> str:
@@ -263,29 +239,3 @@ def schema_from_options(options: str, default: str) -> str:
     paths = _OPTION.findall(options)
     names = parse_search_path(re.sub(r"\\(.)", r"\1", paths[-1])) if paths else []
     return names[0] if len(names) == 1 and names[0] not in _SHARED else default
-
-
-def use_schema(connection: Connection, schema: str) -> None:
-    """Make the rest of the transaction use `schema` alone, which need not exist yet."""
-    connection.execute(text(f"SET LOCAL search_path TO {quote_identifier(schema)}"))
-
-
-def other_schemas(connection: Connection, schema: str) -> list[str]:
-    """Return the schemas but `schema` that hold an inbox, whether or not this role may use them."""
-    return list(connection.execute(_OTHERS, {"schema": schema}).scalars())
-
-
-def create_schema(connection: Connection, schema: str) -> None:
-    """Create the schema if it is missing, in the caller's transaction, which then uses it.
-
-    Raises SchemaForbidden, with a statement for a role that may.
-    """
-    role, may_create, may_use = connection.execute(_RIGHTS, {"schema": schema}).one()
-    making = f"CREATE SCHEMA {quote_identifier(schema)}"
-    if may_use is None and may_create:
-        connection.execute(text(making))
-    elif may_use is None:
-        raise SchemaForbidden(role, schema, f"{making} AUTHORIZATION {quote_identifier(role)}")
-    elif not may_use:
-        grant = f"GRANT USAGE, CREATE ON SCHEMA {quote_identifier(schema)} TO {quote_identifier(role)}"
-        raise SchemaForbidden(role, schema, grant)

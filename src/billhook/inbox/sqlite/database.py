@@ -281,19 +281,15 @@ class SqliteDatabase(Database):
     def _unavailable(self, error: BaseException) -> InboxUnavailable:
         # The next use opens new connections: a full disk, a lost file and a corrupt page are mended outside
         # this process, and none of them should need a restart of it.
-        full = self._full_disk()  # first: closing may delete the log
+        full = ""  # SQLite often calls it an I/O error; looked at first: closing may delete the log
+        with suppress(OSError):
+            free = shutil.disk_usage(self.path.parent).free
+            if free < _FULL_BYTES:
+                full = f"; {free // 1024} KiB are free on its disk: free some space"
         with self._mutex:
             self._connections.close()
         cause = error.orig if isinstance(error, DBAPIError) else str(error) or type(error).__name__
         return InboxUnavailable(f"the inbox {self.path} failed: {cause}{full}")
-
-    def _full_disk(self) -> str:
-        """Return what to add to an error on a full disk: SQLite often calls it an I/O error."""
-        with suppress(OSError):
-            free = shutil.disk_usage(self.path.parent).free
-            if free < _FULL_BYTES:
-                return f"; {free // 1024} KiB are free on its disk: free some space"
-        return ""
 
     def _close_for_fork(self) -> None:
         self._connections.close()

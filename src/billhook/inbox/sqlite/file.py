@@ -50,11 +50,7 @@ def create(path: Path, *, own_folder: bool) -> None:
                 sync(folder)
     except OSError as error:
         raise ConfigError(f"the inbox {path} cannot be opened: {error.strerror}") from None
-    _warn_of_access_by_others(path)
-
-
-def _warn_of_access_by_others(path: Path) -> None:
-    """Warn of loose file modes: the file holds customers' data, and what was received."""
+    # The file holds customers' data, and what was received.
     files = [beside(path, suffix) for suffix in ("", *_LOGS)]
     access = {str(file): may for file in files if (may := access_by_others(file)) is not None}
     if access:
