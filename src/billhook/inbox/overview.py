@@ -338,7 +338,7 @@ def _refusals(counts: Counts) -> tuple[dict[str, int], dict[str, float]]:
             refused[key.cause] += sums.number
             seconds[key.cause] += sums.seconds
     # Where the signed time is the cause, each has seconds.
-    return refused, {cause: total / refused[cause] for cause, total in seconds.items() if total}
+    return dict(refused), {cause: total / refused[cause] for cause, total in seconds.items() if total}
 
 
 def percentile(buckets: Mapping[int, int], part: float) -> float | None:
