@@ -32,10 +32,8 @@ from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.actions import ids_text, recorded
 from billhook.inbox.deliveries import BATCH, count, details, handler_names, id_batches, search_bound
-from billhook.inbox.discard import DiscardResult
-from billhook.inbox.erase import EraseResult
 from billhook.inbox.issues import find_issue, of_issue
-from billhook.inbox.replay import ReplayResult
+from billhook.inbox.operations import DiscardResult, EraseResult, ReplayResult
 
 _SEARCH_LIMIT = 100_000
 """How many bodies a search for a text reads: some seconds' work for the database."""
