@@ -32,8 +32,8 @@ class AnonymousCustomer(Event):
 
     identify = ("id", "external_id")
 
-    id: Annotated[StrictStr, Field(description="Id of the new, anonymous customer.", examples=["cus_9001"])]
-    name: Annotated[StrictStr, Field(description="Name assigned to the customer.", examples=["acme-trial"])]
+    id: StrictStr = Field(description="Id of the new, anonymous customer.", examples=["cus_9001"])
+    name: StrictStr = Field(description="Name assigned to the customer.", examples=["acme-trial"])
     external_id: ExternalId = None
     aliases: Aliases
 
@@ -41,13 +41,11 @@ class AnonymousCustomer(Event):
 class IntegrationEntity(WireModel):
     """A customer's counterpart in another system. Source: spec, "Events", CustomerCreated."""
 
-    integration_provider: Annotated[
-        StrictStr, Field(description="Name of the other system.", examples=["Salesforce"])
-    ]
-    integration_external_id: Annotated[
-        StrictStr, Field(description="Id of the entity in that system.", examples=["0015g00000XyZ"])
-    ]
-    sync_status: Annotated[StrictStr, Field(description="Synchronization status.", examples=["Synced"])]
+    integration_provider: StrictStr = Field(description="Name of the other system.", examples=["Salesforce"])
+    integration_external_id: StrictStr = Field(
+        description="Id of the entity in that system.", examples=["0015g00000XyZ"]
+    )
+    sync_status: StrictStr = Field(description="Synchronization status.", examples=["Synced"])
 
 
 class NewCustomer(WireModel):
@@ -58,11 +56,9 @@ class NewCustomer(WireModel):
     name: NameOfCustomer
     external_id: ExternalId = None
     aliases: Aliases
-    integration_entities: Annotated[
-        list[IntegrationEntity],
-        FailFast(),
-        Field(description="Counterparts of the customer in other systems."),
-    ]
+    integration_entities: Annotated[list[IntegrationEntity], FailFast()] = Field(
+        description="Counterparts of the customer in other systems."
+    )
 
 
 class CustomerCreated(NewCustomer, Event):
@@ -96,19 +92,16 @@ class CustomerPortalLinkSent(Event):
     identify = ("customer_id",)
 
     customer_id: CustomerId
-    is_successful: Annotated[StrictBool, Field(description="Whether the link was sent.", examples=[False])]
-    email: Annotated[
-        StrictStr | None,
-        Field(description="Email address of the recipient.", examples=["billing@acme.example"]),
-    ]
+    is_successful: StrictBool = Field(description="Whether the link was sent.", examples=[False])
+    email: StrictStr | None = Field(
+        description="Email address of the recipient.", examples=["billing@acme.example"]
+    )
     date: RaisedAt
-    error_message: Annotated[
-        StrictStr | None,
-        Field(
-            description="Error message; present only when isSuccessful is false.",
-            examples=["Mailbox unavailable"],
-        ),
-    ] = None
+    error_message: StrictStr | None = Field(
+        default=None,
+        description="Error message; present only when isSuccessful is false.",
+        examples=["Mailbox unavailable"],
+    )
 
 
 class UpcomingRenewal(Event):
@@ -155,12 +148,9 @@ class ContractCreated(Event):
     contract_id: ContractId
     customer_id: CustomerId
     contract_name: ContractName
-    status: Annotated[StrictStr, Field(description="Status of the contract.", examples=["Active"])]
-    start_date: Annotated[
-        UtcDatetime, Field(description="Start of the contract.", examples=["2026-02-01T00:00:00Z"])
-    ]
-    end_date: Annotated[
-        UtcDatetime | None,
-        Field(description="End of the contract, if any.", examples=["2027-01-31T00:00:00Z"]),
-    ] = None
-    customer: Annotated[NewCustomer, Field(description="The customer, with the fields of CustomerCreated.")]
+    status: StrictStr = Field(description="Status of the contract.", examples=["Active"])
+    start_date: UtcDatetime = Field(description="Start of the contract.", examples=["2026-02-01T00:00:00Z"])
+    end_date: UtcDatetime | None = Field(
+        default=None, description="End of the contract, if any.", examples=["2027-01-31T00:00:00Z"]
+    )
+    customer: NewCustomer = Field(description="The customer, with the fields of CustomerCreated.")

@@ -38,13 +38,11 @@ class _CreditPoolEvent(Event, register=False):
 
     date: RaisedAt
     customer_id: CustomerId
-    credit_pool_id: Annotated[StrictStr, Field(description="Id of the credit pool.", examples=["pool_12"])]
-    credit_type_id: Annotated[StrictStr, Field(description="Id of the credit type.", examples=["crt_3"])]
-    credit_kind: Annotated[
-        StrictStr,
-        AfterValidator(open_enum(CreditKind)),
-        Field(description="Type of credit: Monetary, Unit, or another.", examples=["Monetary"]),
-    ]
+    credit_pool_id: StrictStr = Field(description="Id of the credit pool.", examples=["pool_12"])
+    credit_type_id: StrictStr = Field(description="Id of the credit type.", examples=["crt_3"])
+    credit_kind: Annotated[StrictStr, AfterValidator(open_enum(CreditKind))] = Field(
+        description="Type of credit: Monetary, Unit, or another.", examples=["Monetary"]
+    )
 
 
 class CreditPoolDepleted(_CreditPoolEvent):
@@ -53,7 +51,7 @@ class CreditPoolDepleted(_CreditPoolEvent):
     Source: spec, "Events".
     """
 
-    balance: Annotated[ExactDecimal, Field(description="Remaining credits: none.", examples=[Decimal(0)])]
+    balance: ExactDecimal = Field(description="Remaining credits: none.", examples=[Decimal(0)])
 
 
 class CreditPoolThresholdCrossed(_CreditPoolEvent):
@@ -64,7 +62,7 @@ class CreditPoolThresholdCrossed(_CreditPoolEvent):
 
     threshold: Threshold
     pct_usage: PctUsage
-    balance: Annotated[ExactDecimal, Field(description="Remaining credits.", examples=[Decimal("187.50")])]
+    balance: ExactDecimal = Field(description="Remaining credits.", examples=[Decimal("187.50")])
 
 
 class CreditPoolIncreased(_CreditPoolEvent):
@@ -75,13 +73,11 @@ class CreditPoolIncreased(_CreditPoolEvent):
 
     identify = ("customer_id", "credit_pool_id", "granted_amount")
 
-    granted_amount: Annotated[ExactDecimal, Field(description="Credits added.", examples=[Decimal("500.00")])]
-    previous_balance: Annotated[
-        ExactDecimal, Field(description="Balance before, in credits.", examples=[Decimal("187.50")])
-    ]
-    balance: Annotated[
-        ExactDecimal, Field(description="Balance after, in credits.", examples=[Decimal("687.50")])
-    ]
+    granted_amount: ExactDecimal = Field(description="Credits added.", examples=[Decimal("500.00")])
+    previous_balance: ExactDecimal = Field(
+        description="Balance before, in credits.", examples=[Decimal("187.50")]
+    )
+    balance: ExactDecimal = Field(description="Balance after, in credits.", examples=[Decimal("687.50")])
 
 
 class InvoiceApproved(Event):
@@ -105,36 +101,24 @@ class InvoicePaymentStatusChanged(Event):
     identify = ("invoice_id", "total")
 
     invoice_id: InvoiceId
-    billing_status: Annotated[
-        StrictStr,
-        AfterValidator(open_enum(BillingStatus)),
-        Field(
-            description="New payment state: None, Paid, Rejected, PendingPayment, Overdue, or another.",
-            examples=["Paid"],
-        ),
-    ]
-    amount_due: Annotated[ExactDecimal, Field(description="Unpaid amount.", examples=[Decimal("0.00")])]
-    amount_paid: Annotated[
-        ExactDecimal, Field(description="Amount paid so far.", examples=[Decimal("1249.90")])
-    ]
-    total: Annotated[
-        ExactDecimal, Field(description="Total amount of the invoice.", examples=[Decimal("1249.90")])
-    ]
-    due_date: Annotated[
-        UtcDatetime | None,
-        Field(description="Due date of the payment, if set.", examples=["2026-02-14T00:00:00Z"]),
-    ] = None
-    paid_at: Annotated[
-        UtcDatetime | None,
-        Field(description="Time of payment, if paid.", examples=["2026-01-15T09:29:41Z"]),
-    ] = None
-    invoice_pdf_url: Annotated[
-        StrictStr | None,
-        Field(
-            description="URL of the PDF, if there is one.",
-            examples=["https://billing.example/inv_3007.pdf"],
-        ),
-    ] = None
+    billing_status: Annotated[StrictStr, AfterValidator(open_enum(BillingStatus))] = Field(
+        description="New payment state: None, Paid, Rejected, PendingPayment, Overdue, or another.",
+        examples=["Paid"],
+    )
+    amount_due: ExactDecimal = Field(description="Unpaid amount.", examples=[Decimal("0.00")])
+    amount_paid: ExactDecimal = Field(description="Amount paid so far.", examples=[Decimal("1249.90")])
+    total: ExactDecimal = Field(description="Total amount of the invoice.", examples=[Decimal("1249.90")])
+    due_date: UtcDatetime | None = Field(
+        default=None, description="Due date of the payment, if set.", examples=["2026-02-14T00:00:00Z"]
+    )
+    paid_at: UtcDatetime | None = Field(
+        default=None, description="Time of payment, if paid.", examples=["2026-01-15T09:29:41Z"]
+    )
+    invoice_pdf_url: StrictStr | None = Field(
+        default=None,
+        description="URL of the PDF, if there is one.",
+        examples=["https://billing.example/inv_3007.pdf"],
+    )
 
 
 class InvoiceSendFailed(Event):
@@ -146,10 +130,9 @@ class InvoiceSendFailed(Event):
     identify = ("invoice_id", "invoice_number")
 
     invoice_id: InvoiceId
-    invoice_number: Annotated[
-        StrictStr | None,
-        Field(description="Invoice number, if assigned.", examples=["2026-0117"]),
-    ] = None
+    invoice_number: StrictStr | None = Field(
+        default=None, description="Invoice number, if assigned.", examples=["2026-0117"]
+    )
     date: RaisedAt
 
 
@@ -164,13 +147,9 @@ class PaymentFailed(Event):
     date: RaisedAt
     customer_id: CustomerId
     invoice_id: InvoiceId
-    payment_provider: Annotated[
-        StrictStr, Field(description="Name of the payment provider.", examples=["Stripe"])
-    ]
-    amount: Annotated[
-        ExactDecimal, Field(description="Amount of the failed payment.", examples=[Decimal("1249.90")])
-    ]
+    payment_provider: StrictStr = Field(description="Name of the payment provider.", examples=["Stripe"])
+    amount: ExactDecimal = Field(description="Amount of the failed payment.", examples=[Decimal("1249.90")])
     currency: Currency
-    failure_reason: Annotated[
-        StrictStr | None, Field(description="Reason for the failure, if known.", examples=["card_declined"])
-    ] = None
+    failure_reason: StrictStr | None = Field(
+        default=None, description="Reason for the failure, if known.", examples=["card_declined"]
+    )

@@ -84,9 +84,9 @@ class Overage(Event):
     identify = ("customer_id", "invoice_id", "overage_amount")
 
     date: RaisedAt
-    overage_amount: Annotated[
-        ExactDecimal, Field(description="Amount of the overage, in `currency`.", examples=[Decimal("37.50")])
-    ]
+    overage_amount: ExactDecimal = Field(
+        description="Amount of the overage, in `currency`.", examples=[Decimal("37.50")]
+    )
     invoice_id: InvoiceId
     customer_id: CustomerId
     customer_name: CustomerName
@@ -106,9 +106,7 @@ class TierCrossed(Event):
     contract_id: ContractId
     customer_name: CustomerName
     contract_name: ContractName
-    variant_id: Annotated[
-        StrictStr, Field(description="Id of the variant whose tier was crossed.", examples=["var_8"])
-    ]
+    variant_id: StrictStr = Field(description="Id of the variant whose tier was crossed.", examples=["var_8"])
 
 
 class FinalTierExceeded(Event):
@@ -126,9 +124,9 @@ class FinalTierExceeded(Event):
     contract_name: ContractName
     product_id: ProductId
     product_name: ProductName
-    accumulated_units_value: Annotated[
-        ExactDecimal, Field(description="Accumulated usage, in units.", examples=[Decimal("1000250")])
-    ]
+    accumulated_units_value: ExactDecimal = Field(
+        description="Accumulated usage, in units.", examples=[Decimal("1000250")]
+    )
 
 
 class CommitmentCrossed(ProductConsumptionSnapshot, Event):
@@ -154,9 +152,9 @@ class CommitmentUsageCrossed(Event):
     customer_id: CustomerId
     threshold: Threshold
     pct_usage: PctUsage
-    product_consumption: Annotated[
-        ProductConsumptionSnapshot, Field(description="Product consumption when the event was raised.")
-    ]
+    product_consumption: ProductConsumptionSnapshot = Field(
+        description="Product consumption when the event was raised."
+    )
 
 
 class CurrencyCommitmentUsageCrossed(Event):
@@ -174,12 +172,12 @@ class CurrencyCommitmentUsageCrossed(Event):
     threshold: Threshold
     pct_usage: PctUsage
     currency: Currency
-    committed_amount: Annotated[
-        ExactDecimal, Field(description="Committed amount, in `currency`.", examples=[Decimal("5000.00")])
-    ]
-    consumed_amount: Annotated[
-        ExactDecimal, Field(description="Consumed amount, in `currency`.", examples=[Decimal("4062.50")])
-    ]
-    cycle_start: Annotated[
-        UtcDatetime, Field(description="Start of the billing cycle.", examples=["2026-01-01T00:00:00Z"])
-    ]
+    committed_amount: ExactDecimal = Field(
+        description="Committed amount, in `currency`.", examples=[Decimal("5000.00")]
+    )
+    consumed_amount: ExactDecimal = Field(
+        description="Consumed amount, in `currency`.", examples=[Decimal("4062.50")]
+    )
+    cycle_start: UtcDatetime = Field(
+        description="Start of the billing cycle.", examples=["2026-01-01T00:00:00Z"]
+    )

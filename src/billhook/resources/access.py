@@ -34,11 +34,9 @@ class LoginRequest(_Tokens):
     Source: spec, "Endpoints", POST /login.
     """
 
-    refresh_token: Annotated[
-        StrictStr,
-        WRITE_ONLY,
-        Field(description="Long-lived API token, created in the dashboard.", repr=False),
-    ]
+    refresh_token: Annotated[StrictStr, WRITE_ONLY] = Field(
+        description="Long-lived API token, created in the dashboard.", repr=False
+    )
 
 
 class LoginResponse(_Tokens):
@@ -47,22 +45,16 @@ class LoginResponse(_Tokens):
     Source: spec, "Endpoints", POST /login.
     """
 
-    access_token: Annotated[
-        StrictStr,
-        Field(description="Token for the header Authorization: Bearer; valid for one hour.", repr=False),
-    ]
-    expires_in: Annotated[
-        ExactDecimal,
-        Field(description="Lifetime of the token; the unit is not stated.", examples=[Decimal(3600)]),
-    ]
+    access_token: StrictStr = Field(
+        description="Token for the header Authorization: Bearer; valid for one hour.", repr=False
+    )
+    expires_in: ExactDecimal = Field(
+        description="Lifetime of the token; the unit is not stated.", examples=[Decimal(3600)]
+    )
     # Text, as in the specification: a login must not fail because of the format of an unused field.
-    expires_at: Annotated[
-        StrictStr,
-        Field(
-            description="Expiry time of the token; the format is not stated.",
-            examples=["2026-01-15T10:30:00Z"],
-        ),
-    ]
+    expires_at: StrictStr = Field(
+        description="Expiry time of the token; the format is not stated.", examples=["2026-01-15T10:30:00Z"]
+    )
 
 
 class WebhookSubscription(Resource):
@@ -71,24 +63,18 @@ class WebhookSubscription(Resource):
     Source: spec, "Endpoints", POST /webhook.
     """
 
-    callback_url: Annotated[
-        StrictStr,
-        Field(
-            description="URL that receives the events.", examples=["https://shop.example/webhooks/billing"]
-        ),
-    ]
-    event_type: Annotated[
-        StrictStr,
-        Field(description="Event type, as in X-Webhook-Type.", examples=[_WITH_THRESHOLD[0]]),
-    ]
-    threshold: Annotated[
-        ExactDecimal | None,
-        Field(description="Threshold from which events are sent, in percent.", examples=[Decimal(80)]),
-    ] = None
-    recurring_threshold: Annotated[
-        ExactDecimal | None,
-        Field(description="Recurring threshold; its meaning is not stated.", examples=[Decimal(10)]),
-    ] = None
+    callback_url: StrictStr = Field(
+        description="URL that receives the events.", examples=["https://shop.example/webhooks/billing"]
+    )
+    event_type: StrictStr = Field(
+        description="Event type, as in X-Webhook-Type.", examples=[_WITH_THRESHOLD[0]]
+    )
+    threshold: ExactDecimal | None = Field(
+        default=None, description="Threshold from which events are sent, in percent.", examples=[Decimal(80)]
+    )
+    recurring_threshold: ExactDecimal | None = Field(
+        default=None, description="Recurring threshold; its meaning is not stated.", examples=[Decimal(10)]
+    )
 
     @model_validator(mode="after")
     def _threshold_applies(self) -> WebhookSubscription:

@@ -123,15 +123,13 @@ def _fields_with(access: Access, value: object) -> dict[Any, Any]:
 class StoredResource(Resource, register=False):
     """An object stored by the service. Source: spec, "Resources and their fields", the conventions."""
 
-    id: Annotated[StrictStr, READ_ONLY, Field(description="Id assigned by the service.")]
-    created_at: Annotated[
-        UtcDatetime, READ_ONLY, Field(description="Creation time.", examples=["2026-01-15T09:30:00Z"])
-    ]
-    updated_at: Annotated[
-        UtcDatetime,
-        READ_ONLY,
-        Field(description="Time of the last change.", examples=["2026-01-15T09:31:00Z"]),
-    ]
+    id: Annotated[StrictStr, READ_ONLY] = Field(description="Id assigned by the service.")
+    created_at: Annotated[UtcDatetime, READ_ONLY] = Field(
+        description="Creation time.", examples=["2026-01-15T09:30:00Z"]
+    )
+    updated_at: Annotated[UtcDatetime, READ_ONLY] = Field(
+        description="Time of the last change.", examples=["2026-01-15T09:31:00Z"]
+    )
 
 
 RESOURCES: Mapping[str, type[Resource]] = MappingProxyType(_registered)
@@ -169,10 +167,8 @@ class WrongParam(Resource):
     Source: spec, "Errors".
     """
 
-    param: Annotated[StrictStr, Field(description="Name of the parameter.", examples=["startDate"])]
-    message: Annotated[
-        StrictStr, Field(description="Reason why the parameter is invalid.", examples=["is required"])
-    ]
+    param: StrictStr = Field(description="Name of the parameter.", examples=["startDate"])
+    message: StrictStr = Field(description="Reason why the parameter is invalid.", examples=["is required"])
 
 
 class ErrorBody(Resource):
@@ -184,25 +180,22 @@ class ErrorBody(Resource):
     type: Annotated[
         ErrorType | Literal["invalid_request_error", "authentication_error", "rate_limit_error", "api_error"],
         ListedWords(ErrorType),
-        Field(
-            description="Class: one of invalid_request, authentication, rate_limit and api, or another.",
-            examples=["invalid_request_error"],
-        ),
-    ]
-    code: Annotated[
-        StrictStr,
-        AfterValidator(open_enum(ErrorCode)),
-        Field(description="Error code, for programs.", examples=["resource_not_found"]),
-    ]
-    message: Annotated[
-        StrictStr, Field(description="Error message, for people.", examples=["there is no such customer"])
-    ]
-    param: Annotated[
-        StrictStr | None, Field(description="Name of the invalid parameter.", examples=["customerId"])
-    ] = None
-    params: Annotated[
-        MaybeListOf[WrongParam], Field(description="Invalid parameters, each with the reason.")
-    ] = None
+    ] = Field(
+        description="Class: one of invalid_request, authentication, rate_limit and api, or another.",
+        examples=["invalid_request_error"],
+    )
+    code: Annotated[StrictStr, AfterValidator(open_enum(ErrorCode))] = Field(
+        description="Error code, for programs.", examples=["resource_not_found"]
+    )
+    message: StrictStr = Field(
+        description="Error message, for people.", examples=["there is no such customer"]
+    )
+    param: StrictStr | None = Field(
+        default=None, description="Name of the invalid parameter.", examples=["customerId"]
+    )
+    params: MaybeListOf[WrongParam] = Field(
+        default=None, description="Invalid parameters, each with the reason."
+    )
 
 
 def _read_text(value: object) -> object:
@@ -219,14 +212,12 @@ class PageQuery(Resource):
     Source: spec, "Endpoints", the pagination shape.
     """
 
-    limit: Annotated[
-        ExactDecimal | None,
-        BeforeValidator(_read_text),
-        Field(description="Maximum number of items on the page.", examples=[100]),
-    ] = None
-    cursor: Annotated[
-        StrictStr | None, Field(description="Cursor of the page: nextCursor of the previous one.")
-    ] = None
+    limit: Annotated[ExactDecimal | None, BeforeValidator(_read_text)] = Field(
+        default=None, description="Maximum number of items on the page.", examples=[100]
+    )
+    cursor: StrictStr | None = Field(
+        default=None, description="Cursor of the page: nextCursor of the previous one."
+    )
 
     def to_query(self) -> dict[str, str]:
         """Return the parameters by the wire's names, as text; without those not given, or None."""
@@ -243,13 +234,13 @@ def _as_text(value: object) -> str:
 class Page(Resource, register=False):
     """One page of a list, and where the next begins."""
 
-    has_more: Annotated[StrictBool, Field(description="Whether there is another page.", examples=[False])]
-    next_cursor: Annotated[
-        StrictStr | None, Field(description="Cursor of the next page; null or absent on the last page.")
-    ] = None
+    has_more: StrictBool = Field(description="Whether there is another page.", examples=[False])
+    next_cursor: StrictStr | None = Field(
+        default=None, description="Cursor of the next page; null or absent on the last page."
+    )
 
 
 class CountedPage(Page, register=False):
     """One page of a list, with the number of items on all pages."""
 
-    total: Annotated[ExactDecimal, Field(description="Number of items on all pages.", examples=[1])]
+    total: ExactDecimal = Field(description="Number of items on all pages.", examples=[1])

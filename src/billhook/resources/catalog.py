@@ -21,20 +21,19 @@ class CatalogProductUpdate(Resource):
     Source: spec, "Endpoints", Catalog products.
     """
 
-    name: Annotated[StrictStr | None, Field(description="Name of the product.", examples=["API calls"])] = (
-        None
+    name: StrictStr | None = Field(default=None, description="Name of the product.", examples=["API calls"])
+    description: StrictStr | None = Field(
+        default=None, description="Type of product.", examples=["Calls of the public API"]
     )
-    description: Annotated[
-        StrictStr | None, Field(description="Type of product.", examples=["Calls of the public API"])
-    ] = None
-    product_code: Annotated[StrictStr | None, Field(description="Product code.", examples=["API-1"])] = None
-    disable_description: Annotated[
-        StrictBool | None,
-        Field(description="Whether the default description is left out of line items.", examples=[False]),
-    ] = None
-    external_id: Annotated[
-        StrictStr | None, Field(description="Id of the product in your own system.", examples=["sku-100"])
-    ] = None
+    product_code: StrictStr | None = Field(default=None, description="Product code.", examples=["API-1"])
+    disable_description: StrictBool | None = Field(
+        default=None,
+        description="Whether the default description is left out of line items.",
+        examples=[False],
+    )
+    external_id: StrictStr | None = Field(
+        default=None, description="Id of the product in your own system.", examples=["sku-100"]
+    )
 
 
 class NewCatalogProduct(CatalogProductUpdate):
@@ -43,7 +42,7 @@ class NewCatalogProduct(CatalogProductUpdate):
     Source: spec, "Resources and their fields", Catalog product.
     """
 
-    name: Annotated[StrictStr, Field(description="Name of the product.", examples=["API calls"])]
+    name: StrictStr = Field(description="Name of the product.", examples=["API calls"])
 
 
 class CatalogProduct(StoredResource, NewCatalogProduct):
@@ -59,7 +58,7 @@ class CatalogProductResponse(Resource):
     Source: spec, "Endpoints", Catalog products.
     """
 
-    catalog_product: Annotated[CatalogProduct, Field(description="The catalog product.")]
+    catalog_product: CatalogProduct = Field(description="The catalog product.")
 
 
 class CatalogProductPage(CountedPage):
@@ -68,7 +67,7 @@ class CatalogProductPage(CountedPage):
     Source: spec, "Endpoints", Catalog products.
     """
 
-    catalog_products: Annotated[ListOf[CatalogProduct], Field(description="Catalog products of this page.")]
+    catalog_products: ListOf[CatalogProduct] = Field(description="Catalog products of this page.")
 
 
 class PlanStatus(StrEnum):
@@ -83,12 +82,10 @@ class BillingDate(Resource):
     Source: spec, "Resources and their fields", Plan, billingData.
     """
 
-    anchor: Annotated[
-        StrictStr | None, Field(description="Anchor from which the billing day is counted.")
-    ] = None
-    day_of_month: Annotated[Integer | None, Field(description="Day of the month, from 1.", examples=[1])] = (
-        None
+    anchor: StrictStr | None = Field(
+        default=None, description="Anchor from which the billing day is counted."
     )
+    day_of_month: Integer | None = Field(default=None, description="Day of the month, from 1.", examples=[1])
 
 
 class BillingData(Resource):
@@ -97,21 +94,18 @@ class BillingData(Resource):
     Source: spec, "Resources and their fields", Plan, billingData.
     """
 
-    billing_interval: Annotated[
-        StrictStr | None, Field(description="Billing interval, such as Monthly.", examples=["Monthly"])
-    ] = None
-    duration: Annotated[
-        ExactDecimal | None,
-        Field(description="Contract length; the unit is not stated.", examples=[Decimal(12)]),
-    ] = None
-    payment_term: Annotated[StrictStr | None, Field(description="Payment term.")] = None
-    auto_renewal: Annotated[
-        StrictBool | None, Field(description="Whether the contract renews automatically.")
-    ] = None
-    pro_rated: Annotated[StrictBool | None, Field(description="Whether partial intervals are pro-rated.")] = (
-        None
+    billing_interval: StrictStr | None = Field(
+        default=None, description="Billing interval, such as Monthly.", examples=["Monthly"]
     )
-    billing_date: Annotated[BillingDate | None, Field(description="Day of billing.")] = None
+    duration: ExactDecimal | None = Field(
+        default=None, description="Contract length; the unit is not stated.", examples=[Decimal(12)]
+    )
+    payment_term: StrictStr | None = Field(default=None, description="Payment term.")
+    auto_renewal: StrictBool | None = Field(
+        default=None, description="Whether the contract renews automatically."
+    )
+    pro_rated: StrictBool | None = Field(default=None, description="Whether partial intervals are pro-rated.")
+    billing_date: BillingDate | None = Field(default=None, description="Day of billing.")
 
 
 class Plan(StoredResource):
@@ -120,22 +114,18 @@ class Plan(StoredResource):
     Source: spec, "Resources and their fields", Plan.
     """
 
-    name: Annotated[
-        StrictStr | None, READ_ONLY, Field(description="Name of the plan.", examples=["Growth"])
-    ] = None
-    status: Annotated[
-        Annotated[StrictStr, AfterValidator(open_enum(PlanStatus))] | None,
-        READ_ONLY,
-        Field(description="State: Active, or another.", examples=["Active"]),
-    ] = None
-    billing_data: Annotated[
-        BillingData | None, READ_ONLY, Field(description="Billing settings of the plan.")
-    ] = None
-    external_id: Annotated[
-        StrictStr | None,
-        READ_ONLY,
-        Field(description="Id of the plan in your own system.", examples=["plan-growth"]),
-    ] = None
+    name: Annotated[StrictStr | None, READ_ONLY] = Field(
+        default=None, description="Name of the plan.", examples=["Growth"]
+    )
+    status: Annotated[Annotated[StrictStr, AfterValidator(open_enum(PlanStatus))] | None, READ_ONLY] = Field(
+        default=None, description="State: Active, or another.", examples=["Active"]
+    )
+    billing_data: Annotated[BillingData | None, READ_ONLY] = Field(
+        default=None, description="Billing settings of the plan."
+    )
+    external_id: Annotated[StrictStr | None, READ_ONLY] = Field(
+        default=None, description="Id of the plan in your own system.", examples=["plan-growth"]
+    )
 
 
 class PlanResponse(Resource):
@@ -144,4 +134,4 @@ class PlanResponse(Resource):
     Source: spec, "Endpoints", Plans.
     """
 
-    plan: Annotated[Plan, Field(description="The plan.")]
+    plan: Plan = Field(description="The plan.")

@@ -34,12 +34,12 @@ class Duration(Resource):
     Source: spec, "Resources and their fields", ContractProduct, scheduling.
     """
 
-    unit: Annotated[
-        StrictStr | None, Field(description="Unit of the duration, such as Months.", examples=["Months"])
-    ] = None
-    value: Annotated[
-        ExactDecimal | None, Field(description="Length of the duration, in units.", examples=[Decimal(1)])
-    ] = None
+    unit: StrictStr | None = Field(
+        default=None, description="Unit of the duration, such as Months.", examples=["Months"]
+    )
+    value: ExactDecimal | None = Field(
+        default=None, description="Length of the duration, in units.", examples=[Decimal(1)]
+    )
 
 
 class Scheduling(Resource):
@@ -48,10 +48,8 @@ class Scheduling(Resource):
     Source: spec, "Resources and their fields", ContractProduct, scheduling.
     """
 
-    billing_day: Annotated[PositiveInt | None, Field(description="Day of billing, from 1.", examples=[1])] = (
-        None
-    )
-    duration: Annotated[Duration | None, Field(description="Billing interval or duration.")] = None
+    billing_day: PositiveInt | None = Field(default=None, description="Day of billing, from 1.", examples=[1])
+    duration: Duration | None = Field(default=None, description="Billing interval or duration.")
 
 
 class Discount(Resource):
@@ -60,14 +58,14 @@ class Discount(Resource):
     Source: spec, "Resources and their fields", ContractProduct, pricing.
     """
 
-    name: Annotated[StrictStr | None, Field(description="Name of the discount.", examples=["Launch"])] = None
-    type: Annotated[StrictStr | None, Field(description="Type of discount.")] = None
-    amount: Annotated[
-        ExactDecimal | None, Field(description="Value of the discount.", examples=[Decimal("10.00")])
-    ] = None
-    recurring: Annotated[
-        Integer | None, Field(description="Number of times the discount applies.", examples=[3])
-    ] = None
+    name: StrictStr | None = Field(default=None, description="Name of the discount.", examples=["Launch"])
+    type: StrictStr | None = Field(default=None, description="Type of discount.")
+    amount: ExactDecimal | None = Field(
+        default=None, description="Value of the discount.", examples=[Decimal("10.00")]
+    )
+    recurring: Integer | None = Field(
+        default=None, description="Number of times the discount applies.", examples=[3]
+    )
 
 
 class Pricing(Resource):
@@ -76,15 +74,15 @@ class Pricing(Resource):
     Source: spec, "Resources and their fields", ContractProduct, pricing.
     """
 
-    type: Annotated[StrictStr | None, Field(description="Pricing model.")] = None
-    price: Annotated[ExactDecimal | None, Field(description="Price.", examples=[Decimal("0.0125")])] = None
-    discount: Annotated[Discount | None, Field(description="Discount on the price.")] = None
-    is_credit_purchase: Annotated[
-        StrictBool | None, Field(description="Whether the product buys credits.")
-    ] = None
-    issued_separately: Annotated[
-        StrictBool | None, Field(description="Whether it is billed on a separate invoice.")
-    ] = None
+    type: StrictStr | None = Field(default=None, description="Pricing model.")
+    price: ExactDecimal | None = Field(default=None, description="Price.", examples=[Decimal("0.0125")])
+    discount: Discount | None = Field(default=None, description="Discount on the price.")
+    is_credit_purchase: StrictBool | None = Field(
+        default=None, description="Whether the product buys credits."
+    )
+    issued_separately: StrictBool | None = Field(
+        default=None, description="Whether it is billed on a separate invoice."
+    )
 
 
 class Commitment(Resource):
@@ -93,35 +91,33 @@ class Commitment(Resource):
     Source: spec, "Resources and their fields", Commitment.
     """
 
-    units: Annotated[
-        ExactDecimal | None, Field(description="Committed quantity, in units.", examples=[Decimal(10000)])
-    ] = None
-    price: Annotated[
-        ExactDecimal | None, Field(description="Price of the commitment.", examples=[Decimal("99.00")])
-    ] = None
-    type: Annotated[StrictStr | None, Field(description="Type of commitment.")] = None
-    scheduling: Annotated[Scheduling | None, Field(description="Billing schedule of the commitment.")] = None
-    overage_strategy: Annotated[
-        StrictStr | None, Field(description="Treatment of usage beyond the commitment.")
-    ] = None
+    units: ExactDecimal | None = Field(
+        default=None, description="Committed quantity, in units.", examples=[Decimal(10000)]
+    )
+    price: ExactDecimal | None = Field(
+        default=None, description="Price of the commitment.", examples=[Decimal("99.00")]
+    )
+    type: StrictStr | None = Field(default=None, description="Type of commitment.")
+    scheduling: Scheduling | None = Field(default=None, description="Billing schedule of the commitment.")
+    overage_strategy: StrictStr | None = Field(
+        default=None, description="Treatment of usage beyond the commitment."
+    )
 
 
 class _LineItemFields(Resource, register=False):
     """What a product and a group of them have in common: each is one line item."""
 
-    display_name: Annotated[
-        StrictStr | None, Field(description="Name on the line item.", examples=["API calls"])
-    ] = None
-    description: Annotated[StrictStr | None, Field(description="Description on the line item.")] = None
-    product_erp_id: Annotated[StrictStr | None, Field(description="Id of the product in the ERP system.")] = (
-        None
+    display_name: StrictStr | None = Field(
+        default=None, description="Name on the line item.", examples=["API calls"]
     )
-    erp_class: Annotated[StrictStr | None, Field(description="Class in the ERP system.")] = None
-    erp_class_id: Annotated[StrictStr | None, Field(description="Id of the class in the ERP system.")] = None
-    commitment: Annotated[Commitment | None, Field(description="Commitment of the customer.")] = None
-    is_calendar_aligned: Annotated[
-        StrictBool | None, Field(description="Whether billing follows calendar periods.")
-    ] = None
+    description: StrictStr | None = Field(default=None, description="Description on the line item.")
+    product_erp_id: StrictStr | None = Field(default=None, description="Id of the product in the ERP system.")
+    erp_class: StrictStr | None = Field(default=None, description="Class in the ERP system.")
+    erp_class_id: StrictStr | None = Field(default=None, description="Id of the class in the ERP system.")
+    commitment: Commitment | None = Field(default=None, description="Commitment of the customer.")
+    is_calendar_aligned: StrictBool | None = Field(
+        default=None, description="Whether billing follows calendar periods."
+    )
 
 
 class ContractProduct(_LineItemFields):
@@ -130,28 +126,26 @@ class ContractProduct(_LineItemFields):
     Source: spec, "Resources and their fields", ContractProduct.
     """
 
-    disable_description: Annotated[
-        StrictBool | None, Field(description="Whether the description is left out of the line item.")
-    ] = None
-    scheduling: Annotated[Scheduling | None, Field(description="Billing schedule of the product.")] = None
-    pricing: Annotated[Pricing | None, Field(description="Pricing of the product.")] = None
-    catalog_product_id: Annotated[
-        StrictStr | None, Field(description="Id of the catalog product.", examples=["cat_31"])
-    ] = None
-    external_integrations: Annotated[
-        MaybeListOf[ProductIntegration], Field(description="Counterparts of the product at other providers.")
-    ] = None
-    payment_term: Annotated[StrictStr | None, Field(description="Payment term.")] = None
-    cloud_provider_settings: Annotated[
-        ProductCloudSettings | None, Field(description="Settings of the product in a cloud marketplace.")
-    ] = None
-    consumes_credit_product_ids: Annotated[
-        MaybeListOf[StrictStr],
-        Field(
-            description="Ids of the credit products whose credits the product draws down.",
-            examples=[["crp_2"]],
-        ),
-    ] = None
+    disable_description: StrictBool | None = Field(
+        default=None, description="Whether the description is left out of the line item."
+    )
+    scheduling: Scheduling | None = Field(default=None, description="Billing schedule of the product.")
+    pricing: Pricing | None = Field(default=None, description="Pricing of the product.")
+    catalog_product_id: StrictStr | None = Field(
+        default=None, description="Id of the catalog product.", examples=["cat_31"]
+    )
+    external_integrations: MaybeListOf[ProductIntegration] = Field(
+        default=None, description="Counterparts of the product at other providers."
+    )
+    payment_term: StrictStr | None = Field(default=None, description="Payment term.")
+    cloud_provider_settings: ProductCloudSettings | None = Field(
+        default=None, description="Settings of the product in a cloud marketplace."
+    )
+    consumes_credit_product_ids: MaybeListOf[StrictStr] = Field(
+        default=None,
+        description="Ids of the credit products whose credits the product draws down.",
+        examples=[["crp_2"]],
+    )
 
 
 class ProductGroup(_LineItemFields):
@@ -160,10 +154,10 @@ class ProductGroup(_LineItemFields):
     Source: spec, "Resources and their fields", ProductGroup.
     """
 
-    products: Annotated[MaybeListOf[ContractProduct], Field(description="Products of the group.")] = None
-    base_amount: Annotated[
-        ExactDecimal | None, Field(description="Base amount of the group.", examples=[Decimal("49.00")])
-    ] = None
+    products: MaybeListOf[ContractProduct] = Field(default=None, description="Products of the group.")
+    base_amount: ExactDecimal | None = Field(
+        default=None, description="Base amount of the group.", examples=[Decimal("49.00")]
+    )
 
 
 class ContractStatus(StrEnum):
@@ -176,72 +170,63 @@ class ContractStatus(StrEnum):
 class _Terms(Resource, register=False):
     """What a new contract and a stored one have in common."""
 
-    start_date: Annotated[
-        UtcDatetime, Field(description="Start of the contract.", examples=["2026-02-01T00:00:00Z"])
-    ]
+    start_date: UtcDatetime = Field(description="Start of the contract.", examples=["2026-02-01T00:00:00Z"])
     customer_id: CustomerId
     # No example: a sample has products, and a plan excludes them.
-    plan_id: Annotated[
-        StrictStr | None,
-        Field(description="Id of the plan; used instead of products.", examples=[]),
-    ] = None
-    name: Annotated[
-        StrictStr | None,
-        Field(description="Name of the contract; required without a plan.", examples=["Acme annual 2026"]),
-    ] = None
-    crm_opportunity_id: Annotated[
-        StrictStr | None, Field(description="Id of the opportunity in the CRM.")
-    ] = None
-    end_date: Annotated[
-        UtcDatetime | None, Field(description="End of the contract.", examples=["2027-01-31T00:00:00Z"])
-    ] = None
-    signature_date: Annotated[
-        UtcDatetime | None, Field(description="Time of signing.", examples=["2026-01-14T00:00:00Z"])
-    ] = None
-    products: Annotated[MaybeListOf[ContractProduct], Field(description="Products of the contract.")] = None
-    credit_grants: Annotated[
-        MaybeListOf[CreditGrant], Field(description="Credit products that usage products may draw down.")
-    ] = None
-    product_groups: Annotated[
-        MaybeListOf[ProductGroup], Field(description="Groups of products; each group is one line item.")
-    ] = None
-    account_manager: Annotated[StrictStr | None, Field(description="Owner of the contract.")] = None
-    should_pro_rate_invoices: Annotated[
-        StrictBool | None,
-        Field(
-            description="Whether invoices are pro-rated; false if omitted.",
-            deprecated="the service has deprecated it",
-        ),
-    ] = None
-    auto_renew_contract: Annotated[
-        StrictBool | None, Field(description="Whether the contract renews automatically; true if omitted.")
-    ] = None
-    custom_fields: Annotated[
-        MaybeListOf[CustomFieldInput], WRITE_ONLY, Field(description="Custom field values to set.")
-    ] = None
-    custom_field_values: Annotated[
-        MaybeListOf[CustomFieldValue], READ_ONLY, Field(description="Current custom field values.")
-    ] = None
-    status: Annotated[
-        Annotated[StrictStr, AfterValidator(open_enum(ContractStatus))] | None,
-        Field(description="State: InReview, Active, or another.", examples=["Active"]),
-    ] = None
-    purchase_order: Annotated[StrictStr | None, Field(description="Purchase order number.")] = None
-    currency: Annotated[StrictStr | None, Field(description="Currency code.", examples=["USD"])] = None
-    is_trial: Annotated[
-        StrictBool | None,
-        Field(
-            description="Whether the contract and its invoices are a trial; false if omitted.",
-            examples=[False],
-        ),
-    ] = None
-    external_id: Annotated[
-        StrictStr | None,
-        Field(
-            description="Id of the contract in your own system; usable in place of the service's id.",
-            examples=["agr-77"],
-        ),
-    ] = None
+    plan_id: StrictStr | None = Field(
+        default=None, description="Id of the plan; used instead of products.", examples=[]
+    )
+    name: StrictStr | None = Field(
+        default=None,
+        description="Name of the contract; required without a plan.",
+        examples=["Acme annual 2026"],
+    )
+    crm_opportunity_id: StrictStr | None = Field(
+        default=None, description="Id of the opportunity in the CRM."
+    )
+    end_date: UtcDatetime | None = Field(
+        default=None, description="End of the contract.", examples=["2027-01-31T00:00:00Z"]
+    )
+    signature_date: UtcDatetime | None = Field(
+        default=None, description="Time of signing.", examples=["2026-01-14T00:00:00Z"]
+    )
+    products: MaybeListOf[ContractProduct] = Field(default=None, description="Products of the contract.")
+    credit_grants: MaybeListOf[CreditGrant] = Field(
+        default=None, description="Credit products that usage products may draw down."
+    )
+    product_groups: MaybeListOf[ProductGroup] = Field(
+        default=None, description="Groups of products; each group is one line item."
+    )
+    account_manager: StrictStr | None = Field(default=None, description="Owner of the contract.")
+    should_pro_rate_invoices: StrictBool | None = Field(
+        default=None,
+        description="Whether invoices are pro-rated; false if omitted.",
+        deprecated="the service has deprecated it",
+    )
+    auto_renew_contract: StrictBool | None = Field(
+        default=None, description="Whether the contract renews automatically; true if omitted."
+    )
+    custom_fields: Annotated[MaybeListOf[CustomFieldInput], WRITE_ONLY] = Field(
+        default=None, description="Custom field values to set."
+    )
+    custom_field_values: Annotated[MaybeListOf[CustomFieldValue], READ_ONLY] = Field(
+        default=None, description="Current custom field values."
+    )
+    status: Annotated[StrictStr, AfterValidator(open_enum(ContractStatus))] | None = Field(
+        default=None, description="State: InReview, Active, or another.", examples=["Active"]
+    )
+    purchase_order: StrictStr | None = Field(default=None, description="Purchase order number.")
+    currency: StrictStr | None = Field(default=None, description="Currency code.", examples=["USD"])
+    is_trial: StrictBool | None = Field(
+        default=None,
+        description="Whether the contract and its invoices are a trial; false if omitted.",
+        examples=[False],
+    )
+    external_id: StrictStr | None = Field(
+        default=None,
+        description="Id of the contract in your own system; usable in place of the service's id.",
+        examples=["agr-77"],
+    )
 
 
 class NewContract(_Terms):
@@ -274,11 +259,9 @@ class Contract(StoredResource, _Terms):
     Source: spec, "Resources and their fields", Contract.
     """
 
-    deleted_at: Annotated[
-        UtcDatetime | None,
-        READ_ONLY,
-        Field(description="Time of deletion, if deleted.", examples=["2026-03-01T12:00:00Z"]),
-    ] = None
+    deleted_at: Annotated[UtcDatetime | None, READ_ONLY] = Field(
+        default=None, description="Time of deletion, if deleted.", examples=["2026-03-01T12:00:00Z"]
+    )
 
 
 class ContractResponse(Resource):
@@ -287,7 +270,7 @@ class ContractResponse(Resource):
     Source: spec, "Endpoints", Contracts.
     """
 
-    contract: Annotated[Contract, Field(description="The contract.")]
+    contract: Contract = Field(description="The contract.")
 
 
 class ContractQuery(PageQuery):
@@ -296,14 +279,13 @@ class ContractQuery(PageQuery):
     Source: spec, "Endpoints", GET /contracts.
     """
 
-    customer_id: Annotated[
-        StrictStr | None, Field(description="Id of the customer to filter by.", examples=["cus_1042"])
-    ] = None
+    customer_id: StrictStr | None = Field(
+        default=None, description="Id of the customer to filter by.", examples=["cus_1042"]
+    )
     # No example: a sample has customerId, which excludes it.
-    customer_external_id: Annotated[
-        StrictStr | None,
-        Field(description="External id of the customer to filter by.", examples=[]),
-    ] = None
+    customer_external_id: StrictStr | None = Field(
+        default=None, description="External id of the customer to filter by.", examples=[]
+    )
 
     @model_validator(mode="after")
     def _one_customer(self) -> ContractQuery:
@@ -322,4 +304,4 @@ class ContractPage(CountedPage):
     Source: spec, "Endpoints", GET /contracts.
     """
 
-    contracts: Annotated[ListOf[Contract], Field(description="Contracts of this page.")]
+    contracts: ListOf[Contract] = Field(description="Contracts of this page.")

@@ -31,34 +31,32 @@ class CreditGrant(Resource):
     Source: spec, "Resources and their fields", CreditGrant.
     """
 
-    name: Annotated[StrictStr | None, Field(description="Name of the grant.", examples=["Starter pack"])] = (
-        None
+    name: StrictStr | None = Field(default=None, description="Name of the grant.", examples=["Starter pack"])
+    credit_product_id: StrictStr | None = Field(
+        default=None, description="Id of the credit product.", examples=["crp_2"]
     )
-    credit_product_id: Annotated[
-        StrictStr | None, Field(description="Id of the credit product.", examples=["crp_2"])
-    ] = None
-    balance_kind: Annotated[
-        CreditKindWord | None,
-        Field(description="Type of credit counted in the pool: Monetary or Unit.", examples=["Monetary"]),
-    ] = None
-    grant_amount: Annotated[
-        ExactDecimal | None, Field(description="Credits granted.", examples=[Decimal("500.00")])
-    ] = None
-    price: Annotated[
-        ExactDecimal | None, Field(description="Price of the credits.", examples=[Decimal("450.00")])
-    ] = None
-    schedule: Annotated[StrictStr | None, Field(description="Interval at which credits are granted.")] = None
-    expiration_date: Annotated[
-        UtcDatetime | None,
-        Field(description="Expiry date of the credits.", examples=["2027-01-31T00:00:00Z"]),
-    ] = None
-    expiration_policy: Annotated[StrictStr | None, Field(description="Expiry rule of the credits.")] = None
-    apply_automatically: Annotated[
-        StrictBool | None, Field(description="Whether credits are applied automatically.")
-    ] = None
-    external_integrations: Annotated[
-        MaybeListOf[ProductIntegration], Field(description="Counterparts at other providers.")
-    ] = None
+    balance_kind: CreditKindWord | None = Field(
+        default=None,
+        description="Type of credit counted in the pool: Monetary or Unit.",
+        examples=["Monetary"],
+    )
+    grant_amount: ExactDecimal | None = Field(
+        default=None, description="Credits granted.", examples=[Decimal("500.00")]
+    )
+    price: ExactDecimal | None = Field(
+        default=None, description="Price of the credits.", examples=[Decimal("450.00")]
+    )
+    schedule: StrictStr | None = Field(default=None, description="Interval at which credits are granted.")
+    expiration_date: UtcDatetime | None = Field(
+        default=None, description="Expiry date of the credits.", examples=["2027-01-31T00:00:00Z"]
+    )
+    expiration_policy: StrictStr | None = Field(default=None, description="Expiry rule of the credits.")
+    apply_automatically: StrictBool | None = Field(
+        default=None, description="Whether credits are applied automatically."
+    )
+    external_integrations: MaybeListOf[ProductIntegration] = Field(
+        default=None, description="Counterparts at other providers."
+    )
 
 
 class CreditTopUp(Resource):
@@ -68,7 +66,7 @@ class CreditTopUp(Resource):
     """
 
     customer_id: CustomerId
-    credit_grant: Annotated[CreditGrant, Field(description="Credits to grant, and their price.")]
+    credit_grant: CreditGrant = Field(description="Credits to grant, and their price.")
 
     @model_validator(mode="after")
     def _grant_is_whole(self) -> CreditTopUp:
@@ -105,9 +103,9 @@ class CreditDeduction(Resource):
     Source: spec, "Endpoints", POST /credits/deduct.
     """
 
-    credit_amount: Annotated[
-        ExactDecimal, Field(description="Amount of credits to deduct.", examples=[Decimal("25.00")])
-    ]
+    credit_amount: ExactDecimal = Field(
+        description="Amount of credits to deduct.", examples=[Decimal("25.00")]
+    )
     customer_id: CustomerId
 
 
@@ -117,25 +115,25 @@ class LedgerIntegration(Resource):
     Source: spec, "Resources and their fields", Credit ledger entry, integrationEntities.
     """
 
-    updated_at: Annotated[
-        UtcDatetime | None, Field(description="Time of the last change.", examples=["2026-01-15T09:31:00Z"])
-    ] = None
-    integration_provider: Annotated[
-        StrictStr | None, Field(description="Name of the other system.", examples=["NetSuite"])
-    ] = None
-    integration_external_id: Annotated[
-        StrictStr | None, Field(description="Id in that system.", examples=["4711"])
-    ] = None
-    subsidiary_id: Annotated[StrictStr | None, Field(description="Id of the subsidiary.")] = None
-    sync_status: Annotated[
-        StrictStr | None, Field(description="Synchronization status.", examples=["Synced"])
-    ] = None
-    metadata: Annotated[
-        JsonObject | None, Field(description="Additional information.", examples=[{"attempt": 1}])
-    ] = None
-    raw_synced_data: Annotated[
-        JsonObject | None, Field(description="Exchanged data.", examples=[{"memo": "top-up"}])
-    ] = None
+    updated_at: UtcDatetime | None = Field(
+        default=None, description="Time of the last change.", examples=["2026-01-15T09:31:00Z"]
+    )
+    integration_provider: StrictStr | None = Field(
+        default=None, description="Name of the other system.", examples=["NetSuite"]
+    )
+    integration_external_id: StrictStr | None = Field(
+        default=None, description="Id in that system.", examples=["4711"]
+    )
+    subsidiary_id: StrictStr | None = Field(default=None, description="Id of the subsidiary.")
+    sync_status: StrictStr | None = Field(
+        default=None, description="Synchronization status.", examples=["Synced"]
+    )
+    metadata: JsonObject | None = Field(
+        default=None, description="Additional information.", examples=[{"attempt": 1}]
+    )
+    raw_synced_data: JsonObject | None = Field(
+        default=None, description="Exchanged data.", examples=[{"memo": "top-up"}]
+    )
 
 
 class CreditLedgerEntry(Resource):
@@ -144,32 +142,30 @@ class CreditLedgerEntry(Resource):
     Source: spec, "Resources and their fields", Credit ledger entry.
     """
 
-    id: Annotated[StrictStr, READ_ONLY, Field(description="Id of the entry.", examples=["cle_81"])]
-    created_at: Annotated[
-        UtcDatetime, READ_ONLY, Field(description="Creation time.", examples=["2026-01-15T09:30:00Z"])
-    ]
-    type: Annotated[StrictStr | None, Field(description="Type of change.")] = None
-    amount: Annotated[
-        ExactDecimal | None,
-        Field(description="Change of the balance, in credits.", examples=[Decimal("-25.00")]),
-    ] = None
-    balance_after_entry: Annotated[
-        ExactDecimal | None,
-        Field(description="Balance after the change, in credits.", examples=[Decimal("475.00")]),
-    ] = None
-    invoice_id: Annotated[
-        StrictStr | None, Field(description="Id of the related invoice.", examples=["inv_3007"])
-    ] = None
-    erp_id: Annotated[StrictStr | None, Field(description="Id in the ERP system.")] = None
-    credit_note_number: Annotated[
-        StrictStr | None, Field(description="Credit note number.", examples=["CN-12"])
-    ] = None
-    contract_id: Annotated[
-        StrictStr | None, Field(description="Id of the related contract.", examples=["con_2001"])
-    ] = None
-    integration_entities: Annotated[
-        MaybeListOf[LedgerIntegration], Field(description="Counterparts in other systems.")
-    ] = None
+    id: Annotated[StrictStr, READ_ONLY] = Field(description="Id of the entry.", examples=["cle_81"])
+    created_at: Annotated[UtcDatetime, READ_ONLY] = Field(
+        description="Creation time.", examples=["2026-01-15T09:30:00Z"]
+    )
+    type: StrictStr | None = Field(default=None, description="Type of change.")
+    amount: ExactDecimal | None = Field(
+        default=None, description="Change of the balance, in credits.", examples=[Decimal("-25.00")]
+    )
+    balance_after_entry: ExactDecimal | None = Field(
+        default=None, description="Balance after the change, in credits.", examples=[Decimal("475.00")]
+    )
+    invoice_id: StrictStr | None = Field(
+        default=None, description="Id of the related invoice.", examples=["inv_3007"]
+    )
+    erp_id: StrictStr | None = Field(default=None, description="Id in the ERP system.")
+    credit_note_number: StrictStr | None = Field(
+        default=None, description="Credit note number.", examples=["CN-12"]
+    )
+    contract_id: StrictStr | None = Field(
+        default=None, description="Id of the related contract.", examples=["con_2001"]
+    )
+    integration_entities: MaybeListOf[LedgerIntegration] = Field(
+        default=None, description="Counterparts in other systems."
+    )
 
 
 class CreditLedgerQuery(PageQuery):
@@ -188,10 +184,10 @@ class CreditLedgerPage(Page):
     Source: spec, "Endpoints", GET /credits, and the pagination shape.
     """
 
-    entries: Annotated[ListOf[CreditLedgerEntry], Field(description="Ledger entries of this page.")]
-    has_more: Annotated[StrictBool, Field(description="Whether there is another page.", examples=[False])] = (
-        False
+    entries: ListOf[CreditLedgerEntry] = Field(description="Ledger entries of this page.")
+    has_more: StrictBool = Field(
+        default=False, description="Whether there is another page.", examples=[False]
     )
-    total: Annotated[
-        ExactDecimal | None, Field(description="Number of entries on all pages.", examples=[1])
-    ] = None
+    total: ExactDecimal | None = Field(
+        default=None, description="Number of entries on all pages.", examples=[1]
+    )

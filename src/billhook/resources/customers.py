@@ -27,21 +27,19 @@ from billhook.resources.integrations import CustomerCloudSettings, CustomerInteg
 class _Origin(Resource, register=False):
     """Where a custom field's values come from."""
 
-    integration_source: Annotated[
-        StrictStr | None, Field(description="System from which values are taken.", examples=["Salesforce"])
-    ] = None
-    integration_entity_type: Annotated[
-        StrictStr | None, Field(description="Entity type in that system.", examples=["Account"])
-    ] = None
-    field_path: Annotated[
-        StrictStr | None, Field(description="Path of the value in that entity.", examples=["Region__c"])
-    ] = None
-    custom_field_name: Annotated[
-        StrictStr | None, Field(description="Name of the custom field.", examples=["region"])
-    ] = None
-    value_type: Annotated[StrictStr | None, Field(description="Type of the value.", examples=["String"])] = (
-        None
+    integration_source: StrictStr | None = Field(
+        default=None, description="System from which values are taken.", examples=["Salesforce"]
     )
+    integration_entity_type: StrictStr | None = Field(
+        default=None, description="Entity type in that system.", examples=["Account"]
+    )
+    field_path: StrictStr | None = Field(
+        default=None, description="Path of the value in that entity.", examples=["Region__c"]
+    )
+    custom_field_name: StrictStr | None = Field(
+        default=None, description="Name of the custom field.", examples=["region"]
+    )
+    value_type: StrictStr | None = Field(default=None, description="Type of the value.", examples=["String"])
 
 
 class CustomFieldInput(_Origin):
@@ -50,7 +48,7 @@ class CustomFieldInput(_Origin):
     Source: spec, "Resources and their fields", Customer, customFields.
     """
 
-    value: Annotated[JsonValue, Field(description="Value of the field.", examples=["EMEA"])] = None
+    value: JsonValue = Field(default=None, description="Value of the field.", examples=["EMEA"])
 
 
 class CustomFieldValue(Resource):
@@ -59,13 +57,11 @@ class CustomFieldValue(Resource):
     Source: spec, "Resources and their fields", Customer, customFieldValues.
     """
 
-    custom_field_definition_id: Annotated[
-        StrictStr | None, Field(description="Id of the custom field's definition.", examples=["cfd_4"])
-    ] = None
-    value: Annotated[StrictStr | None, Field(description="Value of the field.", examples=["EMEA"])] = None
-    field_name: Annotated[StrictStr | None, Field(description="Name of the field.", examples=["region"])] = (
-        None
+    custom_field_definition_id: StrictStr | None = Field(
+        default=None, description="Id of the custom field's definition.", examples=["cfd_4"]
     )
+    value: StrictStr | None = Field(default=None, description="Value of the field.", examples=["EMEA"])
+    field_name: StrictStr | None = Field(default=None, description="Name of the field.", examples=["region"])
 
 
 class CustomField(StoredResource, _Origin):
@@ -74,13 +70,13 @@ class CustomField(StoredResource, _Origin):
     Source: spec, "Resources and their fields", Custom-field definition.
     """
 
-    entity: Annotated[
-        StrictStr | None, Field(description="Type of object that has the field.", examples=["Customer"])
-    ] = None
-    allowed_values: Annotated[
-        MaybeListOf[StrictStr], Field(description="Allowed values.", examples=[["EMEA", "APAC"]])
-    ] = None
-    default_value: Annotated[StrictStr | None, Field(description="Default value.", examples=["EMEA"])] = None
+    entity: StrictStr | None = Field(
+        default=None, description="Type of object that has the field.", examples=["Customer"]
+    )
+    allowed_values: MaybeListOf[StrictStr] = Field(
+        default=None, description="Allowed values.", examples=[["EMEA", "APAC"]]
+    )
+    default_value: StrictStr | None = Field(default=None, description="Default value.", examples=["EMEA"])
 
 
 class CustomFieldResponse(Resource):
@@ -89,7 +85,7 @@ class CustomFieldResponse(Resource):
     Source: spec, "Endpoints", Custom fields.
     """
 
-    custom_field: Annotated[CustomField, Field(description="The custom field's definition.")]
+    custom_field: CustomField = Field(description="The custom field's definition.")
 
 
 class CustomFieldPage(CountedPage):
@@ -98,7 +94,7 @@ class CustomFieldPage(CountedPage):
     Source: spec, "Endpoints", Custom fields.
     """
 
-    custom_fields: Annotated[ListOf[CustomField], Field(description="Definitions of this page.")]
+    custom_fields: ListOf[CustomField] = Field(description="Definitions of this page.")
 
 
 class ProductConsumption(ProductConsumptionSnapshot, Resource):
@@ -116,9 +112,9 @@ class ProductConsumptionsResponse(Resource):
     Source: spec, "Endpoints", Customers.
     """
 
-    products_consumptions: Annotated[
-        ListOf[ProductConsumption], Field(description="Product consumption of the customer.")
-    ]
+    products_consumptions: ListOf[ProductConsumption] = Field(
+        description="Product consumption of the customer."
+    )
 
 
 class CustomerStatus(StrEnum):
@@ -135,21 +131,17 @@ class Contact(Resource):
     Source: spec, "Resources and their fields", Customer, contacts.
     """
 
-    name: Annotated[StrictStr | None, Field(description="Name of the contact.", examples=["Ada Byron"])] = (
-        None
+    name: StrictStr | None = Field(default=None, description="Name of the contact.", examples=["Ada Byron"])
+    email: StrictStr | None = Field(
+        default=None, description="Email address of the contact.", examples=["ada@acme.example"]
     )
-    email: Annotated[
-        StrictStr | None, Field(description="Email address of the contact.", examples=["ada@acme.example"])
-    ] = None
-    title: Annotated[StrictStr | None, Field(description="Job title of the contact.", examples=["CFO"])] = (
-        None
+    title: StrictStr | None = Field(default=None, description="Job title of the contact.", examples=["CFO"])
+    phone: StrictStr | None = Field(
+        default=None, description="Telephone number.", examples=["+44 20 7946 0018"]
     )
-    phone: Annotated[
-        StrictStr | None, Field(description="Telephone number.", examples=["+44 20 7946 0018"])
-    ] = None
-    receive_invoice_email: Annotated[
-        StrictBool | None, Field(description="Whether invoices are emailed to the contact.")
-    ] = None
+    receive_invoice_email: StrictBool | None = Field(
+        default=None, description="Whether invoices are emailed to the contact."
+    )
 
 
 class Address(Resource):
@@ -158,14 +150,14 @@ class Address(Resource):
     Source: spec, "Resources and their fields", Customer, address.
     """
 
-    country: Annotated[StrictStr | None, Field(description="Country.", examples=["United Kingdom"])] = None
-    country_code: Annotated[StrictStr | None, Field(description="Country code.", examples=["GB"])] = None
-    city: Annotated[StrictStr | None, Field(description="City.", examples=["London"])] = None
-    address_text: Annotated[
-        StrictStr | None, Field(description="Street and number.", examples=["1 High St"])
-    ] = None
-    state: Annotated[StrictStr | None, Field(description="State.", examples=["England"])] = None
-    postal_code: Annotated[StrictStr | None, Field(description="Postal code.", examples=["N1 9GU"])] = None
+    country: StrictStr | None = Field(default=None, description="Country.", examples=["United Kingdom"])
+    country_code: StrictStr | None = Field(default=None, description="Country code.", examples=["GB"])
+    city: StrictStr | None = Field(default=None, description="City.", examples=["London"])
+    address_text: StrictStr | None = Field(
+        default=None, description="Street and number.", examples=["1 High St"]
+    )
+    state: StrictStr | None = Field(default=None, description="State.", examples=["England"])
+    postal_code: StrictStr | None = Field(default=None, description="Postal code.", examples=["N1 9GU"])
 
 
 class CustomerUpdate(Resource):
@@ -174,84 +166,69 @@ class CustomerUpdate(Resource):
     Source: spec, "Resources and their fields", Customer; "Endpoints", PUT /customers/{customerId}.
     """
 
-    name: Annotated[StrictStr | None, Field(description="Name of the customer.", examples=["Acme Ltd"])] = (
-        None
+    name: StrictStr | None = Field(default=None, description="Name of the customer.", examples=["Acme Ltd"])
+    aliases: MaybeListOf[StrictStr] = Field(
+        default=None,
+        description="Names by which usage is matched to the customer.",
+        examples=[["acme", "acme-eu"]],
     )
-    aliases: Annotated[
-        MaybeListOf[StrictStr],
-        Field(description="Names by which usage is matched to the customer.", examples=[["acme", "acme-eu"]]),
-    ] = None
-    contacts: Annotated[
-        MaybeListOf[Contact], Field(description="Contacts; invoices are shared with the primary one.")
-    ] = None
-    source: Annotated[
-        StrictStr | None, Field(description="Name of the provider from which the customer was imported.")
-    ] = None
-    legal_name: Annotated[StrictStr | None, Field(description="Legal name.", examples=["Acme Limited"])] = (
-        None
+    contacts: MaybeListOf[Contact] = Field(
+        default=None, description="Contacts; invoices are shared with the primary one."
     )
-    tax_ids: Annotated[
-        MaybeListOf[JsonValue],
-        Field(description="Tax ids; the form of an entry is not stated.", examples=[["GB123456789"]]),
-    ] = None
-    status: Annotated[
-        Annotated[StrictStr, AfterValidator(open_enum(CustomerStatus))] | None,
-        Field(description="State: Active, or another.", examples=["Active"]),
-    ] = None
-    tax_id: Annotated[
-        StrictStr | None, Field(description="Tax id; replaced by taxIds.", deprecated="use taxIds")
-    ] = None
-    cloud_provider_settings: Annotated[
-        CustomerCloudSettings | None, Field(description="Settings of the customer in a cloud marketplace.")
-    ] = None
-    external_id: Annotated[
-        StrictStr | None,
-        Field(description="Id of the customer in your own system.", examples=["crm-7731"]),
-    ] = None
-    customer_erp_id: Annotated[StrictStr | None, Field(description="Id in the ERP system.")] = None
-    address: Annotated[Address | None, Field(description="Billing address.")] = None
-    shipping_address: Annotated[Address | None, Field(description="Shipping address.")] = None
-    crm_account_id: Annotated[StrictStr | None, Field(description="Id in the CRM system.")] = None
-    external_integration: Annotated[
-        MaybeListOf[CustomerIntegration],
-        Field(description="Counterparts of the customer at other providers."),
-    ] = None
-    due_days: Annotated[StrictStr | None, Field(description="Payment term, in days.", examples=["30"])] = None
-    currency: Annotated[
-        StrictStr | None, Field(description="Currency code of the customer's invoices.", examples=["USD"])
-    ] = None
-    custom_fields: Annotated[
-        MaybeListOf[CustomFieldInput], WRITE_ONLY, Field(description="Custom field values to set.")
-    ] = None
-    custom_field_values: Annotated[
-        MaybeListOf[CustomFieldValue], READ_ONLY, Field(description="Current custom field values.")
-    ] = None
-    subsidiary: Annotated[StrictStr | None, Field(description="Name of the subsidiary.")] = None
-    total_outstanding_amount: Annotated[
-        ExactDecimal | None,
-        READ_ONLY,
-        Field(description="Total unpaid amount, in USD.", examples=[Decimal("1249.90")]),
-    ] = None
-    open_amount: Annotated[
-        ExactDecimal | None,
-        READ_ONLY,
-        Field(description="Amount of invoices without a billing status, in USD.", examples=[Decimal("0.00")]),
-    ] = None
-    overdue_amount: Annotated[
-        ExactDecimal | None,
-        READ_ONLY,
-        Field(description="Amount of overdue invoices, in USD.", examples=[Decimal("0.00")]),
-    ] = None
-    pending_payment_amount: Annotated[
-        ExactDecimal | None,
-        READ_ONLY,
-        Field(description="Amount of invoices pending payment, in USD.", examples=[Decimal("1249.90")]),
-    ] = None
-    paid_amount: Annotated[
-        ExactDecimal | None,
-        READ_ONLY,
-        Field(description="Amount of paid invoices, in USD.", examples=[Decimal("8120.00")]),
-    ] = None
+    source: StrictStr | None = Field(
+        default=None, description="Name of the provider from which the customer was imported."
+    )
+    legal_name: StrictStr | None = Field(default=None, description="Legal name.", examples=["Acme Limited"])
+    tax_ids: MaybeListOf[JsonValue] = Field(
+        default=None, description="Tax ids; the form of an entry is not stated.", examples=[["GB123456789"]]
+    )
+    status: Annotated[StrictStr, AfterValidator(open_enum(CustomerStatus))] | None = Field(
+        default=None, description="State: Active, or another.", examples=["Active"]
+    )
+    tax_id: StrictStr | None = Field(
+        default=None, description="Tax id; replaced by taxIds.", deprecated="use taxIds"
+    )
+    cloud_provider_settings: CustomerCloudSettings | None = Field(
+        default=None, description="Settings of the customer in a cloud marketplace."
+    )
+    external_id: StrictStr | None = Field(
+        default=None, description="Id of the customer in your own system.", examples=["crm-7731"]
+    )
+    customer_erp_id: StrictStr | None = Field(default=None, description="Id in the ERP system.")
+    address: Address | None = Field(default=None, description="Billing address.")
+    shipping_address: Address | None = Field(default=None, description="Shipping address.")
+    crm_account_id: StrictStr | None = Field(default=None, description="Id in the CRM system.")
+    external_integration: MaybeListOf[CustomerIntegration] = Field(
+        default=None, description="Counterparts of the customer at other providers."
+    )
+    due_days: StrictStr | None = Field(default=None, description="Payment term, in days.", examples=["30"])
+    currency: StrictStr | None = Field(
+        default=None, description="Currency code of the customer's invoices.", examples=["USD"]
+    )
+    custom_fields: Annotated[MaybeListOf[CustomFieldInput], WRITE_ONLY] = Field(
+        default=None, description="Custom field values to set."
+    )
+    custom_field_values: Annotated[MaybeListOf[CustomFieldValue], READ_ONLY] = Field(
+        default=None, description="Current custom field values."
+    )
+    subsidiary: StrictStr | None = Field(default=None, description="Name of the subsidiary.")
+    total_outstanding_amount: Annotated[ExactDecimal | None, READ_ONLY] = Field(
+        default=None, description="Total unpaid amount, in USD.", examples=[Decimal("1249.90")]
+    )
+    open_amount: Annotated[ExactDecimal | None, READ_ONLY] = Field(
+        default=None,
+        description="Amount of invoices without a billing status, in USD.",
+        examples=[Decimal("0.00")],
+    )
+    overdue_amount: Annotated[ExactDecimal | None, READ_ONLY] = Field(
+        default=None, description="Amount of overdue invoices, in USD.", examples=[Decimal("0.00")]
+    )
+    pending_payment_amount: Annotated[ExactDecimal | None, READ_ONLY] = Field(
+        default=None, description="Amount of invoices pending payment, in USD.", examples=[Decimal("1249.90")]
+    )
+    paid_amount: Annotated[ExactDecimal | None, READ_ONLY] = Field(
+        default=None, description="Amount of paid invoices, in USD.", examples=[Decimal("8120.00")]
+    )
 
 
 class Customer(StoredResource, CustomerUpdate):
@@ -267,4 +244,4 @@ class CustomerResponse(Resource):
     Source: spec, "Endpoints", Customers.
     """
 
-    customer: Annotated[Customer, Field(description="The customer.")]
+    customer: Customer = Field(description="The customer.")

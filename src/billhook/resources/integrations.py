@@ -5,8 +5,6 @@ Source: spec, "Resources and their fields".
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field, StrictStr
 
 from billhook.resources.base import Resource
@@ -18,13 +16,9 @@ class CustomerIntegration(Resource):
     Source: spec, "Resources and their fields", Customer, externalIntegration.
     """
 
-    type: Annotated[StrictStr | None, Field(description="Name of the provider.", examples=["Salesforce"])] = (
-        None
-    )
-    id: Annotated[StrictStr | None, Field(description="Id at the provider.", examples=["0015g00000XyZ"])] = (
-        None
-    )
-    name: Annotated[StrictStr | None, Field(description="Name at the provider.", examples=["Acme"])] = None
+    type: StrictStr | None = Field(default=None, description="Name of the provider.", examples=["Salesforce"])
+    id: StrictStr | None = Field(default=None, description="Id at the provider.", examples=["0015g00000XyZ"])
+    name: StrictStr | None = Field(default=None, description="Name at the provider.", examples=["Acme"])
 
 
 class ProductIntegration(Resource):
@@ -33,23 +27,21 @@ class ProductIntegration(Resource):
     Source: spec, "Resources and their fields", ContractProduct, externalIntegrations.
     """
 
-    provider: Annotated[
-        StrictStr | None, Field(description="Name of the provider.", examples=["NetSuite"])
-    ] = None
-    external_id: Annotated[StrictStr | None, Field(description="Id at the provider.", examples=["4711"])] = (
-        None
+    provider: StrictStr | None = Field(
+        default=None, description="Name of the provider.", examples=["NetSuite"]
     )
+    external_id: StrictStr | None = Field(default=None, description="Id at the provider.", examples=["4711"])
 
 
 class _CloudSettings(Resource, register=False):
     """A place in a cloud's marketplace."""
 
-    cloud_provider: Annotated[
-        StrictStr | None, Field(description="Name of the cloud provider.", examples=["AWS"])
-    ] = None
-    cloud_provider_marketplace_id: Annotated[
-        StrictStr | None, Field(description="Id of the product in the cloud marketplace.", examples=["mp-17"])
-    ] = None
+    cloud_provider: StrictStr | None = Field(
+        default=None, description="Name of the cloud provider.", examples=["AWS"]
+    )
+    cloud_provider_marketplace_id: StrictStr | None = Field(
+        default=None, description="Id of the product in the cloud marketplace.", examples=["mp-17"]
+    )
 
 
 class CustomerCloudSettings(_CloudSettings):
@@ -58,10 +50,9 @@ class CustomerCloudSettings(_CloudSettings):
     Source: spec, "Resources and their fields", Customer, cloudProviderSettings.
     """
 
-    customer_identifier: Annotated[
-        StrictStr | None,
-        Field(description="Customer identifier in the cloud marketplace.", examples=["aws-cust-9"]),
-    ] = None
+    customer_identifier: StrictStr | None = Field(
+        default=None, description="Customer identifier in the cloud marketplace.", examples=["aws-cust-9"]
+    )
 
 
 class ProductCloudSettings(_CloudSettings):
@@ -70,6 +61,6 @@ class ProductCloudSettings(_CloudSettings):
     Source: spec, "Resources and their fields", ContractProduct, cloudProviderSettings.
     """
 
-    dimension: Annotated[
-        StrictStr | None, Field(description="Dimension by which the usage is metered.", examples=["calls"])
-    ] = None
+    dimension: StrictStr | None = Field(
+        default=None, description="Dimension by which the usage is metered.", examples=["calls"]
+    )

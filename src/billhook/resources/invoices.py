@@ -20,11 +20,11 @@ class DepositTo(Resource):
     Source: spec, "Resources and their fields", Invoice, paymentInfo.
     """
 
-    id: Annotated[StrictStr | None, Field(description="Id of the account.", examples=["dep_1"])] = None
-    name: Annotated[StrictStr | None, Field(description="Name of the account.", examples=["Checking"])] = None
-    integration: Annotated[
-        StrictStr | None, Field(description="System that holds the account.", examples=["NetSuite"])
-    ] = None
+    id: StrictStr | None = Field(default=None, description="Id of the account.", examples=["dep_1"])
+    name: StrictStr | None = Field(default=None, description="Name of the account.", examples=["Checking"])
+    integration: StrictStr | None = Field(
+        default=None, description="System that holds the account.", examples=["NetSuite"]
+    )
 
 
 class PaymentInfo(Resource):
@@ -33,35 +33,34 @@ class PaymentInfo(Resource):
     Source: spec, "Resources and their fields", Invoice, paymentInfo.
     """
 
-    transaction_id: Annotated[
-        StrictStr | None, Field(description="Id of the transaction.", examples=["txn_90"])
-    ] = None
-    date: Annotated[
-        StrictStr | None,
-        Field(
-            description="Time of payment; the format is not stated.",
-            examples=["2026-01-15T09:29:41Z"],
-        ),
-    ] = None
-    payment_method: Annotated[
-        StrictStr | None, Field(description="Payment method, such as Card.", examples=["Card"])
-    ] = None
-    payment_method_id: Annotated[
-        StrictStr | None,
-        Field(description="Id of the payment method, such as a card or bank account.", examples=["pm_6"]),
-    ] = None
-    amount: Annotated[
-        ExactDecimal | None, Field(description="Amount paid, in `currency`.", examples=[Decimal("1249.90")])
-    ] = None
-    currency: Annotated[
-        StrictStr | None, Field(description="Currency code of the amount.", examples=["USD"])
-    ] = None
-    status: Annotated[StrictStr | None, Field(description="Status of the payment.")] = None
-    note: Annotated[StrictStr | None, Field(description="Note on the payment.")] = None
-    customer_id: Annotated[
-        StrictStr | None, Field(description="Id of the paying customer.", examples=["cus_1042"])
-    ] = None
-    deposit_to: Annotated[DepositTo | None, Field(description="Account that received the payment.")] = None
+    transaction_id: StrictStr | None = Field(
+        default=None, description="Id of the transaction.", examples=["txn_90"]
+    )
+    date: StrictStr | None = Field(
+        default=None,
+        description="Time of payment; the format is not stated.",
+        examples=["2026-01-15T09:29:41Z"],
+    )
+    payment_method: StrictStr | None = Field(
+        default=None, description="Payment method, such as Card.", examples=["Card"]
+    )
+    payment_method_id: StrictStr | None = Field(
+        default=None,
+        description="Id of the payment method, such as a card or bank account.",
+        examples=["pm_6"],
+    )
+    amount: ExactDecimal | None = Field(
+        default=None, description="Amount paid, in `currency`.", examples=[Decimal("1249.90")]
+    )
+    currency: StrictStr | None = Field(
+        default=None, description="Currency code of the amount.", examples=["USD"]
+    )
+    status: StrictStr | None = Field(default=None, description="Status of the payment.")
+    note: StrictStr | None = Field(default=None, description="Note on the payment.")
+    customer_id: StrictStr | None = Field(
+        default=None, description="Id of the paying customer.", examples=["cus_1042"]
+    )
+    deposit_to: DepositTo | None = Field(default=None, description="Account that received the payment.")
 
 
 class RevenueBreakdown(Resource):
@@ -70,25 +69,22 @@ class RevenueBreakdown(Resource):
     Source: spec, "Resources and their fields", Invoice, revenueBreakdown.
     """
 
-    total: Annotated[
-        ExactDecimal | None, Field(description="Total amount.", examples=[Decimal("1249.90")])
-    ] = None
-    subtotal: Annotated[
-        ExactDecimal | None, Field(description="Amount before tax.", examples=[Decimal("1041.58")])
-    ] = None
-    overage: Annotated[
-        ExactDecimal | None,
-        Field(description="Amount for usage beyond the commitment.", examples=[Decimal("37.50")]),
-    ] = None
-    discount: Annotated[
-        ExactDecimal | None, Field(description="Amount of discounts.", examples=[Decimal("0.00")])
-    ] = None
-    credits_used: Annotated[
-        ExactDecimal | None, Field(description="Amount paid by credits.", examples=[Decimal("0.00")])
-    ] = None
-    tax: Annotated[ExactDecimal | None, Field(description="Amount of tax.", examples=[Decimal("208.32")])] = (
-        None
+    total: ExactDecimal | None = Field(
+        default=None, description="Total amount.", examples=[Decimal("1249.90")]
     )
+    subtotal: ExactDecimal | None = Field(
+        default=None, description="Amount before tax.", examples=[Decimal("1041.58")]
+    )
+    overage: ExactDecimal | None = Field(
+        default=None, description="Amount for usage beyond the commitment.", examples=[Decimal("37.50")]
+    )
+    discount: ExactDecimal | None = Field(
+        default=None, description="Amount of discounts.", examples=[Decimal("0.00")]
+    )
+    credits_used: ExactDecimal | None = Field(
+        default=None, description="Amount paid by credits.", examples=[Decimal("0.00")]
+    )
+    tax: ExactDecimal | None = Field(default=None, description="Amount of tax.", examples=[Decimal("208.32")])
 
 
 class BillingCycle(Resource):
@@ -97,13 +93,12 @@ class BillingCycle(Resource):
     Source: spec, "Resources and their fields", Invoice, billingCycle.
     """
 
-    start_time: Annotated[
-        UtcDatetime | None,
-        Field(description="Start of the billing cycle.", examples=["2026-01-01T00:00:00Z"]),
-    ] = None
-    end_time: Annotated[
-        UtcDatetime | None, Field(description="End of the billing cycle.", examples=["2026-02-01T00:00:00Z"])
-    ] = None
+    start_time: UtcDatetime | None = Field(
+        default=None, description="Start of the billing cycle.", examples=["2026-01-01T00:00:00Z"]
+    )
+    end_time: UtcDatetime | None = Field(
+        default=None, description="End of the billing cycle.", examples=["2026-02-01T00:00:00Z"]
+    )
 
 
 class LineItem(Resource):
@@ -112,12 +107,10 @@ class LineItem(Resource):
     Source: spec, "Resources and their fields", Invoice, lineItems.
     """
 
-    invoice_id: Annotated[
-        StrictStr | None, Field(description="Id of the invoice.", examples=["inv_3007"])
-    ] = None
-    revenue_breakdown: Annotated[RevenueBreakdown | None, Field(description="Breakdown of the amount.")] = (
-        None
+    invoice_id: StrictStr | None = Field(
+        default=None, description="Id of the invoice.", examples=["inv_3007"]
     )
+    revenue_breakdown: RevenueBreakdown | None = Field(default=None, description="Breakdown of the amount.")
 
 
 class Invoice(StoredResource):
@@ -126,51 +119,42 @@ class Invoice(StoredResource):
     Source: spec, "Resources and their fields", Invoice; for the states, "States and transitions".
     """
 
-    customer_id: Annotated[
-        StrictStr | None, READ_ONLY, Field(description="Id of the customer.", examples=["cus_1042"])
-    ] = None
-    contract_id: Annotated[
-        StrictStr | None, READ_ONLY, Field(description="Id of the contract.", examples=["con_2001"])
-    ] = None
-    name: Annotated[
-        StrictStr | None, READ_ONLY, Field(description="Name of the invoice.", examples=["January 2026"])
-    ] = None
-    account_id: Annotated[StrictStr | None, READ_ONLY, Field(description="Id of the account.")] = None
-    revenue_breakdown: Annotated[
-        RevenueBreakdown | None, READ_ONLY, Field(description="Breakdown of the amount.")
-    ] = None
-    billing_status: Annotated[
-        BillingStatusWord | None,
-        READ_ONLY,
-        Field(
-            description="Payment state: None, Paid, Rejected, PendingPayment, Overdue, or another.",
-            examples=["PendingPayment"],
-        ),
-    ] = None
-    payment_info: Annotated[PaymentInfo | None, READ_ONLY, Field(description="Payment of the invoice.")] = (
-        None
+    customer_id: Annotated[StrictStr | None, READ_ONLY] = Field(
+        default=None, description="Id of the customer.", examples=["cus_1042"]
     )
-    due_date: Annotated[
-        UtcDatetime | None,
-        READ_ONLY,
-        Field(description="Due date of the payment.", examples=["2026-02-14T00:00:00Z"]),
-    ] = None
-    billing_cycle: Annotated[
-        BillingCycle | None, READ_ONLY, Field(description="Billing cycle of the invoice.")
-    ] = None
-    line_items: Annotated[
-        MaybeListOf[LineItem], READ_ONLY, Field(description="Line items of the invoice.")
-    ] = None
-    amount: Annotated[
-        ExactDecimal | None,
-        READ_ONLY,
-        Field(description="Total amount of the invoice.", examples=[Decimal("1249.90")]),
-    ] = None
-    is_trial: Annotated[
-        StrictBool | None,
-        READ_ONLY,
-        Field(description="Whether the invoice belongs to a trial contract.", examples=[False]),
-    ] = None
+    contract_id: Annotated[StrictStr | None, READ_ONLY] = Field(
+        default=None, description="Id of the contract.", examples=["con_2001"]
+    )
+    name: Annotated[StrictStr | None, READ_ONLY] = Field(
+        default=None, description="Name of the invoice.", examples=["January 2026"]
+    )
+    account_id: Annotated[StrictStr | None, READ_ONLY] = Field(default=None, description="Id of the account.")
+    revenue_breakdown: Annotated[RevenueBreakdown | None, READ_ONLY] = Field(
+        default=None, description="Breakdown of the amount."
+    )
+    billing_status: Annotated[BillingStatusWord | None, READ_ONLY] = Field(
+        default=None,
+        description="Payment state: None, Paid, Rejected, PendingPayment, Overdue, or another.",
+        examples=["PendingPayment"],
+    )
+    payment_info: Annotated[PaymentInfo | None, READ_ONLY] = Field(
+        default=None, description="Payment of the invoice."
+    )
+    due_date: Annotated[UtcDatetime | None, READ_ONLY] = Field(
+        default=None, description="Due date of the payment.", examples=["2026-02-14T00:00:00Z"]
+    )
+    billing_cycle: Annotated[BillingCycle | None, READ_ONLY] = Field(
+        default=None, description="Billing cycle of the invoice."
+    )
+    line_items: Annotated[MaybeListOf[LineItem], READ_ONLY] = Field(
+        default=None, description="Line items of the invoice."
+    )
+    amount: Annotated[ExactDecimal | None, READ_ONLY] = Field(
+        default=None, description="Total amount of the invoice.", examples=[Decimal("1249.90")]
+    )
+    is_trial: Annotated[StrictBool | None, READ_ONLY] = Field(
+        default=None, description="Whether the invoice belongs to a trial contract.", examples=[False]
+    )
 
 
 class InvoiceResponse(Resource):
@@ -179,7 +163,7 @@ class InvoiceResponse(Resource):
     Source: spec, "Endpoints", Invoices.
     """
 
-    invoice: Annotated[Invoice, Field(description="The invoice.")]
+    invoice: Invoice = Field(description="The invoice.")
 
 
 class InvoiceQuery(PageQuery):
@@ -188,26 +172,22 @@ class InvoiceQuery(PageQuery):
     Source: spec, "Endpoints", GET /invoices.
     """
 
-    customer_id: Annotated[
-        StrictStr | None, Field(description="Id of the customer to filter by.", examples=["cus_1042"])
-    ] = None
-    billing_status: Annotated[
-        BillingStatusWord | None, Field(description="Payment state to filter by.", examples=["Overdue"])
-    ] = None
-    issued_after: Annotated[
-        UtcDatetime | None,
-        Field(
-            description="Only invoices issued after this time; whether inclusive is not stated.",
-            examples=["2026-01-01T00:00:00Z"],
-        ),
-    ] = None
-    issued_before: Annotated[
-        UtcDatetime | None,
-        Field(
-            description="Only invoices issued before this time; whether inclusive is not stated.",
-            examples=["2026-02-01T00:00:00Z"],
-        ),
-    ] = None
+    customer_id: StrictStr | None = Field(
+        default=None, description="Id of the customer to filter by.", examples=["cus_1042"]
+    )
+    billing_status: BillingStatusWord | None = Field(
+        default=None, description="Payment state to filter by.", examples=["Overdue"]
+    )
+    issued_after: UtcDatetime | None = Field(
+        default=None,
+        description="Only invoices issued after this time; whether inclusive is not stated.",
+        examples=["2026-01-01T00:00:00Z"],
+    )
+    issued_before: UtcDatetime | None = Field(
+        default=None,
+        description="Only invoices issued before this time; whether inclusive is not stated.",
+        examples=["2026-02-01T00:00:00Z"],
+    )
 
 
 class InvoicePage(CountedPage):
@@ -216,4 +196,4 @@ class InvoicePage(CountedPage):
     Source: spec, "Endpoints", GET /invoices.
     """
 
-    invoices: Annotated[ListOf[Invoice], Field(description="Invoices of this page.")]
+    invoices: ListOf[Invoice] = Field(description="Invoices of this page.")

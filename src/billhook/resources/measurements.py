@@ -6,7 +6,6 @@ Source: spec, "Resources and their fields"; "Endpoints".
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated
 
 from pydantic import Field, StrictStr
 
@@ -20,9 +19,9 @@ class UsageDate(Resource):
     Source: spec, "Resources and their fields", Measurement.
     """
 
-    year: Annotated[Integer, Field(description="Year.", examples=[2026])]
-    month: Annotated[Integer, Field(description="Month, from 1.", examples=[1])]
-    day: Annotated[PositiveInt, Field(description="Day, from 1.", examples=[15])]
+    year: Integer = Field(description="Year.", examples=[2026])
+    month: Integer = Field(description="Month, from 1.", examples=[1])
+    day: PositiveInt = Field(description="Day, from 1.", examples=[15])
 
 
 class NewMeasurement(Resource):
@@ -32,12 +31,11 @@ class NewMeasurement(Resource):
     """
 
     customer_id: CustomerId
-    meter_id: Annotated[StrictStr, Field(description="Id of the meter or product.", examples=["mtr_5"])]
-    usage_date: Annotated[UsageDate, Field(description="Day of the usage.")]
-    value: Annotated[
-        ExactDecimal,
-        Field(description="Units used on that day: the current total.", examples=[Decimal("812.5")]),
-    ]
+    meter_id: StrictStr = Field(description="Id of the meter or product.", examples=["mtr_5"])
+    usage_date: UsageDate = Field(description="Day of the usage.")
+    value: ExactDecimal = Field(
+        description="Units used on that day: the current total.", examples=[Decimal("812.5")]
+    )
 
 
 class Measurement(StoredResource, NewMeasurement):
@@ -53,7 +51,7 @@ class MeasurementResponse(Resource):
     Source: spec, "Endpoints", POST /measurements.
     """
 
-    measurement: Annotated[Measurement, Field(description="The measurement.")]
+    measurement: Measurement = Field(description="The measurement.")
 
 
 class UsageWindow(Resource):
@@ -62,12 +60,12 @@ class UsageWindow(Resource):
     Source: spec, "Resources and their fields", Cloud usage submission result.
     """
 
-    start: Annotated[
-        UtcDatetime | None, Field(description="Start of the time window.", examples=["2026-01-15T08:00:00Z"])
-    ] = None
-    end: Annotated[
-        UtcDatetime | None, Field(description="End of the time window.", examples=["2026-01-15T09:00:00Z"])
-    ] = None
+    start: UtcDatetime | None = Field(
+        default=None, description="Start of the time window.", examples=["2026-01-15T08:00:00Z"]
+    )
+    end: UtcDatetime | None = Field(
+        default=None, description="End of the time window.", examples=["2026-01-15T09:00:00Z"]
+    )
 
 
 class PartnerSubmission(Resource):
@@ -76,16 +74,14 @@ class PartnerSubmission(Resource):
     Source: spec, "Resources and their fields", Cloud usage submission result.
     """
 
-    received_at: Annotated[
-        StrictStr | None,
-        Field(
-            description="Time at which the partner received it, in the partner's format.",
-            examples=["2026-01-15T09:00:02Z"],
-        ),
-    ] = None
-    status: Annotated[
-        StrictStr | None, Field(description="Result at the partner.", examples=["Accepted"])
-    ] = None
+    received_at: StrictStr | None = Field(
+        default=None,
+        description="Time at which the partner received it, in the partner's format.",
+        examples=["2026-01-15T09:00:02Z"],
+    )
+    status: StrictStr | None = Field(
+        default=None, description="Result at the partner.", examples=["Accepted"]
+    )
 
 
 class CloudUsageResult(Resource):
@@ -94,37 +90,34 @@ class CloudUsageResult(Resource):
     Source: spec, "Resources and their fields", Cloud usage submission result.
     """
 
-    status: Annotated[
-        StrictStr | None, Field(description="Status of the submission.", examples=["Accepted"])
-    ] = None
-    usage_window: Annotated[UsageWindow | None, Field(description="Time of the usage.")] = None
-    correlation_id: Annotated[StrictStr | None, Field(description="Id of the correlated submission.")] = None
-    idempotency_key: Annotated[
-        StrictStr | None, Field(description="Idempotency key: a repeated submission counts once.")
-    ] = None
-    meter_dimension: Annotated[
-        StrictStr | None, Field(description="Dimension by which the usage is metered.", examples=["calls"])
-    ] = None
-    accepted_quantity: Annotated[
-        ExactDecimal | None, Field(description="Quantity accepted, in units.", examples=[Decimal(8125)])
-    ] = None
-    partner_submission: Annotated[
-        dict[str, PartnerSubmission] | None,
-        Field(
-            description="Result at each partner.",
-            examples=[{"AWS": {"receivedAt": "2026-01-15T09:00:02Z", "status": "Accepted"}}],
-        ),
-    ] = None
-    quantity_submitted: Annotated[
-        ExactDecimal | None, Field(description="Quantity submitted, in units.", examples=[Decimal(8125)])
-    ] = None
-    timestamp_submitted: Annotated[
-        UtcDatetime | None, Field(description="Time of submission.", examples=["2026-01-15T09:00:01Z"])
-    ] = None
-    cloud_customer_identifier: Annotated[
-        StrictStr | None,
-        Field(description="Customer identifier in the cloud marketplace.", examples=["aws-cust-9"]),
-    ] = None
+    status: StrictStr | None = Field(
+        default=None, description="Status of the submission.", examples=["Accepted"]
+    )
+    usage_window: UsageWindow | None = Field(default=None, description="Time of the usage.")
+    correlation_id: StrictStr | None = Field(default=None, description="Id of the correlated submission.")
+    idempotency_key: StrictStr | None = Field(
+        default=None, description="Idempotency key: a repeated submission counts once."
+    )
+    meter_dimension: StrictStr | None = Field(
+        default=None, description="Dimension by which the usage is metered.", examples=["calls"]
+    )
+    accepted_quantity: ExactDecimal | None = Field(
+        default=None, description="Quantity accepted, in units.", examples=[Decimal(8125)]
+    )
+    partner_submission: dict[str, PartnerSubmission] | None = Field(
+        default=None,
+        description="Result at each partner.",
+        examples=[{"AWS": {"receivedAt": "2026-01-15T09:00:02Z", "status": "Accepted"}}],
+    )
+    quantity_submitted: ExactDecimal | None = Field(
+        default=None, description="Quantity submitted, in units.", examples=[Decimal(8125)]
+    )
+    timestamp_submitted: UtcDatetime | None = Field(
+        default=None, description="Time of submission.", examples=["2026-01-15T09:00:01Z"]
+    )
+    cloud_customer_identifier: StrictStr | None = Field(
+        default=None, description="Customer identifier in the cloud marketplace.", examples=["aws-cust-9"]
+    )
 
 
 class CloudUsageSubmission(Resource):
@@ -133,5 +126,5 @@ class CloudUsageSubmission(Resource):
     Source: spec, "Endpoints", Cloud usage submission.
     """
 
-    results: Annotated[ListOf[CloudUsageResult], Field(description="Result of each usage record.")]
-    product_code: Annotated[StrictStr, Field(description="Product code.", examples=["API-1"])]
+    results: ListOf[CloudUsageResult] = Field(description="Result of each usage record.")
+    product_code: StrictStr = Field(description="Product code.", examples=["API-1"])

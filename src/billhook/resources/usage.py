@@ -25,33 +25,21 @@ class UsageEvent(Resource):
     Source: spec, "Resources and their fields", Event (ingested).
     """
 
-    name: Annotated[
-        StrictStr,
-        Field(
-            description="Name of what happened; metered if it equals a meter's eventName.",
-            examples=["api_call"],
-        ),
-    ]
-    timestamp: Annotated[
-        UtcDatetime, Field(description="Time of the event.", examples=["2026-01-15T09:29:00Z"])
-    ]
-    customer_alias: Annotated[
-        StrictStr,
-        Field(description="External id or alias of the customer who used it.", examples=["acme"]),
-    ]
-    ref: Annotated[
-        StrictStr,
-        Field(
-            description="Unique reference; an event with a known ref is stored once.", examples=["call-881"]
-        ),
-    ]
-    data: Annotated[
-        JsonObject | None,
-        Field(
-            description="Properties that meters filter by and aggregate.",
-            examples=[{"region": "eu", "units": 3}],
-        ),
-    ] = None
+    name: StrictStr = Field(
+        description="Name of what happened; metered if it equals a meter's eventName.", examples=["api_call"]
+    )
+    timestamp: UtcDatetime = Field(description="Time of the event.", examples=["2026-01-15T09:29:00Z"])
+    customer_alias: StrictStr = Field(
+        description="External id or alias of the customer who used it.", examples=["acme"]
+    )
+    ref: StrictStr = Field(
+        description="Unique reference; an event with a known ref is stored once.", examples=["call-881"]
+    )
+    data: JsonObject | None = Field(
+        default=None,
+        description="Properties that meters filter by and aggregate.",
+        examples=[{"region": "eu", "units": 3}],
+    )
 
 
 def wrong_count(count: int) -> str:
@@ -73,11 +61,9 @@ class EventBatch(Resource):
     Source: spec, "Endpoints", PUT /events; "Limits".
     """
 
-    events: Annotated[
-        ListOf[UsageEvent],
-        BeforeValidator(_counted),
-        Field(description="Usage events.", json_schema_extra={"minItems": 1, "maxItems": MAX_BATCH_EVENTS}),
-    ]
+    events: Annotated[ListOf[UsageEvent], BeforeValidator(_counted)] = Field(
+        description="Usage events.", json_schema_extra={"minItems": 1, "maxItems": MAX_BATCH_EVENTS}
+    )
 
     def to_request(self) -> bytes:
         """Return the body of the request. Raises LimitBroken if it is over 256 KB (262,144 bytes)."""
@@ -96,17 +82,13 @@ class InvalidEvent(Resource):
     Source: spec, "Resources and their fields", Event (ingested), invalid-event entry.
     """
 
-    event: Annotated[
-        UsageEvent | JsonValue,
-        Field(
-            description="The event as sent; plain values if it does not have the form of an event.",
-            union_mode="left_to_right",
-        ),
-    ]
-    error: Annotated[
-        StrictStr,
-        Field(description="Reason why the event was not stored.", examples=["an event with this ref exists"]),
-    ]
+    event: UsageEvent | JsonValue = Field(
+        description="The event as sent; plain values if it does not have the form of an event.",
+        union_mode="left_to_right",
+    )
+    error: StrictStr = Field(
+        description="Reason why the event was not stored.", examples=["an event with this ref exists"]
+    )
 
 
 class IngestionResult(Resource):
@@ -115,10 +97,10 @@ class IngestionResult(Resource):
     Source: spec, "Endpoints", PUT /events.
     """
 
-    valid_events: Annotated[ListOf[UsageEvent], Field(description="Events that were stored.")]
-    invalid_events: Annotated[
-        ListOf[InvalidEvent], Field(description="Events that were not stored, each with the reason.")
-    ]
+    valid_events: ListOf[UsageEvent] = Field(description="Events that were stored.")
+    invalid_events: ListOf[InvalidEvent] = Field(
+        description="Events that were not stored, each with the reason."
+    )
 
 
 class EventQuery(PageQuery):
@@ -127,18 +109,14 @@ class EventQuery(PageQuery):
     Source: spec, "Endpoints", GET /events; "Limits".
     """
 
-    start_time: Annotated[
-        UtcDatetime, Field(description="Start of the time range.", examples=["2026-01-01T00:00:00Z"])
-    ]
-    end_time: Annotated[
-        UtcDatetime, Field(description="End of the time range.", examples=["2026-02-01T00:00:00Z"])
-    ]
-    event_name: Annotated[
-        StrictStr | None, Field(description="Only events of this name.", examples=["api_call"])
-    ] = None
-    customer_alias: Annotated[
-        StrictStr | None, Field(description="Only events under this alias.", examples=["acme"])
-    ] = None
+    start_time: UtcDatetime = Field(description="Start of the time range.", examples=["2026-01-01T00:00:00Z"])
+    end_time: UtcDatetime = Field(description="End of the time range.", examples=["2026-02-01T00:00:00Z"])
+    event_name: StrictStr | None = Field(
+        default=None, description="Only events of this name.", examples=["api_call"]
+    )
+    customer_alias: StrictStr | None = Field(
+        default=None, description="Only events under this alias.", examples=["acme"]
+    )
 
     @model_validator(mode="after")
     def _limited(self) -> EventQuery:
@@ -155,7 +133,7 @@ class EventPage(CountedPage):
     Source: spec, "Endpoints", GET /events.
     """
 
-    events: Annotated[ListOf[UsageEvent], Field(description="Events of this page.")]
+    events: ListOf[UsageEvent] = Field(description="Events of this page.")
 
 
 class MeterValue(Resource):
@@ -164,21 +142,19 @@ class MeterValue(Resource):
     Source: spec, "Endpoints", POST /events/dry-run, meterWithValues.
     """
 
-    name: Annotated[StrictStr, Field(description="Name of the meter.", examples=["API calls"])]
-    event_name: Annotated[
-        StrictStr, Field(description="Name of the events that the meter counts.", examples=["api_call"])
-    ]
-    aggregation_method: Annotated[
-        StrictStr, Field(description="Aggregation method of the meter, such as sum.", examples=["sum"])
-    ]
-    value: Annotated[
-        ExactDecimal | None,
-        Field(description="Value that the event contributes, if any.", examples=[Decimal(3)]),
-    ] = None
-    instance_value: Annotated[
-        JsonValue,
-        Field(description="Id of the instance, for a meter that counts instances.", examples=["vm-7"]),
-    ] = None
+    name: StrictStr = Field(description="Name of the meter.", examples=["API calls"])
+    event_name: StrictStr = Field(
+        description="Name of the events that the meter counts.", examples=["api_call"]
+    )
+    aggregation_method: StrictStr = Field(
+        description="Aggregation method of the meter, such as sum.", examples=["sum"]
+    )
+    value: ExactDecimal | None = Field(
+        default=None, description="Value that the event contributes, if any.", examples=[Decimal(3)]
+    )
+    instance_value: JsonValue = Field(
+        default=None, description="Id of the instance, for a meter that counts instances.", examples=["vm-7"]
+    )
 
 
 class DryRunEvent(Resource):
@@ -187,17 +163,15 @@ class DryRunEvent(Resource):
     Source: spec, "Endpoints", POST /events/dry-run and its rules.
     """
 
-    event: Annotated[UsageEvent, Field(description="The usage event.")]
-    matched_customer: Annotated[
-        StrictStr | None,
-        Field(
-            description="Id of the customer; absent if an anonymous customer would be created.",
-            examples=["cus_1042"],
-        ),
-    ] = None
-    meter_with_values: Annotated[
-        ListOf[MeterValue], Field(description="Meters that would count the event; may be empty.")
-    ]
+    event: UsageEvent = Field(description="The usage event.")
+    matched_customer: StrictStr | None = Field(
+        default=None,
+        description="Id of the customer; absent if an anonymous customer would be created.",
+        examples=["cus_1042"],
+    )
+    meter_with_values: ListOf[MeterValue] = Field(
+        description="Meters that would count the event; may be empty."
+    )
 
 
 class DryRunResult(Resource):
@@ -206,14 +180,11 @@ class DryRunResult(Resource):
     Source: spec, "Endpoints", POST /events/dry-run.
     """
 
-    events: Annotated[ListOf[DryRunEvent], Field(description="Result of each event.")]
-    invalid_events: Annotated[
-        ListOf[JsonValue],
-        Field(
-            description="Events that would not be stored; the form of an entry is not stated.",
-            examples=[[{"event": {"name": "api_call"}, "error": "ref is missing"}]],
-        ),
-    ]
+    events: ListOf[DryRunEvent] = Field(description="Result of each event.")
+    invalid_events: ListOf[JsonValue] = Field(
+        description="Events that would not be stored; the form of an entry is not stated.",
+        examples=[[{"event": {"name": "api_call"}, "error": "ref is missing"}]],
+    )
 
 
 _GroupBy = Annotated[
@@ -227,12 +198,8 @@ class Period(Resource):
     Source: spec, "Endpoints", POST /v2/events/aggregation.
     """
 
-    start_time: Annotated[
-        UtcDatetime, Field(description="Start of the period.", examples=["2026-01-01T00:00:00Z"])
-    ]
-    end_time: Annotated[
-        UtcDatetime, Field(description="End of the period.", examples=["2026-02-01T00:00:00Z"])
-    ]
+    start_time: UtcDatetime = Field(description="Start of the period.", examples=["2026-01-01T00:00:00Z"])
+    end_time: UtcDatetime = Field(description="End of the period.", examples=["2026-02-01T00:00:00Z"])
 
 
 class MeterKey(Resource):
@@ -241,12 +208,10 @@ class MeterKey(Resource):
     Source: spec, "Endpoints", POST /v2/events/aggregation.
     """
 
-    key: Annotated[
-        StrictStr, Field(description="Key of the meter's values in the response.", examples=["calls"])
-    ]
-    event_name: Annotated[
-        StrictStr, Field(description="Name of the events that the meter counts.", examples=["api_call"])
-    ]
+    key: StrictStr = Field(description="Key of the meter's values in the response.", examples=["calls"])
+    event_name: StrictStr = Field(
+        description="Name of the events that the meter counts.", examples=["api_call"]
+    )
 
 
 class AggregationRequest(Resource):
@@ -256,13 +221,13 @@ class AggregationRequest(Resource):
     """
 
     customer_id: CustomerId
-    customer_id_pattern: Annotated[StrictStr | None, Field(description="Pattern of customer ids.")] = None
-    period: Annotated[Period, Field(description="Period of the events to aggregate.")]
-    meters: Annotated[ListOf[MeterKey], Field(description="Meters to aggregate.")]
+    customer_id_pattern: StrictStr | None = Field(default=None, description="Pattern of customer ids.")
+    period: Period = Field(description="Period of the events to aggregate.")
+    meters: ListOf[MeterKey] = Field(description="Meters to aggregate.")
     group_by: _GroupBy
-    fill_dates: Annotated[
-        StrictBool | None, Field(description="Whether dates without events are included.")
-    ] = None
+    fill_dates: StrictBool | None = Field(
+        default=None, description="Whether dates without events are included."
+    )
 
 
 class DataPoint(Resource):
@@ -271,13 +236,10 @@ class DataPoint(Resource):
     Source: spec, "Endpoints", POST /v2/events/aggregation.
     """
 
-    group: Annotated[
-        StrictStr, Field(description="Name of the group, such as a date.", examples=["2026-01-15"])
-    ]
-    values: Annotated[
-        dict[str, ExactDecimal],
-        Field(description="Values of the group, by meter key.", examples=[{"calls": Decimal(8125)}]),
-    ]
+    group: StrictStr = Field(description="Name of the group, such as a date.", examples=["2026-01-15"])
+    values: dict[str, ExactDecimal] = Field(
+        description="Values of the group, by meter key.", examples=[{"calls": Decimal(8125)}]
+    )
 
 
 class Aggregation(Resource):
@@ -286,6 +248,6 @@ class Aggregation(Resource):
     Source: spec, "Endpoints", POST /v2/events/aggregation.
     """
 
-    data_points: Annotated[ListOf[DataPoint], Field(description="Values, one entry per group.")]
-    period: Annotated[Period, Field(description="Period of the aggregated events.")]
+    data_points: ListOf[DataPoint] = Field(description="Values, one entry per group.")
+    period: Period = Field(description="Period of the aggregated events.")
     group_by: _GroupBy
