@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from billhook.log_output import replace_stream_handlers
+from billhook.logs import replace_stream_handlers
 
 bind = "127.0.0.1:8000"
 worker_class = "billhook.gunicorn_worker.AsgiWorker"

@@ -144,7 +144,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def failing_pages_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have what fails in a page fail the test too, instead of being answered with 503."""
-    monkeypatch.setattr("billhook.pages.failures.RAISE_AGAIN", True)
+    monkeypatch.setattr("billhook.pages.pages.RAISE_AGAIN", True)
 
 
 @pytest.fixture

@@ -235,7 +235,7 @@ def metrics_blueprint(token: str | None) -> Blueprint:
     from werkzeug.exceptions import HTTPException
 
     from billhook.extension import get_state
-    from billhook.pages.failures import FailureLog, handled_by_app
+    from billhook.pages.pages import FailureLog, handled_by_app
 
     if token is not None and len(token) < FEWEST_TOKEN_CHARACTERS:
         raise ConfigError(f"the token for /metrics has fewer than {FEWEST_TOKEN_CHARACTERS} characters")

@@ -1,4 +1,4 @@
-"""Threads and forks: start a thread although a limit may forbid it; reset objects in a child process.
+"""Threads, forks and memory: start a thread although a limit may forbid it; reset objects in a child process.
 
 Where threads are greenlets, blocking work runs in a native one. A child process inherits no locked lock and
 uses no connection of its parent: an object that holds locks, threads or connections registers a method with
@@ -8,6 +8,7 @@ ids.
 
 from __future__ import annotations
 
+import mmap
 import os
 import secrets
 import socket
@@ -120,3 +121,35 @@ def _after_in_child() -> None:
 
 
 os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
+
+
+_STACK_BYTES = 8 * 1024 * 1024
+"""What a thread needs for its stack at most. Without it no further thread starts, and no large body fits."""
+_FAILURE_LIMIT = 5
+
+
+class MemoryMonitor:
+    """Ask once in a while whether this process may still use as much memory as a thread needs."""
+
+    def __init__(self) -> None:
+        self._had_memory = False
+        self._failures = 0
+
+    def is_exhausted(self) -> bool:
+        """Ask, and return whether memory was missing this time and the four times before.
+
+        Never of a process that has not had as much since its start: its successor would have no more.
+        """
+        if _fits():
+            self._had_memory, self._failures = True, 0
+        elif self._had_memory:
+            self._failures += 1
+        return self._failures >= _FAILURE_LIMIT
+
+
+def _fits() -> bool:
+    try:
+        mmap.mmap(-1, _STACK_BYTES).close()
+    except (OSError, MemoryError):
+        return False
+    return True

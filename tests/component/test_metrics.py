@@ -179,7 +179,7 @@ def test_what_a_hook_refuses_of_the_metrics_is_the_apps(app_with, caplog):
 
 
 def test_a_mistake_of_the_metrics_is_503_and_in_the_log(client, monkeypatch, caplog):
-    monkeypatch.setattr("billhook.pages.failures.RAISE_AGAIN", False)
+    monkeypatch.setattr("billhook.pages.pages.RAISE_AGAIN", False)
     monkeypatch.setattr("billhook.metrics._registry", lambda _: 1 / 0)
 
     answers = [client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"}) for _ in range(3)]

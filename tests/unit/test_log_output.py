@@ -12,9 +12,9 @@ import threading
 
 import pytest
 
-from billhook import log_output
+from billhook import logs
 from billhook.errors import OutOfResources
-from billhook.log_output import QUEUED_LINES, NonBlockingHandler, replace_stream_handlers
+from billhook.logs import QUEUED_LINES, NonBlockingHandler, replace_stream_handlers
 from support.processes import until
 
 PIPE_BYTES = 4_096
@@ -41,7 +41,7 @@ def read_all(reader):
 
 @pytest.fixture
 def logger(pipe, monkeypatch):
-    monkeypatch.setattr(log_output, "_WRITER", log_output._Writer())
+    monkeypatch.setattr(logs, "_WRITER", logs._Writer())
     handler = NonBlockingHandler(pipe[1])
     handler.setFormatter(logging.Formatter("%(message)s"))
     made = logging.getLogger("test_log_output.pipe")
@@ -67,7 +67,7 @@ def test_a_line_for_which_no_thread_can_start_is_written_at_the_end_of_the_proce
         raise OutOfResources("no task left")
 
     with monkeypatch.context() as without_threads:
-        without_threads.setattr(log_output, "start_thread", refuse)
+        without_threads.setattr(logs, "start_thread", refuse)
         logger.warning("reload failed")
         logger.handlers[0].flush()
     assert not select.select([pipe[0]], [], [], 0)[0]

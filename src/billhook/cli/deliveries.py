@@ -32,8 +32,7 @@ from billhook.cli.selection import ALL_FILTERS, Selection, no_match, recording, 
 from billhook.errors import PayloadError
 from billhook.events import Event, parse_event
 from billhook.extension import configured_scheme
-from billhook.handlers.quarantine import parse_error
-from billhook.handlers.tracebacks import users_frames
+from billhook.handlers.description import parse_error, users_frames
 from billhook.inbox import Deliveries, DeliveryDetails, RunState
 from billhook.inbox.deliveries import ListedDelivery, RunDetails, count, details, page, with_runs
 from billhook.inbox.deliveries import export as export_these

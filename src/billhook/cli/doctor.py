@@ -30,8 +30,7 @@ from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable
 from billhook.cli.params import TIME, DefaultGroup, as_json, existing_file, integer, string
 from billhook.doctor.checks import examine, run_checks
-from billhook.doctor.finding import Finding
-from billhook.doctor.setup import Setup, finding_of
+from billhook.doctor.setup import Finding, Setup, finding_of
 from billhook.errors import BillhookError, ConfigError, SignatureError
 from billhook.extension import configured_scheme, default_source
 from billhook.receiver.blueprint import webhook_routes

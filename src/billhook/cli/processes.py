@@ -29,8 +29,7 @@ from typing import Any
 
 from billhook.errors import ConfigError
 from billhook.logs import LimitedLog
-from billhook.memory import MemoryMonitor
-from billhook.threads import start_thread
+from billhook.threads import MemoryMonitor, start_thread
 
 logger = logging.getLogger("billhook.worker")
 Process = subprocess.Popen[bytes]

@@ -8,9 +8,8 @@ from typing import NamedTuple
 from flask import Response, abort, request, url_for
 
 from billhook.clock import format_duration
-from billhook.dashboard.context import DashboardContext
+from billhook.dashboard.context import RANGES, DashboardContext, attempts_chart, read_range
 from billhook.dashboard.issues import ISSUE_TONES, courses
-from billhook.dashboard.ranges import RANGES, attempts_chart, read_range
 from billhook.events import EVENT_TYPES
 from billhook.handlers.description import identity_text, limits_text, order_text, types_by_handler
 from billhook.handlers.handler import Handler

@@ -9,7 +9,7 @@ from flask import Response, abort, request, url_for
 
 from billhook.clock import parse_duration
 from billhook.dashboard.context import DashboardContext, describe, parse_rate, replay_batches
-from billhook.handlers.tracebacks import users_frames
+from billhook.handlers.description import users_frames
 from billhook.inbox.issues import (
     Issue,
     IssueState,

@@ -9,9 +9,16 @@ from typing import NamedTuple
 
 from flask import Response, current_app, request, url_for
 
-from billhook.dashboard.context import DashboardContext
+from billhook.dashboard.context import (
+    DAY,
+    MINUTE,
+    RANGES,
+    DashboardContext,
+    attempts_chart,
+    read_range,
+    stacked_chart,
+)
 from billhook.dashboard.deliveries import parse_id
-from billhook.dashboard.ranges import DAY, MINUTE, RANGES, attempts_chart, read_range, stacked_chart
 from billhook.doctor.checks import examine
 from billhook.doctor.inbox import about_worker
 from billhook.doctor.setup import Setup

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from billhook.doctor.finding import Finding
+from billhook.doctor.setup import Finding
 from billhook.file_modes import access_by_others
 
 if TYPE_CHECKING:

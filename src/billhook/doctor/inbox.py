@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from billhook.clock import format_duration
-from billhook.doctor.finding import Finding
+from billhook.doctor.setup import Finding
 from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts
 from billhook.inbox.overview import read_refused_since
 from billhook.printable import printable

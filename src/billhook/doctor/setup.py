@@ -1,23 +1,26 @@
-"""What the checks examine: the options, sources, inbox and handlers of an app, or of the environment."""
+"""What the checks examine: the options, sources, inbox and handlers of an app, or of the environment.
+
+Also what they return: a finding of `billhook doctor` and `billhook check`.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import click
 
-from billhook.doctor.finding import Finding
 from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
 from billhook.extension import ENVIRON, get_state
 from billhook.inbox.diagnosis import SampledDelivery, newest_deliveries
 from billhook.inbox.overview import read_overview
+from billhook.program import in_program
 from billhook.receiver.blueprint import webhook_routes
 
 if TYPE_CHECKING:
@@ -28,6 +31,36 @@ if TYPE_CHECKING:
     from billhook.inbox.overview import Overview, WorkerFigures
     from billhook.settings import Settings
     from billhook.signing.source import Source
+
+
+Level = Literal["error", "warning", "note", "ok"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "note", "ok")
+"""The worst first. An error can lose or forge deliveries, or stops them; a note is for information."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found, why it matters, and what to do. `code` names its kind and stays the same.
+
+    With the level `ok` it says only `what` was found to be well. `file` is the text of a file to save.
+    """
+
+    level: Level
+    code: str
+    what: str
+    why: str = ""
+    remedy: str = ""
+    file: str = ""
+
+    @property
+    def line(self) -> str:
+        """All of it as one sentence."""
+        return "; ".join(filter(None, [": ".join(filter(None, [self.what, self.why])), self.remedy]))
+
+    def in_program(self, app: Any = None) -> Self:
+        """Return it with its commands as the user has to type them: see `billhook.program`."""
+        return replace(self, what=in_program(self.what, app), remedy=in_program(self.remedy, app))
+
 
 SAMPLE = 1_000
 """How many of the newest deliveries are looked at, unless asked for others."""

@@ -19,9 +19,44 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, Stric
 from werkzeug.exceptions import HTTPException, NotFound
 
 from billhook import clock
+from billhook.logs import LimitedLog
 from billhook.pages import text
-from billhook.pages.failures import FailureLog, handled_by_app
 from billhook.printable import printable
+
+logger = logging.getLogger("billhook.pages")
+
+INTERVAL_SECONDS = 60.0
+RAISE_AGAIN = False
+"""Set by billhook's own tests, from which this must hide nothing."""
+
+
+class FailureLog:
+    """Logs the first failure of a place, with its traceback, then one a minute with the number since."""
+
+    def __init__(self) -> None:
+        self.log = LimitedLog(logger, INTERVAL_SECONDS)
+
+    def record(self, error: Exception) -> None:
+        """Log the failure of the current request, or count it. Its place is the view; there are few."""
+        if RAISE_AGAIN:
+            raise error
+        text = f"{request.endpoint} failed, answered with 503"
+        self.log.log(request.endpoint, logging.ERROR, text, error, cause=error)
+
+
+def handled_by_app(error: Exception) -> Any:
+    """Return what the app's own handler of such errors answers; None if it has none but for all of them.
+
+    An app may send a visitor to its login by an exception. A blueprint's handler of Exception comes first.
+    """
+    handlers = current_app.error_handler_spec[None][None]
+    for kind in type(error).__mro__:
+        if kind is Exception:
+            break
+        if kind in handlers:
+            return current_app.ensure_sync(handlers[kind])(error)
+    return None
+
 
 TOKEN_SECONDS = 8 * 3_600
 """How long a form may be open before it is sent: a working day."""
@@ -46,7 +81,6 @@ HEADERS = {
 """The headers of every page. Nothing is loaded but the style sheet and the icon, and no script runs."""
 _LIVE_POLICY = f"{HEADERS['Content-Security-Policy']}; script-src 'self'; connect-src 'self'"
 """For pages that refresh themselves by the one script."""
-logger = logging.getLogger("billhook.pages")
 _ASSETS = Path(__file__).with_name("assets")
 _ASSET_TYPES = {"style.css": "text/css", "icon.svg": "image/svg+xml", "live.js": "text/javascript"}
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")

@@ -1,8 +1,15 @@
-"""Serve a Flask app as an ASGI application: deliveries are received on the event loop."""
+"""Serve a Flask app as an ASGI application: deliveries are received on the event loop.
+
+Anyone can send deliveries that are refused, so their observers, which must delay neither the answer nor a
+genuine delivery, are called in a thread of their own. A thread pool that is shared with deliveries could be
+full of them.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import queue
+import threading
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +22,14 @@ from weakref import WeakKeyDictionary
 from a2wsgi import WSGIMiddleware
 from flask import Flask
 
-from billhook.errors import BodyIncomplete, BodyTooLarge, InboxUnavailable, RequestError, SignatureError
+from billhook.errors import (
+    BodyIncomplete,
+    BodyTooLarge,
+    InboxUnavailable,
+    OutOfResources,
+    RequestError,
+    SignatureError,
+)
 from billhook.inbox import Inbox
 from billhook.receiver.blueprint import webhook_routes
 from billhook.receiver.intake import (
@@ -26,11 +40,42 @@ from billhook.receiver.intake import (
     RequestHeaders,
     declared_length,
 )
-from billhook.receiver.observers import RefusalObservers
 from billhook.receiver.responses import METHOD_NOT_ALLOWED, OUT_OF_RESOURCES, WebhookResponse
 from billhook.signals import delivery_rejected
 from billhook.signing.source import Source
-from billhook.threads import is_shortage
+from billhook.threads import is_shortage, start_thread
+
+MAX_WAITING = 1000
+"""The most refusals that wait for their observers; observers are not called for further ones."""
+
+
+class RefusalObservers:
+    """Calls functions one after the other, within the app's context and after the answer was sent."""
+
+    def __init__(self, app: Flask) -> None:
+        self._app = app
+        self._waiting: queue.Queue[Callable[[], None]] = queue.Queue(MAX_WAITING)
+        self._thread: threading.Thread | None = None
+
+    def enqueue(self, call: Callable[[], None]) -> bool:
+        """Queue `call` for the thread; return False if too many wait already. Use it from one thread only."""
+        try:
+            self._waiting.put_nowait(call)
+        except queue.Full:
+            return False
+        if self._thread is None or not self._thread.is_alive():
+            try:
+                self._thread = start_thread(self._run, "billhook-observers")
+            except OutOfResources:
+                return False  # called when a thread can be started again
+        return True
+
+    def _run(self) -> None:
+        while True:
+            call = self._waiting.get()
+            with self._app.app_context():
+                call()
+
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -1,4 +1,7 @@
-"""The Flask blueprint: which path belongs to which source."""
+"""The Flask blueprints: which path belongs to which source, and the health checks.
+
+`GET /healthz`: the process answers; `GET /readyz`: a delivery could be stored now.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from flask import Blueprint, Flask
+from flask import Blueprint, Flask, Response
 
-from billhook.errors import ConfigError
+from billhook.errors import ConfigError, InboxUnavailable, SchemaMismatch
 from billhook.receiver.wsgi import EveryMethod, WsgiReceiver, count_body_bytes, make_view
 from billhook.signing.source import DEFAULT_SOURCE, Source
 
@@ -117,3 +120,25 @@ def make_blueprint(
             merge_slashes=False,  # else //webhooks/billing would be answered with a redirect
         )
     return blueprint
+
+
+def make_health_blueprint(check_writable: Callable[[], None]) -> Blueprint:
+    """Return the blueprint; `check_writable` raises InboxUnavailable or SchemaMismatch."""
+    health = Blueprint("billhook_health", __name__)
+
+    @health.get("/healthz")
+    def healthz() -> Response:
+        return Response('{"status": "up"}', content_type="application/json")
+
+    @health.get("/readyz")
+    def readyz() -> Response:
+        try:
+            check_writable()
+        except (InboxUnavailable, SchemaMismatch, MemoryError, OSError, RuntimeError) as error:  # no thread
+            if isinstance(error, SchemaMismatch) and error.stores:
+                waits = '{"status": "ready", "handling": "waits for an upgrade of this process"}'
+                return Response(waits, content_type="application/json")
+            return Response('{"status": "unavailable"}', 503, content_type="application/json")
+        return Response('{"status": "ready"}', content_type="application/json")
+
+    return health

@@ -62,6 +62,8 @@ from billhook.resources.customers import (
     Address,
     Contact,
     Customer,
+    CustomerCloudSettings,
+    CustomerIntegration,
     CustomerResponse,
     CustomerStatus,
     CustomerUpdate,
@@ -70,13 +72,9 @@ from billhook.resources.customers import (
     CustomFieldPage,
     CustomFieldResponse,
     CustomFieldValue,
+    ProductCloudSettings,
     ProductConsumption,
     ProductConsumptionsResponse,
-)
-from billhook.resources.integrations import (
-    CustomerCloudSettings,
-    CustomerIntegration,
-    ProductCloudSettings,
     ProductIntegration,
 )
 from billhook.resources.invoices import (
@@ -90,22 +88,14 @@ from billhook.resources.invoices import (
     PaymentInfo,
     RevenueBreakdown,
 )
-from billhook.resources.measurements import (
-    CloudUsageResult,
-    CloudUsageSubmission,
-    Measurement,
-    MeasurementResponse,
-    NewMeasurement,
-    PartnerSubmission,
-    UsageDate,
-    UsageWindow,
-)
 from billhook.resources.usage import (
     MAX_BATCH_BYTES,
     MAX_BATCH_EVENTS,
     MAX_PAGE_EVENTS,
     Aggregation,
     AggregationRequest,
+    CloudUsageResult,
+    CloudUsageSubmission,
     DataPoint,
     DryRunEvent,
     DryRunResult,
@@ -114,10 +104,16 @@ from billhook.resources.usage import (
     EventQuery,
     IngestionResult,
     InvalidEvent,
+    Measurement,
+    MeasurementResponse,
     MeterKey,
     MeterValue,
+    NewMeasurement,
+    PartnerSubmission,
     Period,
+    UsageDate,
     UsageEvent,
+    UsageWindow,
 )
 
 __all__ = [

@@ -24,8 +24,12 @@ from billhook.fields.types import (
 )
 from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage, PageQuery, Resource, StoredResource
 from billhook.resources.credits import CreditGrant
-from billhook.resources.customers import CustomFieldInput, CustomFieldValue
-from billhook.resources.integrations import ProductCloudSettings, ProductIntegration
+from billhook.resources.customers import (
+    CustomFieldInput,
+    CustomFieldValue,
+    ProductCloudSettings,
+    ProductIntegration,
+)
 
 
 class Duration(Resource):

@@ -22,7 +22,7 @@ from billhook.fields.types import (
     UtcDatetime,
 )
 from billhook.resources.base import READ_ONLY, Page, PageQuery, Resource
-from billhook.resources.integrations import ProductIntegration
+from billhook.resources.customers import ProductIntegration
 
 
 class CreditGrant(Resource):

@@ -9,8 +9,11 @@ from typing import TypeAlias
 
 from billhook.events import Event, UnknownEvent
 from billhook.testing.apps import (
+    Answer,
     DeadRun,
     dead,
+    deliver,
+    delivery_of,
     handled,
     make_app,
     options,
@@ -22,7 +25,6 @@ from billhook.testing.apps import (
     settle,
 )
 from billhook.testing.sandbox import RunningSandbox, SandboxMeter, running_sandbox
-from billhook.testing.sending import Answer, deliver, delivery_of
 
 __all__ = [
     "Answer",

@@ -192,7 +192,7 @@ def test_observers_run_outside_the_event_loop_within_the_app_context(flask_app, 
 
 
 def test_observers_of_refusals_hold_up_no_answer(flask_app, application, monkeypatch, caplog):
-    monkeypatch.setattr("billhook.receiver.observers.MAX_WAITING", 5)
+    monkeypatch.setattr("billhook.receiver.asgi.MAX_WAITING", 5)
     application = Billhook().asgi_app(flask_app)
     go_on, told, accepted = threading.Event(), [], []
 
@@ -227,7 +227,7 @@ def test_a_refusal_is_answered_where_no_thread_can_be_started_for_its_observers(
     def fail(*_):
         raise OutOfResources("no thread")
 
-    monkeypatch.setattr("billhook.receiver.observers.start_thread", fail)
+    monkeypatch.setattr("billhook.receiver.asgi.start_thread", fail)
     with signals.delivery_rejected.connected_to(lambda *_, **__: None, sender=flask_app):
         assert asyncio.run(ask(application))[0] == 401
     application.refused_by_server(400)  # the server calls it, and nothing of it is observed

@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 
 from billhook.errors import InboxUnavailable, SchemaMismatch
-from billhook.receiver.health import make_health_blueprint
+from billhook.receiver.blueprint import make_health_blueprint
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from billhook import gunicorn_conf
-from billhook.doctor import facts
+from billhook.doctor.checks import clock_text, retention_text, secret_files_text, workers_text
 from billhook.doctor.configuration import gunicorn_findings, read_gunicorn_file
 from billhook.doctor.deliveries import clock_findings
 from billhook.doctor.inbox import postgres_findings, sqlite_findings
@@ -205,11 +205,11 @@ def test_what_is_well_is_told_with_its_age_and_number(tmp_path):
         settings=settings, now=NOON, sample=sampled(90, 3), overview=SimpleNamespace(workers=[])
     )
 
-    assert facts.secret_files(setup) == "BILLHOOK_SECRETS_FILE: secret, changed 40 d ago"
-    assert facts.retention(setup).endswith("keys of deliveries without a time for ever")
-    assert facts.clock(setup) == "a delivery comes 3 s after it is signed, at the least"
-    assert facts.workers(setup) == "handlers run within the requests"
+    assert secret_files_text(setup) == "BILLHOOK_SECRETS_FILE: secret, changed 40 d ago"
+    assert retention_text(setup).endswith("keys of deliveries without a time for ever")
+    assert clock_text(setup) == "a delivery comes 3 s after it is signed, at the least"
+    assert workers_text(setup) == "handlers run within the requests"
     setup.sample = []
-    assert facts.clock(setup) == "no delivery says when it was signed"
+    assert clock_text(setup) == "no delivery says when it was signed"
     settings.secrets_file = None
-    assert facts.secret_files(setup) == "no option names one"
+    assert secret_files_text(setup) == "no option names one"

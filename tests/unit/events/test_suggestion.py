@@ -9,7 +9,7 @@ import pytest
 
 from billhook.events import EVENT_TYPES, parse_event
 from billhook.events.base import _registered
-from billhook.events.suggestion import event_source
+from billhook.events.inspection import event_source
 from billhook.fields import strict_json
 
 

@@ -237,7 +237,7 @@ def test_a_mistake_of_a_page_is_503_with_one_traceback_a_minute(site, monkeypatc
     def fail(*_, **__):
         raise LookupError("a mistake, seen in the log alone")
 
-    monkeypatch.setattr("billhook.pages.failures.RAISE_AGAIN", False)
+    monkeypatch.setattr("billhook.pages.pages.RAISE_AGAIN", False)
     made, now = site(), [1000.0]
     pages = made.pages
     monkeypatch.setattr(pages._failures.log, "monotonic", lambda: now[0])
