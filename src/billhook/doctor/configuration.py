@@ -126,7 +126,23 @@ def source_findings(sources: Sequence[Source]) -> Iterator[Finding]:
                     "each can send deliveries in the other's name, and a leak concerns both",
                     "have each sender make a secret of its own",
                 )  # fmt: skip
-        yield from _about_a_scheme(source)
+        if not source.scheme.signs_time:
+            yield Finding(
+                "warning", "replay", f"the source {source.name!r} signs no time ({source.scheme.name})",
+                "anyone who saw a delivery can send it again at any time, and only its key stops that",
+                "have the sender sign the time, if it can; keep keys for ever (no BILLHOOK_KEY_DAYS)",
+            )  # fmt: skip
+        if source.tolerance_seconds > _MOST_TOLERANCE_SECONDS:
+            yield Finding(
+                "warning", "tolerance", f"{source.name!r} takes deliveries {source.tolerance_seconds} s old",
+                "for so long a delivery that was captured can be sent again",
+                "correct the clock that is off, and set BILLHOOK_TOLERANCE_SECONDS to 300",
+            )  # fmt: skip
+        if len(source.secrets) > 2:
+            yield Finding(
+                "warning", "secrets-many", f"the source {source.name!r} has {len(source.secrets)} secrets",
+                "each old secret can still sign", "after a rotation remove the older one",
+            )  # fmt: skip
 
 
 def _about_a_secret(name: str, secret: str) -> Iterator[Finding]:
@@ -142,26 +158,6 @@ def _about_a_secret(name: str, secret: str) -> Iterator[Finding]:
             "warning", "secret-short", f"{name} has {len(bare)} characters",
             "fewer than 24 can be random and still be less than 128 bits",
             "have a longer one made: 32 random bytes",
-        )  # fmt: skip
-
-
-def _about_a_scheme(source: Source) -> Iterator[Finding]:
-    if not source.scheme.signs_time:
-        yield Finding(
-            "warning", "replay", f"the source {source.name!r} signs no time ({source.scheme.name})",
-            "anyone who saw a delivery can send it again at any time, and only its key stops that",
-            "have the sender sign the time, if it can; keep keys for ever (no BILLHOOK_KEY_DAYS)",
-        )  # fmt: skip
-    if source.tolerance_seconds > _MOST_TOLERANCE_SECONDS:
-        yield Finding(
-            "warning", "tolerance", f"{source.name!r} takes deliveries {source.tolerance_seconds} s old",
-            "for so long a delivery that was captured can be sent again",
-            "correct the clock that is off, and set BILLHOOK_TOLERANCE_SECONDS to 300",
-        )  # fmt: skip
-    if len(source.secrets) > 2:
-        yield Finding(
-            "warning", "secrets-many", f"the source {source.name!r} has {len(source.secrets)} secrets",
-            "each old secret can still sign", "after a rotation remove the older one",
         )  # fmt: skip
 
 
@@ -199,7 +195,25 @@ def read_gunicorn_file(path: Path) -> dict[str, Any] | Finding:
 
 def gunicorn_findings(settings: Mapping[str, Any], deadline_seconds: float) -> Iterator[Finding]:
     """Judge gunicorn's settings; what they leave out is gunicorn's default."""
-    yield from _about_the_class(settings)
+    kind = str(settings.get("worker_class", "sync"))
+    threads = settings.get("threads", 1)
+    if kind == "sync" and threads == 1:
+        yield Finding(
+            "error", "gunicorn-worker-class", "worker_class is sync",
+            "one slow client occupies a whole process, and deliveries wait behind it",
+            f'set worker_class = "{_OWN_CLASS}", or "gthread" for a Flask app; or {_REFERENCE}',
+        )  # fmt: skip
+    elif kind == "asgi":
+        yield Finding(
+            "warning", "gunicorn-worker-class", "worker_class is gunicorn's own asgi",
+            "it has no limits for slow and idle clients", f'set worker_class = "{_OWN_CLASS}"',
+        )  # fmt: skip
+    elif (kind == "gthread" or kind == "sync") and threads < 8:
+        yield Finding(
+            "warning", "gunicorn-threads", f"gthread has {threads} threads",
+            "as many clients as there are threads are served at a time, and slow ones count",
+            "set threads = 16, and let nginx wait for whole requests",
+        )  # fmt: skip
     timeout = settings.get("timeout", 30)
     if not timeout or timeout <= deadline_seconds:
         hangs = (
@@ -233,26 +247,4 @@ def gunicorn_findings(settings: Mapping[str, Any], deadline_seconds: float) -> I
             "warning", "gunicorn-forwarded", "forwarded_allow_ips is *",
             "any client can say that it came by TLS, or from another address",
             "name the proxy's address, or leave it out where the proxy is on this machine",
-        )  # fmt: skip
-
-
-def _about_the_class(settings: Mapping[str, Any]) -> Iterator[Finding]:
-    kind = str(settings.get("worker_class", "sync"))
-    threads = settings.get("threads", 1)
-    if kind == "sync" and threads == 1:
-        yield Finding(
-            "error", "gunicorn-worker-class", "worker_class is sync",
-            "one slow client occupies a whole process, and deliveries wait behind it",
-            f'set worker_class = "{_OWN_CLASS}", or "gthread" for a Flask app; or {_REFERENCE}',
-        )  # fmt: skip
-    elif kind == "asgi":
-        yield Finding(
-            "warning", "gunicorn-worker-class", "worker_class is gunicorn's own asgi",
-            "it has no limits for slow and idle clients", f'set worker_class = "{_OWN_CLASS}"',
-        )  # fmt: skip
-    elif (kind == "gthread" or kind == "sync") and threads < 8:
-        yield Finding(
-            "warning", "gunicorn-threads", f"gthread has {threads} threads",
-            "as many clients as there are threads are served at a time, and slow ones count",
-            "set threads = 16, and let nginx wait for whole requests",
         )  # fmt: skip

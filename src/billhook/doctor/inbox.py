@@ -61,27 +61,6 @@ def sqlite_findings(facts: SqliteFacts, platform: str = sys.platform) -> Iterato
             "on macOS a commit then stays in the drive's own memory, and a power failure loses it",
             "use a SQLite that knows PRAGMA fullfsync",
         )  # fmt: skip
-    yield from _about_the_file_system(facts)
-    yield from _about_space(facts)
-    if facts.version < _FIXED_VERSION:
-        version = ".".join(map(str, facts.version))
-        yield Finding(
-            "note", "sqlite-version", f"SQLite is {version}: before 3.51.3 it has the WAL-reset bug",
-            "billhook keeps clear of it; another program that writes to the file may corrupt it",
-            "leave the file to billhook, and back it up with `billhook db backup`, or upgrade SQLite",
-        )  # fmt: skip
-    for level, may in (("error", "write"), ("warning", "read")):
-        files = [name for name, access in facts.lax_files.items() if access == may]
-        if files:
-            yield Finding(
-                "error" if level == "error" else "warning", f"inbox-mode-{may}",
-                f"other users may {may} {', '.join(files)}",
-                "the inbox holds customers' data, and what handlers will be given",
-                f"chmod 600 {shlex.join(files)}",
-            )  # fmt: skip
-
-
-def _about_the_file_system(facts: SqliteFacts) -> Iterator[Finding]:
     kind = facts.file_system or ""
     if kind.startswith(_NETWORK):
         yield Finding(
@@ -101,9 +80,6 @@ def _about_the_file_system(facts: SqliteFacts) -> Iterator[Finding]:
             "it is deleted together with the container, with all deliveries",
             "put it on a volume (BILLHOOK_INBOX_URL)",
         )  # fmt: skip
-
-
-def _about_space(facts: SqliteFacts) -> Iterator[Finding]:
     # A log may grow beside the file, and a backup needs the file's size once more.
     if facts.free_bytes < max(_LITTLE_BYTES, facts.file_bytes):
         too_little = facts.free_bytes < _TOO_LITTLE_BYTES
@@ -113,6 +89,22 @@ def _about_space(facts: SqliteFacts) -> Iterator[Finding]:
             "on a full disk every delivery is answered 503, and the service gives up at some time",
             "free some space, or keep less: BILLHOOK_RETENTION_DAYS, `billhook deliveries prune`",
         )  # fmt: skip
+    if facts.version < _FIXED_VERSION:
+        version = ".".join(map(str, facts.version))
+        yield Finding(
+            "note", "sqlite-version", f"SQLite is {version}: before 3.51.3 it has the WAL-reset bug",
+            "billhook keeps clear of it; another program that writes to the file may corrupt it",
+            "leave the file to billhook, and back it up with `billhook db backup`, or upgrade SQLite",
+        )  # fmt: skip
+    for level, may in (("error", "write"), ("warning", "read")):
+        files = [name for name, access in facts.lax_files.items() if access == may]
+        if files:
+            yield Finding(
+                "error" if level == "error" else "warning", f"inbox-mode-{may}",
+                f"other users may {may} {', '.join(files)}",
+                "the inbox holds customers' data, and what handlers will be given",
+                f"chmod 600 {shlex.join(files)}",
+            )  # fmt: skip
 
 
 def postgres_findings(facts: PostgresFacts) -> Iterator[Finding]:

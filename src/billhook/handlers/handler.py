@@ -12,7 +12,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from functools import cached_property
 from inspect import iscoroutinefunction
@@ -159,6 +159,7 @@ IDENTITY_WINDOW_SECONDS = 86_400.0
 """How long content duplicates are recognised by default."""
 
 
+@dataclass(eq=False, repr=False)
 class Handler:
     """A function, its name and its options, called as `handler(sender, event=…, delivery=…)`.
 
@@ -169,52 +170,36 @@ class Handler:
     that wait. `identity` are the fields by which content duplicates are recognised for
     `identity_window_seconds`. `sources` are the sources whose deliveries it handles; empty means all.
     `at_most` of its runs are under way at once, over all workers; `rate` is a number of runs and the seconds
-    in which that number may start; after `pause_after` failed attempts in a row it is paused.
+    in which that number may start; after `pause_after` failed attempts in a row it is paused. `plain`: the
+    function is a blinker receiver, `function(sender, *, event, delivery)`; any other raises HandlerSignature
+    if it does not take an event.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        aliases: tuple[str, ...] = (),
-        retry: RetrySchedule | None = None,
-        timeout_seconds: float | None = None,
-        ordered_by: str | None = None,
-        newest_only: bool = False,
-        identity: tuple[str, ...] = (),
-        identity_window_seconds: float = IDENTITY_WINDOW_SECONDS,
-        sources: tuple[str, ...] = (),
-        at_most: int | None = None,
-        rate: tuple[int, float] | None = None,
-        pause_after: int | None = None,
-        plain: bool = False,
-    ) -> None:
-        """`plain`: the function is a blinker receiver, `function(sender, *, event, delivery)`.
+    function: Callable[..., Any]
+    _: KW_ONLY
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    retry: RetrySchedule | None = None
+    timeout_seconds: float | None = None
+    ordered_by: str | None = None
+    newest_only: bool = False
+    identity: tuple[str, ...] = ()
+    identity_window_seconds: float = IDENTITY_WINDOW_SECONDS
+    sources: tuple[str, ...] = ()
+    at_most: int | None = None
+    rate: tuple[int, float] | None = None
+    pause_after: int | None = None
+    plain: bool = False
 
-        Raises HandlerSignature, unless `plain`.
-        """
-        self.name = name or _default_name(function)
-        self.aliases = aliases
-        self.retry = retry
-        self.timeout_seconds = timeout_seconds
-        self.ordered_by = ordered_by
-        self.newest_only = newest_only
-        self.identity = identity
-        self.identity_window_seconds = identity_window_seconds
-        self.sources = sources
-        self.at_most = at_most
-        self.rate = rate
-        self.pause_after = pause_after
-        self.function = function
-        self.has_run_options = ordered_by is not None or bool(identity)
+    def __post_init__(self) -> None:
+        self.name = self.name or _default_name(self.function)
+        self.has_run_options = self.ordered_by is not None or bool(self.identity)
         """Whether its runs have an order key or a content key, which are made from the event."""
-        self._plain = plain
-        self._takes_delivery = not plain and _takes_delivery(function, self.name)
+        self._takes_delivery = not self.plain and _takes_delivery(self.function, self.name)
 
     def __call__(self, sender: object, *, event: Event | UnknownEvent, delivery: Delivery) -> object:
         """Call the function and return its result: a coroutine, if it is async (`call` runs it)."""
-        if self._plain:
+        if self.plain:
             return self.function(sender, event=event, delivery=delivery)
         return self.function(event, delivery) if self._takes_delivery else self.function(event)
 

@@ -177,10 +177,7 @@ class ErrorBody(Resource):
     Source: spec, "Errors".
     """
 
-    type: Annotated[
-        ErrorType | Literal["invalid_request_error", "authentication_error", "rate_limit_error", "api_error"],
-        ListedWords(ErrorType),
-    ] = Field(
+    type: ErrorTypeWord = Field(
         description="Class: one of invalid_request, authentication, rate_limit and api, or another.",
         examples=["invalid_request_error"],
     )
