@@ -39,7 +39,6 @@ except ImportError:
 
 if TYPE_CHECKING:
     from flask import Blueprint
-    from werkzeug.datastructures import Headers
 
     from billhook.clock import Clock
     from billhook.inbox import Inbox
@@ -88,8 +87,18 @@ class InboxCollector(Collector):
             {(each,): issues[each] for each in (IssueState.OPEN, IssueState.ACKNOWLEDGED)},
             "state",
         )
-        yield from _last_deliveries(totals)
-        yield from _workers(state)
+        newest: dict[tuple[str, ...], float] = {}
+        for key, total in totals.items():
+            if key.what in _STORED:
+                label = (_label(key.event_type),)
+                newest[label] = max(newest.get(label, 0.0), total.last_at.timestamp())
+        text = "When the last delivery of an event type was received."
+        yield _gauge("billhook_last_delivery_timestamp_seconds", text, newest, "type")
+        # An engine without a live worker is shown with 0 for a day.
+        engines = Counter[tuple[str, ...]]({(worker.engine,): 0 for worker in state.workers})
+        engines.update((worker.engine,) for worker in state.workers if worker.alive)
+        text = "Processes that handle deliveries, seen in the last minute."
+        yield _gauge("billhook_workers", text, engines, "engine")
 
 
 def _family(
@@ -189,24 +198,6 @@ def _state(state: InboxState) -> Iterator[Metric]:
     )
 
 
-def _last_deliveries(totals: Counts) -> Iterator[Metric]:
-    newest: dict[tuple[str, ...], float] = {}
-    for key, total in totals.items():
-        if key.what in _STORED:
-            label = (_label(key.event_type),)
-            newest[label] = max(newest.get(label, 0.0), total.last_at.timestamp())
-    text = "When the last delivery of an event type was received."
-    yield _gauge("billhook_last_delivery_timestamp_seconds", text, newest, "type")
-
-
-def _workers(state: InboxState) -> Iterator[Metric]:
-    # An engine without a live worker is shown with 0 for a day.
-    engines = Counter[tuple[str, ...]]({(worker.engine,): 0 for worker in state.workers})
-    engines.update((worker.engine,) for worker in state.workers if worker.alive)
-    text = "Processes that handle deliveries, seen in the last minute."
-    yield _gauge("billhook_workers", text, engines, "engine")
-
-
 def _gauge(name: str, text: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
     return _family(GaugeMetricFamily(name, text, labels=labels), samples)
 
@@ -253,7 +244,11 @@ def metrics_blueprint(token: str | None) -> Blueprint:
 
     @blueprint.get("/metrics")
     def metrics() -> Response:
-        if expected is not None and not _is_allowed(request.headers, expected):
+        scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
+        # Digests, so that the time of the comparison does not tell the token's length.
+        if expected is not None and not (
+            hmac.compare_digest(_digest(sent.strip()), expected) and scheme.lower() == "bearer"
+        ):
             return Response("The token is missing or wrong.\n", 401, {"WWW-Authenticate": "Bearer"})
         encode, content_type = _encoder(request.headers.get("Accept", ""))
         inbox = get_state(current_app).inbox
@@ -268,12 +263,6 @@ def _encoder(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
         return choose_encoder(accept)
     except Exception:  # noqa: BLE001 - prometheus_client raises for parameters that it cannot read
         return choose_encoder("")
-
-
-def _is_allowed(headers: Headers, expected: bytes) -> bool:
-    scheme, _, sent = headers.get("Authorization", "").partition(" ")
-    # Digests, so that the time of the comparison does not tell the token's length.
-    return hmac.compare_digest(_digest(sent.strip()), expected) and scheme.lower() == "bearer"
 
 
 def _digest(token: str) -> bytes:

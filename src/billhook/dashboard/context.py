@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flask import abort, current_app, g, request
+from flask import Response, abort, current_app, g, request
 
 from billhook.extension import get_state
 from billhook.handlers.description import parse_error
@@ -80,6 +80,10 @@ class DashboardContext:
     def reason(self) -> str:
         """The reason in the form, on one line; empty if there is none."""
         return " ".join(request.form.get("why", "").replace("\0", "").split())[:_LONGEST_REASON]
+
+    def render(self, template: str, **values: Any) -> Response:
+        """Return a page made from a template with these values, and with the time as `now`."""
+        return self.pages.render(template, now=self.now, **values)
 
     def delivery(self, delivery_id: int) -> DeliveryDetails:
         """Return a delivery; the page of an unknown one is 404."""

@@ -13,7 +13,7 @@ from flask import Flask, Response, abort, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
-from billhook.dashboard import deliveries, delivery, handlers, issues, overview
+from billhook.dashboard import deliveries, delivery, handlers, overview
 from billhook.dashboard.context import DashboardContext, last_error, run_state, tone
 from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.extension import exempt_from_csrf
@@ -44,12 +44,12 @@ _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/deliveries/<int:delivery_id>/resend", "resend", delivery.resend_one, "POST"),
     ("/deliveries/<int:delivery_id>/discard", "discard", delivery.discard_one, "POST"),
     ("/deliveries/<int:delivery_id>/erase", "erase", delivery.erase_one, "POST"),
-    ("/failures", "failures", issues.show_failures, "GET"),
-    ("/failures/<issue_id>", "issue", issues.show_issue, "GET"),
-    ("/failures/<issue_id>/replay", "replay_issue", issues.replay_issue, "POST"),
-    ("/failures/<issue_id>/ack", "ack_issue", issues.acknowledge, "POST"),
-    ("/failures/<issue_id>/resolve", "resolve_issue", issues.resolve, "POST"),
-    ("/failures/<issue_id>/ignore", "ignore_issue", issues.ignore, "POST"),
+    ("/failures", "failures", handlers.show_failures, "GET"),
+    ("/failures/<issue_id>", "issue", handlers.show_issue, "GET"),
+    ("/failures/<issue_id>/replay", "replay_issue", handlers.replay_issue, "POST"),
+    ("/failures/<issue_id>/ack", "ack_issue", handlers.acknowledge, "POST"),
+    ("/failures/<issue_id>/resolve", "resolve_issue", handlers.resolve, "POST"),
+    ("/failures/<issue_id>/ignore", "ignore_issue", handlers.ignore, "POST"),
     ("/handlers", "handlers", handlers.show_handlers, "GET"),
     ("/handler", "handler", handlers.show_handler, "GET"),
     ("/handlers/pause", "pause", handlers.pause, "POST"),

@@ -148,7 +148,7 @@ def show_list(context: DashboardContext) -> Response:
     shown = with_runs(inbox, found[:PAGE])
     more = len(found) > PAGE or previous_id is not None
     loaded = {handler.name for handler in context.state.handlers.every()}
-    return context.pages.render(
+    return context.render(
         "deliveries.html",
         form=form,
         listed=shown,
@@ -163,7 +163,6 @@ def show_list(context: DashboardContext) -> Response:
         types=sorted(EVENT_TYPES),
         states=list(DeliveryStatus),
         handlers=sorted(loaded.union(handler_names(inbox))),
-        now=context.now,
     )
 
 
@@ -199,7 +198,7 @@ def _preview(context: DashboardContext, ids: list[int], form: FilterForm, *, gro
             would += replay(context.inbox, batch, context.now, dry_run=True)
     else:
         total, command = count(context.inbox, form.filter), form.command(context.command, "replay")
-    return context.pages.render(
+    return context.render(
         "replay.html",
         ids=ids,
         form=form,

@@ -157,7 +157,7 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
     text = found.body.decode("utf-8", "backslashreplace")
     raw = indented_json(text) if len(text) <= RAW_CHARACTERS else text[:RAW_CHARACTERS]
     runs = [(run.handler, run.order_key) for run in found.runs]
-    return context.pages.render(
+    return context.render(
         "delivery.html",
         found=found,
         summary=found.summary,
@@ -180,7 +180,6 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
         before=parse_id(request.args.get("before")),
         previous=previous,
         next=following,
-        now=context.now,
     )
 
 
@@ -204,9 +203,7 @@ def replay_one(context: DashboardContext, delivery_id: int) -> Response:
     again = request.form.get("again") == "1"
     repeated = [run for run in found.runs if run.state == "succeeded" and handler in (None, run.handler)]
     if again and repeated and request.form.get("confirmed") != "1":
-        return context.pages.render(
-            "repeat.html", summary=found.summary, handler=handler, repeated=repeated, now=context.now
-        )
+        return context.render("repeat.html", summary=found.summary, handler=handler, repeated=repeated)
     done = replay_batches(context, [[delivery_id]], which, handler=handler, again=again)
     return _back(context, delivery_id, describe(done), "good" if done.deliveries else "warn")
 

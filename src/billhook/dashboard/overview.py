@@ -58,7 +58,7 @@ def show_overview(context: DashboardContext) -> Response:
     # Only counts of accepted deliveries are needed to find silent types.
     midnight = hour_of(now).replace(hour=0)
     days = read_periods(inbox, midnight - 29 * DAY, midnight + DAY, DAY, (Counted.ACCEPTED,))
-    return context.pages.render(
+    return context.render(
         "overview.html",
         overview=overview,
         accepted=number_text(accepted, ROWS_READ) if name == "1h" else f"{accepted:,}",
@@ -71,7 +71,6 @@ def show_overview(context: DashboardContext) -> Response:
         types=_type_rows(context, overview, periods, days),
         alive=sum(one.alive for one in overview.workers),
         behind=[one for one in overview.handler_backlogs if one.unfinished],
-        now=now,
     )
 
 
@@ -145,7 +144,7 @@ def show_health(context: DashboardContext) -> Response:
     """Return the page of findings, the worst first, and of what was examined."""
     app = current_app._get_current_object()  # type: ignore[attr-defined]
     found, well = examine(Setup.of_app(app, sample_size=SAMPLE), "page")
-    return context.pages.render(
+    return context.render(
         "health.html",
         findings=[one.in_program(app) for one in found],
         well=well,
@@ -159,12 +158,11 @@ def show_actions(context: DashboardContext) -> Response:
     before = parse_id(request.args.get("before"))
     found = list_actions(context.inbox, PAGE + 1, before)
     shown = found[:PAGE]
-    return context.pages.render(
+    return context.render(
         "actions.html",
         actions=shown,
         issues=issues_acted_on(context.inbox, shown),
         first=url_for(".actions") if before is not None else None,
         next=url_for(".actions", before=shown[-1].id) if len(found) > PAGE else None,
         command=f"{context.command} actions",
-        now=context.now,
     )

@@ -190,20 +190,18 @@ class ProductConsumptionSnapshot(WireModel):
 
     product_id: ProductId
     product_name: ProductName
-    provisioned_amount: Annotated[
-        ExactDecimal, Field(description="Provisioned quantity, in units.", examples=[Decimal(10000)])
-    ]
-    consumed_amount: Annotated[
-        ExactDecimal, Field(description="Consumed quantity, in units.", examples=[Decimal(8125)])
-    ]
-    usage_percentage: Annotated[
-        ExactDecimal,
-        Field(description="Consumed quantity, in percent of the provisioned.", examples=[Decimal("81.25")]),
-    ]
-    has_access: Annotated[
-        StrictBool,
-        Field(description="Whether the customer still has access to the product.", examples=[True]),
-    ]
-    remaining_amount: Annotated[
-        ExactDecimal, Field(description="Remaining quantity, in units.", examples=[Decimal(1875)])
-    ]
+    provisioned_amount: ExactDecimal = Field(
+        description="Provisioned quantity, in units.", examples=[Decimal(10000)]
+    )
+    consumed_amount: ExactDecimal = Field(
+        description="Consumed quantity, in units.", examples=[Decimal(8125)]
+    )
+    usage_percentage: ExactDecimal = Field(
+        description="Consumed quantity, in percent of the provisioned.", examples=[Decimal("81.25")]
+    )
+    has_access: StrictBool = Field(
+        description="Whether the customer still has access to the product.", examples=[True]
+    )
+    remaining_amount: ExactDecimal = Field(
+        description="Remaining quantity, in units.", examples=[Decimal(1875)]
+    )

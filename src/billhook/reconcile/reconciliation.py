@@ -224,25 +224,20 @@ class Reconciliation:
             (CreditPoolIncreased.type, increased),
             (CreditPoolDepleted.type, depleted),
         ):
-            yield from self._unmatched_entries(event_type, customer_id, entries)
-
-    def _unmatched_entries(
-        self, event_type: str, customer_id: str, entries: list[CreditLedgerEntry]
-    ) -> Iterator[MissingEvent]:
-        if event_type not in self._event_types:
-            return
-        grants = event_type == CreditPoolIncreased.type
-        changes = [
-            CreditChange(entry.created_at, entry.amount if grants else None, entry.balance_after_entry)
-            for entry in entries
-        ]
-        for position in self._delivered.unmatched(event_type, customer_id, changes):
-            entry = entries[position]
-            detail = f"its amount is {entry.amount}, and the balance after it {entry.balance_after_entry}"
-            yield MissingEvent(
-                event_type, "credit", entry.id, customer_id, entry.created_at, detail,
-                obstacle=synthetic.NO_POOL,
-            )  # fmt: skip
+            if event_type not in self._event_types:
+                continue
+            grants = event_type == CreditPoolIncreased.type
+            changes = [
+                CreditChange(entry.created_at, entry.amount if grants else None, entry.balance_after_entry)
+                for entry in entries
+            ]
+            for position in self._delivered.unmatched(event_type, customer_id, changes):
+                entry = entries[position]
+                detail = f"its amount is {entry.amount}, and the balance after it {entry.balance_after_entry}"
+                yield MissingEvent(
+                    event_type, "credit", entry.id, customer_id, entry.created_at, detail,
+                    obstacle=synthetic.NO_POOL,
+                )  # fmt: skip
 
     # --- what is missing ------------------------------------------------------------------------------
 

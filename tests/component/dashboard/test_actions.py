@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from billhook.dashboard import issues
+from billhook.dashboard import handlers as pages
 from billhook.inbox.actions import list_actions
 from billhook.inbox.deliveries import details
 from billhook.inbox.issues import failing_delivery_ids
@@ -197,7 +197,7 @@ def test_an_issue_replays_no_run_that_succeeds_meanwhile(failing, monkeypatch):
         failing.state.handle_due()
         yield from batches
 
-    monkeypatch.setattr(issues, "failing_delivery_ids", found_before_a_worker_came)
+    monkeypatch.setattr(pages, "failing_delivery_ids", found_before_a_worker_came)
 
     done = failing.act(f"failures/{issue}/replay")
 
