@@ -146,12 +146,16 @@ def _delays(key: str, value: Any) -> tuple[float, ...]:
     return tuple(_number(0, 31 * 86_400)(key, item) for item in _items(key, value))
 
 
+def _optional(parse: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    return lambda key, value: None if value in (None, "") else parse(key, value)
+
+
 def _option(
-    default: Any,
-    unit: str,
     help: str,  # noqa: A002 - the attribute's name
-    parse: Callable[[str, Any], Any],
+    parse: Callable[[str, Any], Any] = _text,
     *,
+    default: Any = None,
+    unit: str = "",
     secret: bool = False,
 ) -> Any:
     """Declare a field of Settings, with the arguments of its Option as metadata."""
@@ -167,179 +171,147 @@ class Settings:
     """
 
     signature: str = _option(
-        "standard-webhooks",
-        "",
         "How deliveries are signed: standard-webhooks, timestamped-hmac, timestamped-rsa or body-hmac.",
         _choice("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac"),
+        default="standard-webhooks",
     )
     secrets: tuple[str, ...] = _option(
-        (),
-        "list",
         "Signing secrets, newest first, separated by commas; list two to rotate. For timestamped-rsa: PEM.",
         _texts,
+        default=(),
+        unit="list",
         secret=True,
     )
     secrets_file: str | None = _option(
-        None, "path", "A file with the secrets instead, one per line (or PEM blocks), newest first.", _text
+        "A file with the secrets instead, one per line (or PEM blocks), newest first.", unit="path"
     )
     signature_header: str | None = _option(
-        None,
-        "",
-        "The header with the signature, where the scheme lets one choose (default X-Webhook-Signature).",
-        _text,
+        "The header with the signature, where the scheme lets one choose (default X-Webhook-Signature)."
     )
     timestamp_header: str | None = _option(
-        None,
-        "",
-        "The header with the time of signing, for timestamped-rsa (default X-Webhook-Timestamp).",
-        _text,
+        "The header with the time of signing, for timestamped-rsa (default X-Webhook-Timestamp)."
     )
     type_header: str = _option(
-        "X-Webhook-Type",
-        "",
         "The header that names the event type; a source may have its own, Source(type_header=…).",
         _header_name,
+        default="X-Webhook-Type",
     )
     signature_prefix: str = _option(
-        "sha256=",
-        "",
         "What body-hmac expects before the hex digits; set it empty for bare digits.",
         lambda key, value: _text(key, value) or "",
+        default="sha256=",
     )
     replay_protection: str | None = _option(
-        None,
-        "",
         "body-hmac signs no time: set dedupe-only to accept deduplication as the only protection.",
-        lambda key, value: None if value in (None, "") else _choice("dedupe-only")(key, value),
+        _optional(_choice("dedupe-only")),
     )
     tolerance_seconds: int = _option(
-        300, "seconds", "How far the time of signing may be from now, either way.", _integer(1, 86_400)
+        "How far the time of signing may be from now, either way.",
+        _integer(1, 86_400),
+        default=300,
+        unit="seconds",
     )
     inbox_url: str | None = _option(
-        None,
-        "URL",
         "Where deliveries are stored: sqlite:///PATH (default: billhook.db in the instance folder; "
         "standalone, in the current one), or postgresql+psycopg://USER:PASSWORD@HOST/NAME.",
-        _text,
+        unit="URL",
         secret=True,
     )
     inbox_schema: str = _option(
-        "billhook",
-        "",
         "The PostgreSQL schema that the inbox has to itself; `billhook db upgrade` creates it.",
         lambda key, value: _text(key, value) or "billhook",
+        default="billhook",
     )
     max_body_bytes: int = _option(
-        262_144,
-        "bytes",
         "Maximum request body; enforced while reading.",
         _integer(1, 16 * 1024 * 1024),
+        default=262_144,
+        unit="bytes",
     )
     engine: str = _option(
-        "thread",
-        "",
         "Where handlers run: thread (of the app's process), worker (`billhook worker`), celery (your Celery "
         "workers) or inline (tests).",
         _choice("thread", "worker", "celery", "inline"),
+        default="thread",
     )
     celery_app: str | None = _option(
-        None,
-        "",
-        'For the celery engine: your Celery app, as myshop.tasks:celery (default: app.extensions["celery"]).',
-        _text,
+        'For the celery engine: your Celery app, as myshop.tasks:celery (default: app.extensions["celery"]).'
     )
     deadline_seconds: float = _option(
-        2.5, "seconds", "How long a sender waits for an answer at most; then it is 503.", _number(0.1, 60)
+        "How long a sender waits for an answer at most; then it is 503.",
+        _number(0.1, 60),
+        default=2.5,
+        unit="seconds",
     )
     lease_seconds: float = _option(
-        30.0,
-        "seconds",
         "Lease: how long a worker may be silent before its runs go to others.",
         _number(0.5, 86_400),
+        default=30.0,
+        unit="seconds",
     )
     retry_schedule_seconds: tuple[float, ...] = _option(
-        (10.0, 60.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0),
-        "seconds",
         "The wait before each further attempt of a failed handler; after the last it is dead.",
         _delays,
+        default=(10.0, 60.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0),
+        unit="seconds",
     )
     retry_jitter: float = _option(
-        0.1,
-        "",
         "How much longer, at random, a wait between attempts may be: 0.1 is up to a tenth; 0 is exact.",
         _number(0, 1),
+        default=0.1,
     )
     retention_days: float = _option(
-        30.0,
-        "days",
         "How long finished deliveries are kept; their keys, which identify duplicates, at least 7 days.",
         _number(0, 36_500),
+        default=30.0,
+        unit="days",
     )
     key_days: float | None = _option(
-        None,
-        "days",
         "How long keys of deliveries that sign no time (body-hmac) are kept, at least 7 (default: forever).",
-        lambda key, value: None if value in (None, "") else _number(7, 36_500)(key, value),
+        _optional(_number(7, 36_500)),
+        unit="days",
     )
     backlog_limit: int | None = _option(
-        None,
-        "deliveries",
         "Answer 503 while this many deliveries wait to be handled (default: no limit).",
-        lambda key, value: None if value in (None, "") else _integer(1, 10**9)(key, value),
+        _optional(_integer(1, 10**9)),
+        unit="deliveries",
     )
     log_format: str = _option(
-        "text",
-        "",
         "Standalone, and `billhook worker`: format of log records, text or json (one object per line).",
         _choice("text", "json"),
+        default="text",
     )
     handlers: tuple[str, ...] = _option(
-        (), "list", "Standalone: the modules (or .py files) whose Handlers are used.", _texts
+        "Standalone: the modules (or .py files) whose Handlers are used.", _texts, default=(), unit="list"
     )
     url_prefix: str = _option(
-        "/webhooks/billing",
-        "path",
         "Standalone: the path that receives deliveries.",
         lambda key, value: _text(key, value) or "/",
+        default="/webhooks/billing",
+        unit="path",
     )
     dashboard: str | None = _option(
-        None,
-        "path",
-        "Standalone: a password file for the dashboard at /billhook, one USER:PASSWORD per line.",
-        _text,
+        "Standalone: a password file for the dashboard at /billhook, one USER:PASSWORD per line.", unit="path"
     )
     notify_file: str | None = _option(
-        None,
-        "path",
         "A file with the addresses that are notified of issues, one for each line (extra billhook[notify]).",
-        _text,
+        unit="path",
     )
-    dashboard_url: str | None = _option(
-        None, "URL", "Where the dashboard is, for links in notifications.", _text
-    )
+    dashboard_url: str | None = _option("Where the dashboard is, for links in notifications.", unit="URL")
     metrics_token_file: str | None = _option(
-        None,
-        "path",
         "Standalone: a file with the bearer token of /metrics; /metrics is served only if this is set.",
-        _text,
+        unit="path",
     )
     api_url: str | None = _option(
-        None,
-        "URL",
-        "For calls to the service's API: its base address, of production or of the sandbox.",
-        _text,
+        "For calls to the service's API: its base address, of production or of the sandbox.", unit="URL"
     )
     api_client_id: str | None = _option(
-        None, "", "For calls to the service's API: the client id of your organization.", _text, secret=True
+        "For calls to the service's API: the client id of your organization.", secret=True
     )
     api_refresh_token: str | None = _option(
-        None,
-        "",
-        "For calls to the service's API: the API token, created in its dashboard.",
-        _text,
-        secret=True,
+        "For calls to the service's API: the API token, created in its dashboard.", secret=True
     )
-    api_refresh_token_file: str | None = _option(None, "path", "A file with that token instead.", _text)
+    api_refresh_token_file: str | None = _option("A file with that token instead.", unit="path")
 
     @classmethod
     def from_mapping(cls, config: Mapping[str, Any]) -> Settings:

@@ -14,8 +14,8 @@ from billhook.fields.types import (
     CustomerId,
     ExactDecimal,
     InvoiceId,
+    OpenEnum,
     UtcDatetime,
-    open_enum,
 )
 
 __all__ = [
@@ -40,7 +40,7 @@ class _CreditPoolEvent(Event, register=False):
     customer_id: CustomerId
     credit_pool_id: StrictStr = Field(description="Id of the credit pool.", examples=["pool_12"])
     credit_type_id: StrictStr = Field(description="Id of the credit type.", examples=["crt_3"])
-    credit_kind: Annotated[StrictStr, AfterValidator(open_enum(CreditKind))] = Field(
+    credit_kind: Annotated[StrictStr, AfterValidator(OpenEnum(CreditKind))] = Field(
         description="Type of credit: Monetary, Unit, or another.", examples=["Monetary"]
     )
 
@@ -101,7 +101,7 @@ class InvoicePaymentStatusChanged(Event):
     identify = ("invoice_id", "total")
 
     invoice_id: InvoiceId
-    billing_status: Annotated[StrictStr, AfterValidator(open_enum(BillingStatus))] = Field(
+    billing_status: Annotated[StrictStr, AfterValidator(OpenEnum(BillingStatus))] = Field(
         description="New payment state: None, Paid, Rejected, PendingPayment, Overdue, or another.",
         examples=["Paid"],
     )

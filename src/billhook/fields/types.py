@@ -90,11 +90,6 @@ class OpenEnum:
         return self.listed.get(value, value)
 
 
-def open_enum(listed: type[StrEnum]) -> OpenEnum:
-    """Return the validator of the open enumeration of these members."""
-    return OpenEnum(listed)
-
-
 @dataclass(frozen=True, slots=True)
 class ListedWords:
     """Reads a text of an open enumeration, in an annotation that has the listed words alone.
@@ -106,7 +101,7 @@ class ListedWords:
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(
-            open_enum(self.listed), core_schema.str_schema(strict=True)
+            OpenEnum(self.listed), core_schema.str_schema(strict=True)
         )
 
     def __get_pydantic_json_schema__(

@@ -21,7 +21,7 @@ from billhook.errors import InvalidJSON, InvalidResource
 from billhook.fields import WireModel, strict_json
 from billhook.fields.model import read, require_object
 from billhook.fields.strict_json import datetime_text, dumps, loads
-from billhook.fields.types import ExactDecimal, ListedWords, MaybeListOf, UtcDatetime, open_enum
+from billhook.fields.types import ExactDecimal, ListedWords, MaybeListOf, OpenEnum, UtcDatetime
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class ErrorBody(Resource):
         description="Class: one of invalid_request, authentication, rate_limit and api, or another.",
         examples=["invalid_request_error"],
     )
-    code: Annotated[StrictStr, AfterValidator(open_enum(ErrorCode))] = Field(
+    code: Annotated[StrictStr, AfterValidator(OpenEnum(ErrorCode))] = Field(
         description="Error code, for programs.", examples=["resource_not_found"]
     )
     message: StrictStr = Field(

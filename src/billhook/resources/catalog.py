@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
-from billhook.fields.types import ExactDecimal, Integer, ListOf, open_enum
+from billhook.fields.types import ExactDecimal, Integer, ListOf, OpenEnum
 from billhook.resources.base import READ_ONLY, CountedPage, Resource, StoredResource
 
 
@@ -117,7 +117,7 @@ class Plan(StoredResource):
     name: Annotated[StrictStr | None, READ_ONLY] = Field(
         default=None, description="Name of the plan.", examples=["Growth"]
     )
-    status: Annotated[Annotated[StrictStr, AfterValidator(open_enum(PlanStatus))] | None, READ_ONLY] = Field(
+    status: Annotated[Annotated[StrictStr, AfterValidator(OpenEnum(PlanStatus))] | None, READ_ONLY] = Field(
         default=None, description="State: Active, or another.", examples=["Active"]
     )
     billing_data: Annotated[BillingData | None, READ_ONLY] = Field(

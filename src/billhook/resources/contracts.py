@@ -18,9 +18,9 @@ from billhook.fields.types import (
     Integer,
     ListOf,
     MaybeListOf,
+    OpenEnum,
     PositiveInt,
     UtcDatetime,
-    open_enum,
 )
 from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage, PageQuery, Resource, StoredResource
 from billhook.resources.credits import CreditGrant
@@ -216,7 +216,7 @@ class _Terms(Resource, register=False):
     custom_field_values: Annotated[MaybeListOf[CustomFieldValue], READ_ONLY] = Field(
         default=None, description="Current custom field values."
     )
-    status: Annotated[StrictStr, AfterValidator(open_enum(ContractStatus))] | None = Field(
+    status: Annotated[StrictStr, AfterValidator(OpenEnum(ContractStatus))] | None = Field(
         default=None, description="State: InReview, Active, or another.", examples=["Active"]
     )
     purchase_order: StrictStr | None = Field(default=None, description="Purchase order number.")

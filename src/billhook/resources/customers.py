@@ -17,8 +17,8 @@ from billhook.fields.types import (
     JsonValue,
     ListOf,
     MaybeListOf,
+    OpenEnum,
     ProductConsumptionSnapshot,
-    open_enum,
 )
 from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage, Resource, StoredResource
 
@@ -237,7 +237,7 @@ class CustomerUpdate(Resource):
     tax_ids: MaybeListOf[JsonValue] = Field(
         default=None, description="Tax ids; the form of an entry is not stated.", examples=[["GB123456789"]]
     )
-    status: Annotated[StrictStr, AfterValidator(open_enum(CustomerStatus))] | None = Field(
+    status: Annotated[StrictStr, AfterValidator(OpenEnum(CustomerStatus))] | None = Field(
         default=None, description="State: Active, or another.", examples=["Active"]
     )
     tax_id: StrictStr | None = Field(
