@@ -65,10 +65,9 @@ def parse_time(text: str, now: datetime) -> datetime:
 
     Without an offset it is UTC. Raises ValueError, with a text that says what to write.
     """
-    age = _AGE.fullmatch(text)
     try:
-        if age:
-            return now - timedelta(seconds=int(age[1]) * _SECONDS[age[2]])
+        if _AGE.fullmatch(text):
+            return now - parse_duration(text)
         moment = datetime.fromisoformat(text)
         # UTC, as everything that billhook shows: a value copied from a table means the same here.
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

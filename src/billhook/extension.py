@@ -124,7 +124,9 @@ class Billhook:
         the parent of `flask run` with its reloader, which serves no requests, it does nothing.
         """
         state = get_state(app)
-        if not _may_only_watch():
+        from_the_cli = os.environ.get("FLASK_RUN_FROM_CLI") == "true"
+        only_watches = from_the_cli and get_debug_flag() and os.environ.get("WERKZEUG_RUN_MAIN") != "true"
+        if not only_watches:
             state.start()
 
     def health_blueprint(self) -> Blueprint:
@@ -211,12 +213,6 @@ def get_settings(app: Flask) -> Settings:
                 beside.pop(key, None)
     said = {key: value for key, value in config.items() if value is not None or key not in beside}
     return Settings.from_mapping({**beside, **said})
-
-
-def _may_only_watch() -> bool:
-    """Return True if this may be the parent of `flask run` with its reloader; only its child serves."""
-    from_the_cli = os.environ.get("FLASK_RUN_FROM_CLI") == "true"
-    return from_the_cli and get_debug_flag() and os.environ.get("WERKZEUG_RUN_MAIN") != "true"
 
 
 def get_state(app: Flask) -> BillhookState:

@@ -100,15 +100,11 @@ class _Writer:
         return True
 
 
-def _dropped_record(count: int) -> logging.LogRecord:
+def _dropped_line(handler: NonBlockingHandler, count: int) -> bytes:
     text = "%d log lines were dropped: standard error could not be written"
     values = {"msg": text, "args": (count,), "name": "billhook.log", "levelno": logging.WARNING}
-    return logging.makeLogRecord({**values, "levelname": "WARNING", "count": count})
-
-
-def _dropped_line(handler: NonBlockingHandler, count: int) -> bytes:
     try:
-        return handler.encode(_dropped_record(count))
+        return handler.encode(logging.makeLogRecord({**values, "levelname": "WARNING", "count": count}))
     except Exception:  # noqa: BLE001 - a format of the user's may want fields that only filters set
         return f"{count} log lines were dropped\n".encode()
 

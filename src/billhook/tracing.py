@@ -112,22 +112,16 @@ class _Tracing:
     def _origin(self, delivery: Delivery) -> tuple[Context | None, list[Link]]:
         """Return the context in which the span starts (None: the current one), and its links."""
         from opentelemetry import trace
+        from opentelemetry.context import Context
 
         # Accept only what W3C's Trace Context allows, which excludes a header sent twice, as it contains a
-        # comma.
+        # comma. In a context without the current span only the sender's span counts.
         sent = self._propagator.extract(delivery.headers)
         origin = trace.get_current_span(
-            self._propagator.extract(delivery.headers, _empty())
+            self._propagator.extract(delivery.headers, Context())
         ).get_span_context()
         if not origin.is_valid:
             return None, []
         if delivery.attempt == 1 and not delivery.replays:
             return sent, []
         return None, [trace.Link(origin)]
-
-
-def _empty() -> Context:
-    """Return a context without the current span, so that only the sender's span counts."""
-    from opentelemetry.context import Context
-
-    return Context()

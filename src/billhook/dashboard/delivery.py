@@ -22,7 +22,6 @@ from billhook.events.inspection import event_json_schema, event_summary, schema_
 from billhook.fields import strict_json
 from billhook.fields.model import describe_details
 from billhook.handlers.description import parse_error, users_frames
-from billhook.inbox import DeliveryDetails
 from billhook.inbox.deliveries import RunDetails
 from billhook.inbox.operations import discard, empty_log, erase
 from billhook.inbox.searches import neighbours, related_deliveries
@@ -157,6 +156,7 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
     text = found.body.decode("utf-8", "backslashreplace")
     raw = indented_json(text) if len(text) <= RAW_CHARACTERS else text[:RAW_CHARACTERS]
     runs = [(run.handler, run.order_key) for run in found.runs]
+    named = context.state.handlers.by_name(found.summary.event_type)
     return context.render(
         "delivery.html",
         found=found,
@@ -175,7 +175,7 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
         command=f"{context.command} deliveries show {delivery_id}",
         curl=f"{context.command} deliveries forward {delivery_id} --curl --to URL --secret-file FILE",
         editable=text if text.encode() == found.body and len(text) <= RAW_CHARACTERS else None,
-        handlers=_handlers_of(context, found),
+        handlers=sorted(name for name, one in named.items() if one.handles(found.summary.source)),
         here=form.fields,
         before=parse_id(request.args.get("before")),
         previous=previous,
@@ -206,11 +206,6 @@ def replay_one(context: DashboardContext, delivery_id: int) -> Response:
         return context.render("repeat.html", summary=found.summary, handler=handler, repeated=repeated)
     done = replay_batches(context, [[delivery_id]], which, handler=handler, again=again)
     return _back(context, delivery_id, describe(done), "good" if done.deliveries else "warn")
-
-
-def _handlers_of(context: DashboardContext, found: DeliveryDetails) -> list[str]:
-    named = context.state.handlers.by_name(found.summary.event_type)
-    return sorted(name for name, handler in named.items() if handler.handles(found.summary.source))
 
 
 def resend_one(context: DashboardContext, delivery_id: int) -> Response:

@@ -54,16 +54,8 @@ def add_dashboard(app: Flask, path: str) -> None:
         # scrypt is slow, so a weak password cannot be found from the key that signs the forms.
         digests = b"".join(user.digest for user in users)
         app.secret_key = hashlib.scrypt(digests, salt=b"billhook dashboard", n=2**14, r=8, p=1)
-
     sign_in = _SignIn(users)
-
-    def may_look() -> str:
-        return sign_in.user().name
-
-    def may_act() -> bool:
-        return sign_in.user().may_act
-
-    Dashboard(may_look=may_look, may_act=may_act).init_app(app)
+    Dashboard(lambda: sign_in.user().name, lambda: sign_in.user().may_act).init_app(app)
 
 
 def read_password_file(path: str) -> tuple[DashboardUser, ...]:

@@ -11,8 +11,8 @@ from pydantic.alias_generators import to_snake
 
 from billhook.errors import ConfigError
 from billhook.events import Event
+from billhook.handlers.failures import RetrySchedule
 from billhook.handlers.handler import IDENTITY_WINDOW_SECONDS
-from billhook.handlers.retry import RetrySchedule
 
 LONGEST_WINDOW_SECONDS = 7 * 86_400
 MOST_RUNS = 1_000

@@ -73,7 +73,12 @@ def prepare(app: Flask) -> FrozenClock:
 
     A second time returns the same clock. Raises ConfigError for an app whose engine runs by itself.
     """
-    known = app.extensions.get(_EXTENSION)
+    return preparation(app).clock
+
+
+def preparation(app: Flask) -> Preparation:
+    """Return the record of an app, after preparing it if necessary. Raises ConfigError."""
+    known: Preparation | None = app.extensions.get(_EXTENSION)
     if known is None:
         state = get_state(app)
         if state.starts_on_request or state.settings.engine == "celery":
@@ -85,15 +90,7 @@ def prepare(app: Flask) -> FrozenClock:
         state.use_clock(known.clock)
         signals.delivery_rejected.connect(known.note_refusal, sender=app)
         app.extensions[_EXTENSION] = known
-    clock: FrozenClock = known.clock
-    return clock
-
-
-def preparation(app: Flask) -> Preparation:
-    """Return the record of an app, after preparing it if necessary. Raises ConfigError."""
-    prepare(app)
-    found: Preparation = app.extensions[_EXTENSION]
-    return found
+    return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +132,11 @@ def handled(app: Flask, handler: Callable[..., Any] | str) -> list[Event | Unkno
     Raises ConfigError for one that the app does not have.
     """
     state = preparation(app).state
-    names = _names(state, handler)
+    found = _find(state, handler)
     return [
         _event(one)
         for one, run in _runs(state)
-        if run.handler in names and run.state == RunState.SUCCEEDED.value
+        if run.handler in (found.name, *found.aliases) and run.state == RunState.SUCCEEDED.value
     ]
 
 
@@ -163,13 +160,13 @@ def pause_handler(app: Flask, handler: Callable[..., Any] | str, why: str | None
     Raises ConfigError for one that the app does not have.
     """
     known = preparation(app)
-    known.state.inbox.pause_handler(_own_name(known.state, handler), why, known.clock.now())
+    known.state.inbox.pause_handler(_find(known.state, handler).name, why, known.clock.now())
 
 
 def resume_handler(app: Flask, handler: Callable[..., Any] | str) -> None:
     """Resume a paused handler. Raises ConfigError for one that is not paused or not the app's."""
     known = preparation(app)
-    name = _own_name(known.state, handler)
+    name = _find(known.state, handler).name
     if not known.state.inbox.resume_handler(name):
         raise ConfigError(f"{name} is not paused: paused() has those that are")
 
@@ -187,15 +184,6 @@ def _runs(state: BillhookState) -> Iterator[tuple[DeliveryDetails, RunDetails]]:
 
 def _event(one: DeliveryDetails) -> Event | UnknownEvent:
     return parse_event(one.summary.event_type, one.body, as_named=one.summary.sent_as is not None)
-
-
-def _names(state: BillhookState, handler: Callable[..., Any] | str) -> set[str]:
-    found = _find(state, handler)
-    return {found.name, *found.aliases}
-
-
-def _own_name(state: BillhookState, handler: Callable[..., Any] | str) -> str:
-    return _find(state, handler).name
 
 
 def _find(state: BillhookState, handler: Callable[..., Any] | str) -> Handler:

@@ -22,8 +22,7 @@ from billhook.inbox.issues import IssueState, change_issue, list_issues, update_
 from billhook.inbox.notifications import due_notifications, record_sent
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.schema import notifier as notifier_table
-from billhook.notify import Notifier, notifier, read_addresses
-from billhook.notify.notifier import MOST_PER_HOUR
+from billhook.notify import MOST_PER_HOUR, Notifier, notifier, read_addresses
 from support.apps import deliver
 from support.examples import free_port
 from support.inbox_view import NOON, incoming
