@@ -76,14 +76,14 @@ class Billhook:
         The app's config is read when the blueprint is registered; ConfigError is raised then. Its name is
         `billhook`; a second one in the same app is named `billhook_2`.
         """
-        from billhook.receiver import DeferredBlueprint
+        from billhook.receiver.blueprint import DeferredBlueprint
 
         return DeferredBlueprint("billhook", url_prefix, self._mounted)
 
     @contextmanager
     def _mounted(self, app: Flask, url_prefix: str) -> Iterator[Blueprint]:
         """Yield the blueprint to register; after the block, complete the app's setup."""
-        from billhook.receiver import make_blueprint
+        from billhook.receiver.blueprint import make_blueprint
         from billhook.state import (
             BillhookState,  # imports SQLAlchemy, which `import billhook` alone must not
         )
@@ -137,7 +137,7 @@ class Billhook:
         `/readyz` answers 200 while a delivery could be stored, otherwise 503. It leaves nothing in the inbox,
         and asks it at most once a second.
         """
-        from billhook.receiver import make_health_blueprint
+        from billhook.receiver.blueprint import make_health_blueprint
 
         return make_health_blueprint(lambda: get_state(current_app).inbox.check_writable(READY_SECONDS))
 

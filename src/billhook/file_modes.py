@@ -1,4 +1,4 @@
-"""Permissions of files with secrets: refuse what other users may write, warn of what they may read."""
+"""Files with secrets: refuse what other users may write, warn of what they may read; their text."""
 
 from __future__ import annotations
 
@@ -37,3 +37,14 @@ def check_secret_file(key: str, path: str) -> None:
         raise ConfigError(message)
     if may == "read":
         logger.warning("%s", message)
+
+
+def read_secret_file(key: str, path: str) -> str:
+    """Return the text of a file with secrets. Raises ConfigError, also as `check_secret_file` does."""
+    check_secret_file(key, path)
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = type(error).__name__
+    # Raised here, so that the error for a file that is not UTF-8, which holds its bytes, is not its context.
+    raise ConfigError(f"{key} {path!r} cannot be read: {reason}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -342,12 +342,7 @@ class Settings:
         return self.secrets if path is None else read_secrets_file(path)
 
 
-def _options() -> Iterator[Option]:
-    for setting in fields(Settings):
-        yield Option(f"{PREFIX}{setting.name.upper()}", **setting.metadata)
-
-
-OPTIONS: tuple[Option, ...] = tuple(_options())
+OPTIONS = tuple(Option(f"{PREFIX}{setting.name.upper()}", **setting.metadata) for setting in fields(Settings))
 """Every option, in the order of `billhook options`."""
 
 

@@ -22,15 +22,13 @@ from werkzeug.exceptions import InternalServerError
 from billhook.errors import ConfigError, Discard
 from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.extension import ENVIRON, Billhook, get_settings, get_state
-from billhook.file_modes import check_secret_file
+from billhook.file_modes import read_secret_file
 from billhook.handlers import Delivery, Handlers
 from billhook.logs import fields, set_up_logging
 from billhook.settings import from_environ
 from billhook.signals import delivery_accepted, event_signal, handler_ended
 
 if TYPE_CHECKING:
-    from flask import Blueprint
-
     from billhook.receiver.asgi import AsgiApp
 
 __all__ = ["create_app", "create_asgi_app", "load_handlers"]
@@ -80,7 +78,10 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
         delivery_accepted.connect(_log_accepted, sender=app)
         handler_ended.connect(_log_handled, sender=app)
     if settings.metrics_token_file is not None:
-        app.register_blueprint(_metrics_blueprint(settings.metrics_token_file))
+        from billhook.metrics import metrics_blueprint
+
+        token = read_secret_file("BILLHOOK_METRICS_TOKEN_FILE", settings.metrics_token_file).strip()
+        app.register_blueprint(metrics_blueprint(token))
     return app
 
 
@@ -109,19 +110,6 @@ def _log_handled(
             text = "handler %s discarded delivery %d in %.0f ms"
         extra = fields(delivery_id=delivery.id, handler=handler, duration=duration)
         logger.info(text, handler, delivery.id, duration * 1000, extra=extra)
-
-
-def _metrics_blueprint(token_file: str) -> Blueprint:
-    from billhook.metrics import metrics_blueprint
-
-    check_secret_file("BILLHOOK_METRICS_TOKEN_FILE", token_file)
-    try:
-        token = Path(token_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"BILLHOOK_METRICS_TOKEN_FILE {token_file!r} cannot be read: {type(error).__name__}"
-        ) from None
-    return metrics_blueprint(token)
 
 
 def load_handlers(names: Iterable[str]) -> list[Handlers]:

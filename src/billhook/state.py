@@ -31,8 +31,8 @@ from billhook.inbox import Inbox
 from billhook.logs import fields
 from billhook.notify import Notifier, read_addresses
 from billhook.program import in_program, program
-from billhook.receiver import DeliveryRules, WsgiReceiver
-from billhook.receiver.wsgi import find_probe
+from billhook.receiver.intake import DeliveryRules
+from billhook.receiver.wsgi import WsgiReceiver, find_probe
 from billhook.settings import ENVIRON, Settings
 from billhook.threads import reset_in_child
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from flask import Flask, request
 
-from billhook.receiver import webhook_routes
+from billhook.receiver.blueprint import webhook_routes
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Self
 
 import httpx2
@@ -19,7 +18,7 @@ from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError
 from billhook.fields import strict_json
 from billhook.fields.model import HEADER_RULE, fits_header
-from billhook.file_modes import check_secret_file
+from billhook.file_modes import read_secret_file
 from billhook.settings import Settings
 
 _SYSTEM_CLOCK = SystemClock()
@@ -135,10 +134,5 @@ def _token(settings: Settings) -> SecretStr:
     path = settings.api_refresh_token_file
     if path is None:
         return SecretStr(settings.api_refresh_token or "")
-    check_secret_file("BILLHOOK_API_REFRESH_TOKEN_FILE", path)
     # Read once, at start: a token that is rotated needs a new client.
-    try:
-        return SecretStr(Path(path).read_text(encoding="utf-8").strip())
-    except (OSError, UnicodeDecodeError) as error:
-        reason = type(error).__name__
-    raise ConfigError(f"BILLHOOK_API_REFRESH_TOKEN_FILE {path!r} cannot be read: {reason}")
+    return SecretStr(read_secret_file("BILLHOOK_API_REFRESH_TOKEN_FILE", path).strip())

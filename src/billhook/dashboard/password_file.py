@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from ipaddress import IPv6Address
-from pathlib import Path
 from typing import NamedTuple
 
 from flask import Flask, request
@@ -21,7 +20,7 @@ from werkzeug.exceptions import Unauthorized
 
 from billhook.dashboard.dashboard import Dashboard
 from billhook.errors import ConfigError
-from billhook.file_modes import check_secret_file
+from billhook.file_modes import read_secret_file
 from billhook.logs import LimitedLog
 
 logger = logging.getLogger("billhook.dashboard")
@@ -63,12 +62,7 @@ def read_password_file(path: str) -> tuple[DashboardUser, ...]:
 
     Blank lines and those that begin with # are skipped. Raises ConfigError; no password is in its text.
     """
-    check_secret_file(OPTION, path)
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{OPTION} {path!r} cannot be read: {type(error).__name__}") from None
-    users = tuple(_parse(path, lines))
+    users = tuple(_parse(path, read_secret_file(OPTION, path).splitlines()))
     if not users:
         raise ConfigError(f"{OPTION} {path!r} names no user: write a line USER:PASSWORD into it")
     if len({user.name for user in users}) < len(users):
