@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from queue import SimpleQueue
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from billhook.errors import OutOfResources
 from billhook.printable import PrintableFormatter, first_line, printable
@@ -162,36 +162,43 @@ _STANDARD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "
 _COLOURS = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red"}
 
 
-class RecordFields(TypedDict, total=False):
-    """The fields of log records; their names and meanings are a table in deploy/README.md."""
-
-    delivery_id: int | None
-    source: str | None
-    key: str | None
-    event_type: str | None
-    handler: str | None
-    attempt: int | None
-    cause: str | BaseException | None
-    duration: float | None
-    count: int | None
-    action: str | None
-    who: str | None
-
-
-def fields(**given: Unpack[RecordFields]) -> dict[str, object]:
+def fields(
+    *,
+    delivery_id: int | None = None,
+    source: str | None = None,
+    key: str | None = None,
+    event_type: str | None = None,
+    handler: str | None = None,
+    attempt: int | None = None,
+    cause: str | BaseException | None = None,
+    duration: float | None = None,
+    count: int | None = None,
+    action: str | None = None,
+    who: str | None = None,
+) -> dict[str, object]:
     """Return the `extra` of a record, without None values; texts are escaped and cut to 200 characters.
 
     `cause` is a word from the code, or an exception whose class is named; `duration` is in seconds.
     """
-    shown: dict[str, object] = {}
-    for name, value in given.items():
-        if isinstance(value, BaseException):
-            value = type(value).__name__
-        if isinstance(value, float):
-            value = round(value, 6)
-        if value is not None:
-            shown[name] = first_line(value) if isinstance(value, str) else value
-    return shown
+    # The names and their meanings are a table in deploy/README.md.
+    given = {
+        "delivery_id": delivery_id,
+        "source": source,
+        "key": key,
+        "event_type": event_type,
+        "handler": handler,
+        "attempt": attempt,
+        "cause": type(cause).__name__ if isinstance(cause, BaseException) else cause,
+        "duration": None if duration is None else round(duration, 6),
+        "count": count,
+        "action": action,
+        "who": who,
+    }
+    return {
+        name: first_line(value) if isinstance(value, str) else value
+        for name, value in given.items()
+        if value is not None
+    }
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from sqlalchemy import update
 
+from billhook import notify
 from billhook.clock import FrozenClock
 from billhook.engines import maintenance
 from billhook.engines.maintenance import WorkerWatch
@@ -22,7 +23,7 @@ from billhook.inbox.issues import IssueState, change_issue, list_issues, update_
 from billhook.inbox.notifications import due_notifications, record_sent
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.schema import notifier as notifier_table
-from billhook.notify import MOST_PER_HOUR, Notifier, notifier, read_addresses
+from billhook.notify import MOST_PER_HOUR, Notifier, read_addresses
 from support.apps import deliver
 from support.examples import free_port
 from support.inbox_view import NOON, incoming
@@ -210,7 +211,7 @@ def test_ten_messages_an_hour_the_last_a_summary(inbox, clock, made, hook):
 def test_a_message_that_is_refused_is_tried_again_and_given_up_after_five_times(
     inbox, clock, made, hook, monkeypatch, caplog
 ):
-    monkeypatch.setattr(notifier, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(notify, "RETRY_SECONDS", 0.0)
     hook.answers = [503, 503]
     fail(inbox, "a", clock)
     update_issues(inbox, clock.now())
@@ -227,7 +228,7 @@ def test_a_message_that_is_refused_is_tried_again_and_given_up_after_five_times(
 
 
 def test_of_two_addresses_the_one_that_has_it_is_not_told_again(inbox, clock, hook, notify_file, monkeypatch):
-    monkeypatch.setattr(notifier, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(notify, "RETRY_SECONDS", 0.0)
     addresses, _ = read_addresses(notify_file(hook.url, "json://127.0.0.1:9/nowhere"))
     made = Notifier(inbox, addresses, clock.now, lambda: "billhook")
     fail(inbox, "a", clock)
@@ -430,7 +431,7 @@ def test_what_could_not_be_recorded_is_recorded_later_and_not_sent_again(inbox, 
         raise InboxUnavailable("the database is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(notifier, "record_sent", away)
+        patch.setattr(notify, "record_sent", away)
         with pytest.raises(InboxUnavailable):
             made.send_due()
 
@@ -570,7 +571,7 @@ def test_an_app_with_the_option_has_its_worker_notify(app_with, hook, notify_fil
     from billhook.events import PingTest
 
     monkeypatch.setattr(maintenance, "ISSUES_SECONDS", 0.1)
-    monkeypatch.setattr(notifier, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(notify, "POLL_SECONDS", 0.1)
     handlers = Handlers()
 
     @handlers.on(PingTest, name="shop.ping", retry=[])
@@ -593,7 +594,7 @@ def test_an_app_with_the_option_has_its_worker_notify(app_with, hook, notify_fil
 
 def test_a_web_process_notifies_when_the_only_worker_is_gone(app_with, hook, notify_file, monkeypatch):
     monkeypatch.setattr(maintenance, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(notifier, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(notify, "POLL_SECONDS", 0.05)
     app = app_with(BILLHOOK_ENGINE="worker", BILLHOOK_NOTIFY_FILE=notify_file(hook.url))
     state, now = get_state(app), datetime.now(UTC)
     alive = WorkerRecord("host:1:x", "worker", 1, now)
@@ -630,7 +631,7 @@ def test_each_kind_of_issue_is_named(inbox, clock, hook, notify_file):
 
 
 def test_a_notifier_that_was_stopped_starts_again(inbox, clock, made, hook, monkeypatch):
-    monkeypatch.setattr(notifier, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(notify, "POLL_SECONDS", 0.05)
     made.ensure_started()
     made.stop()
     fail(inbox, "a", clock)
