@@ -1,7 +1,7 @@
-"""Decide when a failed attempt is retried, by a schedule of waits, and tell which failures are one bug.
+"""Decide when a failed attempt is retried, by a schedule of waits, and group the failures of one bug.
 
-They are told by the user's own code in the traceback, and the text without ids. A failure is grouped by its
-exception's type and the innermost frames of the user's code: where a library raised, these end with the frame
+Failures are of one bug if the user's own code in the traceback is the same, and the text without ids. A group
+is the exception's type and the innermost frames of the user's code: where a library raised, with the frame
 that called it. A frame is its function and the text of its line, not the line's number, which moves with
 every edit above it. Of an app that is installed as a package, the package of the outermost frame is its own
 code. Without any frame the text counts. A group of exceptions counts as its members.
