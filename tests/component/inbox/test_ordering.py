@@ -612,3 +612,13 @@ def test_no_keys_are_no_work(inbox):
     with inbox.database.write() as connection:
         assert runs.release_next(connection, [], NOON) == []
         InboxTransaction(connection, "w").lock((), ())
+
+
+def test_only_a_newer_run_of_the_same_order_waits_behind_one(inbox):
+    planned(inbox, "a", key="k1")
+    planned(inbox, "b", key="k2")
+    (first, second) = sorted(claim(inbox), key=lambda one: one.delivery.delivery_id)
+    assert [inbox.newer_waiting(one.run_id) for one in (first, second)] == [None, None]
+
+    (newest,) = planned(inbox, "c", key="k1")
+    assert [inbox.newer_waiting(one.run_id) for one in (first, second)] == [newest, None]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from billhook.inbox import RunPlan
 from billhook.inbox.claims import PendingDelivery
+from billhook.inbox.records import HandlerLimits
 from support.inbox_view import change, incoming, rows
 from support.runs import LEASE, at
 
@@ -86,3 +87,16 @@ def test_waiting_and_finished_runs_are_not_pending(inbox, where):
 
     assert rows(where, "SELECT count(*) FROM run") == [(4,)]
     assert pending_at(inbox, 100) == ([], None)
+
+
+def test_only_as_many_wait_as_their_handler_has_room_for_beside_what_runs(inbox):
+    ids = [put(inbox, key) for key in "abcd"]
+    for delivery_id in ids:
+        plan(inbox, delivery_id, "h")
+    claim(inbox)
+    limits = {"h": HandlerLimits(("h",), at_most=3)}
+
+    found, _ = inbox.pending(limits, received_before=at(1), now=at(1), limit=10)
+
+    assert [one.delivery_id for one in found] == ids[1:3]
+    assert all(one.limited for one in found)
