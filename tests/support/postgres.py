@@ -203,6 +203,21 @@ def fresh_database(server_url: str, options: LiteralString = "") -> Iterator[str
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
 
 
+@contextlib.contextmanager
+def guest_of(database_url: str) -> Iterator[tuple[str, str]]:
+    """(role, URL) of somebody who may connect and nothing more; dropped afterwards, with all it may do."""
+    role = f"guest_{os.getpid()}_{secrets.token_hex(4)}"
+    name = sql.Identifier(role)
+    with psycopg.connect(**libpq(database_url), autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE ROLE {} LOGIN").format(name))
+    try:
+        yield role, _text(make_url(database_url).set(username=role))
+    finally:
+        with psycopg.connect(**libpq(database_url), autocommit=True) as admin:
+            admin.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(name))
+            admin.execute(sql.SQL("DROP ROLE {}").format(name))
+
+
 def libpq(url: str) -> dict[str, Any]:
     """What psycopg.connect takes, of a URL as billhook takes it; libpq reads a space in one differently."""
     parsed = make_url(url).set(drivername="postgresql+psycopg")

@@ -13,7 +13,7 @@ from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, progress
 from billhook.cli.params import as_json
 from billhook.cli.selection import YES, confirm
-from billhook.errors import ConfigError
+from billhook.errors import ConfigError, SchemaForbidden, SchemaMismatch
 from billhook.inbox.deliveries import revision
 from billhook.inbox.schema import REVISION, any_schema
 from billhook.program import in_program
@@ -59,20 +59,27 @@ def upgrade() -> None:
 def current(as_json: bool) -> None:
     """Show the schema's version, the version that this billhook needs, and where the inbox is.
 
+    If they differ, it says whether `billhook db upgrade` would upgrade the inbox, and else what to do.
+
     \b
     Example:
       billhook db current --json
     """
     with open_inbox() as inbox:
         version = None if inbox.is_missing else revision(inbox)
+        remedy = None if version == REVISION else SchemaMismatch(version, REVISION).remedy
+        try:
+            if not inbox.is_missing:
+                inbox.upgrade(dry_run=True)
+        except (SchemaMismatch, SchemaForbidden) as refusal:
+            remedy = refusal.remedy
         place, schema = inbox.database.display_url, inbox.database.schema
     if as_json:
-        print_json({"found": version, "needed": REVISION, "place": place, "database_schema": schema})
+        found = {"found": version, "needed": REVISION, "remedy": remedy}
+        print_json({**found, "place": place, "database_schema": schema})
         return
-    remedy = "" if version == REVISION else in_program(": run `billhook db upgrade`")
-    if version is not None and version > REVISION:  # revisions are numbered texts: 0001, 0002, …
-        remedy = ": it is newer than this billhook; upgrade the package"
-    click.echo(f"schema {version or 'none'}, this billhook needs {REVISION}{remedy}")
+    to_do = f": {in_program(remedy)}" if remedy else ""
+    click.echo(f"schema {version or 'none'}, this billhook needs {REVISION}{to_do}")
     click.echo(f"inbox: {place}" + (f", schema {schema}" if schema else ""))
 
 

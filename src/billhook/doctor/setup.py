@@ -161,10 +161,10 @@ def finding_of(error: Exception) -> Finding:
             "install the billhook that made the schema, and restart receivers and workers",
         )  # fmt: skip
     if isinstance(error, InboxUnavailable | SchemaMismatch):
+        remedy = error.remedy if isinstance(error, SchemaMismatch) else "make the database reachable"
         return Finding(
-            "error", "inbox", str(error), "every delivery is answered 503 until it can be stored",
-            "make the database reachable; for its schema run `billhook db upgrade`",
-        )  # fmt: skip
+            "error", "inbox", str(error), "every delivery is answered 503 until it can be stored", remedy
+        )
     return Finding(
         "error", "configuration", str(error), "billhook does not start, or not as you mean it",
         "correct what it names; `billhook options` lists the options",

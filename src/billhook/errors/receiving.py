@@ -120,18 +120,21 @@ class LateRegistration(ConfigError):
 class SchemaMismatch(ConfigError):
     """The inbox's schema is not the one this version of billhook needs.
 
-    `stores`: it is newer, and this version may still store deliveries in it, and do nothing else.
+    `stores`: it is newer, and this version may still store deliveries in it, and do nothing else. `remedy` is
+    what to do; it says that `billhook db upgrade` helps only where that upgrades it.
     """
 
     def __init__(self, found: str | None, expected: str, *, stores: bool = False) -> None:
         self.found, self.expected, self.stores = found, expected, stores
         if found is None or found < expected:
-            remedy = "run `billhook db upgrade`"
+            self.remedy = "run `billhook db upgrade`"
         elif stores:
-            remedy = "it is newer than this billhook, which stores deliveries only: upgrade the package"
+            self.remedy = "it is newer than this billhook, which stores deliveries only: upgrade the package"
         else:
-            remedy = "it is newer than this billhook: upgrade the package"
-        super().__init__(f"the inbox has schema {found or 'none'}, this billhook needs {expected}: {remedy}")
+            self.remedy = "it is newer than this billhook: upgrade the package"
+        super().__init__(
+            f"the inbox has schema {found or 'none'}, this billhook needs {expected}: {self.remedy}"
+        )
 
 
 class UnreleasedSchema(SchemaMismatch):
@@ -139,11 +142,12 @@ class UnreleasedSchema(SchemaMismatch):
 
     def __init__(self, found: str, expected: str) -> None:
         super().__init__(found, expected)
-        ConfigError.__init__(
-            self,
-            f"the inbox has schema {found} of an unreleased billhook, which no release upgrades: have that "
-            "billhook handle what waits in it, then name an empty database in BILLHOOK_INBOX_URL",
+        of_what = "of an unreleased billhook, which no release upgrades"
+        remedy = (
+            "have that billhook handle what waits in it, then name an empty database in BILLHOOK_INBOX_URL"
         )
+        self.remedy = f"it is {of_what}: {remedy}"
+        ConfigError.__init__(self, f"the inbox has schema {found} {of_what}: {remedy}")
 
 
 class ForeignFile(SchemaMismatch):
@@ -152,10 +156,9 @@ class ForeignFile(SchemaMismatch):
     def __init__(self, path: str, tables: str, expected: str) -> None:
         self.path, self.tables = path, tables
         super().__init__(None, expected)
+        self.remedy = "give the inbox a file of its own in BILLHOOK_INBOX_URL"
         ConfigError.__init__(
-            self,
-            f"{path} holds tables of something else ({tables}) and no inbox: give the inbox a file of its "
-            "own in BILLHOOK_INBOX_URL",
+            self, f"{path} holds tables of something else ({tables}) and no inbox: {self.remedy}"
         )
 
 
@@ -165,11 +168,14 @@ class UnfitEncoding(SchemaMismatch):
     def __init__(self, place: str, encoding: str) -> None:
         self.encoding = encoding
         super().__init__(encoding, "UTF8")
+        self.remedy = (
+            "make one with createdb --encoding=UTF8 --template=template0 --locale=C.UTF-8 NAME, and name it "
+            "in BILLHOOK_INBOX_URL"
+        )
         ConfigError.__init__(
             self,
             f"the database of the inbox, {place}, has the encoding {encoding}, which cannot hold every text: "
-            "make one with createdb --encoding=UTF8 --template=template0 --locale=C.UTF-8 NAME, and name it "
-            "in BILLHOOK_INBOX_URL",
+            f"{self.remedy}",
         )
 
 
@@ -178,10 +184,8 @@ class SchemaForbidden(ConfigError):
 
     def __init__(self, role: str, schema: str, statement: str) -> None:
         self.role, self.schema, self.statement = role, schema, statement
-        super().__init__(
-            f"the role {role!r} may not put the inbox into the schema {schema!r}: have an administrator run: "
-            f"{statement}; then run `billhook db upgrade` again"
-        )
+        self.remedy = f"have an administrator run: {statement}; then run `billhook db upgrade` again"
+        super().__init__(f"the role {role!r} may not put the inbox into the schema {schema!r}: {self.remedy}")
 
 
 class MissingExtra(ConfigError):

@@ -98,8 +98,11 @@ class Database(Protocol):
         """Return the other schemas of the same database that hold an inbox."""
         return []
 
-    def create_schema(self, connection: Connection) -> None:
-        """Create the schema before the first migration, in its transaction. Raises SchemaForbidden."""
+    def create_schema(self, connection: Connection, *, dry_run: bool = False) -> None:
+        """Create the schema before the first migration, in its transaction. Raises SchemaForbidden.
+
+        A `dry_run` does nothing else.
+        """
         return
 
     def back_up(self, target: Path, progress: Callable[[int, int], None]) -> int:

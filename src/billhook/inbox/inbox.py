@@ -27,7 +27,7 @@ from billhook.inbox.ingest import ingest
 from billhook.inbox.probe import Probe, StartupCheck
 from billhook.inbox.records import DeliveryState, HandlerLimits, PausedHandler, StoredDelivery, WorkerRecord
 from billhook.inbox.retention import Cutoffs, PruneResult
-from billhook.inbox.schema import any_schema, found_revision, upgrade_schema, version, worker
+from billhook.inbox.schema import any_schema, found_revision, require_known, upgrade_schema, version, worker
 from billhook.inbox.sql import upsert
 from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction
@@ -116,15 +116,18 @@ class Inbox:
             self._committer.startup_check = check
             check.result(timeout_seconds)
 
-    def upgrade(self) -> None:
+    def upgrade(self, *, dry_run: bool = False) -> None:
         """Upgrade the schema to this code's revision; several processes may do so at once.
 
-        Raises SchemaForbidden, SchemaMismatch.
+        Raises SchemaForbidden, SchemaMismatch; a `dry_run` does nothing else.
         """
         with self.database.migration_transaction() as connection:
-            if found_revision(connection) is None:
-                self.database.create_schema(connection)
-            upgrade_schema(connection)
+            revision = found_revision(connection)
+            require_known(revision)
+            if revision is None:
+                self.database.create_schema(connection, dry_run=dry_run)
+            if not dry_run:
+                upgrade_schema(connection)
 
     def start(self) -> None:
         """Start the thread that commits, now rather than at the first `put`. Raises OutOfResources."""

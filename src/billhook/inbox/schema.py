@@ -308,7 +308,8 @@ def verify(execute: Callable[[str], Any], *, storing: bool = False) -> None:
         return
     stores = revision is not None and oldest_writer is not None and oldest_writer <= REVISION < revision
     if not (storing and stores):
-        raise SchemaMismatch(revision, REVISION, stores=stores)
+        require_known(revision, stores=stores)
+        raise SchemaMismatch(revision, REVISION)
 
 
 def verify_opened(connection: Connection) -> None:
@@ -325,12 +326,12 @@ def verify_opened(connection: Connection) -> None:
         logger.warning("%s", error)
 
 
-def require_known(revision: str | None) -> None:
+def require_known(revision: str | None, *, stores: bool = False) -> None:
     """Raise SchemaMismatch for a revision that this code cannot upgrade, and would misread."""
     if revision is not None and revision < FIRST_RELEASED:
         raise UnreleasedSchema(revision, REVISION)
     if revision is not None and revision > REVISION:
-        raise SchemaMismatch(revision, REVISION)
+        raise SchemaMismatch(revision, REVISION, stores=stores)
 
 
 def prepare_schema(connection: Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -12,9 +13,9 @@ import pytest
 from billhook.errors import SchemaMismatch
 from billhook.inbox import Inbox
 from billhook.inbox.schema import REVISION, any_schema
-from support.inbox_view import change, incoming, open_inbox, place_of, value
+from support.inbox_view import change, incoming, open_inbox, place_of, rows, value
 from support.next_release import NEXT, next_release
-from support.postgres import BOTH
+from support.postgres import BOTH, guest_of
 from support.signing import SECRET
 
 SHOP = """
@@ -69,6 +70,43 @@ def test_db_upgrade_refuses_a_newer_schema(run, inbox_url, where):
     assert refused.exit_code == 2
     assert "it is newer than this billhook" in refused.stderr
     assert value(where, "SELECT version_num FROM billhook_version") == "9999"
+
+
+def test_of_an_inbox_of_before_the_first_release_nobody_says_that_an_upgrade_helps(run, inbox_url, where):
+    opened = open_inbox(where)
+    opened.check_writable()
+    change(where, "UPDATE billhook_version SET version_num = '0009'")
+
+    current, as_json = run("db", "current"), json.loads(run("db", "current", "--json").stdout)
+    doctor = run("doctor", "--json", SECRETS=SECRET)
+    with pytest.raises(SchemaMismatch) as in_use:
+        opened.check_writable()
+    refused = run("db", "upgrade")
+
+    assert refused.exit_code == 2
+    what = "no release upgrades: have that billhook handle what waits in it, then name an empty database"
+    assert f"schema 0009, this billhook needs {REVISION}: it is of an unreleased billhook, which {what}" in (
+        current.stdout
+    )
+    (found,) = [one for one in json.loads(doctor.stdout)["findings"] if one["code"] == "inbox"]
+    for text in (as_json["remedy"], found["remedy"], str(in_use.value), refused.stderr):
+        assert what in text
+        assert "db upgrade" not in text
+    opened.close()
+
+
+def test_db_current_says_what_an_administrator_has_to_do_before_an_upgrade(run, database_url):
+    with guest_of(database_url) as (_, url):
+        current, refused = (run("db", command, INBOX_URL=url) for command in ("current", "upgrade"))
+        own = run("db", "current", INBOX_URL=database_url)
+
+    (remedy,) = re.findall("have an administrator run: .*", refused.stderr)
+    assert current.stdout.splitlines()[0] == f"schema none, this billhook needs {REVISION}: {remedy}"
+    assert (
+        own.stdout.splitlines()[0]
+        == f"schema none, this billhook needs {REVISION}: run `billhook db upgrade`"
+    )
+    assert rows(database_url, "SELECT 1 FROM pg_namespace WHERE nspname = 'billhook'") == []
 
 
 def test_doctor_and_status_say_that_a_newer_schema_is_only_stored_in(run, inbox_url, tmp_path):

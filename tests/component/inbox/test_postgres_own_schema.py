@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from itertools import product
@@ -19,8 +17,8 @@ from billhook.errors import ConfigError, InboxUnavailable, SchemaForbidden, Sche
 from billhook.inbox import Inbox, RunPlan
 from billhook.inbox.postgres.driver import schema_from_options
 from support.apps import make_app
-from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, upgraded, value
-from support.postgres import with_options
+from support.inbox_view import NOON, change, incoming, open_inbox, rows, upgraded, value
+from support.postgres import guest_of, with_options
 from support.proxy import proxied
 from support.runs import result_of
 
@@ -210,12 +208,8 @@ def test_a_pooler_that_drops_search_path_is_refused_unless_configured(database_u
 @pytest.fixture
 def guest(database_url):
     """(role, URL) of somebody who may connect and nothing more."""
-    role = f"guest_{os.getpid()}_{secrets.token_hex(4)}"
-    with postgres(database_url) as admin:
-        admin.execute(f"CREATE ROLE {role} LOGIN")
-        yield role, make_url(database_url).set(username=role).render_as_string(hide_password=False)
-        admin.execute(f"DROP OWNED BY {role} CASCADE")
-        admin.execute(f"DROP ROLE {role}")
+    with guest_of(database_url) as made:
+        yield made
 
 
 def test_a_role_that_may_not_create_the_schema_gets_the_statement_to_run(guest, database_url):

@@ -171,15 +171,16 @@ class PostgresDatabase(Database):
             finally:
                 engine.dispose()
 
-    def create_schema(self, connection: Connection) -> None:
+    def create_schema(self, connection: Connection, *, dry_run: bool = False) -> None:
         """Create the schema if it is missing, in the caller's transaction, which then uses it.
 
-        Raises SchemaForbidden, with a statement for a role that may.
+        Raises SchemaForbidden, with a statement for a role that may; a `dry_run` does nothing else.
         """
         role, may_create, may_use = connection.execute(_RIGHTS, {"schema": self.schema}).one()
         schema = quote_identifier(self.schema)
         if may_use is None and may_create:
-            connection.execute(text(f"CREATE SCHEMA {schema}"))
+            if not dry_run:
+                connection.execute(text(f"CREATE SCHEMA {schema}"))
         elif may_use is None:
             making = f"CREATE SCHEMA {schema} AUTHORIZATION {quote_identifier(role)}"
             raise SchemaForbidden(role, self.schema, making)
