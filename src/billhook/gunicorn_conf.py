@@ -8,6 +8,8 @@ billhook in it is served with `-k gthread --worker-connections 1000` before its 
 from __future__ import annotations
 
 import os
+import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +52,19 @@ if os.environ.get("BILLHOOK_LOG_FORMAT") != "json":
 def on_starting(server: Any) -> None:
     """Keep gunicorn's log lines from waiting for a reader that has stopped reading."""
     replace_stream_handlers("gunicorn.error", "")
+    if "LISTEN_FDS" in os.environ:  # of `billhook serve`, which cannot know the process that it starts
+        os.environ.setdefault("LISTEN_PID", str(os.getpid()))
 
 
 on_reload = on_starting  # gunicorn sets its log up anew
+
+
+def when_ready(server: Any) -> None:
+    """Tell `billhook serve`, if this is its child, that connections are accepted: it tells systemd."""
+    descriptor = os.environ.pop("SERVE_READY_FD", None)
+    if descriptor is not None and not server.master_pid:  # a gunicorn that replaces another has it no more
+        os.pwrite(int(descriptor), struct.pack("d", time.monotonic()), 0)
+        os.close(int(descriptor))
 
 
 def post_worker_init(worker: Any) -> None:

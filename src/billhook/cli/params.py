@@ -8,8 +8,8 @@ import math
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
@@ -216,6 +216,55 @@ def reporting_bind_errors(bind: str) -> Iterator[None]:
             ) from None
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageConfigError(f"cannot listen on {bind} ({reason}): give another --bind HOST:PORT") from None
+
+
+_FIRST_PASSED = 3
+
+
+def take_passed_sockets(environ: MutableMapping[str, str]) -> dict[int, str]:
+    """Return the sockets that systemd opened for this process to listen on: descriptors and addresses.
+
+    As sd_listen_fds(3) has it: the variables are removed, and no child inherits the sockets unasked. Raises
+    UsageConfigError if one is no socket to accept connections from, or if a process in between lost them.
+    """
+    number, process_id = environ.pop("LISTEN_FDS", "0"), environ.pop("LISTEN_PID", "")
+    environ.pop("LISTEN_FDNAMES", None)
+    if not re.fullmatch("[1-9][0-9]{0,3}", number):
+        return {}
+    descriptors = range(_FIRST_PASSED, _FIRST_PASSED + int(number))
+    if process_id == str(os.getpid()):
+        for descriptor in descriptors:
+            with suppress(OSError):
+                os.set_inheritable(descriptor, False)
+        return {descriptor: _passed_address(descriptor) for descriptor in descriptors}
+    with suppress(UsageConfigError):  # a variable that an earlier process forgot
+        address = _passed_address(_FIRST_PASSED)
+        raise ConfigError(
+            f"systemd passes {address} to the process {process_id}, which has started this one as another: "
+            "start billhook in the place of that process (in a shell with `exec`), or remove the socket unit"
+        )
+    return {}
+
+
+def _passed_address(descriptor: int) -> str:
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as passed:
+            address, family = passed.getsockname(), passed.family
+            listens = passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        raise UsageConfigError(
+            f"the descriptor {descriptor} of LISTEN_FDS is no socket ({error.strerror}): "
+            "use ListenStream= in the socket unit"
+        ) from None
+    if not listens or family not in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX):
+        raise UsageConfigError(
+            f"the socket {descriptor} of LISTEN_FDS accepts no connections for HTTP: use ListenStream= with "
+            "an address or a path in the socket unit, and Accept=no"
+        )
+    if family == socket.AF_UNIX:
+        return "unix:" + os.fsdecode(address).replace("\0", "@")
+    host, port = address[:2]
+    return f"[{host}]:{port}" if family == socket.AF_INET6 else f"{host}:{port}"
 
 
 def is_local(bind: str) -> bool:

@@ -231,7 +231,8 @@ class Child:
 
     `start` gets a descriptor of the memory for heartbeats. `grace_seconds` is the time between SIGTERM and
     SIGKILL. A child that exits is restarted, except that the web server ends all if it exits with 0 or cannot
-    start at all. It loads new code at SIGHUP, and replaces its own processes that hang; workers do not.
+    start at all. It loads new code at SIGHUP, and replaces its own processes that hang; workers do not. Its
+    one heartbeat says that it accepts connections.
     """
 
     name: str
@@ -271,7 +272,8 @@ class Child:
         """
         if now - self.since >= _STEADY_SECONDS:
             self._pause = _FIRST_PAUSE_SECONDS
-        longest = _LONGEST_PAUSE_AFTER_START_SECONDS if self.beat_at else _LONGEST_PAUSE_SECONDS
+        had_started = self.beat_at and not self.is_web_server
+        longest = _LONGEST_PAUSE_AFTER_START_SECONDS if had_started else _LONGEST_PAUSE_SECONDS
         pause = min(self._pause, longest)
         self._pause = min(pause * 2, longest)
         self.process, self.again_at = None, now + pause
@@ -305,6 +307,7 @@ class Supervisor:
     _reload_asked: bool = field(default=False, init=False)
     _replace_at: float = field(default=0.0, init=False)
     _stopping: bool = field(default=False, init=False)
+    _started: bool = field(default=False, init=False)
     _resumed_at: float = field(default=0.0, init=False)
     """When this process itself had not run for a while: before, the children may have beaten unheard."""
     # SIGHUP is sent by the user to reload, and by the kernel when the terminal closes. A terminal that was
@@ -348,7 +351,9 @@ class Supervisor:
                     return code
             self._reload()
             self._replace_old_code(now)
-            self.heartbeat.beat()
+            self._started = self._started or all(one.beat_at for one in self.children if one.is_web_server)
+            if self._started:  # before, systemd would send clients here that are refused
+                self.heartbeat.beat()
             time.sleep(_POLL_SECONDS)
         return 0
 

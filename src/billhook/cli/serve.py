@@ -43,6 +43,7 @@ from billhook.cli.params import (
     integer,
     is_local,
     require_all,
+    take_passed_sockets,
 )
 from billhook.cli.processes import Child, HeartbeatSender, Process, Supervisor, spawn, start_watchdog
 from billhook.engines.worker import MAX_ABANDONED_THREADS
@@ -97,6 +98,7 @@ def serve(
     SIGHUP reloads the handlers without refusing a connection; if they cannot be loaded, the running
     processes continue with the old ones. With --reload a changed file does the same, for development: it
     watches the .py files beside the handlers and beside all that they import, except installed packages.
+    Under a socket unit of systemd it listens on the sockets that systemd passes (LISTEN_FDS), not on --bind.
 
     \b
     Examples:
@@ -110,6 +112,7 @@ def serve(
 
         check_gunicorn()
     heartbeat = HeartbeatSender(os.environ)
+    sockets = take_passed_sockets(os.environ)
     # Unbuffered, so that the output of a handler appears immediately.
     environ = {**worker_environment(handlers), "PYTHONUNBUFFERED": "1"}
     # Built here once: a wrong configuration is reported before any process starts.
@@ -118,13 +121,21 @@ def serve(
     if require_all:
         require_all_handled(state.handlers)
     web_threads = threads if worker_class == "gthread" else None
-    _announce(app, bind, workers, web_threads)
-    own = [int(bind.removeprefix("fd://"))] if bind.startswith("fd://") else []
-    start_web = partial(spawn, web_command(bind, workers, web_threads), environ, pass_fds=own)
+    if sockets and bind != DEFAULT_BIND:
+        _logger.warning("--bind %s is not used: systemd passes the sockets to listen on", bind)
+    binds = list(sockets.values()) or [bind]
+    _announce(app, binds, workers, web_threads, check=not sockets)
+    own = list(sockets) or ([int(bind.removeprefix("fd://"))] if bind.startswith("fd://") else [])
+    passed = {"LISTEN_FDS": str(len(sockets))} if sockets else {}
+
+    def start_web(descriptor: int) -> Process:
+        told = {**environ, **passed, "SERVE_READY_FD": str(descriptor)}  # see billhook.gunicorn_conf
+        return spawn(web_command(binds[0], workers, web_threads), told, pass_fds=[descriptor, *own])
+
     command = worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS)
     supervisor = Supervisor(
         children=[
-            Child("the web server", lambda descriptor: start_web(), _WEB_GRACE_SECONDS, is_web_server=True),
+            Child("the web server", start_web, _WEB_GRACE_SECONDS, is_web_server=True),
             *worker_children(worker_processes, command, environ, _WORKER_GRACE_SECONDS),
         ],
         heartbeat=heartbeat,
@@ -183,15 +194,18 @@ def web_command(bind: str, workers: int, threads: int | None = None) -> list[str
     return [*command, "billhook.standalone:create_app()"]
 
 
-def _announce(app: Flask, bind: str, workers: int, web_threads: int | None) -> None:
-    """Print what is served where. Raises an error for an address that cannot be bound."""
+def _announce(
+    app: Flask, binds: Sequence[str], workers: int, web_threads: int | None, *, check: bool
+) -> None:
+    """Print what is served where; `check`: raise an error for an address that cannot be bound."""
     state = get_state(app)
     handlers = state.handlers.count()
     # The children open connections of their own; this process only watches them.
     state.inbox.close()
-    at = f"http://{bind}" if not bind.startswith(("unix:", "fd:")) else f"{bind} "
+    at, *others = [f"{bind} " if bind.startswith(("unix:", "fd:")) else f"http://{bind}" for bind in binds]
     lines = [
         f"Deliveries: POST {at}{state.mounts[0]}",
+        *(f"            POST {other}{state.mounts[0]}" for other in others),
         f"Inbox:      {state.inbox.database.display_url}",
         f"Handlers:   {handlers}",
     ]
@@ -201,13 +215,15 @@ def _announce(app: Flask, bind: str, workers: int, web_threads: int | None) -> N
         lines.append(f"Metrics:    {at}/metrics")
     if not handlers:
         lines.append("No handler is registered: deliveries are stored, but not handled.")
-    if not is_local(bind):
+    if open_to_others := [bind for bind in binds if not is_local(bind)]:
         risk = "deliveries are not encrypted"
         if web_threads is not None:
             risk += f", and {workers * web_threads} clients that send their headers slowly block the server"
         proxy = "put a proxy such as nginx in front (see deploy/)"
-        lines.append(f"Other machines can reach {bind}: {proxy}. Without it, {risk}.")
-    check_bindable(bind)
+        reachable = " and ".join(open_to_others)
+        lines.append(f"Other machines can reach {reachable}: {proxy}. Without it, {risk}.")
+    for bind in binds if check else ():
+        check_bindable(bind)
     try:
         click.echo("\n".join(lines))
     except OSError as error:  # a full disk: what comes in later is stored, or refused for its own reason
