@@ -85,16 +85,21 @@ def _refused_within(inbox: Inbox, now: datetime, hours: int) -> float:
 class Problem(NamedTuple):
     """Something that needs attention, as a part of a sentence; `about` is its kind, for a link."""
 
-    about: Literal["worker", "dead", "quarantined", "paused", "age", "refused"]
+    about: Literal["row-security", "worker", "dead", "quarantined", "paused", "age", "refused"]
     text: str
 
 
-def find_problems(overview: Overview, missing_worker: str | None = None) -> list[Problem]:
+def find_problems(
+    overview: Overview, missing_worker: str | None = None, no_policy_for: str = ""
+) -> list[Problem]:
     """Return what needs attention, the worst first.
 
     `missing_worker` is what billhook.doctor.inbox.missing_worker found: it knows which engine is used.
+    `no_policy_for` is the text of billhook.inbox.database.RowSecurity.
     """
     backlog, problems = overview.backlog, []
+    if no_policy_for:
+        problems.append(Problem("row-security", f"row security has no policy for {no_policy_for}"))
     if missing_worker is not None:
         problems.append(Problem("worker", missing_worker[0].lower() + missing_worker[1:]))
     if backlog.dead:
@@ -121,9 +126,9 @@ def healthy_summary(overview: Overview) -> str:
     return f"All is well: nothing failed and nothing waits for long. The last delivery came {last}."
 
 
-def summary(overview: Overview, missing_worker: str | None = None) -> str:
+def summary(overview: Overview, missing_worker: str | None = None, no_policy_for: str = "") -> str:
     """Return one sentence on the state of the inbox."""
-    problems = ", ".join(problem.text for problem in find_problems(overview, missing_worker))
+    problems = ", ".join(problem.text for problem in find_problems(overview, missing_worker, no_policy_for))
     return f"Needs attention: {problems}." if problems else healthy_summary(overview)
 
 

@@ -114,7 +114,8 @@ def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
     overview = read_overview(inbox, datetime.now(UTC))
     lines = crossed_thresholds(inbox, overview, thresholds)
     missing = missing_worker(inbox)
-    text = summary(overview, None if missing is None else missing.what)
+    no_policy_for = inbox.database.row_security().text
+    text = summary(overview, None if missing is None else missing.what, no_policy_for)
     if as_json:
         document = asdict(overview)
         for one in document["types"]:

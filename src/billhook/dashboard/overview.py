@@ -81,6 +81,7 @@ def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[s
     """Yield what needs attention, the worst first: a part of a sentence, and the URL of its page."""
     missing = next(about_worker(Setup.of_app(context.state.app)), None)
     addresses = {
+        "row-security": url_for(".health"),
         "worker": url_for(".health"),
         "dead": url_for(".failures"),
         "quarantined": url_for(".deliveries", state="quarantined"),
@@ -88,7 +89,8 @@ def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[s
         "age": url_for(".deliveries", state="planned"),
         "refused": "#received",
     }
-    for about, text in find_problems(overview, None if missing is None else missing.what):
+    no_policy_for = context.inbox.database.row_security().text
+    for about, text in find_problems(overview, None if missing is None else missing.what, no_policy_for):
         yield text, addresses[about]
     opened = count_issues(context.inbox)[IssueState.OPEN]
     if opened:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from billhook.clock import format_duration
 from billhook.doctor.setup import Finding
+from billhook.inbox.database import CONNECTIONS_PER_PROCESS
 from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts
 from billhook.inbox.overview import read_refused_since
 from billhook.printable import printable
@@ -40,6 +41,8 @@ _NETWORK = (
 _MEMORY = ("tmpfs", "ramfs")
 _FIXED_VERSION = (3, 51, 3)
 _OLDEST_POSTGRES = 15
+_WEB_PROCESSES = 2
+"""How many `billhook serve` and the shipped settings of gunicorn start."""
 _MANY_MISMATCHES = 5
 """A stranger's attempts, or a test with another secret, are fewer."""
 _SEEN_WITHIN = timedelta(minutes=1)
@@ -140,6 +143,55 @@ def postgres_findings(facts: PostgresFacts) -> Iterator[Finding]:
             "make a role of its own: GRANT CREATE ON DATABASE … is all that `billhook db upgrade` needs",
         )  # fmt: skip
 
+    yield from _about_row_security(facts)
+
+
+def _about_row_security(facts: PostgresFacts) -> Iterator[Finding]:
+    role, protected = facts.role, facts.row_security
+    names = [f"{facts.schema}.{table}" for table in protected.missing]
+    policies = "; ".join(f"CREATE POLICY billhook ON {name} TO {role} USING (true)" for name in names)
+    remedy = (
+        f"have an administrator run `{policies}`, which is for SELECT, INSERT, UPDATE and DELETE; or "
+        f"`ALTER ROLE {role} BYPASSRLS`; or make the role the owner, without FORCE ROW LEVEL SECURITY"
+    )
+    if protected.text:
+        yield Finding(
+            "error", "row-security",
+            f"row security of {', '.join(names)} applies to the role {role}, and no policy allows it "
+            f"{protected.text}",
+            "the server skips such a statement, mostly without an error: a delivery is answered 200 and "
+            "never handled, or handled and never finished, or never deleted",
+            remedy,
+        )  # fmt: skip
+    elif names:
+        yield Finding(
+            "note", "row-security-policies",
+            f"row security of {', '.join(names)} applies to the role {role}, by its policies",
+            "rows that they hide from the role are never handled, finished or deleted, and no error says so",
+            remedy,
+        )  # fmt: skip
+
+
+def connection_findings(facts: PostgresFacts, web: int, workers: int) -> Iterator[Finding]:
+    """Judge whether that many processes get their connections."""
+    needed = CONNECTIONS_PER_PROCESS * (web + workers)
+    least = CONNECTIONS_PER_PROCESS * (min(web, 1) + min(workers, 1))
+    for of_what, name, most, others in facts.limits:
+        if most - others >= needed:
+            continue
+        remedy = (
+            f"have an administrator run `ALTER {of_what.upper()} {name} CONNECTION LIMIT {needed + others}`"
+        )
+        if of_what == "server":
+            remedy = "raise max_connections in postgresql.conf, and restart the server"
+        yield Finding(
+            "error" if most - others < least else "warning", "connections",
+            f"the {f'{of_what} {name}'.strip()} may have {most} connections, of which others use {others}: "
+            f"{web} web and {workers} worker processes need {needed}, {CONNECTIONS_PER_PROCESS} each",
+            "a web process without a connection answers every delivery with 503, a worker handles none",
+            f"{remedy}; or have fewer processes",
+        )  # fmt: skip
+
 
 def about_inbox(setup: Setup) -> Iterator[Finding]:
     """Ask whether a delivery could be stored."""
@@ -149,7 +201,18 @@ def about_inbox(setup: Setup) -> Iterator[Finding]:
 def about_database(setup: Setup) -> Iterator[Finding]:
     """Ask whether a committed delivery survives, and who else can read it."""
     facts = inbox_facts(setup.inbox)
-    yield from sqlite_findings(facts) if isinstance(facts, SqliteFacts) else postgres_findings(facts)
+    if isinstance(facts, SqliteFacts):
+        yield from sqlite_findings(facts)
+        return
+    yield from postgres_findings(facts)
+    alive = sum(one.alive for one in setup.overview.workers)
+    given = setup.environ.get("WEB_CONCURRENCY", "")
+    web = int(given) if given.isdecimal() else _WEB_PROCESSES
+    if setup.settings.engine == "thread":  # its workers are threads of the web processes
+        web, alive = max(web, alive), 0
+    elif setup.settings.engine != "inline":
+        alive = max(1, alive)
+    yield from connection_findings(facts, web, alive)
 
 
 def about_paused(setup: Setup) -> Iterator[Finding]:

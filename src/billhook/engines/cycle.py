@@ -28,12 +28,15 @@ from billhook.inbox import (
     RunPlan,
     StoredDelivery,
 )
+from billhook.logs import LimitedLog
+from billhook.program import in_program
 from billhook.threads import unique_process_name
 
 logger = logging.getLogger("billhook.engines")
 
 PLAN_LIMIT = 200
 UNSTORABLE_SECONDS = 1.0
+SKIPS_SECONDS = 60.0
 WINDOW_FACTOR = 64
 """Claims held per thread at most, while handlers return faster than the inbox commits."""
 WINDOW_LIMIT = 2_000
@@ -182,6 +185,9 @@ class Cycle:
         self._unstorable_at = 0.0
         # Marks that are in the inbox already, so that not every claim writes them again.
         self._marked_not_alone: Set[Lease] = frozenset()
+        self._skipping = False
+        """Whether the database skipped a part of the last transaction, which is read again then."""
+        self._skips = LimitedLog(logger, interval_seconds=SKIPS_SECONDS)
         self._handlers = pool(dispatcher, threads, wake)
 
     def _collect(self) -> bool:
@@ -252,7 +258,23 @@ class Cycle:
             duplicates=transaction.duplicates,
             paused=transaction.paused,
         )
+        unplanned = {plan.delivery_id for plan in plans} - ours if len(ours) < len(plans) else set()
+        self._check_skips(unplanned, settling - settled if len(settled) < len(settling) else set())
         return claims, next_times
+
+    def _check_skips(self, unplanned: Set[int], unsettled: Set[Lease]) -> None:
+        """Log an error if an update changed nothing although no other worker was there before."""
+        self._skipping = False
+        with suppress(BillhookError):  # the next poll says why
+            if unplanned or unsettled:
+                self._skipping = self._inbox.count_skipped(unplanned, unsettled) > 0
+        if self._skipping:
+            text = in_program(
+                "the database skips updates without an error, probably by row security: deliveries are "
+                "stored and not handled, or handled and not finished; run `billhook doctor`",
+                self._dispatcher.sender,
+            )
+            self._skips.log("skipped", logging.ERROR, text, cause="row-security")
 
     def _announce(self, released: list[int], planned: list[RunPlan], claims: list[Claim]) -> None:
         """Announce to other workers that runs are due which this one has not claimed.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from billhook.engines.reporting import log_row_security
 from billhook.errors import BillhookError
 from billhook.inbox import Inbox, WorkerRecord
 from billhook.inbox.issues import update_issues
@@ -175,6 +176,7 @@ class Maintenance:
         with_figures = started >= self._figures_at
         if with_figures:
             self._figures_at = started + FIGURES_SECONDS
+            log_row_security(self._inbox)
         update_issues(self._inbox, now, with_figures=with_figures)
         return max(ISSUES_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
 

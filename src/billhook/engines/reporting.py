@@ -185,6 +185,16 @@ def _failure_fields(attempt: AttemptResult, failure: HandlerFailure) -> dict[str
     return delivery_fields(attempt.delivery, attempt.handler, cause=failure.exception, duration=duration)
 
 
+def log_row_security(inbox: Inbox) -> None:
+    """Log what row security keeps this role from: the database says nothing when it skips a statement."""
+    if refused := inbox.database.row_security().text:
+        text = (
+            "row security has no policy for this role for %s: what was received may never be handled, or "
+            "never deleted; run `billhook doctor`"
+        )
+        logger.error(text, refused, extra=fields(cause="row-security"))
+
+
 def log_paused(inbox: Inbox, sender: object) -> None:
     """Log which handlers are paused, when a worker starts: their deliveries wait, and that is on purpose."""
     try:

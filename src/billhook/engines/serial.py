@@ -103,7 +103,7 @@ class SerialWorker(Cycle):
             self.attempts += len(claims)
             self._note_suspect(next_times, poll.now)
             more = claims or self._leases.runs or self._woken.is_set()
-            if not more and len(poll.new_deliveries) < PLAN_LIMIT:
+            if not more and (len(poll.new_deliveries) < PLAN_LIMIT or self._skipping):
                 return
 
     def _plan_poll(self, only: int | None) -> Poll | None:

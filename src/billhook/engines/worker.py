@@ -304,7 +304,7 @@ class Worker(Cycle):
         if poll.capacity:
             self._backoff.record_claim(claimed, next_times.due_at, poll.now)
         # After a claim that returned runs, or a full batch, there may be more: poll again at once.
-        more = claimed > 0 or len(poll.new_deliveries) == self._plan_limit
+        more = claimed > 0 or (len(poll.new_deliveries) == self._plan_limit and not self._skipping)
         return 0.0 if more and leases.capacity else self._seconds_to_sleep(next_times, poll.now)
 
     def _plan_poll(self, renewing: bool) -> tuple[Poll, bool]:

@@ -6,10 +6,10 @@ where nothing has to be done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sqlalchemy import Connection
 
@@ -37,6 +37,38 @@ class Waker(Listener, Protocol):
 
     def listener(self) -> Listener:
         """Return a listener that takes no notification from an engine. Raises OSError."""
+
+
+class RowSecurity(NamedTuple):
+    """Row security that applies to the inbox's role, by table: the commands that no policy allows.
+
+    The database skips what they would change or return, mostly without an error.
+    """
+
+    missing: Mapping[str, Sequence[str]] = {}
+
+    @property
+    def text(self) -> str:
+        """What no policy allows: `UPDATE of delivery, SELECT and DELETE of run`; else empty."""
+        return ", ".join(
+            f"{' and '.join(commands)} of {table}" for table, commands in self.missing.items() if commands
+        )
+
+
+NO_ROW_SECURITY = RowSecurity()
+
+
+class ConnectionLimit(NamedTuple):
+    """How many connections a role, a database or the server has, and how many of them other programs use."""
+
+    of_what: str
+    name: str
+    most: int
+    others: int
+
+
+CONNECTIONS_PER_PROCESS = 4
+"""How many connections to a server each web process and each worker process has."""
 
 
 class Database(Protocol):
@@ -93,6 +125,10 @@ class Database(Protocol):
 
     def migration_transaction(self) -> AbstractContextManager[Connection]:
         """Open a write transaction on a schema of any age, one at a time across processes."""
+
+    def row_security(self) -> RowSecurity:
+        """Read which of the tables have row security that applies to this role."""
+        return NO_ROW_SECURITY
 
     def other_schemas(self) -> list[str]:
         """Return the other schemas of the same database that hold an inbox."""

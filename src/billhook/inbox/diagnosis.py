@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import shutil
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, func, select, text
 
 from billhook.file_modes import access_by_others
+from billhook.inbox.database import NO_ROW_SECURITY, ConnectionLimit, RowSecurity
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.retention import EMPTY
 from billhook.inbox.schema import delivery
@@ -24,6 +25,7 @@ _POSTGRES_BYTES = text(
     "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
     " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
 )
+_NAMES = text("SELECT quote_ident(current_user), quote_ident(:schema)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,10 @@ class SqliteFacts:
 
 @dataclass(frozen=True, slots=True)
 class PostgresFacts:
-    """What is known of an inbox on PostgreSQL. `local`: no network is between; `sslmode` is libpq's."""
+    """What is known of an inbox on PostgreSQL. `local`: no network is between; `sslmode` is libpq's.
+
+    `limits` are those of the connections that `role` may have. `role` and `schema` are quoted for SQL.
+    """
 
     place: str
     version: int
@@ -59,6 +64,10 @@ class PostgresFacts:
     encrypted: bool
     sslmode: str
     inbox_bytes: int = 0
+    role: str = ""
+    schema: str = ""
+    row_security: RowSecurity = NO_ROW_SECURITY
+    limits: Sequence[ConnectionLimit] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,7 @@ def inbox_facts(inbox: Inbox) -> SqliteFacts | PostgresFacts:
     with inbox.database.read() as connection:
         if connection.dialect.name == "sqlite":
             return _sqlite_facts(connection, Path(inbox.database.display_url))
-        return _postgres_facts(connection, inbox.database.display_url)
+        return _postgres_facts(connection, inbox)
 
 
 def newest_deliveries(inbox: Inbox, most: int, most_bytes: int) -> list[SampledDelivery]:
@@ -133,15 +142,18 @@ def file_system_of(path: Path, mounts: Path = _MOUNTS) -> str | None:
     return found
 
 
-def _postgres_facts(connection: Connection, place: str) -> PostgresFacts:
+def _postgres_facts(connection: Connection, inbox: Inbox) -> PostgresFacts:
+    from billhook.inbox.postgres.roles import connection_limits
+
     shown = {
         name: connection.execute(text(f"SHOW {name}")).scalar_one()
         for name in ("server_version_num", "synchronous_commit", "fsync", "full_page_writes", "is_superuser")
     }
+    role, schema = connection.execute(_NAMES, {"schema": inbox.database.schema}).one()
     session: Any = connection.connection.driver_connection
     options = {option.keyword: option.val for option in session.pgconn.info}
     return PostgresFacts(
-        place=place,
+        place=inbox.database.display_url,
         version=int(shown["server_version_num"]) // 10_000,
         synchronous_commit=shown["synchronous_commit"],
         fsync=shown["fsync"] == "on",
@@ -151,6 +163,10 @@ def _postgres_facts(connection: Connection, place: str) -> PostgresFacts:
         encrypted=bool(session.pgconn.ssl_in_use),
         sslmode=(options.get(b"sslmode") or b"prefer").decode(),
         inbox_bytes=connection.execute(_POSTGRES_BYTES).scalar_one(),
+        role=role,
+        schema=schema,
+        row_security=inbox.database.row_security(),
+        limits=connection_limits(connection),
     )
 
 

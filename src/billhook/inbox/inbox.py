@@ -25,12 +25,19 @@ from billhook.inbox.counts import Counts
 from billhook.inbox.database import Database, Waker
 from billhook.inbox.ingest import ingest
 from billhook.inbox.probe import Probe, StartupCheck
-from billhook.inbox.records import DeliveryState, HandlerLimits, PausedHandler, StoredDelivery, WorkerRecord
+from billhook.inbox.records import (
+    DeliveryState,
+    HandlerLimits,
+    Lease,
+    PausedHandler,
+    StoredDelivery,
+    WorkerRecord,
+)
 from billhook.inbox.retention import Cutoffs, PruneResult
 from billhook.inbox.schema import any_schema, found_revision, require_known, upgrade_schema, version, worker
 from billhook.inbox.sql import upsert
 from billhook.inbox.sqlite import SqliteDatabase
-from billhook.inbox.transaction import NO_LIMITS, InboxTransaction
+from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
 from billhook.threads import run_blocking
 
 P = ParamSpec("P")
@@ -202,6 +209,14 @@ class Inbox:
         if failpoints.ARMED:
             for step in transaction.steps:
                 failpoints.reach(f"after_{step}")
+
+    def count_skipped(self, unplanned: Collection[int], unsettled: Collection[Lease]) -> int:
+        """Count what a transaction has not changed although nobody else had: the database skipped it.
+
+        `unplanned` are deliveries that it left out, `unsettled` leases that it found lost.
+        """
+        with self.database.read(checked=False) as connection:
+            return count_skipped(connection, unplanned, unsettled)
 
     def prune(
         self,

@@ -11,7 +11,19 @@ from itertools import takewhile, zip_longest
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, FromClause, Text, Update, and_, bindparam, cast, select, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    FromClause,
+    Text,
+    Update,
+    and_,
+    bindparam,
+    cast,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.types import TypeEngine
 
 from billhook.inbox import claims, locks
@@ -108,6 +120,18 @@ def _lease_parameters(leases: Iterable[Lease]) -> dict[str, list[Any]]:
         "run_ids": [run_id for run_id, _ in pairs],
         "leases": [f"{run_id}:{token}" for run_id, token in pairs],
     }
+
+
+def count_skipped(connection: Connection, unplanned: Collection[int], unsettled: Collection[Lease]) -> int:
+    """Count the deliveries that are still unread, and the runs of which the lease still holds."""
+    unread = select(func.count()).select_from(delivery)
+    unread = unread.where(
+        in_values(delivery.c.id, list(unplanned)), in_states(delivery.c.state, DeliveryState.RECEIVED)
+    )
+    held = select(func.count()).select_from(run).where(_HELD)
+    deliveries: int = connection.execute(unread).scalar_one()
+    runs: int = connection.execute(held, _lease_parameters(unsettled)).scalar_one()
+    return deliveries + runs
 
 
 class InboxTransaction:

@@ -18,7 +18,8 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError, NotSupportedError, P
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from billhook.errors import ConfigError, InboxUnavailable, SchemaForbidden
-from billhook.inbox.database import Database
+from billhook.inbox.database import Database, RowSecurity
+from billhook.inbox.postgres import roles
 from billhook.inbox.postgres.driver import (
     DeadlineConnection,
     check_encoding,
@@ -50,7 +51,9 @@ _OTHERS = text(
 _RIGHTS = text(
     "SELECT current_user, has_database_privilege(current_database(), 'CREATE'), "
     "(SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE') "
-    "FROM pg_namespace WHERE nspname = :schema)"
+    "FROM pg_namespace WHERE nspname = :schema), "
+    "(SELECT row_security_active(pg_class.oid) FROM pg_class JOIN pg_namespace "
+    "ON pg_namespace.oid = relnamespace WHERE nspname = :schema AND relname = 'billhook_version')"
 )
 _FAILURES = (DBAPIError, InvalidRequestError, PoolTimeout, psycopg.Error, OSError)
 """Failures of storage. InvalidRequestError: the pool's connections are lost as soon as they are made."""
@@ -176,8 +179,12 @@ class PostgresDatabase(Database):
 
         Raises SchemaForbidden, with a statement for a role that may; a `dry_run` does nothing else.
         """
-        role, may_create, may_use = connection.execute(_RIGHTS, {"schema": self.schema}).one()
+        rights = connection.execute(_RIGHTS, {"schema": self.schema}).one()
+        role, may_create, may_use, is_hidden = rights
         schema = quote_identifier(self.schema)
+        if is_hidden:  # an inbox is there, whose revision row security hides
+            disabling = f"ALTER TABLE {schema}.billhook_version DISABLE ROW LEVEL SECURITY"
+            raise SchemaForbidden(role, self.schema, disabling)
         if may_use is None and may_create:
             if not dry_run:
                 connection.execute(text(f"CREATE SCHEMA {schema}"))
@@ -187,6 +194,11 @@ class PostgresDatabase(Database):
         elif not may_use:
             grant = f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {quote_identifier(role)}"
             raise SchemaForbidden(role, self.schema, grant)
+
+    def row_security(self) -> RowSecurity:
+        """Read which of the tables have row security that applies to this role."""
+        with self.read(checked=False) as connection:
+            return roles.row_security(connection, self.schema)
 
     def other_schemas(self) -> list[str]:
         """Return the other schemas that hold an inbox, whether or not this role may use them."""
