@@ -72,7 +72,9 @@ class BillhookState:
             client=self.client,
             find_newer=self.inbox.newer_waiting,
         )
-        self._maintenance = MaintenanceOptions(settings.retention_days, settings.key_days, self._notifier())
+        self._maintenance = MaintenanceOptions(
+            settings.retention_days, settings.key_days, self._notifier(), app
+        )
         self._parents_clients: list[BillingClient | None] = []
         self._client: BillingClient | None = None
         self._making_client = threading.Lock()

@@ -156,7 +156,7 @@ def _about_row_security(facts: PostgresFacts) -> Iterator[Finding]:
     )
     if protected.text:
         yield Finding(
-            "error", "row-security",
+            "error", "postgres-row-security",
             f"row security of {', '.join(names)} applies to the role {role}, and no policy allows it "
             f"{protected.text}",
             "the server skips such a statement, mostly without an error: a delivery is answered 200 and "
@@ -165,7 +165,7 @@ def _about_row_security(facts: PostgresFacts) -> Iterator[Finding]:
         )  # fmt: skip
     elif names:
         yield Finding(
-            "note", "row-security-policies",
+            "note", "postgres-row-security",
             f"row security of {', '.join(names)} applies to the role {role}, by its policies",
             "rows that they hide from the role are never handled, finished or deleted, and no error says so",
             remedy,
@@ -185,7 +185,7 @@ def connection_findings(facts: PostgresFacts, web: int, workers: int) -> Iterato
         if of_what == "server":
             remedy = "raise max_connections in postgresql.conf, and restart the server"
         yield Finding(
-            "error" if most - others < least else "warning", "connections",
+            "error" if most - others < least else "warning", "postgres-connections",
             f"the {f'{of_what} {name}'.strip()} may have {most} connections, of which others use {others}: "
             f"{web} web and {workers} worker processes need {needed}, {CONNECTIONS_PER_PROCESS} each",
             "a web process without a connection answers every delivery with 503, a worker handles none",

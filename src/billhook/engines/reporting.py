@@ -185,14 +185,14 @@ def _failure_fields(attempt: AttemptResult, failure: HandlerFailure) -> dict[str
     return delivery_fields(attempt.delivery, attempt.handler, cause=failure.exception, duration=duration)
 
 
-def log_row_security(inbox: Inbox) -> None:
+def log_row_security(inbox: Inbox, app: object = None) -> None:
     """Log what row security keeps this role from: the database says nothing when it skips a statement."""
     if refused := inbox.database.row_security().text:
         text = (
             "row security has no policy for this role for %s: what was received may never be handled, or "
-            "never deleted; run `billhook doctor`"
+            "never deleted; run %s"
         )
-        logger.error(text, refused, extra=fields(cause="row-security"))
+        logger.error(text, refused, in_program("`billhook doctor`", app), extra=fields(cause="row-security"))
 
 
 def log_paused(inbox: Inbox, sender: object) -> None:

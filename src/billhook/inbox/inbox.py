@@ -211,7 +211,7 @@ class Inbox:
                 failpoints.reach(f"after_{step}")
 
     def count_skipped(self, unplanned: Collection[int], unsettled: Collection[Lease]) -> int:
-        """Count what a transaction has not changed although nobody else had: the database skipped it.
+        """Count what a transaction has not changed although no other had before: the database skipped it.
 
         `unplanned` are deliveries that it left out, `unsettled` leases that it found lost.
         """

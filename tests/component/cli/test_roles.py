@@ -33,7 +33,7 @@ def findings(run, protected):
 
     def examine(**options: str) -> dict[str, dict[str, str]]:
         done = run("doctor", "--json", INBOX_URL=protected.url, SECRETS=SECRET, ENGINE="worker", **options)
-        codes = ("row-security", "row-security-policies", "connections")
+        codes = ("postgres-row-security", "postgres-connections")
         return {each["code"]: each for each in json.loads(done.stdout)["findings"] if each["code"] in codes}
 
     return examine
@@ -80,7 +80,7 @@ def test_doctor_compares_the_limit_of_connections_with_what_processes_need(
     for limit in (3, 11, 12):
         others = 0 if of_what == "ROLE" else 1  # the test's own
         protected.execute(f"ALTER {of_what} {name} CONNECTION LIMIT {limit + others}")
-        found[limit] = findings().get("connections")
+        found[limit] = findings().get("postgres-connections")
 
     assert [each and each["level"] for each in found.values()] == ["error", "warning", None]
     assert "2 web and 1 worker processes need 12, 4 each" in found[3]["what"]
@@ -88,7 +88,7 @@ def test_doctor_compares_the_limit_of_connections_with_what_processes_need(
     assert f"have an administrator run `{statement}`" in found[3]["remedy"]
     protected.execute(f"ALTER {of_what} {name} CONNECTION LIMIT 12")
     monkeypatch.setenv("WEB_CONCURRENCY", "5")
-    assert "5 web and 1 worker processes need 24" in findings()["connections"]["what"]
+    assert "5 web and 1 worker processes need 24" in findings()["postgres-connections"]["what"]
 
 
 def test_the_servers_limit_counts_without_what_is_reserved_and_what_others_use(protected):
