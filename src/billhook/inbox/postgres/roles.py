@@ -12,13 +12,13 @@ from billhook.inbox.schema import metadata, version
 # A policy for a command, or for all, that is permissive and for this role, or one that it has the rights of.
 _ROW_SECURITY = text("""
     SELECT relname, command, EXISTS (
-        SELECT FROM pg_policy
+        SELECT FROM pg_catalog.pg_policy
         WHERE polrelid = pg_class.oid AND polpermissive AND polcmd::text IN ('*', kind) AND EXISTS (
             SELECT FROM unnest(polroles) AS named (role)
             WHERE CASE WHEN role = 0 THEN true ELSE pg_has_role(role, 'USAGE') END
         )
     )
-    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace, (
+    FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace, (
         VALUES (1, 'r', 'SELECT'), (2, 'a', 'INSERT'), (3, 'w', 'UPDATE'), (4, 'd', 'DELETE')
     ) AS needed (number, kind, command)
     WHERE nspname = :schema AND relname = ANY (:tables) AND relkind IN ('r', 'p')
@@ -27,16 +27,16 @@ _ROW_SECURITY = text("""
 """).bindparams(bindparam("tables", type_=ARRAY(Text)))
 _LIMITS = text("""
     WITH others AS (
-        SELECT usename, datname FROM pg_stat_activity
+        SELECT usename, datname FROM pg_catalog.pg_stat_activity
         WHERE usename IS NOT NULL AND datname IS NOT NULL
             AND application_name <> current_setting('application_name')
     )
     SELECT 'role', quote_ident(rolname), rolconnlimit, (SELECT count(*) FROM others WHERE usename = rolname)
-    FROM pg_roles WHERE rolname = current_user AND rolconnlimit >= 0 AND NOT rolsuper
+    FROM pg_catalog.pg_roles WHERE rolname = current_user AND rolconnlimit >= 0 AND NOT rolsuper
     UNION ALL
     SELECT 'database', quote_ident(pg_database.datname), datconnlimit,
         (SELECT count(*) FROM others WHERE others.datname = pg_database.datname)
-    FROM pg_database WHERE pg_database.datname = current_database() AND datconnlimit >= 0
+    FROM pg_catalog.pg_database WHERE pg_database.datname = current_database() AND datconnlimit >= 0
     UNION ALL
     SELECT 'server', '', current_setting('max_connections')::int
         - current_setting('superuser_reserved_connections')::int
