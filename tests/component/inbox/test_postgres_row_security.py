@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
+import time
 
 import pytest
 
@@ -15,7 +17,9 @@ from billhook.inbox import Inbox
 from billhook.inbox.schema import metadata
 from support.apps import deliver, make_app
 from support.inbox_view import NOON, incoming, rows
+from support.processes import until
 from support.row_security import COMMANDS, protected_inbox
+from support.timeouts import scaled
 
 SKIPS = "the database skips updates without an error, probably by row security"
 
@@ -152,6 +156,27 @@ def test_deliveries_that_stay_unread_are_not_read_again_at_once(shop, protected,
         inbox.put(incoming(key))
 
     assert shop.extensions["billhook"].handle_due() == 0  # and it returns
+
+
+def test_a_worker_that_cannot_plan_goes_on_polling_slowly(shop, protected, monkeypatch, caplog):
+    protected.allow_all_but("delivery", "UPDATE")
+    monkeypatch.setattr("billhook.engines.worker.PLAN_LIMIT", 2)
+    state = shop.extensions["billhook"]
+    for key in ("first", "second", "third"):
+        state.inbox.put(incoming(key))
+    worker, polls, poll = state.worker(1), [], state.inbox.poll
+    monkeypatch.setattr(state.inbox, "poll", lambda *arguments: polls.append(1) or poll(*arguments))
+    running = threading.Thread(target=worker.run, args=(1.0,))
+    running.start()
+    until(lambda: any(SKIPS in text for text in errors(caplog)), 20)
+
+    before = len(polls)
+    time.sleep(1.0)
+    during = len(polls) - before
+    worker.stop()
+    running.join(scaled(20))
+
+    assert during <= 5  # one each two seconds, and those that something else wakes
 
 
 def test_control_a_delivery_that_another_worker_planned_is_no_error(shop, protected, monkeypatch, caplog):
