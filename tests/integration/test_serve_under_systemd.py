@@ -169,6 +169,7 @@ def take(*passed: socket.socket, code: str = TAKE, **environ: str) -> str:
     return (done.stdout or done.stderr).strip().splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_what_is_no_socket_to_accept_connections_from_is_refused():
     connected, peer = socket.socketpair()
     with connected, peer, socket.socket(type=socket.SOCK_DGRAM) as datagrams, Path(os.devnull).open() as file:
@@ -178,6 +179,7 @@ def test_what_is_no_socket_to_accept_connections_from_is_refused():
     assert "is no socket (Socket operation on non-socket): use ListenStream=" in refused[2]
 
 
+@pytest.mark.slow
 def test_sockets_for_a_process_in_between_are_named_and_a_forgotten_variable_is_not_used():
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as listening:
         address = f"[::1]:{listening.getsockname()[1]}"
