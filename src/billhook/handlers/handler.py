@@ -24,6 +24,7 @@ from billhook.events import EVENT_TYPES, Event, UnknownEvent
 from billhook.handlers.event_loop import EVENT_LOOPS
 from billhook.handlers.failures import FailureGroup, RetrySchedule, group_of
 from billhook.handlers.field_keys import content_digest, order_key
+from billhook.printable import function_name
 from billhook.signals import event_signal
 from billhook.signing.source import RECONCILE_SOURCE
 
@@ -191,7 +192,7 @@ class Handler:
     plain: bool = False
 
     def __post_init__(self) -> None:
-        self.name = self.name or _default_name(self.function)
+        self.name = self.name or function_name(self.function)
         self.has_run_options = self.ordered_by is not None or bool(self.identity)
         """Whether its runs have an order key or a content key, which are made from the event."""
         self._takes_delivery = not self.plain and _takes_delivery(self.function, self.name)
@@ -291,12 +292,6 @@ def connect(registered: Iterable[tuple[tuple[str, ...], Handler]], sender: objec
         for name in signals:
             # Do not connect weakly: only the registry holds the handler, so blinker would drop it.
             event_signal(name).connect(handler, sender=sender, weak=False)
-
-
-def _default_name(function: Callable[..., Any]) -> str:
-    """Return `module.qualname`, of the class if `function` is a callable object."""
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"
 
 
 def _takes_delivery(function: Callable[..., Any], name: str) -> bool:
