@@ -22,7 +22,7 @@ from billhook.extension import get_settings, get_state
 from billhook.handlers import Handlers
 from billhook.inbox import Inbox
 from billhook.settings import Settings, from_environ
-from billhook.standalone import create_app, load_handlers
+from billhook.standalone import create_app, load_handlers, refuse_apps
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -106,16 +106,21 @@ def load_app(environ: Mapping[str, str] | None = None) -> Flask:
         return create_app(environment() if environ is None else environ)
 
 
-def import_handlers(names: Sequence[str] = ()) -> list[Handlers]:
+def import_handlers(names: Sequence[str] = (), *, to_run: bool = False) -> list[Handlers]:
     """Import the user's app, or the handlers' modules, with the event types in them; return their Handlers.
 
-    Of an app it returns none: they are connected. Raises ConfigError. Needs neither secrets nor an inbox.
+    Of an app it returns none: they are connected. Raises ConfigError, with `to_run` also for a module whose
+    handlers run in an app. Needs neither secrets nor an inbox.
     """
     environ = environment(_without_app(names))
     if user_app() is not None:
         return []
+    names = load_settings(environ).handlers
     with reporting_import_errors("a module of the handlers"):
-        return load_handlers(load_settings(environ).handlers)
+        groups = load_handlers(names)
+        if to_run:
+            refuse_apps(names)
+        return groups
 
 
 def load_settings(environ: Mapping[str, str] = os.environ) -> Settings:

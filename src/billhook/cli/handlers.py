@@ -218,7 +218,7 @@ class _Sender:
 def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
     """Return the handlers of the user's app, or of the modules, without an inbox. Raises ConfigError."""
     # Not `create_app`, which would need secrets and create an inbox: handlers are listed before both exist.
-    groups = import_handlers(names)
+    groups = import_handlers(names, to_run=True)
     app = user_app()
     if app is not None:
         return get_state(app).handlers

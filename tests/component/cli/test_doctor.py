@@ -325,6 +325,20 @@ def test_what_waits_for_a_handler_that_was_renamed_is_a_finding_until_its_alias_
     assert examine(shop(handlers=[again])) == {}
 
 
+def test_handlers_of_an_app_are_an_error_outside_it(run, examined, tmp_path):
+    mounted = "from billhook import Billhook\nhooks = Billhook(handlers=[handlers])\ndef create_app(): ...\n"
+    (tmp_path / "of_an_app.py").write_text(HANDLERS + mounted)
+
+    found = examined(HANDLERS="of_an_app.py")
+
+    told = "start the worker as `flask --app of_an_app billhook worker`"
+    assert [told in each["what"] for each in found.values() if each["level"] == "error"] == [True]
+    for command in (["handlers"], ["worker", "--drain"], ["handlers", "pause", "x"]):
+        refused = run(*command, HANDLERS="of_an_app.py", SECRETS=SECRET)
+        assert (refused.exit_code, told in refused.stderr) == (2, True), command
+    assert run("events", "of_an_app.py").exit_code == 0
+
+
 def test_what_arrives_for_no_handler_is_a_finding(shop):
     app = shop()
     deliver(app, b"{}", "PingTest")
