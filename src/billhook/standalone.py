@@ -128,6 +128,7 @@ def load_handlers(names: Iterable[str]) -> list[Handlers]:
         found = [value for value in vars(module).values() if isinstance(value, Handlers)]
         declares = any(model.__module__ == module.__name__ for model in EVENT_TYPES.values())
         if not (found or declares or _connected_by(module, before)):
+            refuse_apps([name])  # of which the handlers are elsewhere
             raise ConfigError(f"{name} has no Handlers: it needs a line such as handlers = Handlers()")
         groups.extend(group for group in found if group not in groups)
     return groups

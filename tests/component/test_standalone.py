@@ -202,6 +202,7 @@ MOUNTED = [
     ("a_factory", APP + "def create_app(): ...", "a_factory"),
     ("no_app", APP, "…"),
     ("no_hooks", APP.replace("hooks = ", "def build(): return "), "no_hooks:build"),
+    ("no_handlers", "from billhook import Billhook\nhooks = Billhook()\ndef make_app(): ...", "no_handlers"),
     ("lazy_hooks", HANDLERS + "def build():\n from billhook import Billhook", "lazy_hooks:build"),
 ]
 """Modules with handlers of a mounted billhook, and how `flask --app` finds the app."""
