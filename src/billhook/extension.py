@@ -12,17 +12,17 @@ from functools import cached_property
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from inspect import isroutine
-from types import ModuleType, NoneType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 from flask import Blueprint, Flask, current_app, request
 from flask.helpers import get_debug_flag
 
+from billhook.callables import describe_kind
 from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError, DuplicateHandlerName, MissingSecret
 from billhook.handlers import Handlers
-from billhook.printable import function_name
 from billhook.settings import ENVIRON, Settings, from_environ
 from billhook.signing import BodyHMAC, Scheme, StandardWebhooks, TimestampedHMAC, TimestampedRSA
 from billhook.signing.source import DEFAULT_SOURCE, RECONCILE_SOURCE, Source
@@ -91,7 +91,7 @@ class Billhook:
 
         if not isinstance(url_prefix, str):
             raise ConfigError(
-                f"url_prefix is {_described(url_prefix)}: give the path to which deliveries are posted, as "
+                f"url_prefix is {describe_kind(url_prefix)}: give the path that deliveries are posted to, as "
                 'url_prefix="/webhooks/billing"'
             )
         return DeferredBlueprint("billhook", url_prefix, self._mounted)
@@ -248,7 +248,7 @@ def _all_of(kind: type[T], name: str, given: T | Iterable[T]) -> tuple[T, ...]:
     for each in objects:
         if not isinstance(each, kind):
             said = "has" if is_list else "is"
-            raise ConfigError(f"{name} {said} {_described(each)}: {_remedy(kind, each)}")
+            raise ConfigError(f"{name} {said} {describe_kind(each)}: {_remedy(kind, each)}")
     return objects
 
 
@@ -272,7 +272,7 @@ def _no_app(given: object) -> ConfigError:
         remedy = "in a blueprint, register hooks.blueprint()"
     elif isroutine(given):
         remedy = "call it, or call hooks.init_app(app) in it"
-    return ConfigError(f"the app is {_described(given)}: {remedy}")
+    return ConfigError(f"the app is {describe_kind(given)}: {remedy}")
 
 
 def _check_clock(clock: Clock) -> None:
@@ -282,21 +282,9 @@ def _check_clock(clock: Clock) -> None:
         offset = None
     if offset != timedelta(0):
         raise ConfigError(
-            f"clock is {_described(clock)}: its now() must return an aware datetime in UTC, as that of "
+            f"clock is {describe_kind(clock)}: its now() must return an aware datetime in UTC, as that of "
             "FrozenClock(at) and SystemClock() in billhook.clock does"
         )
-
-
-def _described(value: object) -> str:
-    """Return what a value is, without its content, which may be a secret."""
-    if isinstance(value, ModuleType):
-        return f"the module {value.__name__}"
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    if isroutine(value):
-        return f"the function {function_name(value)}"
-    kinds = {str: "a text", NoneType: "None"}
-    return kinds.get(type(value), f"an object of the class {type(value).__name__}")
 
 
 def _check_names(groups: Iterable[Handlers]) -> None:

@@ -1,4 +1,4 @@
-"""Escape untrusted text for terminals and logs; name a function; take from a text what differs by customer.
+"""Escape untrusted text for terminals and logs; take from a text what differs between two customers.
 
 A delivery must not be able to move the cursor, colour the terminal, change the reading direction or forge a
 log line.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Callable
 from typing import Any
 
 TRACEBACK_LIMIT = 16_000
@@ -75,9 +74,3 @@ _VARIABLE = re.compile(
 def without_ids(text: str) -> str:
     """Return the first line of a text with `…` for ids, numbers, addresses and quoted texts."""
     return _VARIABLE.sub("…", text.split("\n", 1)[0][:_TEXT_LIMIT])[:_TITLE_LIMIT].strip()
-
-
-def function_name(function: Callable[..., Any]) -> str:
-    """Return `module.qualname`, of the class if `function` is a callable object."""
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"

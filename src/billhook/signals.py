@@ -14,13 +14,14 @@ import inspect
 import logging
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from blinker import ANY, NamedSignal, Signal
 
+from billhook.callables import function_name, signature_of
 from billhook.errors import ConfigError
 from billhook.logs import LimitedLog, fields
-from billhook.printable import function_name
 
 __all__ = [
     "delivery_accepted",
@@ -67,13 +68,16 @@ class CheckedSignal(NamedSignal):
         if weak and len(self.receivers) > number:
             key = next(reversed(self.receivers))
             held = receiver.__self__ if inspect.ismethod(receiver) else receiver
-            said = (key, function_name(receiver), None if sender is ANY else weakref.ref(sender))
+            alive: Callable[[], Any] = lambda: sender  # noqa: E731
+            with suppress(TypeError):  # some senders cannot be referred to weakly, such as texts
+                alive = weakref.ref(sender)
+            said = (key, function_name(receiver), alive)
             # Made after blinker's own reference, so called before that disconnects the receiver.
             weakref.finalize(held, self._say_lost, *said).atexit = False
         return receiver
 
-    def _say_lost(self, key: object, name: str, sender: weakref.ref[Any] | None) -> None:
-        if key in self.receivers and (sender is None or sender() is not None):
+    def _say_lost(self, key: object, name: str, sender: Callable[[], Any]) -> None:
+        if key in self.receivers and sender() is not None:
             logger.warning(
                 "%s is not called any more: nothing holds the function, and signals.%s does so weakly: "
                 "connect a function of a module, or connect(…, weak=False)", name, self.name,
@@ -92,7 +96,7 @@ class CheckedSignal(NamedSignal):
                 f"{name} is a generator, which does nothing when {signal} calls it: return instead of yield"
             )
         try:
-            signature = inspect.signature(receiver)
+            signature = signature_of(receiver)
         except (TypeError, ValueError):  # of some functions in C
             return
         try:

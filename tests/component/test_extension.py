@@ -383,7 +383,7 @@ def test_an_argument_of_another_kind_is_refused_with_what_to_give(arguments, tol
         (lambda hooks: hooks.init_app("/hooks", Flask("shop")), "the app is a text"),
         (lambda hooks: hooks.start(a_factory), "the app is the function .*a_factory: call it"),
         (lambda hooks: hooks.asgi_app(a_factory), "the app is the function .*a_factory: call it"),
-        (lambda hooks: hooks.init_app(Flask("shop"), None), "url_prefix is None: give the path to which"),
+        (lambda hooks: hooks.init_app(Flask("shop"), None), "url_prefix is None: give the path that"),
         (
             lambda hooks: hooks.blueprint(Blueprint("b", "b")),
             "url_prefix is an object of the class Blueprint",

@@ -12,6 +12,7 @@ from functools import partial
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
+from billhook.callables import signature_of
 from billhook.errors import HandlerSignature
 from billhook.handlers.handler import Delivery
 
@@ -23,7 +24,7 @@ def check_annotations(function: Callable[..., Any], name: str, events: Iterable[
 
     For a function that can be called with (event) or (event, delivery).
     """
-    parameters = inspect.signature(function).parameters.values()
+    parameters = signature_of(function).parameters.values()
     given: tuple[Iterable[type], ...] = (events, (Delivery,))
     positional = (each for each in parameters if each.kind in _POSITIONAL)
     for parameter, classes in zip(positional, given, strict=False):

@@ -19,12 +19,12 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from billhook import failpoints
+from billhook.callables import function_name, signature_of
 from billhook.errors import ConfigError, Discard, DuplicateHandlerName, HandlerSignature, Retry
 from billhook.events import EVENT_TYPES, Event, UnknownEvent
 from billhook.handlers.event_loop import EVENT_LOOPS
 from billhook.handlers.failures import FailureGroup, RetrySchedule, group_of
 from billhook.handlers.field_keys import content_digest, order_key
-from billhook.printable import function_name
 from billhook.signals import event_signal
 from billhook.signing.source import RECONCILE_SOURCE
 
@@ -299,7 +299,7 @@ def _takes_delivery(function: Callable[..., Any], name: str) -> bool:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise HandlerSignature(name, "of a generator, which does nothing when called")
     try:
-        signature = inspect.signature(function)
+        signature = signature_of(function)
     except (TypeError, ValueError):
         raise HandlerSignature(name, "that cannot be read") from None
     # Bind values rather than count parameters, which handles *args, defaults and functools.partial. Try two

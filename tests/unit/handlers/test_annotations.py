@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Optional, Protocol, TypeVar, Union
@@ -87,6 +88,18 @@ def test_what_type_checkers_refuse_at_a_decorator_is_refused_at_run_time_too():
         with pytest.raises(HandlerSignature):
             exec(code, names)
     assert len(functions) >= 15
+
+
+def test_a_name_for_type_checkers_only_needs_no_import_from_the_future():
+    # Since Python 3.14 annotations are read late; before, such a function needs the import.
+    flags = 0 if sys.version_info >= (3, 14) else annotations.compiler_flag
+    names = {"InvoiceApproved": InvoiceApproved, "CustomerCreated": CustomerCreated}
+    for name in ("InvoiceApproved", "CustomerCreated"):
+        text = f"def {name}_handler(event: {name}, delivery: ForCheckers) -> ForCheckers: ..."
+        exec(compile(text, "shop.py", "exec", flags=flags, dont_inherit=True), names)
+
+    Handlers().on(InvoiceApproved)(names["InvoiceApproved_handler"])
+    assert "called with InvoiceApproved there" in refused([InvoiceApproved], names["CustomerCreated_handler"])
 
 
 class Named(Protocol):
