@@ -134,7 +134,10 @@ def reporting_import_errors(what: str) -> Iterator[None]:
     """Report an error in the user's modules by its file and line. Raises UsageConfigError."""
     try:
         yield
-    except (BillhookError, click.ClickException):
+    except BillhookError as error:
+        error.args = (f"{error}{_registered_at(error)}",)
+        raise
+    except click.ClickException:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything when imported
         # The last frame outside billhook is the user's line. A SyntaxError names the file that it is about.
@@ -145,6 +148,17 @@ def reporting_import_errors(what: str) -> Iterator[None]:
         if not isinstance(error, SyntaxError):
             text += f" ({frame.filename}, line {frame.lineno})"
         raise UsageConfigError(f"{what} cannot be imported: {text}") from None
+
+
+def _registered_at(error: BillhookError) -> str:
+    """Return the user's line that registers or makes what the error is about; empty for any other error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [n for n, frame in enumerate(frames) if not frame.filename.startswith((_PACKAGE, "<"))]
+    # Not init_app: what is wrong there are options, the inbox or the app, and not the line.
+    calls = ("on", "on_any", "on_unknown", "__call__", "__init__", "connect")
+    if not own or own[-1] + 1 == len(frames) or frames[own[-1] + 1].name not in calls:
+        return ""
+    return f" ({frames[own[-1]].filename}, line {frames[own[-1]].lineno})"
 
 
 def operator() -> str:
