@@ -7,15 +7,19 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from functools import cached_property
 from importlib.metadata import entry_points
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal
+from inspect import isroutine
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 from flask import Blueprint, Flask, current_app, request
 from flask.helpers import get_debug_flag
 
+from billhook.callables import describe_kind
 from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError, DuplicateHandlerName, MissingSecret
 from billhook.handlers import Handlers
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENVIRON", "Billhook", "configured_scheme", "exempt_from_csrf", "get_settings", "get_state"]
 
+T = TypeVar("T")
 _SYSTEM_CLOCK = SystemClock()
 READY_SECONDS = 1.0
 """How long /readyz caches a good result: the inbox is written at most once in that time."""
@@ -50,13 +55,17 @@ class Billhook:
         self,
         app: Flask | None = None,
         *,
-        handlers: Iterable[Handlers] = (),
-        sources: Iterable[Source] = (),
+        handlers: Handlers | Iterable[Handlers] = (),
+        sources: Source | Iterable[Source] = (),
         clock: Clock = _SYSTEM_CLOCK,
     ) -> None:
-        self._handlers = tuple(handlers)
-        self._sources = tuple(sources)
+        """Check the arguments, and set `app` up if there is one. Raises ConfigError, with what to give."""
+        self._handlers = _all_of(Handlers, "handlers", handlers)
+        self._sources = _all_of(Source, "sources", sources)
         self._clock = clock
+        if len({source.name for source in self._sources}) < len(self._sources):
+            raise ConfigError("two sources have the same name: each name is one URL and one set of keys")
+        _check_clock(clock)
         if app is not None:
             self.init_app(app)
 
@@ -66,6 +75,8 @@ class Billhook:
         May be called for several apps, and by several Billhooks for one app, which then share its inbox.
         Raises ConfigError, which says what to change; the app is left unchanged then.
         """
+        if not isinstance(app, Flask):
+            raise _no_app(app)
         app.register_blueprint(self.blueprint(url_prefix))
 
     def blueprint(self, url_prefix: str = "/webhooks/billing") -> Blueprint:
@@ -78,6 +89,11 @@ class Billhook:
         """
         from billhook.receiver.blueprint import DeferredBlueprint
 
+        if not isinstance(url_prefix, str):
+            raise ConfigError(
+                f"url_prefix is {describe_kind(url_prefix)}: give the path that deliveries are posted to, as "
+                'url_prefix="/webhooks/billing"'
+            )
         return DeferredBlueprint("billhook", url_prefix, self._mounted)
 
     @contextmanager
@@ -152,8 +168,6 @@ class Billhook:
 
     def _all_sources(self, settings: Settings) -> Sequence[Source]:
         named = {source.name for source in self._sources}
-        if len(named) < len(self._sources):
-            raise ConfigError("two sources have the same name: each name is one URL and one set of keys")
         sources = [
             replace(source, type_header=settings.type_header) if source.type_header is None else source
             for source in self._sources
@@ -221,6 +235,56 @@ def get_state(app: Flask) -> BillhookState:
         return app.extensions["billhook"]  # type: ignore[no-any-return]
     except KeyError:
         raise ConfigError("this Flask app has no billhook: call Billhook(...).init_app(app)") from None
+    except AttributeError:
+        raise _no_app(app) from None
+
+
+def _all_of(kind: type[T], name: str, given: T | Iterable[T]) -> tuple[T, ...]:
+    """Return an argument's objects as a tuple; one alone is taken too. Raises ConfigError for any other."""
+    if isinstance(given, kind):
+        return (given,)
+    is_list = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
+    objects: tuple[Any, ...] = tuple(given) if is_list else (given,)  # type: ignore[arg-type]
+    for each in objects:
+        if not isinstance(each, kind):
+            said = "has" if is_list else "is"
+            raise ConfigError(f"{name} {said} {describe_kind(each)}: {_remedy(kind, each)}")
+    return objects
+
+
+def _remedy(kind: type, given: object) -> str:
+    if kind is Source:
+        return 'give each sender as a Source, sources=[Source("eu", secrets=[…])]'
+    if isinstance(given, ModuleType):
+        names = [name for name, value in vars(given).items() if isinstance(value, Handlers)]
+        module = given.__name__.rpartition(".")[2]
+        return f"pass its Handlers, handlers=[{module}.{names[0] if names else 'handlers'}]"
+    if isroutine(given):
+        return "register it, @handlers.on(…), and pass the Handlers, handlers=[handlers]"
+    return "pass the Handlers in which your functions are registered, handlers=[handlers]"
+
+
+def _no_app(given: object) -> ConfigError:
+    remedy = "give the Flask app, hooks.init_app(app)"
+    if isinstance(given, Handlers | Sequence) and not isinstance(given, str):
+        remedy = "handlers have a name, Billhook(handlers=[handlers])"
+    elif isinstance(given, Blueprint):
+        remedy = "in a blueprint, register hooks.blueprint()"
+    elif isroutine(given):
+        remedy = "call it, or call hooks.init_app(app) in it"
+    return ConfigError(f"the app is {describe_kind(given)}: {remedy}")
+
+
+def _check_clock(clock: Clock) -> None:
+    try:
+        offset = clock.now().utcoffset()
+    except (AttributeError, TypeError):
+        offset = None
+    if offset != timedelta(0):
+        raise ConfigError(
+            f"clock is {describe_kind(clock)}: its now() must return an aware datetime in UTC, as that of "
+            "FrozenClock(at) and SystemClock() in billhook.clock does"
+        )
 
 
 def _check_names(groups: Iterable[Handlers]) -> None:

@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -65,7 +66,9 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     settings = get_settings(app)
     if settings.celery_app is not None:
         _add_current_folder_to_path()
-    hooks = Billhook(handlers=load_handlers(settings.handlers))
+    groups = load_handlers(settings.handlers)
+    refuse_apps(settings.handlers)
+    hooks = Billhook(handlers=groups)
     hooks.init_app(app, url_prefix="/" + settings.url_prefix.strip("/"))
     if settings.dashboard is not None:
         from billhook.dashboard.password_file import add_dashboard
@@ -121,13 +124,57 @@ def load_handlers(names: Iterable[str]) -> list[Handlers]:
     groups: list[Handlers] = []
     for name in names:
         before = _plain_subscribers()
-        module = _load_file(Path(name)) if name.endswith(".py") else _load_module(name)
+        module = _load(name)
         found = [value for value in vars(module).values() if isinstance(value, Handlers)]
         declares = any(model.__module__ == module.__name__ for model in EVENT_TYPES.values())
         if not (found or declares or _connected_by(module, before)):
+            refuse_apps([name])  # of which the handlers are elsewhere
             raise ConfigError(f"{name} has no Handlers: it needs a line such as handlers = Handlers()")
         groups.extend(group for group in found if group not in groups)
     return groups
+
+
+def refuse_apps(names: Iterable[str]) -> None:
+    """Raise ConfigError if one of the modules, or a package that it is in, mounts billhook in a Flask app.
+
+    Outside that app its handlers would be called without what they use of it, and fail at each attempt.
+    """
+    for name in names:
+        parts = _load(name).__name__.split(".")
+        packages = [sys.modules[".".join(parts[:number])] for number in range(len(parts), 0, -1)]
+        if any(map(_mounts_billhook, packages)):
+            app = next(filter(None, map(_flask_name, packages)), "…")
+            raise ConfigError(
+                f"{name} has billhook in a Flask app, in whose context its handlers run: start the worker as "
+                f"`flask --app {app} billhook worker`, and other commands alike; what receives is the app "
+                "itself, not `billhook serve`"
+            )
+
+
+def _mounts_billhook(module: ModuleType) -> bool:
+    return bool(_factories(module)) or any(
+        isinstance(value, Billhook) or (isinstance(value, Flask) and "billhook" in value.extensions)
+        for value in vars(module).values()
+    )
+
+
+def _factories(module: ModuleType) -> list[str]:
+    """Return the functions of a module that make a Billhook, which only their code says before a call."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if isfunction(value) and value.__module__ == module.__name__ and "Billhook" in value.__code__.co_names
+    ]
+
+
+def _flask_name(module: ModuleType) -> str | None:
+    """Return how `flask --app` finds the app of a module; None if there is none."""
+    apps = [name for name, value in vars(module).items() if isinstance(value, Flask)]
+    named = [name for name in ("app", "application", "create_app", "make_app") if hasattr(module, name)]
+    if named or len(apps) == 1:
+        return module.__name__
+    found = [*apps, *_factories(module)]
+    return f"{module.__name__}:{found[0]}" if found else None
 
 
 def _plain_subscribers() -> list[Any]:
@@ -142,6 +189,10 @@ def _connected_by(module: ModuleType, before: list[Any]) -> bool:
         receiver not in before or f"{receiver.__module__}.".startswith(f"{module.__name__}.")
         for receiver in _plain_subscribers()
     )
+
+
+def _load(name: str) -> ModuleType:
+    return _load_file(Path(name)) if name.endswith(".py") else _load_module(name)
 
 
 def _load_module(name: str) -> ModuleType:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import io
+import re
+import sys
+import time
+from datetime import datetime
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
-from flask import Flask, jsonify, request
+from flask import Blueprint, Flask, jsonify, request
 from flask.cli import FlaskGroup
 from werkzeug.exceptions import HTTPException
 
 from billhook import Billhook, Handlers, Source, signals
+from billhook.clock import FrozenClock
 from billhook.dashboard import Dashboard
 from billhook.errors import ConfigError, DuplicateHandlerName, SchemaMismatch
 from billhook.events import PingTest
@@ -319,6 +325,98 @@ def test_no_failure_of_a_handler_changes_the_answer(app_with):
 # --- set up wrongly -------------------------------------------------------------------------------
 
 
+def a_handler(event): ...
+
+
+def a_factory(): ...
+
+
+LOOSE, GROUP = ModuleType("shop.billing"), Handlers()
+LOOSE.events = GROUP
+EU = Source("eu", secrets=[SECRET])
+
+
+HERE = re.escape(__name__)
+OTHERS = [
+    ({"handlers": a_handler}, rf"handlers is the function {HERE}\.a_handler: register it, @handlers\.on\("),
+    ({"handlers": [a_handler]}, rf"handlers has the function {HERE}\.a_handler: register it"),
+    ({"handlers": LOOSE}, r"the module shop\.billing: pass its Handlers, handlers=\[billing\.events\]"),
+    ({"handlers": [sys]}, r"the module sys: pass its Handlers, handlers=\[sys\.handlers\]"),
+    ({"handlers": "shop.billing"}, r"handlers is a text: pass the Handlers in which your functions are"),
+    ({"handlers": ["shop.billing"]}, r"handlers has a text: pass the Handlers in which"),
+    ({"handlers": Handlers}, "handlers is the class Handlers: pass the Handlers in which"),
+    ({"handlers": None}, "handlers is None: pass the Handlers"),
+    ({"handlers": {"a": GROUP}}, "handlers is an object of the class dict: pass the Handlers"),
+    ({"handlers": Flask("shop")}, "handlers is an object of the class Flask: pass the Handlers"),
+    ({"handlers": [GROUP, GROUP.on(PingTest)]}, "handlers has an object of the class Registration: "),
+    ({"sources": SECRET}, r"sources is a text: give each sender as a Source, sources=\[Source\("),
+    ({"sources": [SECRET.encode()]}, "sources has an object of the class bytes"),
+    ({"sources": {"name": "eu", "secrets": [SECRET]}}, "sources is an object of the class dict"),
+    ({"sources": Source}, "sources is the class Source"),
+    ({"sources": [TimestampedHMAC()]}, "sources has an object of the class TimestampedHMAC"),
+    ({"sources": [EU, EU]}, "two sources have the same name: each name is one URL and one set of keys"),
+    ({"clock": datetime}, r"clock is the class datetime: its now\(\) must return an aware datetime"),
+    ({"clock": FrozenClock}, "clock is the class FrozenClock: its now"),
+    ({"clock": None}, "clock is None: its now"),
+    ({"clock": time.time}, r"clock is the function time\.time: its now"),
+    ({"app": a_factory}, rf"app is the function {HERE}\.a_factory: call it, or call hooks\.init_app\(app"),
+    ({"app": [GROUP]}, r"of the class list: handlers have a name, Billhook\(handlers=\[handlers\]\)"),
+    ({"app": GROUP}, "an object of the class Handlers: handlers have a name"),
+    ({"app": "shop"}, r"the app is a text: give the Flask app, hooks\.init_app\(app\)"),
+    ({"app": Blueprint("shop", "shop")}, r"in a blueprint, register hooks\.blueprint\(\)"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "told"), OTHERS)
+def test_an_argument_of_another_kind_is_refused_with_what_to_give(arguments, told):
+    with pytest.raises(ConfigError, match=told) as caught:
+        Billhook(**arguments)
+
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda hooks: hooks.init_app(None), "the app is None: give the Flask app"),
+        (lambda hooks: hooks.init_app(a_factory), "the app is the function .*a_factory: call it"),
+        (lambda hooks: hooks.init_app("/hooks", Flask("shop")), "the app is a text"),
+        (lambda hooks: hooks.start(a_factory), "the app is the function .*a_factory: call it"),
+        (lambda hooks: hooks.asgi_app(a_factory), "the app is the function .*a_factory: call it"),
+        (lambda hooks: hooks.init_app(Flask("shop"), None), "url_prefix is None: give the path that"),
+        (
+            lambda hooks: hooks.blueprint(Blueprint("b", "b")),
+            "url_prefix is an object of the class Blueprint",
+        ),
+    ],
+)
+def test_a_call_with_another_kind_of_argument_is_refused_with_what_to_give(call, told):
+    with pytest.raises(ConfigError, match=told):
+        call(Billhook())
+
+
+@pytest.mark.parametrize(
+    "prefix", ["https://shop.example/hooks", "/hooks?a=1", "/hooks#a", "/hooks ", "/ho oks"]
+)
+def test_a_prefix_that_no_request_has_is_refused(plain_app, prefix):
+    app = plain_app()
+
+    with pytest.raises(ConfigError, match=r"url_prefix '.*' is no path: give the path alone, as /webhooks"):
+        Billhook().init_app(app, url_prefix=prefix)
+
+    assert "billhook" not in app.extensions
+
+
+def test_one_group_and_one_source_need_no_list(app_with):
+    seen = []
+    app = app_with(handlers=of_sources(seen, sources=["eu"]), sources=Source("eu", secrets=[OTHER_SECRET]))
+
+    deliver(app, path=PATH + "/eu", secret=OTHER_SECRET)
+    get_state(app).handle_due()
+
+    assert sorted(seen) == [("all", "eu"), ("some", "eu")]
+
+
 def test_duplicate_handler_names_are_refused_before_anything_is_created(plain_app, tmp_path):
     app = plain_app()
     groups = [Handlers(), Handlers()]
@@ -354,13 +452,6 @@ def test_a_plain_subscriber_with_a_handlers_name_refuses_to_start(plain_app):
 
     with pytest.raises(DuplicateHandlerName, match=r"two handlers are named .*subscriber"):
         Billhook(handlers=[handlers]).init_app(app)
-
-
-def test_two_sources_of_one_name_are_refused(plain_app):
-    sources = [Source("eu", secrets=[SECRET]), Source("eu", secrets=[OTHER_SECRET])]
-
-    with pytest.raises(ConfigError, match="two sources have the same name: each name is one URL"):
-        Billhook(sources=sources).init_app(plain_app())
 
 
 def test_sources_alone_need_no_default_one(plain_app):

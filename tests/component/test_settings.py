@@ -14,7 +14,7 @@ from billhook.errors import ConfigError, MissingSecret, WeakSecret
 from billhook.extension import default_source, get_settings, get_state
 from billhook.file_modes import access_by_others
 from billhook.settings import OPTIONS, Settings, from_environ, read_secrets_file
-from billhook.signing import BodyHMAC
+from billhook.signing import BodyHMAC, TimestampedHMAC
 from billhook.signing.source import TYPE_HEADER
 from billhook.standalone import create_app
 from support.apps import bare_app
@@ -378,10 +378,30 @@ def test_the_name_of_a_source_has_to_be_fit_for_a_url():
 
 
 def test_the_tolerance_of_a_source_has_limits():
-    for seconds in (0, -1, 86_401):
-        told = f"source 'eu': tolerance_seconds={seconds} must be 1 to 86400"
+    for seconds in (0, -1, 86_401, "300", None):
+        told = f"source 'eu': tolerance_seconds={seconds!r} must be 1 to 86400"
         with pytest.raises(ConfigError, match=told):
             Source("eu", secrets=[SECRET], tolerance_seconds=seconds)
+
+
+def test_a_source_of_other_kinds_of_values_is_refused_with_what_to_give():
+    for scheme, kind in (
+        ("timestamped-hmac", "a text"),
+        (TimestampedHMAC, "the class TimestampedHMAC"),
+        (None, "None"),
+    ):
+        told = rf"'eu': scheme is {kind}: give a scheme of billhook\.signing, as scheme=TimestampedHMAC\(\)"
+        with pytest.raises(ConfigError, match=told):
+            Source("eu", scheme=scheme, secrets=[SECRET])
+    for secrets, kind in (
+        (SECRET, "a text"),
+        (SECRET.encode(), "an object of the class bytes"),
+        ({"key-1": SECRET}, "an object of the class dict"),
+    ):
+        told = rf"source 'eu' has {kind} for secrets: give a list, secrets=\[\.\.\.\]"
+        with pytest.raises(ConfigError, match=told) as caught:
+            Source("eu", secrets=secrets)
+        assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["", "X Type", "X-Type:", "Größe", "-x", "a" * 65])

@@ -183,6 +183,62 @@ def test_a_module_without_handlers_is_refused(here):
         load_handlers(["shop_hooks_b.py"])
 
 
+APP = """
+from flask import Flask
+from billhook import Billhook, Handlers
+from billhook.events import PingTest
+
+handlers = Handlers()
+hooks = Billhook(handlers=[handlers])
+
+@handlers.on(PingTest)
+def ping(event): ...
+
+"""
+MOUNTED = [
+    ("an_app", APP + "app = Flask(__name__)", "an_app"),
+    ("two_apps", APP + "one, two = Flask('one'), Flask('two')", "two_apps:one"),
+    ("one_app", APP + "web = Flask(__name__)", "one_app"),
+    ("a_factory", APP + "def create_app(): ...", "a_factory"),
+    ("no_app", APP, "…"),
+    ("no_hooks", APP.replace("hooks = ", "def build(): return "), "no_hooks:build"),
+    ("no_handlers", "from billhook import Billhook\nhooks = Billhook()\ndef make_app(): ...", "no_handlers"),
+    ("lazy_hooks", HANDLERS + "def build():\n from billhook import Billhook", "lazy_hooks:build"),
+]
+"""Modules with handlers of a mounted billhook, and how `flask --app` finds the app."""
+
+
+@pytest.mark.parametrize(("name", "text", "app"), MOUNTED, ids=[one for one, *_ in MOUNTED])
+def test_handlers_of_an_app_are_refused_outside_it_with_the_command_that_has_it(
+    standalone, here, monkeypatch, name, text, app
+):
+    (here / f"{name}.py").write_text(text)
+    monkeypatch.setenv("BILLHOOK_HANDLERS", f"{name}.py")
+
+    told = re.escape(f"start the worker as `flask --app {app} billhook worker`, and other commands alike")
+    with pytest.raises(ConfigError, match=rf"{name}\.py has billhook in a Flask app, .*: {told}"):
+        standalone()
+
+
+def test_handlers_in_a_package_whose_app_has_billhook_are_refused_alike(standalone, here, monkeypatch):
+    package = here / "shop_of_apps"
+    package.mkdir()
+    (package / "__init__.py").write_text("def create_app():\n from billhook import Billhook\n Billhook()")
+    (package / "billing.py").write_text(HANDLERS)
+    monkeypatch.setenv("BILLHOOK_HANDLERS", "shop_of_apps.billing")
+
+    with pytest.raises(ConfigError, match="`flask --app shop_of_apps billhook worker`"):
+        standalone()
+
+
+def test_handlers_of_a_module_with_an_app_that_has_no_billhook_run(standalone, here, monkeypatch):
+    text = "from flask import Flask, current_app, g, request\napp = Flask(__name__)\n"
+    (here / "an_app_without.py").write_text(text + HANDLERS)
+    monkeypatch.setenv("BILLHOOK_HANDLERS", "an_app_without")
+
+    assert get_state(standalone()).handlers.count() == 1
+
+
 def test_a_module_that_does_not_exist_is_refused(here):
     with pytest.raises(ConfigError, match="there is no handlers module 'no_such_module_here' here"):
         load_handlers(["no_such_module_here"])

@@ -10,11 +10,12 @@ from functools import partial
 from typing import assert_type
 
 import psycopg
+from flask import Flask
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from billhook import Billhook, Delivery, Discard, Handlers, Retry, effects, signals
+from billhook import Billhook, Delivery, Discard, Handlers, Retry, effects, signals, testing
 from billhook.client import BillingClient
 from billhook.events import (
     EVENT_TYPES,
@@ -31,6 +32,7 @@ from billhook.events import (
 )
 from billhook.handlers.options import EventHandlerOptions
 from billhook.resources import BillingStatus, CreditGrant, CreditKind
+from billhook.testing import Handled
 
 handlers = Handlers()
 hooks = Billhook(handlers=[handlers])
@@ -227,7 +229,22 @@ class Group:
 def subscriber(sender: object, *, event: InvoiceApproved, delivery: Delivery) -> None: ...
 
 
+def observer(sender: object, **facts: object) -> None: ...
+
+
 signals.invoice_approved.connect(subscriber)
 signals.month_end_report.connect(subscriber)
-signals.handler_dead.connect(subscriber)
+signals.handler_dead.connect(observer)
 signals.event_signal("of_my_own").connect(subscriber)
+
+
+def what_a_test_gets(app: Flask, handled: Handled) -> None:
+    """The events of a handler are of the type that it takes."""
+    assert_type(testing.handled(app, with_event), list[InvoiceApproved])
+    assert_type(testing.handled(app, with_delivery), list[InvoiceApproved])
+    assert_type(testing.handled(app, with_a_default), list[InvoiceApproved])
+    assert_type(testing.handled(app, asynchronous), list[PaymentFailed])
+    assert_type(testing.handled(app, subscriber), list[Event | UnknownEvent])
+    assert_type(testing.handled(app, "a.name"), list[Event | UnknownEvent])
+    assert_type(handled(asynchronous_with_delivery), list[PaymentFailed])
+    assert_type(handled("a.name"), list[Event | UnknownEvent])

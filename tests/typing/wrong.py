@@ -13,11 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from billhook import Delivery, Handlers, signals
 from billhook.events import (
+    CustomerCreated,
     Event,
     InvoiceApproved,
     InvoicePaymentStatusChanged,
     InvoiceSendFailed,
-    NewCustomer,
     Overage,
     PaymentFailed,
     PingTest,
@@ -61,7 +61,7 @@ def three_of_four(event: InvoiceApproved | PaymentFailed | PingTest) -> None: ..
 def four_of_five(event: InvoiceApproved | PaymentFailed | PingTest | TierCrossed) -> None: ...
 
 
-@handlers.on(InvoiceApproved, PaymentFailed, PingTest, TierCrossed, Overage, NewCustomer)  # WRONG: one of six
+@handlers.on(InvoiceApproved, PaymentFailed, PingTest, TierCrossed, Overage, CustomerCreated)  # WRONG: of six
 def one_of_six(event: InvoiceApproved) -> None: ...
 
 

@@ -22,7 +22,7 @@ from billhook.extension import get_settings, get_state
 from billhook.handlers import Handlers
 from billhook.inbox import Inbox
 from billhook.settings import Settings, from_environ
-from billhook.standalone import create_app, load_handlers
+from billhook.standalone import create_app, load_handlers, refuse_apps
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -106,16 +106,21 @@ def load_app(environ: Mapping[str, str] | None = None) -> Flask:
         return create_app(environment() if environ is None else environ)
 
 
-def import_handlers(names: Sequence[str] = ()) -> list[Handlers]:
+def import_handlers(names: Sequence[str] = (), *, to_run: bool = False) -> list[Handlers]:
     """Import the user's app, or the handlers' modules, with the event types in them; return their Handlers.
 
-    Of an app it returns none: they are connected. Raises ConfigError. Needs neither secrets nor an inbox.
+    Of an app it returns none: they are connected. Raises ConfigError, with `to_run` also for a module whose
+    handlers run in an app. Needs neither secrets nor an inbox.
     """
     environ = environment(_without_app(names))
     if user_app() is not None:
         return []
+    names = load_settings(environ).handlers
     with reporting_import_errors("a module of the handlers"):
-        return load_handlers(load_settings(environ).handlers)
+        groups = load_handlers(names)
+        if to_run:
+            refuse_apps(names)
+        return groups
 
 
 def load_settings(environ: Mapping[str, str] = os.environ) -> Settings:
@@ -129,7 +134,10 @@ def reporting_import_errors(what: str) -> Iterator[None]:
     """Report an error in the user's modules by its file and line. Raises UsageConfigError."""
     try:
         yield
-    except (BillhookError, click.ClickException):
+    except BillhookError as error:
+        error.args = (f"{error}{_registered_at(error)}",)
+        raise
+    except click.ClickException:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything when imported
         # The last frame outside billhook is the user's line. A SyntaxError names the file that it is about.
@@ -140,6 +148,17 @@ def reporting_import_errors(what: str) -> Iterator[None]:
         if not isinstance(error, SyntaxError):
             text += f" ({frame.filename}, line {frame.lineno})"
         raise UsageConfigError(f"{what} cannot be imported: {text}") from None
+
+
+def _registered_at(error: BillhookError) -> str:
+    """Return the user's line that registers or makes what the error is about; empty for any other error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [n for n, frame in enumerate(frames) if not frame.filename.startswith((_PACKAGE, "<"))]
+    # Not init_app: what is wrong there are options, the inbox or the app, and not the line.
+    calls = ("on", "on_any", "on_unknown", "__call__", "__init__", "connect")
+    if not own or own[-1] + 1 == len(frames) or frames[own[-1] + 1].name not in calls:
+        return ""
+    return f" ({frames[own[-1]].filename}, line {frames[own[-1]].lineno})"
 
 
 def operator() -> str:

@@ -14,12 +14,19 @@ from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
 from billhook.cli.params import TEXT, DefaultGroup, as_json, flag, require_all, string
 from billhook.cli.selection import recording
+from billhook.doctor.deliveries import missing_handler
 from billhook.engines.dispatcher import handler_limits
 from billhook.errors import BillhookError
 from billhook.events import EVENT_TYPES
 from billhook.extension import get_state
 from billhook.handlers import ConnectedHandlers, Handler, connect
-from billhook.handlers.description import identity_text, limits_text, order_text, types_by_handler
+from billhook.handlers.description import (
+    identity_text,
+    limits_text,
+    missing_names,
+    order_text,
+    types_by_handler,
+)
 from billhook.inbox import Inbox, PausedHandler
 from billhook.inbox.deliveries import handler_names
 from billhook.inbox.limits import find_paused
@@ -71,12 +78,14 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
         paused = {handler.name: handler for handler in find_paused(connection)}
         backlogs = {one.name: one for one in found}
     by_name, unhandled = types_by_handler(connected, UNKNOWN)
+    unfinished = {name: one.unfinished for name, one in backlogs.items() if one.unfinished}
+    missing = missing_names(connected, unfinished) if by_name else []
     if as_json:
         described = [
             _to_json(handler, types, paused.get(name), backlogs.get(name))
             for name, (handler, types) in by_name.items()
         ]
-        print_json({"handlers": described, "unhandled": unhandled})
+        print_json({"handlers": described, "unhandled": unhandled, "missing": missing})
     elif by_name:
         _print_table(by_name, paused, backlogs)
         if unhandled:
@@ -90,6 +99,8 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
         )
     if not as_json:
         say_paused(paused.values())
+        for name in missing:
+            click.echo(printable(missing_handler(name, unfinished[name], user_app()).line), err=True)
     if require_all:
         require_all_handled(connected)
 
@@ -207,7 +218,7 @@ class _Sender:
 def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
     """Return the handlers of the user's app, or of the modules, without an inbox. Raises ConfigError."""
     # Not `create_app`, which would need secrets and create an inbox: handlers are listed before both exist.
-    groups = import_handlers(names)
+    groups = import_handlers(names, to_run=True)
     app = user_app()
     if app is not None:
         return get_state(app).handlers

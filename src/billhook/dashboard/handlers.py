@@ -26,6 +26,7 @@ from billhook.events import EVENT_TYPES
 from billhook.handlers.description import (
     identity_text,
     limits_text,
+    missing_names,
     order_text,
     types_by_handler,
     users_frames,
@@ -207,10 +208,10 @@ def _rows(context: DashboardContext) -> tuple[list[HandlerRow], list[str]]:
     paused = {one.name: one for one in overview.paused}
     figures = {one.name: one for one in overview.handlers}
     backlogs = {one.name: one for one in overview.handler_backlogs}
-    known = {alias for one, _ in handled.values() for alias in (one.name, *one.aliases)}
-    others = {*handler_names(context.inbox), *paused, *figures, *backlogs} - known
+    stored = {*handler_names(context.inbox), *paused, *figures, *backlogs}
+    others = missing_names(context.state.handlers, stored)
     rows = []
-    for name in sorted(handled.keys() | others):
+    for name in sorted([*handled, *others]):
         handler, types = handled.get(name, (None, []))
         every = len(types) == len(EVENT_TYPES) + 1
         shown = ["all"] if every else types

@@ -25,6 +25,7 @@ from billhook.doctor.configuration import (
 from billhook.doctor.deliveries import (
     about_engine,
     about_handlers,
+    about_missing,
     about_time_outs,
     about_types,
     clock_findings,
@@ -215,6 +216,7 @@ CHECKS = (
     Check("refusals", about_refusals, reads_inbox=True, well=refusals_text),
     Check("worker", about_worker, reads_inbox=True, well=workers_text),
     Check("handlers", about_handlers, _ALL),
+    Check("names", about_missing, reads_inbox=True, well=lambda _: "what waits has its handler"),
     Check("time-outs", about_time_outs, well=lambda _: "each handler has one"),
     Check("types", about_types, well=lambda _: "each type that arrived has a handler"),
     Check("gunicorn", about_gunicorn, frozenset({"doctor"})),

@@ -12,13 +12,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from billhook.doctor.setup import Finding, Setup
+from billhook.engines.dispatcher import handler_limits
 from billhook.errors import InvalidJSON
 from billhook.events import EVENT_TYPES
 from billhook.events.inspection import Unlisted, event_source, unlisted
 from billhook.fields import strict_json
-from billhook.printable import first_line
+from billhook.handlers.description import missing_names, missing_remedy
+from billhook.inbox.overview import read_handler_backlogs
+from billhook.printable import first_line, printable
 
 if TYPE_CHECKING:
+    from flask import Flask
+
     from billhook.inbox.diagnosis import SampledDelivery
 
 
@@ -153,6 +158,26 @@ def about_handlers(setup: Setup) -> Iterator[Finding]:
             "register one there: @handlers.on(…)" if files else
             "name your modules or files as arguments, or in BILLHOOK_HANDLERS; or Billhook(handlers=[…])",
         )  # fmt: skip
+
+
+def about_missing(setup: Setup) -> Iterator[Finding]:
+    """Name the handlers that runs wait for, and that are not registered under this name."""
+    if not setup.handlers.count():  # then none was examined
+        return
+    with setup.inbox.database.read() as connection:
+        backlogs = read_handler_backlogs(connection, setup.now, handler_limits(setup.handlers))
+    unfinished = {one.name: one.unfinished for one in backlogs if one.unfinished}
+    for name in missing_names(setup.handlers, unfinished):
+        yield missing_handler(name, unfinished[name], setup.app)
+
+
+def missing_handler(name: str, runs: int, app: Flask | None) -> Finding:
+    """Return the finding that runs wait for a handler of this name, which is not registered."""
+    wait = "run waits" if runs == 1 else "runs wait"
+    return Finding(
+        "warning", "handler-missing", f"{runs} {wait} for {printable(name)}, and no handler has this name",
+        "each attempt fails, and after the last one the run is dead", missing_remedy(name, app),
+    )  # fmt: skip
 
 
 def about_time_outs(setup: Setup) -> Iterator[Finding]:

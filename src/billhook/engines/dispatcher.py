@@ -35,6 +35,7 @@ from billhook.handlers import (
     call,
     decide,
 )
+from billhook.handlers.description import missing_remedy
 from billhook.inbox import (
     NEWEST_ONLY,
     Claim,
@@ -196,9 +197,7 @@ class Dispatcher:
             )
         elif handler is None:
             # A failure and not the end: a process with newer code, or the next deployment, may have it.
-            failure = HandlerFailure.from_exception(
-                LookupError(f"there is not one handler named {claim.handler!r} here")
-            )
+            failure = HandlerFailure.from_exception(self._missing(claim))
         else:
             try:
                 event = _parse(claim.delivery) if event is None else event
@@ -213,6 +212,13 @@ class Dispatcher:
                 facts |= {"error": failure.exception if failure else None, "duration": duration_seconds}
                 signals.emit(signals.handler_ended, self.sender, **facts)
         return self._result(claim, delivery, failure, handler, duration_seconds)
+
+    def _missing(self, claim: Claim) -> LookupError:
+        name, event_type = claim.handler, claim.delivery.event_type
+        if name in self._handlers.names(event_type):
+            return LookupError(f"two handlers are named {name!r} here: give one of them another name=")
+        text = f"no handler of {event_type} is named {name!r} here"
+        return LookupError(f"{text}: {missing_remedy(name, self.sender)}")
 
     def _superseded(self, claim: Claim, delivery: Delivery, newer: int, handler: Handler) -> AttemptResult:
         """Return the result of a run that is discarded without a call: a newer delivery waits behind it."""

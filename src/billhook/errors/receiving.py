@@ -98,13 +98,13 @@ class DuplicateHandlerName(ConfigError):
 
 
 class HandlerSignature(ConfigError):
-    """A handler cannot be called with (event) or (event, delivery)."""
+    """A handler cannot be called with (event) or (event, delivery), or is declared for other arguments."""
 
-    def __init__(self, handler: str, signature: str) -> None:
+    def __init__(
+        self, handler: str, signature: str, remedy: str = "it must take (event) or (event, delivery)"
+    ) -> None:
         self.handler, self.signature = handler, signature
-        super().__init__(
-            f"handler {handler!r} has the signature {signature}: it must take (event) or (event, delivery)"
-        )
+        super().__init__(f"handler {handler!r} has the signature {signature}: {remedy}")
 
 
 class LateRegistration(ConfigError):

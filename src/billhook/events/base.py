@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import cache
+from inspect import formatannotation
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
@@ -64,7 +65,8 @@ class Event(WireModel):
     """
 
     type: ClassVar[str]
-    """The value of the header that names the type; a field `type` of the body is in `model_extra`."""
+    """The value of the header that names the type. A field `type` of the body is in `model_extra`, or in a
+    field of another name: `type_: str = Field(alias="type")`."""
 
     signal_name: ClassVar[str]
     """The name of the class in snake_case: the name of its signal."""
@@ -88,6 +90,7 @@ class Event(WireModel):
         **kwargs: Any,
     ) -> None:
         super().__pydantic_init_subclass__(**kwargs)
+        _check_names(cls)
         cls.type = type or cls.__name__
         cls.signal_name = to_snake(cls.__name__)
         _check_identify(cls)
@@ -125,6 +128,28 @@ class Event(WireModel):
         without a JSON form raise TypeError or ValueError.
         """
         return strict_json.dumps(self.model_dump(by_alias=True, exclude_unset=True))
+
+
+OWN_NAMES = frozenset(name for name in (*vars(Event), *Event.__annotations__) if not name.startswith("_"))
+"""The attributes of an event that billhook reads: no field of a type may have the name of one."""
+_SET = ("type", "signal_name")
+"""Those that the class statement sets."""
+
+
+def _check_names(model: type[Event]) -> None:
+    for name in _SET:
+        if name in vars(model):
+            raise TypeError(
+                f"{model.__name__}.{name} is set by billhook: name the type in the class statement, "
+                f'class {model.__name__}(Event, type="order.placed")'
+            )
+    for name in sorted(OWN_NAMES & model.model_fields.keys()):
+        field = model.model_fields[name]
+        raise TypeError(
+            f"{model.__name__} has a field {name!r}, which billhook reads of every event: give it another "
+            f"name here and its own in JSON, {name}_: {formatannotation(field.annotation)} = "
+            f'Field(alias="{field.alias}")'
+        )
 
 
 def _check_identify(model: type[Event]) -> None:

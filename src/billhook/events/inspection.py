@@ -22,7 +22,7 @@ from pydantic import AfterValidator, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 from pydantic.fields import FieldInfo
 
-from billhook.events.base import EVENT_TYPES, Event
+from billhook.events.base import EVENT_TYPES, OWN_NAMES, Event
 from billhook.fields import WireModel
 from billhook.fields.types import OpenEnum, UtcDatetime
 
@@ -262,7 +262,7 @@ def _field(name: str, bodies: Sequence[Mapping[str, Any]], taken: set[str]) -> s
     plain = re.sub(r"[^a-z0-9]+", "_", to_snake(name).casefold()).strip("_")
     if not plain.isidentifier() or plain.startswith("model_"):
         plain = f"field_{plain}".rstrip("_")
-    if keyword.iskeyword(plain) or hasattr(Event, plain) or plain in ("type", "signal_name"):
+    if keyword.iskeyword(plain) or hasattr(Event, plain) or plain in OWN_NAMES:
         plain += "_"
     while plain in taken:
         plain += "_"

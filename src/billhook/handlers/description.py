@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+from collections.abc import Iterable
 from typing import Any
 
 from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.handlers.handler import ConnectedHandlers, Handler
+from billhook.program import in_program
 
 _UNITS = {1.0: "s", 60.0: "min", 3_600.0: "h", 86_400.0: "d"}
 
@@ -56,6 +59,22 @@ def types_by_handler(
         for handler in found:
             handled.setdefault(handler.name, (handler, []))[1].append(shown)
     return handled, unhandled
+
+
+def missing_names(connected: ConnectedHandlers, stored: Iterable[str]) -> list[str]:
+    """Return the names, of those that runs are stored under, that no handler has or has had."""
+    known = {name for handler in connected.every() for name in (handler.name, *handler.aliases)}
+    return [name for name in stored if name not in known]
+
+
+def missing_remedy(name: str, app: Any = None) -> str:
+    """Return what to do about the runs of a handler that is not registered under this name any more."""
+    alias, quoted = json.dumps(name, ensure_ascii=False), shlex.quote(name)
+    return in_program(
+        f"if it has a new name or module, add aliases=[{alias}] there; if it was removed, `billhook "
+        f"deliveries discard --handler {quoted} --reason removed` ends what waits of its deliveries",
+        app,
+    )
 
 
 def parse_error(text: str) -> dict[str, Any]:

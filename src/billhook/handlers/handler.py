@@ -19,6 +19,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from billhook import failpoints
+from billhook.callables import function_name, signature_of
 from billhook.errors import ConfigError, Discard, DuplicateHandlerName, HandlerSignature, Retry
 from billhook.events import EVENT_TYPES, Event, UnknownEvent
 from billhook.handlers.event_loop import EVENT_LOOPS
@@ -191,7 +192,7 @@ class Handler:
     plain: bool = False
 
     def __post_init__(self) -> None:
-        self.name = self.name or _default_name(self.function)
+        self.name = self.name or function_name(self.function)
         self.has_run_options = self.ordered_by is not None or bool(self.identity)
         """Whether its runs have an order key or a content key, which are made from the event."""
         self._takes_delivery = not self.plain and _takes_delivery(self.function, self.name)
@@ -293,18 +294,12 @@ def connect(registered: Iterable[tuple[tuple[str, ...], Handler]], sender: objec
             event_signal(name).connect(handler, sender=sender, weak=False)
 
 
-def _default_name(function: Callable[..., Any]) -> str:
-    """Return `module.qualname`, of the class if `function` is a callable object."""
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"
-
-
 def _takes_delivery(function: Callable[..., Any], name: str) -> bool:
     """Return True for (event, delivery), False for (event). Raises HandlerSignature for anything else."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise HandlerSignature(name, "of a generator, which does nothing when called")
     try:
-        signature = inspect.signature(function)
+        signature = signature_of(function)
     except (TypeError, ValueError):
         raise HandlerSignature(name, "that cannot be read") from None
     # Bind values rather than count parameters, which handles *args, defaults and functools.partial. Try two

@@ -13,6 +13,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from billhook.errors import ConfigError, DuplicateHandlerName, LateRegistration
 from billhook.events import EVENT_TYPES, Event, UnknownEvent
+from billhook.handlers.annotations import check_annotations
 from billhook.handlers.handler import Delivery, Handler
 from billhook.handlers.options import EventHandlerOptions, HandlerOptions, parse_options
 
@@ -147,19 +148,27 @@ class Handlers:
                 raise ConfigError(f"on() takes classes of billhook.events, got {event_type!r}")
         signals = tuple(event_type.signal_name for event_type in event_types)
         parsed = parse_options("on", EventHandlerOptions, options, event_types)
-        return Registration(partial(self._add, signals, parsed))
+        return Registration(partial(self._add, signals, parsed, event_types))
 
     def on_any(self, **options: Unpack[HandlerOptions]) -> Registration[Event | UnknownEvent]:
         """Register the decorated function for every event type, unknown ones included."""
-        return Registration(partial(self._add, _ANY, parse_options("on_any", HandlerOptions, options)))
+        parsed = parse_options("on_any", HandlerOptions, options)
+        return Registration(partial(self._add, _ANY, parsed, (Event, UnknownEvent)))
 
     def on_unknown(self, **options: Unpack[HandlerOptions]) -> Registration[UnknownEvent]:
         """Register the decorated function for event types without a model in this billhook."""
         parsed = parse_options("on_unknown", HandlerOptions, options)
-        return Registration(partial(self._add, (UnknownEvent.signal_name,), parsed))
+        return Registration(partial(self._add, (UnknownEvent.signal_name,), parsed, (UnknownEvent,)))
 
-    def _add(self, signals: tuple[str, ...], parsed: dict[str, Any], function: Callable[..., Any]) -> None:
+    def _add(
+        self,
+        signals: tuple[str, ...],
+        parsed: dict[str, Any],
+        events: tuple[type, ...],
+        function: Callable[..., Any],
+    ) -> None:
         handler = Handler(function, **parsed)
+        check_annotations(function, handler.name, events)
         # An app that is already set up would never call it, so raise an error at the import.
         if self._frozen:
             raise LateRegistration(handler.name)

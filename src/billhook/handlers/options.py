@@ -162,8 +162,11 @@ def _check_field(option: str, field: object, event_types: Iterable[type[Event]])
     for event_type in event_types:
         known = event_type.model_fields
         if field not in known:
-            near = get_close_matches(to_snake(str(field)), known, n=3)
+            # Only a misspelt name: customer_name is no substitute for a customer_id that the type lacks.
+            near = get_close_matches(to_snake(str(field)), known, n=3, cutoff=0.8)
             hint = f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(known) or 'none'}"
+            if not near and event_type.identify:
+                hint = f"what it is about is in {', '.join(event_type.identify)}; {hint}"
             raise ConfigError(f"{option} names {field!r}, which is no field of {event_type.type}: {hint}")
 
 

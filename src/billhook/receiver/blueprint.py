@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -100,8 +101,10 @@ def make_blueprint(
 ) -> Blueprint:
     """Create the routes `POST <url_prefix>` of the default source and `POST <url_prefix>/<name>` of others.
 
-    Raises ConfigError for a prefix with a variable part.
+    Raises ConfigError for a prefix with a variable part, or that is no path.
     """
+    if re.search(r"://|[?#\s]", url_prefix):
+        raise ConfigError(f"url_prefix {url_prefix!r} is no path: give the path alone, as /webhooks/billing")
     if "<" in url_prefix:
         raise ConfigError(f"url_prefix {url_prefix!r} has a variable part: use named sources instead")
     blueprint = Blueprint(name, __name__)

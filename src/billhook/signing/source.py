@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from billhook.callables import describe_kind
 from billhook.errors import ConfigError, MissingSecret
 from billhook.signing.scheme import Keys, Scheme
 from billhook.signing.standard_webhooks import StandardWebhooks
@@ -47,7 +48,12 @@ class Source:
             raise ConfigError(
                 f"a source is named {self.name!r}, which is the name of synthetic deliveries: choose another"
             )
-        if not 1 <= self.tolerance_seconds <= 86_400:
+        if not isinstance(self.scheme, Scheme):
+            raise ConfigError(
+                f"source {self.name!r}: scheme is {describe_kind(self.scheme)}: give a scheme of "
+                "billhook.signing, as scheme=TimestampedHMAC()"
+            )
+        if not (isinstance(self.tolerance_seconds, int | float) and 1 <= self.tolerance_seconds <= 86_400):
             raise ConfigError(
                 f"source {self.name!r}: tolerance_seconds={self.tolerance_seconds!r} must be 1 to 86400"
             )
@@ -62,8 +68,9 @@ class Source:
                 f"source {self.name!r}: {header} names no event type, it has a meaning of its own: in "
                 "type_header or BILLHOOK_TYPE_HEADER, name the header in which the sender says the type"
             )
-        if isinstance(self.secrets, str):
-            raise ConfigError(f"source {self.name!r} has a text for secrets: give a list, secrets=[...]")
+        if isinstance(self.secrets, str | bytes | Mapping):
+            kind = describe_kind(self.secrets)
+            raise ConfigError(f"source {self.name!r} has {kind} for secrets: give a list, secrets=[...]")
         if not self.secrets:
             raise MissingSecret(self.name)
         # Loaded once, at start: a wrong secret must not show up at the first delivery. The class is frozen.

@@ -5,12 +5,14 @@ event and posts it through the app's own receiver, and `settle` runs the handler
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias, overload
 
 from billhook.events import Event, UnknownEvent
+from billhook.handlers import Delivery
 from billhook.testing.apps import (
     Answer,
     DeadRun,
+    E,
     dead,
     deliver,
     delivery_of,
@@ -57,9 +59,19 @@ __all__ = [
 # The types of the fixtures: these functions, without the argument `app`.
 Deliver: TypeAlias = Callable[..., Answer]
 Settle: TypeAlias = Callable[..., int]
-Handled: TypeAlias = Callable[..., list[Event | UnknownEvent]]
 Dead: TypeAlias = Callable[[], list[DeadRun]]
 Refused: TypeAlias = Callable[[], list[str]]
 PauseHandler: TypeAlias = Callable[..., None]
 ResumeHandler: TypeAlias = Callable[..., None]
 Paused: TypeAlias = Callable[[], dict[str, str | None]]
+
+
+class Handled(Protocol):
+    """The fixture `handled`: the events of a function are of the type that it takes."""
+
+    @overload
+    def __call__(self, handler: Callable[[E], Any]) -> list[E]: ...
+    @overload
+    def __call__(self, handler: Callable[[E, Delivery], Any]) -> list[E]: ...
+    @overload
+    def __call__(self, handler: Callable[..., Any] | str) -> list[Event | UnknownEvent]: ...

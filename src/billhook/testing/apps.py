@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flask import Flask
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from billhook.client import BillingClient
 
 
+E = TypeVar("E", bound=Event | UnknownEvent)
 SECRET = "whsec_dGVzdHMgb2YgYmlsbGhvb2ssIG5vdCBhIHNlY3JldA=="  # noqa: S105 - it spells what it is
 _EXTENSION = "billhook_testing"
 
@@ -126,7 +127,14 @@ def settle(app: Flask, advance: timedelta | float | None = None) -> int:
     return attempts
 
 
-def handled(app: Flask, handler: Callable[..., Any] | str) -> list[Event | UnknownEvent]:
+# The type of its events is what the handler takes; of a name or a plain subscriber it is not known.
+@overload
+def handled(app: Flask, handler: Callable[[E], Any]) -> list[E]: ...
+@overload
+def handled(app: Flask, handler: Callable[[E, Delivery], Any]) -> list[E]: ...
+@overload
+def handled(app: Flask, handler: Callable[..., Any] | str) -> list[Event | UnknownEvent]: ...
+def handled(app: Flask, handler: Callable[..., Any] | str) -> list[Any]:
     """Return the events that a handler, or the one of a name, has handled with success, oldest first.
 
     Raises ConfigError for one that the app does not have.

@@ -13,6 +13,7 @@ import pytest
 import billhook
 from billhook import Handlers, Source
 from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, sample
+from billhook.extension import get_state
 from billhook.fields import strict_json
 from billhook.inbox import Counted, WorkerRecord
 from billhook.inbox.counts import Counts
@@ -302,6 +303,40 @@ def test_many_handlers_are_named_in_part(shop):
         handlers.on_any(name=f"slow{number}")(lambda event: None)
 
     assert "slow7 and 2 more without" in examine(shop(handlers=[handlers]))["handler-without-timeout"]["what"]
+
+
+def test_what_waits_for_a_handler_that_was_renamed_is_a_finding_until_its_alias_is_there(shop):
+    old, renamed, again = Handlers(), Handlers(), Handlers()
+    old.on_any(name="billing.old", timeout_seconds=30)(lambda event: 1 / 0)
+    renamed.on_any(name="billing.new", timeout_seconds=30)(lambda event: None)
+    again.on_any(name="billing.new", aliases=["billing.old"], timeout_seconds=30)(lambda event: None)
+    app = shop(handlers=[old])
+    deliver(app, b"{}", "PingTest")
+    get_state(app).handle_due()
+    assert examine(app) == {}
+
+    found = examine(shop(handlers=[renamed]))
+
+    assert set(found) == {"handler-missing"}
+    told = found["handler-missing"]
+    assert told["what"] == "1 run waits for billing.old, and no handler has this name"
+    assert 'add aliases=["billing.old"] there' in told["remedy"]
+    assert "billhook deliveries discard --handler billing.old --reason removed" in told["remedy"]
+    assert examine(shop(handlers=[again])) == {}
+
+
+def test_handlers_of_an_app_are_an_error_outside_it(run, examined, tmp_path):
+    mounted = "from billhook import Billhook\nhooks = Billhook(handlers=[handlers])\ndef create_app(): ...\n"
+    (tmp_path / "of_an_app.py").write_text(HANDLERS + mounted)
+
+    found = examined(HANDLERS="of_an_app.py")
+
+    told = "start the worker as `flask --app of_an_app billhook worker`"
+    assert [told in each["what"] for each in found.values() if each["level"] == "error"] == [True]
+    for command in (["handlers"], ["worker", "--drain"], ["handlers", "pause", "x"]):
+        refused = run(*command, HANDLERS="of_an_app.py", SECRETS=SECRET)
+        assert (refused.exit_code, told in refused.stderr) == (2, True), command
+    assert run("events", "of_an_app.py").exit_code == 0
 
 
 def test_what_arrives_for_no_handler_is_a_finding(shop):

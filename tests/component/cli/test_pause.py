@@ -71,6 +71,23 @@ def test_handlers_says_loudly_that_one_is_paused(run, shop):
     assert listed["book"]["rate"] == {"runs": 100, "seconds": 60.0}
 
 
+def test_handlers_names_what_waits_for_a_handler_that_is_not_there(run, shop, tmp_path):
+    (tmp_path / "renamed.py").write_text(MODULE.replace('name="book"', 'name="billing.book"'))
+
+    result = run("handlers", "renamed.py")
+
+    assert result.stderr.splitlines()[-1] == (
+        "1 run waits for book, and no handler has this name: each attempt fails, and after the last one the "
+        'run is dead; if it has a new name or module, add aliases=["book"] there; if it was removed, '
+        "`billhook deliveries discard --handler book --reason removed` ends what waits of its deliveries"
+    )
+    assert json.loads(run("handlers", "renamed.py", "--json").stdout)["missing"] == ["book"]
+    assert json.loads(run("handlers", "shop.py", "--json").stdout)["missing"] == []
+    ended = run("deliveries", "discard", "--handler", "book", "--reason", "removed", "--yes")
+    assert "1 of 1 delivery discarded" in ended.stdout
+    assert json.loads(run("handlers", "renamed.py", "--json").stdout)["missing"] == []
+
+
 def test_deliveries_of_a_paused_handler_have_a_state_of_their_own(run, shop):
     listed = json.loads(run("deliveries", "list", "--json").stdout)
     assert {one["id"]: one["standing"] for one in listed} == {1: "paused", 2: "done"}

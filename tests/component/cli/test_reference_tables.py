@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from billhook.events import EVENT_TYPES, parse_event
 from billhook.settings import OPTIONS
 from support.signing import SECRET
@@ -344,3 +346,35 @@ def test_serve_and_worker_refuse_missing_handlers_with_the_same_text(run, tmp_pa
         refused = run(command, "few_handlers.py", "--require-all", SECRETS=SECRET)
         assert refused.exit_code == 1
         assert refused.stderr.splitlines()[-1] == listed.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ('@handlers.on(InvoiceApproved, ordered_by="customer_id")', "ordered_by names 'customer_id', which"),
+        ("@handlers.on(PaymentFailed)", "it is called with PaymentFailed there; declare that"),
+        ("@signals.handler_dead.connect", "has the signature (event: billhook"),
+        ("@Billhook(handlers=InvoiceApproved)", "handlers is the class InvoiceApproved"),
+        ('@Source("eu", scheme="hmac", secrets=[])', "scheme is a text"),
+    ],
+)
+def test_a_mistake_in_a_module_of_handlers_is_told_with_its_line(run, tmp_path, wrong, told):
+    (tmp_path / "mistaken.py").write_text(
+        "from billhook import Billhook, Handlers, Source, signals\n"
+        "from billhook.events import InvoiceApproved, PaymentFailed\n"
+        "handlers = Handlers()\n\n"
+        f"{wrong}\n"
+        "def approve(event: InvoiceApproved): ...\n"
+    )
+
+    result = run("handlers", "mistaken.py")
+
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert result.stderr.endswith(f"({tmp_path / 'mistaken.py'}, line 5)\n")
+
+
+def test_an_error_that_is_of_no_line_is_told_without_one(run, tmp_path):
+    (tmp_path / "nothing.py").write_text("x = 1\n")
+
+    assert run("handlers", "nothing.py").stderr.endswith("it needs a line such as handlers = Handlers()\n")

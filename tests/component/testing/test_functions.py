@@ -12,10 +12,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from flask import Flask
+from pydantic import Field
 
 from billhook import Billhook, Delivery, Handlers, Retry, Source, effects, signals
 from billhook.errors import ConfigError
-from billhook.events import InvoiceApproved, PingTest, UnknownEvent, sample
+from billhook.events import Event, InvoiceApproved, PingTest, UnknownEvent, sample
+from billhook.events.base import _registered
 from billhook.extension import get_state
 from billhook.signing import TimestampedHMAC, TimestampedRSA
 from billhook.testing import (
@@ -214,6 +216,28 @@ def test_a_retry_that_a_handler_asks_for_is_waited_for(app_of):
 
     assert settle(app, 86_399) == 1
     assert settle(app, 1) == 1
+
+
+def test_an_own_type_whose_body_has_a_field_type_is_delivered_under_its_own(app_of):
+    class OrderPlaced(Event, type="order.placed"):
+        type_: str = Field(alias="type")
+
+    handlers = Handlers()
+
+    @handlers.on(OrderPlaced)
+    def ship(event: OrderPlaced) -> None: ...
+
+    try:
+        app = app_of(handlers)
+        deliver(app, OrderPlaced(type="express"))
+        deliver(app, OrderPlaced, type="slow")
+        settle(app)
+        assert [(event.type, event.type_) for event in handled(app, ship)] == [
+            ("order.placed", "express"),
+            ("order.placed", "slow"),
+        ]
+    finally:
+        del _registered["order.placed"]
 
 
 def test_a_plain_subscriber_is_found_like_a_handler(app_of):

@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field, StrictBool, StrictStr
+from pydantic.alias_generators import to_camel
 
 import billhook.events
 from billhook.events import EVENT_TYPES, Event, InvoiceApproved, PingTest, UnknownEvent, parse_event, sample
-from billhook.events.base import TYPE_NAME, _registered
+from billhook.events.base import OWN_NAMES, TYPE_NAME, _registered
 from billhook.fields import WireModel
 from billhook.fields.types import ExactDecimal, UtcDatetime
 from billhook.receiver.intake import _TYPE
@@ -106,6 +107,43 @@ def test_classes_of_one_name_do_not_share_a_signal_and_none_has_that_of_unknown_
     for name in ("InvoiceApproved", "Invoice_Approved", "UnknownEvent"):
         with pytest.raises(TypeError, match=r"there is a signal .* already: choose another class name"):
             type(name, (Event,), {"__module__": __name__}, type="other")
+
+
+@pytest.mark.filterwarnings("ignore:Field name .* shadows an attribute:UserWarning")  # pydantic's
+def test_a_field_of_a_name_that_billhook_reads_of_events_is_refused_with_the_line_that_has_it():
+    assert {"type", "signal_name", "identify", "identifying_values", "to_json"} <= OWN_NAMES
+    for name in sorted(OWN_NAMES - {"model_config"}):  # which pydantic refuses
+        told = rf"field '{name}', .*: .* in JSON, {name}_: str = Field\(alias=\"{to_camel(name)}\"\)"
+        with pytest.raises(TypeError, match=told):
+            type("Odd", (Event,), {"__module__": __name__, "__annotations__": {name: str}})
+    assert "Odd" not in EVENT_TYPES
+
+
+def test_a_type_with_a_constant_field_type_is_refused_alike():
+    with pytest.raises(TypeError, match=r"in JSON, type_: Literal\['odd'\] = Field\(alias=\"type\"\)"):
+
+        class Odd(Event):
+            type: Literal["odd"] = "odd"
+
+
+@pytest.mark.parametrize("name", ["type", "signal_name"])
+def test_a_name_that_the_class_statement_sets_is_refused_in_the_class(name):
+    with pytest.raises(
+        TypeError, match=rf'Odd\.{name} is set by billhook: .* class Odd\(Event, type="order\.pl'
+    ):
+        type("Odd", (Event,), {"__module__": __name__, name: "odd"})
+
+
+def test_a_field_type_of_the_body_has_another_name_in_the_class():
+    class OrderSent(Event, type="order.sent"):
+        type_: str = Field(alias="type")
+
+    try:
+        event = parse_event("order.sent", b'{"type": "express"}')
+        assert (event.type, event.type_, event.to_json()) == ("order.sent", "express", b'{"type":"express"}')
+        assert sample(OrderSent, type="slow") == sample(OrderSent, type_="slow") == OrderSent(type="slow")
+    finally:
+        del _registered["order.sent"]
 
 
 def test_a_type_is_what_the_receiver_takes_for_one():

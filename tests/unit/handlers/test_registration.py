@@ -13,6 +13,7 @@ from billhook import Handlers, signals
 from billhook.errors import ConfigError, DuplicateHandlerName, HandlerSignature, LateRegistration
 from billhook.events import (
     EVENT_TYPES,
+    ContractExpired,
     InvoiceApproved,
     InvoicePaymentStatusChanged,
     PaymentFailed,
@@ -361,7 +362,10 @@ def test_a_field_that_an_event_has_not_is_refused():
     for field, told in (
         ("invoiceId", "names 'invoiceId', which is no field of InvoiceApproved: did you mean invoice_id?"),
         ("invoice", "names 'invoice', which is no field of InvoiceApproved: did you mean invoice_id?"),
-        ("zzz", "names 'zzz', which is no field of InvoiceApproved: it has date, invoice_id"),
+        (
+            "zzz",
+            "names 'zzz', which is no field of InvoiceApproved: what it is about is in invoice_id; it has",
+        ),
         ("model_extra", "names 'model_extra', which is no field"),
         (7, "names 7, which is no field"),
     ):
@@ -373,6 +377,10 @@ def test_a_field_that_an_event_has_not_is_refused():
 def test_every_event_type_must_have_the_field():
     with pytest.raises(ConfigError, match="'customer_id', which is no field of InvoicePaymentStatusChanged"):
         Handlers().on(PaymentFailed, InvoicePaymentStatusChanged, ordered_by="customer_id")
+    with pytest.raises(
+        ConfigError, match=r"of ContractExpired: what it is about is in contract_id; it has .*customer_name"
+    ):
+        Handlers().on(PaymentFailed, ContractExpired, ordered_by="customer_id")
     with pytest.raises(ConfigError, match="which is no field of PingTest: it has none"):
         Handlers().on(PaymentFailed, PingTest, identity=("invoice_id",))
 
