@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import resource
-import sqlite3
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +17,7 @@ from billhook.inbox import Inbox
 from billhook.inbox.deliveries import revision
 from billhook.inbox.sqlite import driver
 from billhook.inbox.sqlite.driver import FORK_GUARD
+from billhook.inbox.sqlite.library import sqlite3
 from billhook.metrics import InboxCollector
 from support.apps import make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
@@ -281,10 +281,11 @@ def test_an_inbox_that_an_earlier_version_put_beside_other_tables_is_taken(path)
 # --- sorting --------------------------------------------------------------------------------------
 
 SORTS = """
-import contextlib, resource, sqlite3, sys
+import contextlib, resource, sys
 from datetime import timedelta
 from support.inbox_view import NOON, incoming, open_inbox
 from billhook.inbox import RunPlan
+from billhook.inbox.sqlite.library import sqlite3
 
 query = "SELECT body FROM delivery ORDER BY key || 'x', body"
 inbox = open_inbox(sys.argv[1])
@@ -309,7 +310,10 @@ inbox.close()
 """
 
 
-@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_IOERR])
+BUSY_RECOVERY = sqlite3.SQLITE_BUSY | 1 << 8
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, BUSY_RECOVERY, sqlite3.SQLITE_IOERR])
 def test_a_log_that_is_on_the_disk_need_not_be_emptied_while_others_open_it(tmp_path, monkeypatch, code):
     """As when several processes start at once."""
     file = Path(new_inbox(f"sqlite:///{tmp_path / 'inbox.db'}").removeprefix("sqlite:///"))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -40,6 +39,7 @@ from billhook.inbox.sqlite.file import (
     record_log_owner,
     refuse_foreign_file,
 )
+from billhook.inbox.sqlite.library import sqlite3
 from billhook.inbox.sqlite.waker import FifoWaker
 from billhook.threads import reset_in_child
 

@@ -1,4 +1,4 @@
-"""Python's sqlite3 driver: connect, begin, checkpoint, the connections of one process, and two locks.
+"""SQLite's driver: connect, begin, checkpoint, the connections of one process, and two locks.
 
 SQLite lacks these locks: between processes that write, and between a fork and work in progress.
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sqlite3
 import threading
 import time
 import urllib.parse
@@ -32,6 +31,7 @@ from sqlalchemy.pool import QueuePool
 from billhook.errors import InboxUnavailable
 from billhook.inbox.schema import verify_opened
 from billhook.inbox.sqlite.file import beside, record_log_owner, refuse_foreign_file, rewrite, sync
+from billhook.inbox.sqlite.library import sqlite3
 from billhook.threads import around_fork
 
 _LOCKS = Path("/proc/locks")
@@ -283,7 +283,7 @@ def new_engine(path: Path, busy_seconds: float, *, foreign_keys: bool = True) ->
     rows that refer to it.
     """
     creator = partial(connect, path, busy_seconds, foreign_keys=foreign_keys)
-    engine = create_engine("sqlite+pysqlite://", creator=creator, poolclass=QueuePool)
+    engine = create_engine("sqlite+pysqlite://", module=sqlite3, creator=creator, poolclass=QueuePool)
     event.listen(engine, "begin", partial(_begin, busy_seconds))
     return engine
 

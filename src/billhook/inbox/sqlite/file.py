@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-import sqlite3
 import urllib.parse
 from contextlib import closing, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 from billhook.errors import ConfigError, ForeignFile
 from billhook.file_modes import access_by_others
 from billhook.inbox.schema import REVISION, version
+from billhook.inbox.sqlite.library import sqlite3
 
 logger = logging.getLogger("billhook.inbox")
 
