@@ -234,15 +234,16 @@ def connect(path: Path, busy_seconds: float, *, foreign_keys: bool = True) -> sq
     return connection
 
 
-def checkpoint(path: Path, mode: str) -> None:
-    """Move the log into the file; the caller must hold the write lock. Raises sqlite3.Error.
+def checkpoint(path: Path, mode: str) -> bool:
+    """Move the log into the file; the caller must hold the write lock.
 
-    `PASSIVE`, or `TRUNCATE` to empty it too, unless a reader still needs it; waits for no other process.
+    `PASSIVE`, or `TRUNCATE` to empty it too: False while a reader still needs it; waits for no other process.
     SQLite before 3.51.3 may corrupt the file when a checkpoint meets a commit of another process (its
-    WAL-reset bug): this is why automatic checkpoints are off.
+    WAL-reset bug): this is why automatic checkpoints are off. Raises sqlite3.Error.
     """
     with closing(connect(path, busy_seconds=0)) as connection:
-        connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+        busy, _, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+    return not busy
 
 
 def take_over_log(path: Path, busy_seconds: float) -> None:
