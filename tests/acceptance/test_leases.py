@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import signal
-import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import psycopg
 import pytest
 
 from billhook.inbox import RunPlan, RunResult, RunState
+from billhook.inbox.sqlite.library import sqlite3
 from support.acceptance.stack import Process, Stack
 from support.inbox_view import change, incoming, postgres
 from support.processes import until

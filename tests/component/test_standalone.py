@@ -6,7 +6,6 @@ import contextlib
 import os
 import pty
 import re
-import sqlite3
 import subprocess
 import sys
 
@@ -15,6 +14,7 @@ import pytest
 from billhook import standalone as module
 from billhook.errors import ConfigError
 from billhook.extension import get_state
+from billhook.inbox.sqlite.library import sqlite3
 from billhook.standalone import create_app, load_handlers
 from support.apps import deliver, inbox_file
 from support.inbox_view import rows

@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import sqlite3
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from contextlib import closing
 import pytest
 
 from billhook.inbox import Inbox
+from billhook.inbox.sqlite.library import sqlite3
 from support.processes import run_command
 
 PROGRAM = """

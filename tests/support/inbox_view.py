@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any
 import psycopg
 
 from billhook.inbox import Inbox, NewDelivery
+from billhook.inbox.sqlite.library import sqlite3
 from support.postgres import libpq
 from support.signing import PING
 

@@ -136,11 +136,13 @@ def sources_text(setup: Setup) -> str:
 
 
 def size_text(setup: Setup) -> str:
-    """Return the revision of the schema, and the size of the inbox."""
+    """Return the revision of the schema, the size of the inbox, and what its database is."""
     facts = inbox_facts(setup.inbox)
     schema = f"schema {setup.overview.revision}"
     if isinstance(facts, SqliteFacts):
-        return f"{schema}, {facts.file_bytes / _MIB:,.1f} MiB, {facts.free_bytes // _MIB:,} MiB are free"
+        version = ".".join(map(str, facts.version))
+        sizes = f"{facts.file_bytes / _MIB:,.1f} MiB, {facts.free_bytes // _MIB:,} MiB are free"
+        return f"{schema}, {sizes}, SQLite {version} ({facts.library})"
     return f"{schema}, {facts.inbox_bytes / _MIB:,.1f} MiB, PostgreSQL {facts.version}"
 
 

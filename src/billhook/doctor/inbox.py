@@ -95,9 +95,11 @@ def sqlite_findings(facts: SqliteFacts, platform: str = sys.platform) -> Iterato
     if facts.version < _FIXED_VERSION:
         version = ".".join(map(str, facts.version))
         yield Finding(
-            "note", "sqlite-version", f"SQLite is {version}: before 3.51.3 it has the WAL-reset bug",
+            "note", "sqlite-version",
+            f"SQLite is {version} ({facts.library}): before 3.51.3 it has the WAL-reset bug",
             "billhook keeps clear of it; another program that writes to the file may corrupt it",
-            "leave the file to billhook, and back it up with `billhook db backup`, or upgrade SQLite",
+            "on Linux with x86-64: `pip install --upgrade pysqlite3`; elsewhere upgrade SQLite, or leave the "
+            "file to billhook, and back it up with `billhook db backup`",
         )  # fmt: skip
     for level, may in (("error", "write"), ("warning", "read")):
         files = [name for name, access in facts.lax_files.items() if access == may]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import shutil
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -32,12 +31,14 @@ _NAMES = text("SELECT quote_ident(current_user), quote_ident(:schema)")
 class SqliteFacts:
     """What is known of a SQLite inbox. `synchronous` and `fullfsync` are those of billhook's connections.
 
+    `library` is the module that they are made with, `sqlite3` or `pysqlite3`, and `version` its SQLite's.
     `file_system` is the type of the one that holds the file, None where that is unknown. `lax_files`
     are those of the inbox that other users may read or write.
     """
 
     path: Path
     version: tuple[int, ...]
+    library: str
     journal_mode: str
     synchronous: int
     fullfsync: bool
@@ -112,10 +113,12 @@ def _sqlite_facts(connection: Connection, path: Path) -> SqliteFacts:
         connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
         for name in ("journal_mode", "synchronous", "fullfsync")
     )
+    library: Any = connection.dialect.dbapi
     files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
     return SqliteFacts(
         path=path,
-        version=sqlite3.sqlite_version_info,
+        version=library.sqlite_version_info,
+        library=library.__name__.partition(".")[0],
         journal_mode=journal_mode,
         synchronous=synchronous,
         fullfsync=bool(fullfsync),

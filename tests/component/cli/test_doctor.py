@@ -18,6 +18,7 @@ from billhook.fields import strict_json
 from billhook.inbox import Counted, WorkerRecord
 from billhook.inbox.counts import Counts
 from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts, newest_deliveries
+from billhook.inbox.sqlite.library import sqlite3
 from billhook.signing import BodyHMAC, BodyJWT, TimestampedHMAC
 from support.apps import deliver, inbox_file
 from support.inbox_view import change, incoming, open_inbox, place_of
@@ -215,6 +216,8 @@ def test_the_facts_of_an_inbox_are_those_of_its_database(inbox_url):
 
     if isinstance(facts, SqliteFacts):
         assert (facts.journal_mode, facts.synchronous) == ("wal", 2)
+        assert facts.version == sqlite3.sqlite_version_info
+        assert facts.library == sqlite3.__name__.partition(".")[0]
         assert facts.path.is_file()
         assert facts.free_bytes > 0
         assert facts.file_bytes > 0

@@ -7,7 +7,6 @@ import os
 import resource
 import shlex
 import shutil
-import sqlite3
 import subprocess
 import sys
 
@@ -15,6 +14,7 @@ import pytest
 
 from billhook.errors import ConfigError, InboxError
 from billhook.inbox import Inbox
+from billhook.inbox.sqlite.library import sqlite3
 from support.inbox_view import change, incoming, open_inbox, rows, upgraded, value
 from support.postgres import libpq
 from support.processes import run_command

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
@@ -24,6 +23,7 @@ from billhook.inbox import (
 from billhook.inbox.operations import EraseResult, ReplayResult, discard, empty_log, erase, replay
 from billhook.inbox.retention import Cutoffs
 from billhook.inbox.searches import search_bodies
+from billhook.inbox.sqlite.library import sqlite3
 from support.inbox_view import NOON, incoming, open_inbox, rows, value
 from support.postgres import only_sqlite
 

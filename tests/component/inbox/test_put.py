@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 import threading
 import time
 from concurrent.futures import Future
@@ -15,6 +14,7 @@ import pytest
 from billhook.errors import DeadlinePassed, Draining, InboxUnavailable
 from billhook.inbox import NewDelivery, PutStatus, Receipt, committer
 from billhook.inbox.committer import Committer
+from billhook.inbox.sqlite.library import sqlite3
 from support.inbox_view import NOON, Foreigner, change, hung, incoming, open_inbox, rows, value
 from support.postgres import only_sqlite
 from support.processes import together, until

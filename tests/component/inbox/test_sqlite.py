@@ -6,8 +6,8 @@ import contextlib
 import fcntl
 import os
 import resource
-import sqlite3
 import sys
+import uuid
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,8 +16,9 @@ import pytest
 from billhook.errors import ConfigError, DeadlinePassed, InboxUnavailable, SchemaMismatch
 from billhook.inbox import Inbox
 from billhook.inbox.deliveries import revision
-from billhook.inbox.sqlite import driver
+from billhook.inbox.sqlite import database, driver
 from billhook.inbox.sqlite.driver import FORK_GUARD
+from billhook.inbox.sqlite.library import sqlite3
 from billhook.metrics import InboxCollector
 from support.apps import make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
@@ -25,6 +26,7 @@ from support.processes import run_command
 from support.templates import new_inbox
 
 TESTS = Path(__file__).parents[2]
+FRAME_BYTES = 4096 + 24
 
 
 @pytest.fixture
@@ -101,6 +103,54 @@ def test_the_log_is_moved_into_the_file_now_and_then(inbox, path, tmp_path):
 
     assert value(alone, "SELECT count(*) FROM delivery") > 100
     assert value(path, "SELECT count(*) FROM delivery") == 300
+
+
+COMMITS = 40
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """Checkpoints after COMMITS commits."""
+    monkeypatch.setattr(database, "CHECKPOINT_COMMITS", COMMITS)
+
+
+def test_a_log_that_grew_beside_a_reader_is_emptied_without_a_probe(inbox, path, often, monkeypatch):
+    monkeypatch.setattr(database, "LARGE_LOG_BYTES", 8_000_000)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM delivery").fetchone() == (0,)
+        for number in range(10):
+            inbox.put(incoming(f"large{number}", body=os.urandom(1_000_000)))
+        commit(inbox, 2 * COMMITS)
+        grown = log_of(path).stat().st_size
+        assert reader.execute("SELECT count(*) FROM delivery").fetchone() == (0,)
+        reader.execute("COMMIT")
+
+    commit(inbox, COMMITS)
+
+    assert log_of(path).stat().st_size < 8_000_000 < grown
+    assert value(path, "SELECT count(*) FROM delivery") == 10 + 3 * COMMITS
+    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_under_load_a_large_log_is_emptied_at_most_once_a_minute(inbox, path, often, monkeypatch):
+    """While its file grows again, each commit takes longer."""
+    commit(inbox, 2 * COMMITS)
+    usual = log_of(path).stat().st_size
+    monkeypatch.setattr(database, "LARGE_LOG_BYTES", usual // 2)
+    sizes = []
+    for seconds in (60.0, 60.0, 0.0):
+        monkeypatch.setattr(database, "EMPTY_SECONDS", seconds)
+        commit(inbox, COMMITS)
+        sizes.append(log_of(path).stat().st_size)
+
+    assert usual > COMMITS * FRAME_BYTES
+    assert max(sizes[0], sizes[2]) < usual // 2 < sizes[1]
+
+
+def commit(inbox, count):
+    for _ in range(count):
+        inbox.put(incoming(uuid.uuid4().hex))
 
 
 # --- failing --------------------------------------------------------------------------------------
@@ -281,10 +331,11 @@ def test_an_inbox_that_an_earlier_version_put_beside_other_tables_is_taken(path)
 # --- sorting --------------------------------------------------------------------------------------
 
 SORTS = """
-import contextlib, resource, sqlite3, sys
+import contextlib, resource, sys
 from datetime import timedelta
 from support.inbox_view import NOON, incoming, open_inbox
 from billhook.inbox import RunPlan
+from billhook.inbox.sqlite.library import sqlite3
 
 query = "SELECT body FROM delivery ORDER BY key || 'x', body"
 inbox = open_inbox(sys.argv[1])
@@ -309,7 +360,10 @@ inbox.close()
 """
 
 
-@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_IOERR])
+BUSY_RECOVERY = sqlite3.SQLITE_BUSY | 1 << 8
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, BUSY_RECOVERY, sqlite3.SQLITE_IOERR])
 def test_a_log_that_is_on_the_disk_need_not_be_emptied_while_others_open_it(tmp_path, monkeypatch, code):
     """As when several processes start at once."""
     file = Path(new_inbox(f"sqlite:///{tmp_path / 'inbox.db'}").removeprefix("sqlite:///"))

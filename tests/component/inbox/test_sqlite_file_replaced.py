@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sqlite3
 from pathlib import Path
 
 import pytest
 
 from billhook.errors import InboxUnavailable
 from billhook.inbox.sqlite.file import check_log_belongs, record_log_owner
+from billhook.inbox.sqlite.library import sqlite3
 from support.inbox_view import incoming, open_inbox, rows, value
 
 TOLD = (

@@ -20,6 +20,7 @@ GIB = 1024**3
 GOOD_SQLITE = SqliteFacts(
     path=Path("/srv/billhook.db"),
     version=(3, 51, 3),
+    library="pysqlite3",
     journal_mode="wal",
     synchronous=2,
     fullfsync=True,

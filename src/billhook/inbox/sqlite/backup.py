@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sqlite3
 import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -14,6 +13,7 @@ from billhook.errors import ConfigError, InboxError
 from billhook.inbox.schema import require_known, version
 from billhook.inbox.sqlite.driver import connect
 from billhook.inbox.sqlite.file import refuse_foreign_file, sync
+from billhook.inbox.sqlite.library import sqlite3
 
 Progress = Callable[[int, int], None]
 """Called with (pages done, pages in all) now and then."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC
+from math import inf
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine
@@ -40,11 +40,16 @@ from billhook.inbox.sqlite.file import (
     record_log_owner,
     refuse_foreign_file,
 )
+from billhook.inbox.sqlite.library import sqlite3
 from billhook.inbox.sqlite.waker import FifoWaker
 from billhook.threads import reset_in_child
 
 CHECKPOINT_COMMITS = 256
 """Commits of one process between two checkpoints: a log of some 16 MB."""
+LARGE_LOG_BYTES = 64 * 1024 * 1024
+EMPTY_SECONDS = 60.0
+"""The time between two emptyings of a large log. While one grows again each commit takes longer, and under
+heavy load, or with large bodies, that is its usual size."""
 CHECK_SECONDS = 0.1
 """Under load, the time between two looks at which file is there."""
 _FULL_BYTES = 1024 * 1024
@@ -88,6 +93,7 @@ class SqliteDatabase(Database):
         self.commit_seconds = 0.0
         self._file_id: tuple[int, int] | None = None
         self._checked_at = 0.0
+        self._emptied_at = -inf
         self._lock = WriteLock(beside(self.path, "-lock"))
         self._connections = Connections(self.path, self._busy_seconds, self._lock)
 
@@ -224,17 +230,28 @@ class SqliteDatabase(Database):
     def checkpoint(self, *, at_once: bool = False) -> None:
         """Move the log into the file every CHECKPOINT_COMMITS commits; `at_once`: now, and empty the log.
 
-        Never waits for other readers and writers: the next call tries again.
+        A large log, which a long read leaves behind, is emptied too. Never waits for other readers and
+        writers: the next call tries again.
         """
-        if at_once:
-            with suppress(sqlite3.Error, OSError), FORK_GUARD.at_work(), self._mutex, self._lock.held():
-                self._check_file()
-                checkpoint(self.path, "TRUNCATE")
+        due = self._commits >= CHECKPOINT_COMMITS
+        if at_once or (due and self._is_log_to_empty()):
+            with suppress(*_FAILURES, InboxUnavailable), FORK_GUARD.at_work(), self._mutex, self._lock.held():
                 self._commits = 0
-        elif self._commits >= CHECKPOINT_COMMITS:
+                self._check_file()
+                if checkpoint(self.path, "TRUNCATE"):
+                    self._emptied_at = time.monotonic()
+        elif due:
             with suppress(InboxUnavailable), self.write(storing=True):
                 self._commits = 0  # first: the end of this very transaction must not ask for another one
                 checkpoint(self.path, "PASSIVE")
+
+    def _is_log_to_empty(self) -> bool:
+        if time.monotonic() - self._emptied_at < EMPTY_SECONDS:
+            return False
+        with suppress(OSError):
+            # Where the path is a link, the log is beside the file itself.
+            return beside(self.path.resolve(), "-wal").stat().st_size > LARGE_LOG_BYTES
+        return False
 
     def close(self) -> None:
         """Close every connection of this process; the next use opens them again. Call before a fork."""

@@ -1,4 +1,4 @@
-"""Python's sqlite3 driver: connect, begin, checkpoint, the connections of one process, and two locks.
+"""SQLite's driver: connect, begin, checkpoint, the connections of one process, and two locks.
 
 SQLite lacks these locks: between processes that write, and between a fork and work in progress.
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sqlite3
 import threading
 import time
 import urllib.parse
@@ -32,6 +31,7 @@ from sqlalchemy.pool import QueuePool
 from billhook.errors import InboxUnavailable
 from billhook.inbox.schema import verify_opened
 from billhook.inbox.sqlite.file import beside, record_log_owner, refuse_foreign_file, rewrite, sync
+from billhook.inbox.sqlite.library import sqlite3
 from billhook.threads import around_fork
 
 _LOCKS = Path("/proc/locks")
@@ -234,15 +234,16 @@ def connect(path: Path, busy_seconds: float, *, foreign_keys: bool = True) -> sq
     return connection
 
 
-def checkpoint(path: Path, mode: str) -> None:
-    """Move the log into the file; the caller must hold the write lock. Raises sqlite3.Error.
+def checkpoint(path: Path, mode: str) -> bool:
+    """Move the log into the file; the caller must hold the write lock.
 
-    `PASSIVE`, or `TRUNCATE` to empty it too, unless a reader still needs it; waits for no other process.
+    `PASSIVE`, or `TRUNCATE` to empty it too: False while a reader still needs it; waits for no other process.
     SQLite before 3.51.3 may corrupt the file when a checkpoint meets a commit of another process (its
-    WAL-reset bug): this is why automatic checkpoints are off.
+    WAL-reset bug): this is why automatic checkpoints are off. Raises sqlite3.Error.
     """
     with closing(connect(path, busy_seconds=0)) as connection:
-        connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+        busy, _, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+    return not busy
 
 
 def take_over_log(path: Path, busy_seconds: float) -> None:
@@ -283,7 +284,7 @@ def new_engine(path: Path, busy_seconds: float, *, foreign_keys: bool = True) ->
     rows that refer to it.
     """
     creator = partial(connect, path, busy_seconds, foreign_keys=foreign_keys)
-    engine = create_engine("sqlite+pysqlite://", creator=creator, poolclass=QueuePool)
+    engine = create_engine("sqlite+pysqlite://", module=sqlite3, creator=creator, poolclass=QueuePool)
     event.listen(engine, "begin", partial(_begin, busy_seconds))
     return engine
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-import sqlite3
 import urllib.parse
 from contextlib import closing, suppress
+from errno import EACCES, EISDIR
 from pathlib import Path
 
 from billhook.errors import ConfigError, ForeignFile
 from billhook.file_modes import access_by_others
 from billhook.inbox.schema import REVISION, version
+from billhook.inbox.sqlite.library import sqlite3
 
 logger = logging.getLogger("billhook.inbox")
 
@@ -43,9 +44,14 @@ def create(path: Path, *, own_folder: bool) -> None:
     try:
         missing = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = not path.exists()
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        if new:  # a file whose name is not on the disk is lost with all that is in it
+        if path.exists():
+            # Not opened: closing it would drop the locks that another app of this process has on it.
+            wrong = EISDIR if path.is_dir() else 0 if os.access(path, os.R_OK | os.W_OK) else EACCES
+            if wrong:
+                raise OSError(wrong, os.strerror(wrong))  # noqa: TRY301 - as the opening of a new file does
+        else:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            # A file whose name is not on the disk is lost with all that is in it.
             for folder in (path.parent, *(folder_made.parent for folder_made in missing)):
                 sync(folder)
     except OSError as error:
