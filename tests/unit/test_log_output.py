@@ -9,6 +9,8 @@ import os
 import select
 import sys
 import threading
+import time
+from queue import SimpleQueue
 
 import pytest
 
@@ -60,6 +62,30 @@ def test_lines_arrive_in_their_order(pipe, logger):
 
     lines = os.read(pipe[0], 65_536).decode().splitlines()
     assert lines == [f"line {number} \\udcff" for number in range(20)]
+
+
+class HandingOver(SimpleQueue):
+    """As in Python 3.13: a line leaves the queue before the thread that waits for it runs."""
+
+    def get(self):
+        line = super().get()
+        time.sleep(0.05)
+        return line
+
+
+@pytest.fixture
+def handing_over(monkeypatch):
+    monkeypatch.setattr(logs, "SimpleQueue", HandingOver)
+
+
+def test_the_last_line_is_written_before_the_process_ends(pipe, handing_over, logger):
+    os.set_blocking(pipe[0], False)
+
+    logger.warning("Shutting down")
+    until(logs._WRITER._queue.empty)
+    logger.handlers[0].flush()
+
+    assert read_all(pipe[0]) == b"Shutting down\n"
 
 
 def test_a_line_for_which_no_thread_can_start_is_written_at_the_end_of_the_process(pipe, logger, monkeypatch):
