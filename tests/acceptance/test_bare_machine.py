@@ -1,6 +1,6 @@
 """A machine with nothing but Python, its venv and git: the README's commands, and the build of the image.
 
-Each of Debian's suites has another Python. The roots are made with mmdebstrap, of packages that apt and pip fetch.
+Each of Debian's suites has another Python. mmdebstrap makes the roots; apt and pip fetch what they need.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A machine with Python, its venv, git and nothing else: a root of Debian, where commands run as a user or as root."""
+"""A machine with Python, its venv, git and nothing else: a root of Debian, and commands that run in it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class BareRoot:
         return inside
 
     def as_user(self, command: str, folder: Path, seconds: float) -> str:
-        """Give what a shell command prints that the user without rights types in a folder; raises if it fails."""
+        """Give what a shell command prints that a user without rights types there; raises if it fails."""
         ids = [f"--reuid={USER_ID}", f"--regid={USER_ID}", "--clear-groups"]
         own = [f"HOME={HOME}", f"USER={USER}"]
         typed = ["sh", "-c", f'cd "{folder}" && {command}']
