@@ -49,6 +49,17 @@ class BareRoot:
                 shutil.copy(name, self.path / name[1:])
         self.run(["useradd", "--create-home", "--uid", str(USER_ID), "--user-group", USER], 60)
 
+    def add_python(self, version: str) -> None:
+        """Put this machine's `python3.N` before Debian's. Skips the test where none can be copied."""
+        program = shutil.which(f"python{version}")
+        said = run_command([program, "-c", "import sys; print(sys.base_prefix)"]) if program else None
+        if said is None or said.returncode or said.stdout.strip() in ("/usr", "/usr/local"):
+            unavailable(f"no python{version} on PATH that has a folder of its own, to copy into Debian")
+        for part in ("bin", "lib"):  # not its headers: the machine has no compiler
+            source, target = Path(said.stdout.strip()) / part, self.path / "usr" / "local" / part
+            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+        self.run(["ldconfig"], 60)
+
     def clone(self, source: Path, name: str) -> Path:
         """Give the user a clone of a checkout; its folder as seen in the root."""
         inside = HOME / name
