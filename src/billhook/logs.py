@@ -39,11 +39,10 @@ class _Writer:
     def _reset(self) -> None:
         # A SimpleQueue, because a signal handler may log and interrupt any code. Its size is checked without
         # a lock.
-        self._queue: SimpleQueue[tuple[NonBlockingHandler, int, bytes]] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[NonBlockingHandler, int, bytes] | threading.Event] = SimpleQueue()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._dropped = 0
-        self._unwritten = 0
 
     def put(self, handler: NonBlockingHandler, descriptor: int, line: bytes) -> None:
         """Queue the line for the thread, or drop it."""
@@ -72,23 +71,25 @@ class _Writer:
         """Wait until all lines are written, for a second at most."""
         if self._queue.qsize():
             self._start()
-        end = time.monotonic() + _FLUSH_SECONDS
-        while self._thread is not None and (self._queue.qsize() or self._unwritten):
-            if time.monotonic() > end:
-                return
-            time.sleep(0.002)
+        if self._thread is not None:
+            # An empty queue would say nothing: the thread may have taken a line that it has not written yet.
+            reached = threading.Event()
+            self._queue.put(reached)
+            reached.wait(_FLUSH_SECONDS)
 
     def _work(self) -> None:
         while True:
-            handler, descriptor, line = self._queue.get()
-            self._unwritten = 1
+            taken = self._queue.get()
+            if isinstance(taken, threading.Event):
+                taken.set()
+                continue
+            handler, descriptor, line = taken
             dropped = self._dropped
             if dropped:
                 self._dropped -= dropped
                 line = _dropped_line(handler, dropped) + line
             if not self._write(descriptor, line):
                 self._dropped += dropped + 1
-            self._unwritten = 0
 
     def _write(self, descriptor: int, line: bytes) -> bool:
         # Do not use the stream: its lock would be held meanwhile, and Python needs it when the process ends.

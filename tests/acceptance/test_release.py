@@ -49,7 +49,7 @@ def lowest(*extras):
     ("kind", "extras", "at_lowest"),
     [
         ("whl", (), False),
-        ("tar.gz", ("postgres", "client", "fast", "metrics", "jwt", "sandbox"), False),
+        ("tar.gz", ("postgres", "client", "metrics", "jwt", "sandbox"), False),
         ("whl", (), True),
     ],
 )

@@ -24,6 +24,7 @@ from billhook.cli import main
 from billhook.inbox import Inbox
 from billhook.metrics import InboxCollector
 from billhook.settings import OPTIONS
+from support.dockerfile import of, stages
 from support.examples import eventually, free_port
 from support.pages import PAGES, ROOT
 from support.processes import run_command
@@ -41,23 +42,6 @@ UID = "10001"
 """The account of the image."""
 ACCOUNTS = {"postgres": "999", "prometheus": "65534", "grafana": "472"}
 """Those of the official images."""
-
-
-def stages() -> list[list[tuple[str, str]]]:
-    """Instruction and argument of each line of the Dockerfile, by stage."""
-    text = re.sub(r"(?m)^\s*#.*\n", "", (DEPLOY / "Dockerfile").read_text())
-    lines = [line.split(None, 1) for line in re.sub(r"\\\n\s*", "", text).splitlines() if line]
-    found: list[list[tuple[str, str]]] = []
-    for name, argument in lines:
-        if name == "FROM":
-            found.append([])
-        if found:
-            found[-1].append((name, argument))
-    return found
-
-
-def of(stage: list[tuple[str, str]], name: str) -> list[str]:
-    return [argument for instruction, argument in stage if instruction == name]
 
 
 def check_command(program: str, *arguments: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,11 +14,16 @@ WORKFLOW = ROOT / ".github" / "workflows" / "tests.yml"
 
 
 @cache
+def jobs() -> dict[str, Any]:
+    """Return the jobs of the workflow by their names."""
+    return yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]
+
+
+@cache
 def parts() -> dict[str, tuple[list[str], list[str]]]:
     """Return the paths of each part, and those that it leaves out."""
-    jobs = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]
     found = {}
-    for row in jobs["part"]["strategy"]["matrix"]["include"]:
+    for row in jobs()["part"]["strategy"]["matrix"]["include"]:
         words = row["paths"].split()
         left_out = [word.removeprefix("--ignore=") for word in words if word.startswith("--ignore=")]
         found[row["part"]] = ([word for word in words if not word.startswith("--")], left_out)
@@ -47,6 +53,22 @@ def test_every_test_is_in_one_part():
 )
 def test_control_the_part_of_a_file(file, part):
     assert parts_of(file) == part
+
+
+def test_the_job_on_macos_runs_whole_folders_on_sqlite_alone():
+    (command,) = [step["run"] for step in jobs()["macos"]["steps"] if "pytest" in step.get("run", "")]
+    folders = [word for word in command.split() if word.startswith("tests/")]
+
+    assert folders == ["tests/unit", "tests/component", "tests/contract"]
+    assert all((ROOT / folder).is_dir() for folder in folders)
+    assert '-k "not postgres"' in command
+
+
+def test_the_parser_in_c_is_tested_where_nothing_may_be_skipped():
+    workflow = [step.get("run", "") for step in jobs()["part"]["steps"]]
+
+    assert "'.[fast,test]'" in "\n".join(workflow)
+    assert "'.[fast,test]'" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
 def test_each_folder_that_a_part_names_exists():

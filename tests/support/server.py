@@ -135,7 +135,7 @@ _ASGI_WORKER = ["-k", "billhook.gunicorn_worker.AsgiWorker"]
 DOORS = {
     "gthread": (["-k", "gthread", "--threads", "8"], WSGI),
     "asgi": ([*_ASGI_WORKER, "--asgi-loop", "asyncio", "--http-parser", "python"], ASGI),
-    "asgi-fast": ([*_ASGI_WORKER, "--asgi-loop", "uvloop", "--http-parser", "fast"], ASGI),
+    "asgi-fast": ([*_ASGI_WORKER, "--asgi-loop", "uvloop", "--http-parser", "auto"], ASGI),
     "gevent": (["-k", "gevent"], WSGI),
     "fastapi": (_ASGI_WORKER, "support.mounted:create_fastapi_app()"),
     "uvicorn": (["--factory"], "billhook.standalone:create_asgi_app"),

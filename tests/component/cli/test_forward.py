@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from billhook.inbox.deliveries import NewIds
 from billhook.posting import HttpReply
 from billhook.signing import StandardWebhooks
 from support.inbox_view import change, incoming, open_inbox, place_of, rows
+from support.postgres import unavailable
 from support.receivers import BillhookReceiver, Receiver, billhook_receiver, receiving
 from support.signing import APPROVED
 
@@ -205,6 +207,13 @@ def test_many_different_answers_are_counted_together(forward, plain, inbox_url, 
 # --- as curl ----------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def curl():
+    if shutil.which("curl") is None:
+        unavailable("no curl to run what is printed for it")
+
+
+@pytest.mark.usefixtures("curl")
 def test_curl_sends_the_request_that_is_printed_without_the_secret(forward, staging):
     printed = forward(staging.url, "1", "2", "3", "--curl").stdout
 
@@ -243,6 +252,7 @@ def test_curl_is_recorded_and_leaves_out_what_cannot_be_sent(forward, plain, inb
     assert (last["what"], last["which"], last["deliveries"]) == ("forward", "--curl 3", 1)
 
 
+@pytest.mark.usefixtures("curl")
 def test_curl_prints_a_command_that_a_shell_can_run_for_a_long_body(forward, plain, inbox_url):
     long = b'{"text": "' + b"'" * 200_000 + b'"}'
     change(place_of(inbox_url), f"UPDATE delivery SET body = x'{long.hex()}' WHERE id = 2")

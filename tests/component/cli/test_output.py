@@ -99,6 +99,7 @@ def test_an_exception_of_billhooks_is_one_line_and_an_exit_code(error, code):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux's")
 def test_an_output_that_is_full_is_one_line_and_an_exit_code():
     for json in ([], ["--json"]):
         command = [sys.executable, "-m", "billhook", "options", *json]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from pathlib import Path
+
 import pytest
 from sqlalchemy import create_engine, inspect
 
@@ -61,6 +64,23 @@ def test_opening_a_newer_schema_is_refused(inbox_url, where):
     for use in (lambda: inbox.received(1), inbox.check_writable, lambda: inbox.put(incoming("k"))):
         with pytest.raises((SchemaMismatch, InboxUnavailable), match="it is newer"):
             use()
+    inbox.close()
+
+
+def test_a_refused_schema_leaves_no_connection_to_the_garbage_collector(inbox_url, where):
+    _set_version(where, "9999")
+    inbox = Inbox(inbox_url)
+    gc.disable()
+    try:
+        before = len(list(Path("/dev/fd").iterdir()))
+        for _ in range(5):
+            with pytest.raises(SchemaMismatch):
+                inbox.received(1)
+        after = len(list(Path("/dev/fd").iterdir()))
+    finally:
+        gc.enable()
+
+    assert after == before
     inbox.close()
 
 

@@ -178,7 +178,7 @@ def test_a_disk_without_room_is_a_failure_of_storage_and_costs_no_descriptor(inb
         for _ in range(10):
             with pytest.raises(InboxUnavailable, match=r"billhook\.db failed: "):
                 inbox.check_writable()
-            descriptors.append(len(list(Path("/proc/self/fd").iterdir())))
+            descriptors.append(len(list(Path("/dev/fd").iterdir())))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 

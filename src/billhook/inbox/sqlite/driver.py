@@ -337,8 +337,12 @@ class Connections:
         # First: to connect makes a log beside the file, and changes its mode for good.
         refuse_foreign_file(self._path)
         engine = new_engine(self._path, self._busy_seconds)
-        with engine.connect().execution_options(billhook_read=True) as connection:
-            verify_opened(connection)
+        try:
+            with engine.connect().execution_options(billhook_read=True) as connection:
+                verify_opened(connection)
+        except BaseException:
+            engine.dispose()
+            raise
         with suppress(OSError):  # a reader works without room on the disk
             record_log_owner(self._path)
         self.engine = engine
