@@ -20,22 +20,23 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def check_annotations(function: Callable[..., Any], name: str, events: Iterable[type]) -> None:
-    """Raise HandlerSignature if the function declares another event than `events`, or no Delivery after it.
+    """Raise HandlerSignature if the function declares none of `events`, or no Delivery after it.
 
-    For a function that can be called with (event) or (event, delivery).
+    For a function that can be called with (event) or (event, delivery). One that declares some of its events
+    is left to type checkers: it works for those, and perhaps for the others.
     """
     parameters = signature_of(function).parameters.values()
-    given: tuple[Iterable[type], ...] = (events, (Delivery,))
+    given = (tuple(events), (Delivery,))
     positional = (each for each in parameters if each.kind in _POSITIONAL)
     for parameter, classes in zip(positional, given, strict=False):
         accepted = list(_classes(_evaluated(parameter.annotation, function)))
-        for gets in classes:
-            if accepted and not any(_is_accepted(gets, each) for each in accepted):
-                remedy = "declare that, or register it for the event that it takes"
-                if gets is Delivery:
-                    remedy = "declare that, or put an option of your own behind a *"
-                signature = f"({parameter.name}: {_text(parameter.annotation)})"
-                raise HandlerSignature(name, signature, f"it is called with {gets.__name__} there; {remedy}")
+        if accepted and not any(_is_accepted(gets, each) for gets in classes for each in accepted):
+            remedy = "declare that, or register it for the event that it takes"
+            if classes == (Delivery,):
+                remedy = "declare that, or put an option of your own behind a *"
+            called_with = " or ".join(gets.__name__ for gets in classes)
+            declared = f"({parameter.name}: {_text(parameter.annotation)})"
+            raise HandlerSignature(name, declared, f"it is called with {called_with} there; {remedy}")
 
 
 def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
