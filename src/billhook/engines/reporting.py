@@ -88,7 +88,7 @@ class Reporter:
                 self._report_duplicate(duplicate, stored[duplicate.delivery_id])
         for stopped in paused:
             text = "handler %s paused: %s; its deliveries wait for %s"
-            hint = in_program(f"`billhook handlers resume {stopped.name}`", self._sender)
+            hint = in_program(f"`billhook handlers resume {stopped.name}`")
             why = first_line(stopped.why or "")
             logger.error(text, stopped.name, why, hint, extra=fields(handler=stopped.name, cause="failures"))
             signals.emit(signals.handler_paused, self._sender, handler=stopped.name, why=stopped.why)
@@ -194,6 +194,6 @@ def log_paused(inbox: Inbox, sender: object) -> None:
     for handler in paused:
         why = f" ({first_line(handler.why)})" if handler.why else ""
         text = "handler %s has been paused since %s%s; its deliveries wait for %s"
-        hint = in_program(f"`billhook handlers resume {handler.name}`", sender)
+        hint = in_program(f"`billhook handlers resume {handler.name}`")
         since = handler.since.isoformat()
         logger.warning(text, handler.name, since, why, hint, extra=fields(handler=handler.name))
