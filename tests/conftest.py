@@ -18,6 +18,7 @@ import pytest
 from flask import Flask
 from hypothesis import HealthCheck, settings
 
+from billhook import program
 from billhook.clock import FrozenClock
 from billhook.engines import Worker
 from billhook.extension import get_state
@@ -145,6 +146,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def failing_pages_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have what fails in a page fail the test too, instead of being answered with 503."""
     monkeypatch.setattr("billhook.pages.pages.RAISE_AGAIN", True)
+
+
+@pytest.fixture(autouse=True)
+def apps_of_this_test() -> Iterator[None]:
+    """Have hints name the app of the test: many apps follow each other here, and not all are closed."""
+    before = dict(program._programs)
+    yield
+    program._programs.clear()
+    program._programs.update(before)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from billhook.inbox.notifications import Sent, due_notifications, record_sent, r
 from billhook.inbox.occurrences import IssueKind
 from billhook.logs import fields
 from billhook.printable import first_line, printable
+from billhook.program import program
 from billhook.threads import reset_in_child, start_thread, unique_process_name
 
 KEY = "BILLHOOK_NOTIFY_FILE"
@@ -241,14 +242,11 @@ class Notifier:
         inbox: Inbox,
         addresses: Sequence[NotifyAddress],
         now: Callable[[], datetime],
-        program: Callable[[], str],
         dashboard_url: str | None = None,
     ) -> None:
-        """`program` returns the beginning of a command line that works on the same inbox."""
         self._inbox = inbox
         self._addresses = addresses
         self._now = now
-        self._program = program
         self._dashboard_url = dashboard_url
         self._reset()
         reset_in_child(self._reset)
@@ -314,7 +312,7 @@ class Notifier:
                 continue
             left = [one for one in due.issues if _key(one) not in had]
             sent = sum(one.to == number for one in due.sent)
-            for message in messages(left, sent, self._program(), self._dashboard_url):
+            for message in messages(left, sent, program(), self._dashboard_url):
                 taken = self._send_to(address, message)
                 if not taken and self._failures[number] < TRIES:
                     break

@@ -5,34 +5,59 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
+from weakref import finalize
 
 import click
-
-from billhook.settings import ENVIRON
 
 # Not `serve`, `capture`, `sandbox` and `demo`, which `flask billhook` does not have.
 COMMAND = re.compile(
     r"(?:flask --app \S+ )?\bbillhook (?=(?:actions|api|check|db|deliveries|doctor|events|failures|handlers|"
     r"metrics|notify|options|reconcile|runbook|send|status|subscribe|worker)\b)"
 )
+_OWN = "billhook"
+_programs: Final[dict[int, str]] = {}
+"""The program of each app of this process that uses billhook, by the app's id().
+
+Of the process, as the command line is: errors come to light in threads that know of no app.
+"""
 
 
-def program(app: Any = None) -> str:
+def add_app(app: Any, *, standalone: bool) -> None:
+    """Note that this process has a Flask app that uses billhook, until `remove_app` or the app's end."""
+    name = "…" if app.import_name == "__main__" else app.import_name
+    _programs[id(app)] = _OWN if standalone else next(_typed(), f"flask --app {name} billhook")
+    finalize(app, _programs.pop, id(app), None)
+
+
+def remove_app(app: Any) -> None:
+    """Forget an app that is closed."""
+    _programs.pop(id(app), None)
+
+
+def program() -> str:
     """Return the beginning of a command line that works on the same inbox.
 
-    It is that of the running command, else that of `app`, a Flask app; `billhook` for the standalone app.
+    It is that of the running command, else that of this process's app; `billhook` for the standalone app.
     """
+    for typed in _typed():
+        return typed
+    names = set(_programs.values())
+    if not names or _OWN in names:
+        return _OWN
+    return names.pop() if len(names) == 1 else "flask --app … billhook"
+
+
+def _typed() -> Iterator[str]:
+    """Yield what was typed, if this thread runs a command of billhook's."""
     context = click.get_current_context(silent=True)
     while context is not None:
         if hasattr(context.obj, "app_import_path"):  # Flask's ScriptInfo: called as `flask billhook …`
-            return _flask_program(context)
+            yield _flask_program(context)
+        elif context.parent is None and context.command.name == _OWN:
+            yield _OWN
         context = context.parent
-    extensions = getattr(app, "extensions", None)
-    if extensions is None or ENVIRON in extensions:
-        return "billhook"
-    name = "…" if app.import_name == "__main__" else app.import_name
-    return f"flask --app {name} billhook"
 
 
 def _flask_program(context: click.Context) -> str:
@@ -47,8 +72,11 @@ def _flask_program(context: click.Context) -> str:
     )
 
 
-def in_program(text: str, app: Any = None) -> str:
+def in_program(text: str) -> str:
     """Return a hint with its commands as the user has to type them: `billhook db upgrade` is a command."""
-    name = program(app)
-    # A text may be converted twice, for a log line and at the end of a command.
-    return text if name == "billhook" or f"{name} " in text else COMMAND.sub(lambda _: f"{name} ", text)
+    name = program()
+    if name == _OWN:
+        return text
+    # Parts of a text may be converted already: an error's, in the text of another error or of a command.
+    before = re.escape(name.removesuffix(_OWN))
+    return re.sub(f"(?:{before})?{COMMAND.pattern}", lambda _: f"{name} ", text)

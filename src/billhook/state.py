@@ -30,7 +30,7 @@ from billhook.handlers import ConnectedHandlers, Handlers, RetrySchedule, connec
 from billhook.inbox import Inbox
 from billhook.logs import fields
 from billhook.notify import Notifier, read_addresses
-from billhook.program import in_program, program
+from billhook.program import add_app, remove_app
 from billhook.receiver.intake import DeliveryRules
 from billhook.receiver.wsgi import WsgiReceiver, find_probe
 from billhook.settings import ENVIRON, Settings
@@ -54,6 +54,7 @@ class BillhookState:
 
     def __init__(self, app: Flask, settings: Settings, clock: Clock) -> None:
         """Open the inbox and check its schema. Raises ConfigError; starts no thread, so a fork may follow."""
+        add_app(app, standalone=ENVIRON in app.extensions)
         self.app = app
         self.settings = settings
         self.mounts: list[str] = []
@@ -72,9 +73,7 @@ class BillhookState:
             client=self.client,
             find_newer=self.inbox.newer_waiting,
         )
-        self._maintenance = MaintenanceOptions(
-            settings.retention_days, settings.key_days, self._notifier(), app
-        )
+        self._maintenance = MaintenanceOptions(settings.retention_days, settings.key_days, self._notifier())
         self._parents_clients: list[BillingClient | None] = []
         self._client: BillingClient | None = None
         self._making_client = threading.Lock()
@@ -210,6 +209,7 @@ class BillhookState:
         client, self._client = self._client, None
         if client is not None:
             client.close()
+        remove_app(self.app)
 
     def _engine(self, name: str) -> Engine:
         seconds, maintenance = self.settings.lease_seconds, self._maintenance
@@ -241,7 +241,6 @@ class BillhookState:
             self.inbox,
             addresses,
             lambda: self.dispatcher.clock.now(),
-            partial(program, self.app),
             self.settings.dashboard_url,
         )
 
@@ -272,7 +271,6 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
         if ENVIRON in app.extensions or isinstance(error, ForeignFile | UnfitEncoding):
             raise  # the standalone app serves nothing else, and another program's file means a wrong option
         # The app's own pages and commands work, its migrations among them; each use checks the schema again.
-        explanation = in_program(str(error), app)
         text = "deliveries get 503 until the inbox's schema fits: %s"
-        logger.error(text, explanation, extra=fields(cause=error))  # noqa: TRY400
+        logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400
     return inbox

@@ -9,14 +9,14 @@ import billhook
 from billhook.program import COMMAND
 
 SOURCES = Path(billhook.__file__).parent
-# What is raised is printed by BillhookGroup, and what is found by `doctor`, `check` and the page of health.
+# What is raised converts itself, as errors and findings do.
 THROUGH = {"in_program", "Finding"}
-# Texts that others print: exceptions, and the meaning of options, which is the README's table too.
+# The texts of exceptions, and the meaning of options, which is the README's table too.
 PASSED_ON = {"errors/receiving.py", "settings.py"}
 EXEMPT = {
     "cli/events.py": ["`billhook events` lists the known ones"],  # raised
     "doctor/deliveries.py": ["worker: handlers run in `"],  # of findings
-    "doctor/inbox.py": ["start one: billhook worker"],  # its callers know which app it is
+    "doctor/inbox.py": ["start one: billhook worker"],  # of findings
 }
 
 

@@ -90,6 +90,7 @@ _MANUAL = f"The manual: {Path(__file__).with_name('README.md')}, and the README.
 
 
 @click.group(
+    "billhook",
     cls=_CommandLine,
     names=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -201,8 +201,7 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
 def missing_worker(inbox: Inbox) -> Finding | None:
     """Return the finding that no worker seems to serve the inbox; None if one does."""
     own_app = user_app() is not None
-    missing = doctor.missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))
-    return None if missing is None else missing.in_program()
+    return doctor.missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))
 
 
 def say_missing_worker(inbox: Inbox, before: str = "") -> None:

@@ -93,10 +93,9 @@ def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample: int, a
                     lambda: closing.enter_context(open_inbox(missing_ok=True)),
                     lambda: load_subscribers(handlers), **how,
                 )  # fmt: skip
-            found, _ = examine(setup, "doctor")
+            findings, _ = examine(setup, "doctor")
         except (BillhookError, CliError) as error:
-            found = [finding_of(error)]
-    findings = [each.in_program() for each in found]
+            findings = [finding_of(error)]
     if as_json:
         well = all(each.level != "error" for each in findings)
         print_json({"ok": well, "findings": [asdict(each) for each in findings]})
@@ -141,7 +140,7 @@ def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
     """
     setup = Setup.of_app(load_app(environment(handlers)))
     checks = [
-        {"what": name, "ok": found.level in ("ok", "note"), "told": found.in_program().line}
+        {"what": name, "ok": found.level in ("ok", "note"), "told": found.line}
         for name, found in run_checks(setup, "check", path)
     ]
     well = all(check["ok"] for check in checks)

@@ -100,7 +100,7 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     if not as_json:
         say_paused(paused.values())
         for name in missing:
-            click.echo(printable(missing_handler(name, unfinished[name], user_app()).line), err=True)
+            click.echo(printable(missing_handler(name, unfinished[name]).line), err=True)
     if require_all:
         require_all_handled(connected)
 

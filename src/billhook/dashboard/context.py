@@ -69,7 +69,7 @@ class DashboardContext:
     @property
     def command(self) -> str:
         """The beginning of a command line that works on the same inbox."""
-        return program(current_app)
+        return program()
 
     @property
     def visitor(self) -> str:

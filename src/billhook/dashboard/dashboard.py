@@ -19,7 +19,6 @@ from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.extension import exempt_from_csrf
 from billhook.pages.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
-from billhook.program import in_program
 from billhook.status import backlog_text
 
 logger = logging.getLogger("billhook.dashboard")
@@ -167,5 +166,4 @@ def _is_yes(answer: object) -> bool:
 
 
 def _storage_failed(context: DashboardContext, error: InboxError | SchemaMismatch) -> Response:
-    description = in_program(str(error), current_app)
-    return context.pages.render("pages/error.html", 503, name="Storage failed", description=description)
+    return context.pages.render("pages/error.html", 503, name="Storage failed", description=str(error))

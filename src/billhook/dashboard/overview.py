@@ -148,7 +148,7 @@ def show_health(context: DashboardContext) -> Response:
     found, well = examine(Setup.of_app(app, sample_size=SAMPLE), "page")
     return context.render(
         "health.html",
-        findings=[one.in_program(app) for one in found],
+        findings=found,
         well=well,
         serious=sum(one.level in ("error", "warning") for one in found),
         command=f"{context.command} doctor",

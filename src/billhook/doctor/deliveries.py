@@ -22,8 +22,6 @@ from billhook.inbox.overview import read_handler_backlogs
 from billhook.printable import first_line, printable
 
 if TYPE_CHECKING:
-    from flask import Flask
-
     from billhook.inbox.diagnosis import SampledDelivery
 
 
@@ -168,15 +166,15 @@ def about_missing(setup: Setup) -> Iterator[Finding]:
         backlogs = read_handler_backlogs(connection, setup.now, handler_limits(setup.handlers))
     unfinished = {one.name: one.unfinished for one in backlogs if one.unfinished}
     for name in missing_names(setup.handlers, unfinished):
-        yield missing_handler(name, unfinished[name], setup.app)
+        yield missing_handler(name, unfinished[name])
 
 
-def missing_handler(name: str, runs: int, app: Flask | None) -> Finding:
+def missing_handler(name: str, runs: int) -> Finding:
     """Return the finding that runs wait for a handler of this name, which is not registered."""
     wait = "run waits" if runs == 1 else "runs wait"
     return Finding(
         "warning", "handler-missing", f"{runs} {wait} for {printable(name)}, and no handler has this name",
-        "each attempt fails, and after the last one the run is dead", missing_remedy(name, app),
+        "each attempt fails, and after the last one the run is dead", missing_remedy(name),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +43,7 @@ class Finding:
     """What was found, why it matters, and what to do. `code` names its kind and stays the same.
 
     With the level `ok` it says only `what` was found to be well. `file` is the text of a file to save.
+    Commands in `what` and `remedy` become those that the user has to type: see `billhook.program`.
     """
 
     level: Level
@@ -52,14 +53,14 @@ class Finding:
     remedy: str = ""
     file: str = ""
 
+    def __post_init__(self) -> None:
+        for name in ("what", "remedy"):
+            object.__setattr__(self, name, in_program(getattr(self, name)))
+
     @property
     def line(self) -> str:
         """All of it as one sentence."""
         return "; ".join(filter(None, [": ".join(filter(None, [self.what, self.why])), self.remedy]))
-
-    def in_program(self, app: Any = None) -> Self:
-        """Return it with its commands as the user has to type them: see `billhook.program`."""
-        return replace(self, what=in_program(self.what, app), remedy=in_program(self.remedy, app))
 
 
 SAMPLE = 1_000

@@ -271,8 +271,7 @@ class Cycle:
         if self._skipping:
             text = in_program(
                 "the database skips updates without an error, probably by row security: deliveries are "
-                "stored and not handled, or handled and not finished; run `billhook doctor`",
-                self._dispatcher.sender,
+                "stored and not handled, or handled and not finished; run `billhook doctor`"
             )
             self._skips.log("skipped", logging.ERROR, text, cause="row-security")
 

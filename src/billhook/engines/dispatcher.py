@@ -218,7 +218,7 @@ class Dispatcher:
         if name in self._handlers.names(event_type):
             return LookupError(f"two handlers are named {name!r} here: give one of them another name=")
         text = f"no handler of {event_type} is named {name!r} here"
-        return LookupError(f"{text}: {missing_remedy(name, self.sender)}")
+        return LookupError(f"{text}: {missing_remedy(name)}")
 
     def _superseded(self, claim: Claim, delivery: Delivery, newer: int, handler: Handler) -> AttemptResult:
         """Return the result of a run that is discarded without a call: a newer delivery waits behind it."""

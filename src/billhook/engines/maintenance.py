@@ -96,15 +96,11 @@ class WorkerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceOptions:
-    """How long an app's engine keeps deliveries and keys, and who is notified of issues.
-
-    `app` is the Flask app that hints of the log are for.
-    """
+    """How long an app's engine keeps deliveries and keys, and who is notified of issues."""
 
     retention_days: float = 30.0
     key_days: float | None = None
     notifier: Notifier | None = None
-    app: object = None
 
 
 AS_SHIPPED = MaintenanceOptions()
@@ -180,7 +176,7 @@ class Maintenance:
         with_figures = started >= self._figures_at
         if with_figures:
             self._figures_at = started + FIGURES_SECONDS
-            log_row_security(self._inbox, self._options.app)
+            log_row_security(self._inbox)
         update_issues(self._inbox, now, with_figures=with_figures)
         return max(ISSUES_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
 

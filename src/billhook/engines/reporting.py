@@ -88,7 +88,7 @@ class Reporter:
                 self._report_duplicate(duplicate, stored[duplicate.delivery_id])
         for stopped in paused:
             text = "handler %s paused: %s; its deliveries wait for %s"
-            hint = in_program(f"`billhook handlers resume {stopped.name}`", self._sender)
+            hint = in_program(f"`billhook handlers resume {stopped.name}`")
             why = first_line(stopped.why or "")
             logger.error(text, stopped.name, why, hint, extra=fields(handler=stopped.name, cause="failures"))
             signals.emit(signals.handler_paused, self._sender, handler=stopped.name, why=stopped.why)
@@ -185,14 +185,14 @@ def _failure_fields(attempt: AttemptResult, failure: HandlerFailure) -> dict[str
     return delivery_fields(attempt.delivery, attempt.handler, cause=failure.exception, duration=duration)
 
 
-def log_row_security(inbox: Inbox, app: object = None) -> None:
+def log_row_security(inbox: Inbox) -> None:
     """Log what row security keeps this role from: the database says nothing when it skips a statement."""
     if refused := inbox.database.row_security().text:
         text = (
             "row security has no policy for this role for %s: what was received may never be handled, or "
             "never deleted; run %s"
         )
-        logger.error(text, refused, in_program("`billhook doctor`", app), extra=fields(cause="row-security"))
+        logger.error(text, refused, in_program("`billhook doctor`"), extra=fields(cause="row-security"))
 
 
 def log_paused(inbox: Inbox, sender: object) -> None:
@@ -204,6 +204,6 @@ def log_paused(inbox: Inbox, sender: object) -> None:
     for handler in paused:
         why = f" ({first_line(handler.why)})" if handler.why else ""
         text = "handler %s has been paused since %s%s; its deliveries wait for %s"
-        hint = in_program(f"`billhook handlers resume {handler.name}`", sender)
+        hint = in_program(f"`billhook handlers resume {handler.name}`")
         since = handler.since.isoformat()
         logger.warning(text, handler.name, since, why, hint, extra=fields(handler=handler.name))

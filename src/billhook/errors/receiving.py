@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from billhook.program import in_program
+
 __all__ = [
     "BacklogFull",
     "BillhookError",
@@ -48,6 +50,10 @@ __all__ = [
 
 class BillhookError(Exception):
     """The root: catching it catches everything that billhook raises on purpose."""
+
+    def __str__(self) -> str:
+        # Here, because the text of an error comes out in logs, pages, commands and traces.
+        return in_program(super().__str__())
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By default pickle calls the class with the text alone; most classes here take other arguments.

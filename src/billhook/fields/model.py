@@ -5,6 +5,7 @@ It parses decoded JSON into a model, with errors that do not repeat the input.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
 from billhook.errors import BillhookError
+from billhook.fields import strict_json
 
 _WORDS = {
     "dict_type": "Input should be an object",
@@ -27,6 +29,16 @@ _WORDS = {
 """The terms of JSON, where pydantic has those of Python."""
 ErrorFactory = Callable[[str, list[dict[str, Any]]], BillhookError]
 """Makes the error of a text and details: `loc` (in camelCase), `msg` and `type` of each mistake."""
+
+
+def _show_examples_as_sent(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """Put the examples of fields into the JSON schema as the wire has them; pydantic makes Decimals texts."""
+    shown = schema.get("properties", {})
+    for name, field in model.model_fields.items():
+        for key in {name, field.alias} & shown.keys():
+            if field.examples:
+                # By json, not strict_json: numbers that the caller's own json.dumps can write.
+                shown[key]["examples"] = json.loads(strict_json.dumps(field.examples))
 
 
 class WireModel(BaseModel):
@@ -42,6 +54,7 @@ class WireModel(BaseModel):
         alias_generator=to_camel,
         validate_by_alias=True,
         validate_by_name=True,
+        json_schema_extra=_show_examples_as_sent,
     )
 
 

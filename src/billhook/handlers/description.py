@@ -67,13 +67,12 @@ def missing_names(connected: ConnectedHandlers, stored: Iterable[str]) -> list[s
     return [name for name in stored if name not in known]
 
 
-def missing_remedy(name: str, app: Any = None) -> str:
+def missing_remedy(name: str) -> str:
     """Return what to do about the runs of a handler that is not registered under this name any more."""
     alias, quoted = json.dumps(name, ensure_ascii=False), shlex.quote(name)
     return in_program(
         f"if it has a new name or module, add aliases=[{alias}] there; if it was removed, `billhook "
-        f"deliveries discard --handler {quoted} --reason removed` ends what waits of its deliveries",
-        app,
+        f"deliveries discard --handler {quoted} --reason removed` ends what waits of its deliveries"
     )
 
 

@@ -83,8 +83,10 @@ from billhook.sandbox.tokens import ACCESS_SECONDS, is_active
 from billhook.sandbox.webhooks import outbox
 from billhook.sandbox.webhooks.http_post import parse_callback_url
 
-AUTH_GROUP = OperationGroup("auth")
-WEBHOOKS_GROUP = OperationGroup("webhooks")
+AUTH_GROUP = OperationGroup("auth", about="Access tokens, which all other operations need.")
+WEBHOOKS_GROUP = OperationGroup(
+    "webhooks", about="Subscriptions of URLs to types of events, and the webhooks that they receive."
+)
 
 
 @AUTH_GROUP.operation("POST", "/login", open=True, reads_bytes=MAX_LOGIN_BYTES)
@@ -135,7 +137,7 @@ def subscribe(call: Call[WebhookSubscription]) -> Subscribed:
     return Subscribed(id=subscription_id)
 
 
-EVENTS_GROUP = OperationGroup("events")
+EVENTS_GROUP = OperationGroup("events", about="Usage events: ingested in batches, listed and aggregated.")
 
 
 @EVENTS_GROUP.operation("GET", "/events", gives=EventPage)
@@ -222,7 +224,11 @@ def _batch_response(name: str, events: Iterable[str], refused: Iterable[tuple[ob
     return b'{"%b":[%b],"invalidEvents":%b}' % (name.encode(), ",".join(events).encode(), invalid)
 
 
-MEASUREMENTS_GROUP = OperationGroup("meters", name="measurements")
+MEASUREMENTS_GROUP = OperationGroup(
+    "meters",
+    name="measurements",
+    about="Usage that was measured elsewhere: totals of a day, and cloud usage.",
+)
 CLOUD_USAGE_GROUP = OperationGroup("meters", prefix="/cloudUsageSubmission", name="cloudUsage")
 
 
@@ -238,12 +244,16 @@ def submit_cloud_usage(call: Call[CloudUsageSubmission]) -> None:
     ingestion.store_cloud_usage(call.tx, call.request)
 
 
-CUSTOMERS_GROUP = OperationGroup("customers", prefix="/customers")
+CUSTOMERS_GROUP = OperationGroup(
+    "customers", prefix="/customers", about="Customers, what they have used, and their custom fields."
+)
 CONSUMPTIONS_GROUP = OperationGroup(
     "customers", prefix="/customers/products-consumptions", name="consumptions"
 )
 CUSTOM_FIELDS_GROUP = OperationGroup("customers", prefix="/customFields", name="customFields")
-CONTRACTS_GROUP = OperationGroup("contracts", prefix="/contracts")
+CONTRACTS_GROUP = OperationGroup(
+    "contracts", prefix="/contracts", about="Contracts, and the plans and products that they are made of."
+)
 PLANS_GROUP = OperationGroup("contracts", prefix="/plans", name="plans")
 CATALOG_PRODUCTS_GROUP = OperationGroup("contracts", prefix="/catalogProducts", name="catalogProducts")
 
@@ -401,7 +411,7 @@ def _check_product_name(request: CatalogProductUpdate) -> None:
         raise invalid_request("a product has a name: give one that is not empty", "name")
 
 
-INVOICES_GROUP = OperationGroup("invoices", prefix="/invoices")
+INVOICES_GROUP = OperationGroup("invoices", prefix="/invoices", about="Invoices and their payment states.")
 
 
 @INVOICES_GROUP.operation("GET", "")
@@ -427,7 +437,9 @@ def get(call: Call[None]) -> InvoiceResponseView:
     return InvoiceResponseView(invoice=invoices.INVOICES.get(call.tx, call.path["invoiceId"]))
 
 
-CREDITS_GROUP = OperationGroup("credits", prefix="/credits")
+CREDITS_GROUP = OperationGroup(
+    "credits", prefix="/credits", about="Credits: the ledger, deductions and top-ups."
+)
 
 
 @CREDITS_GROUP.operation("GET", "")

@@ -215,7 +215,7 @@ def _routes(groups: tuple[OperationGroup, ...]) -> tuple[Map, dict[str, RouteCal
 
 def _describe(groups: tuple[OperationGroup, ...]) -> Response:
     service, *_ = current_app.extensions[_EXTENSION_KEY]
-    described = strict_json.dumps(document(groups, tuple(service.options.scheme.headers)))
+    described = strict_json.dumps(document(groups, service.options.scheme))
     return Response(described, mimetype="application/json")
 
 

@@ -6,18 +6,23 @@ Source: spec, "Authentication"; "Events".
 from __future__ import annotations
 
 import inspect
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from http import HTTPStatus
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
 
-from billhook.events import EVENT_TYPES
+from billhook.events import EVENT_TYPES, sample
+from billhook.events.inspection import event_summary
+from billhook.fields import strict_json
 from billhook.resources import ErrorBody
 from billhook.sandbox.operations import Operation, OperationGroup
+from billhook.signing import Scheme
 
 _OPENAPI_VERSION = "3.1.1"
 """3.1 added webhooks; many tools do not read later versions yet."""
@@ -27,7 +32,10 @@ _INFO = {
     "version": "1.0.0",
     "description": "The usage-billing service, running locally. What is under /_sandbox is the sandbox's "
     "own; all else is the service's interface.",
+    "license": {"name": "MIT", "identifier": "MIT"},
 }
+
+_SERVERS = [{"url": "/", "description": "The sandbox that this document comes from."}]
 
 _SECURITY_SCHEMES: dict[str, Any] = {
     "clientId": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The client id."},
@@ -39,6 +47,7 @@ _SECURITY_SCHEMES: dict[str, Any] = {
     },
 }
 
+_PARAGRAPH = "\n\n"
 _REF = "#/components/schemas/{model}"
 
 _ALWAYS = (400, 401, 429, 500)
@@ -48,10 +57,16 @@ class Nothing(BaseModel):
     """An empty object."""
 
 
+def document(groups: tuple[OperationGroup, ...], scheme: Scheme) -> Mapping[str, Any]:
+    """Return the OpenAPI document of the operations of `groups`, with webhooks signed by `scheme`."""
+    return _document(groups, type(scheme), scheme.headers)
+
+
 @cache  # describing the models takes most of a second, and all sandboxes of a process share it
-def document(groups: tuple[OperationGroup, ...], headers: tuple[str, ...]) -> Mapping[str, Any]:
-    """Return the OpenAPI document of the operations of `groups`, with webhooks signed in these `headers`."""
-    models: set[type[BaseModel]] = {ErrorBody}
+def _document(
+    groups: tuple[OperationGroup, ...], scheme: type[Scheme], headers: tuple[str, ...]
+) -> Mapping[str, Any]:
+    models: set[type[BaseModel]] = {ErrorBody, *EVENT_TYPES.values()}
     paths: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for group in groups:
         for operation in group.operations:
@@ -59,30 +74,48 @@ def document(groups: tuple[OperationGroup, ...], headers: tuple[str, ...]) -> Ma
             if operation.takes is not None and operation.has_body:
                 models.add(operation.takes)
             paths[operation.path][operation.method.lower()] = _operation(group, operation)
-    events = [EVENT_TYPES[name] for name in sorted(EVENT_TYPES)]
+    about = {group.tag: group.about for group in groups if group.about}
+    signature = _signature(scheme, headers)
     return {
         "openapi": _OPENAPI_VERSION,
         "info": _INFO,
+        "servers": _SERVERS,
         "paths": paths,
-        "components": {
-            "schemas": {**_schemas(models, "validation"), **_schemas(events, "serialization")},
-            "securitySchemes": _SECURITY_SCHEMES,
-        },
-        "tags": [{"name": tag} for tag in dict.fromkeys(group.tag for group in groups)],
-        "webhooks": {name: {"post": _webhook(name, headers)} for name in sorted(EVENT_TYPES)},
+        "components": {"schemas": _schemas(models), "securitySchemes": {**_SECURITY_SCHEMES, **signature}},
+        "tags": [
+            {"name": tag, "description": about.get(tag, "")}
+            for tag in dict.fromkeys(group.tag for group in groups)
+        ],
+        "webhooks": {name: {"post": _webhook(name, signature)} for name in sorted(EVENT_TYPES)},
     }
 
 
-def _schemas(models: Iterable[type[BaseModel]], mode: Any) -> Mapping[str, Any]:
+def _schemas(models: Iterable[type[BaseModel]]) -> Mapping[str, Any]:
     """Return the schemas of these models and of their parts, by name."""
-    _, shared = models_json_schema([(model, mode) for model in models], ref_template=_REF)
+    # As they are read, for webhooks as well: to write one, pydantic says that every field is required.
+    _, shared = models_json_schema([(model, "validation") for model in models], ref_template=_REF)
     # By title: the sandbox reads some models of the specification by a class of its own.
     return {schema["title"]: schema for schema in shared["$defs"].values()}
 
 
+def _signature(scheme: type[Scheme], headers: Iterable[str]) -> Mapping[str, Any]:
+    """Return a security scheme for each header of the signature: a receiver verifies them together."""
+    how = f"Of the signature ({scheme.name}): {(inspect.getdoc(scheme) or '').partition(_PARAGRAPH)[0]}"
+    return {
+        # A header may have characters that the name of a component must not have.
+        re.sub(r"[^A-Za-z0-9._-]", "_", header): {
+            "type": "apiKey",
+            "in": "header",
+            "name": header,
+            "description": how,
+        }
+        for header in headers
+    }
+
+
 def _operation(group: OperationGroup, operation: Operation) -> dict[str, Any]:
     names = operation.path_names
-    summary, _, description = (inspect.getdoc(operation.function) or "").partition("\n\n")
+    summary, _, description = (inspect.getdoc(operation.function) or "").partition(_PARAGRAPH)
     errors = (*_ALWAYS, *operation.errors, *((404,) if names else ()))
     models = {200: operation.gives or Nothing, **dict.fromkeys(errors, ErrorBody)}
     described: dict[str, Any] = {
@@ -120,13 +153,18 @@ def _content(model: type[BaseModel]) -> dict[str, Any]:
     return {"application/json": {"schema": {"$ref": _REF.format(model=name)}}}
 
 
-def _webhook(name: str, headers: Iterable[str]) -> dict[str, Any]:
-    signed = [_parameter(header, "header", {"type": "string"}) for header in headers]
+def _webhook(name: str, signature: Iterable[str]) -> dict[str, Any]:
+    event = EVENT_TYPES[name]
+    example: dict[str, Any] = {}
+    with suppress(ValidationError):  # a type of the user's own, whose fields need examples for a sample
+        example["example"] = strict_json.loads(sample(event).to_json())
+    content = {media: {**one, **example} for media, one in _content(event).items()}
     return {
         "operationId": f"webhook_{name}",
-        "summary": (EVENT_TYPES[name].__doc__ or name).partition("\n")[0],
+        "summary": event_summary(event),
         "tags": ["webhooks"],
-        "parameters": [_parameter("X-Webhook-Type", "header", {"type": "string", "const": name}), *signed],
-        "requestBody": {"required": True, "content": _content(EVENT_TYPES[name])},
+        "parameters": [_parameter("X-Webhook-Type", "header", {"type": "string", "const": name})],
+        "requestBody": {"required": True, "content": content},
         "responses": {"2XX": {"description": "Accepted. Any other response is retried later."}},
+        "security": [{header: [] for header in signature}],
     }

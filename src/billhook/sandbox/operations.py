@@ -114,6 +114,8 @@ class OperationGroup:
     operations: list[Operation] = field(default_factory=list)
     name: str | None = None
     """The first part of its operationIds, where several groups share a tag; None: the tag."""
+    about: str = ""
+    """What the operations of the tag are for; empty: another group of the tag says it."""
 
     def operation(
         self, method: str, path: str, *, name: str | None = None, **fields: Any

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
+import click
 import pytest
+from celery.bin.celery import celery
 from click.testing import CliRunner
+from flask import Flask
+from flask.cli import ScriptInfo
 from flask.cli import cli as flask_cli
 
 from billhook.cli import main
-from billhook.program import in_program, program
+from billhook.errors import ConfigError, SchemaMismatch
+from billhook.program import add_app, in_program, program, remove_app
 from support.signing import SECRET
 
 SHOP = """
@@ -83,16 +90,90 @@ def test_every_hint_of_a_mounted_app_names_flask_and_the_app(shop):
     assert search in run(shop, "deliveries", "show", "inv_42")  # an error of an argument, click's own
 
 
-def test_the_dashboards_hints_do_too_by_the_name_of_the_app(shop):
+def test_the_dashboards_hints_do_too(shop):
     run(shop, "send", "PingTest")
     client = sys.modules["shop_of_hints"].app.test_client()
 
     texts = [client.get(f"/billhook/{page}").text for page in ("", "health", "deliveries")]
 
-    assert any("flask --app shop_of_hints billhook" in text for text in texts)
+    assert any(f"flask --app {shop} billhook" in text for text in texts)
     assert [
-        re.findall(r"(?<!shop_of_hints )billhook (?:worker|db|doctor|deliveries)\b", text) for text in texts
+        re.findall(r"(?<!shop_of_hints\.py )billhook (?:worker|db|doctor|deliveries)\b", text)
+        for text in texts
     ] == [[]] * 3
+
+
+@pytest.fixture
+def no_app(monkeypatch):
+    """As in a process whose apps are those of the test alone."""
+    monkeypatch.setattr("billhook.program._programs", {})
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["shop"], "flask --app shop billhook"),
+        (["shop", "shop"], "flask --app shop billhook"),  # a factory, called twice
+        (["shop", "store"], "flask --app … billhook"),
+        (["__main__"], "flask --app … billhook"),
+        ([], "billhook"),
+    ],
+)
+@pytest.mark.usefixtures("no_app")
+def test_an_error_names_the_command_of_its_process_in_every_thread(names, expected):
+    apps = [Flask(name, root_path="/") for name in names]
+    for app in apps:
+        add_app(app, standalone=False)
+    error = SchemaMismatch("0001", "0002")
+
+    with ThreadPoolExecutor(1) as pool:
+        texts = [str(error), pool.submit(str, error).result(), str(ConfigError(f"no start: {error}"))]
+
+    assert all(text.endswith(f": run `{expected} db upgrade`") for text in texts)
+    for app in apps:
+        remove_app(app)
+    assert str(error).endswith(": run `billhook db upgrade`")
+
+
+@pytest.mark.usefixtures("no_app")
+def test_beside_the_standalone_app_and_under_its_commands_it_is_billhook():
+    apps = Flask("shop", root_path="/"), Flask("billhook", root_path="/")
+    add_app(apps[0], standalone=False)
+    with main.make_context("billhook", ["status"]):
+        assert program() == "billhook"
+    with celery.make_context("celery", ["worker"]):  # a command of something else
+        assert program() == "flask --app shop billhook"
+    add_app(apps[1], standalone=True)
+
+    assert program() == "billhook"
+
+
+@pytest.mark.usefixtures("no_app")
+def test_an_app_is_forgotten_when_it_is_closed_or_gone(app_with):
+    app = app_with(handlers=[])
+    assert program() == f"flask --app {app.import_name} billhook"
+    app.extensions["billhook"].close()
+    assert program() == "billhook"
+    gone = Flask("shop", root_path="/")
+    add_app(gone, standalone=False)
+    assert program() == "flask --app shop billhook"
+
+    del gone
+    gc.collect()
+
+    assert program() == "billhook"
+
+
+@pytest.mark.parametrize("path", [None, "shop", "my shop.py:create_app()"])
+@pytest.mark.usefixtures("no_app")
+def test_a_text_around_one_that_was_converted_is_converted_as_well(path):
+    context = click.Context(flask_cli, obj=ScriptInfo(app_import_path=path))
+    with context:
+        text = str(ConfigError(f"{SchemaMismatch('0001', '0002')}, or see `billhook options`"))
+
+        name = program()
+        assert text.endswith(f": run `{name} db upgrade`, or see `{name} options`")
+        assert in_program(text) == text
 
 
 def test_the_standalone_program_is_billhook(tmp_path, monkeypatch):

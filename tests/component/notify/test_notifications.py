@@ -100,7 +100,7 @@ def notify_file(tmp_path):
 @pytest.fixture
 def made(inbox, clock, hook, notify_file):
     addresses, _ = read_addresses(notify_file(hook.url))
-    return Notifier(inbox, addresses, clock.now, lambda: "billhook", "https://shop.example/billhook/")
+    return Notifier(inbox, addresses, clock.now, "https://shop.example/billhook/")
 
 
 def logged(caplog):
@@ -230,7 +230,7 @@ def test_a_message_that_is_refused_is_tried_again_and_given_up_after_five_times(
 def test_of_two_addresses_the_one_that_has_it_is_not_told_again(inbox, clock, hook, notify_file, monkeypatch):
     monkeypatch.setattr(notify, "RETRY_SECONDS", 0.0)
     addresses, _ = read_addresses(notify_file(hook.url, "json://127.0.0.1:9/nowhere"))
-    made = Notifier(inbox, addresses, clock.now, lambda: "billhook")
+    made = Notifier(inbox, addresses, clock.now)
     fail(inbox, "a", clock)
     update_issues(inbox, clock.now())
 
@@ -240,7 +240,7 @@ def test_of_two_addresses_the_one_that_has_it_is_not_told_again(inbox, clock, ho
 
 def test_an_address_that_fails_holds_up_no_other(inbox, clock, hook, notify_file):
     dead = f"json://127.0.0.1:{free_port()}/"
-    made = Notifier(inbox, read_addresses(notify_file(dead, hook.url))[0], clock.now, lambda: "billhook")
+    made = Notifier(inbox, read_addresses(notify_file(dead, hook.url))[0], clock.now)
     for number in range(3):
         fail(inbox, f"k{number}", clock, group=f"bug {number}")
     update_issues(inbox, clock.now())
@@ -254,7 +254,7 @@ def test_an_address_that_fails_holds_up_no_other(inbox, clock, hook, notify_file
 def test_a_process_that_takes_over_repeats_nothing_and_need_not_wait(inbox, clock, hook, notify_file):
     dead = f"json://127.0.0.1:{free_port()}/"
     addresses, _ = read_addresses(notify_file(dead, hook.url))
-    first, second = (Notifier(inbox, addresses, clock.now, lambda: "billhook") for _ in range(2))
+    first, second = (Notifier(inbox, addresses, clock.now) for _ in range(2))
     fail(inbox, "a", clock)
     update_issues(inbox, clock.now())
     first.ensure_started()
@@ -285,7 +285,7 @@ def test_the_message_of_an_issue_that_opens_again_says_so(inbox, clock, made, ho
 
 def test_each_address_has_ten_messages_an_hour_and_one_summary(inbox, clock, hook, notify_file):
     dead = f"json://127.0.0.1:{free_port()}/"
-    made = Notifier(inbox, read_addresses(notify_file(dead, hook.url))[0], clock.now, lambda: "billhook")
+    made = Notifier(inbox, read_addresses(notify_file(dead, hook.url))[0], clock.now)
     for number in range(12):
         fail(inbox, f"k{number}", clock, group=f"bug {number}")
     update_issues(inbox, clock.now())
@@ -394,20 +394,20 @@ class SlowAddress:
 
 def test_no_other_process_goes_on_while_one_sends_for_minutes(inbox, clock):
     first = SlowAddress(1, clock, 6)
-    other = Notifier(inbox, [first], clock.now, lambda: "billhook")
+    other = Notifier(inbox, [first], clock.now)
     slow = SlowAddress(2, clock, 30, then=other.send_due)
     for number in range(6):
         fail(inbox, f"k{number}", clock, group=f"bug {number}")
     update_issues(inbox, clock.now())
 
-    Notifier(inbox, [first, slow], clock.now, lambda: "billhook").send_due()
+    Notifier(inbox, [first, slow], clock.now).send_due()
 
     assert (len(first.titles), len(slow.titles)) == (6, 6)
 
 
 def test_a_process_that_said_all_is_well_says_it_again_after_another_ones_message(inbox, clock):
     address = SlowAddress(1, clock)
-    processes = [Notifier(inbox, [address], clock.now, lambda: "billhook") for _ in range(2)]
+    processes = [Notifier(inbox, [address], clock.now) for _ in range(2)]
     for key in ("a", "b"):
         fail(inbox, key, clock)
         update_issues(inbox, clock.now())
@@ -423,7 +423,7 @@ def test_a_process_that_said_all_is_well_says_it_again_after_another_ones_messag
 
 def test_what_could_not_be_recorded_is_recorded_later_and_not_sent_again(inbox, clock, monkeypatch):
     address = SlowAddress(1, clock)
-    made = Notifier(inbox, [address], clock.now, lambda: "billhook")
+    made = Notifier(inbox, [address], clock.now)
     fail(inbox, "a", clock)
     update_issues(inbox, clock.now())
 
@@ -437,7 +437,7 @@ def test_what_could_not_be_recorded_is_recorded_later_and_not_sent_again(inbox, 
 
     assert [made.send_due(), made.send_due()] == [1, 0]
     clock.advance(seconds=121)
-    Notifier(inbox, [address], clock.now, lambda: "billhook").send_due()
+    Notifier(inbox, [address], clock.now).send_due()
 
     assert len(address.titles) == 1
 
@@ -455,7 +455,7 @@ def test_a_mail_arrives(inbox, clock, notify_file):
     server.start()
     try:
         url = f"mailto://127.0.0.1:{port}/?from=billhook@example.com&to=ops@example.com&mode=insecure"
-        made = Notifier(inbox, read_addresses(notify_file(url))[0], clock.now, lambda: "billhook")
+        made = Notifier(inbox, read_addresses(notify_file(url))[0], clock.now)
         fail(inbox, "a", clock)
         update_issues(inbox, clock.now())
         assert made.send_due() == 1
@@ -609,7 +609,7 @@ def test_a_web_process_notifies_when_the_only_worker_is_gone(app_with, hook, not
 
 
 def test_each_kind_of_issue_is_named(inbox, clock, hook, notify_file):
-    made = Notifier(inbox, read_addresses(notify_file(hook.url))[0], clock.now, lambda: "billhook")
+    made = Notifier(inbox, read_addresses(notify_file(hook.url))[0], clock.now)
     fail(inbox, "a", clock)
     fail(inbox, "b", clock, state=RunState.DEAD, group=None)
     delivery_id = inbox.put(incoming("q", at=clock.now())).delivery_id

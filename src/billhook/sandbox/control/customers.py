@@ -38,12 +38,22 @@ from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.storage.repository import request_document
 from billhook.sandbox.storage.tables import custom_field, customer
 
-CUSTOMERS_GROUP = OperationGroup("_sandbox/customers", prefix="/_sandbox/customers")
-CUSTOM_FIELDS_GROUP = OperationGroup("_sandbox/customFields", prefix="/_sandbox/customFields")
-CONTRACTS_GROUP = OperationGroup("_sandbox/contracts", prefix="/_sandbox/contracts")
-PLANS_GROUP = OperationGroup("_sandbox/plans", prefix="/_sandbox/plans")
-METERS_GROUP = OperationGroup("_sandbox/meters", prefix="/_sandbox/meters")
-CLOUD_USAGE_GROUP = OperationGroup("_sandbox/cloudUsage", prefix="/_sandbox/cloudUsageSubmissions")
+CUSTOMERS_GROUP = OperationGroup(
+    "_sandbox/customers",
+    prefix="/_sandbox/customers",
+    about="Creates and lists customers, which the specification leaves open.",
+)
+CUSTOM_FIELDS_GROUP = OperationGroup(
+    "_sandbox/customFields", prefix="/_sandbox/customFields", about="Defines custom fields."
+)
+CONTRACTS_GROUP = OperationGroup(
+    "_sandbox/contracts", prefix="/_sandbox/contracts", about="Shows a contract, and activates one."
+)
+PLANS_GROUP = OperationGroup("_sandbox/plans", prefix="/_sandbox/plans", about="Creates and lists plans.")
+METERS_GROUP = OperationGroup("_sandbox/meters", prefix="/_sandbox/meters", about="Creates and lists meters.")
+CLOUD_USAGE_GROUP = OperationGroup(
+    "_sandbox/cloudUsage", prefix="/_sandbox/cloudUsageSubmissions", about="Lists submissions of cloud usage."
+)
 
 
 class CustomerQuery(PageQuery, SandboxResource, register=False):

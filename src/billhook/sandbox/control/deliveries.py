@@ -23,7 +23,11 @@ from billhook.sandbox.storage.tables import delivery, raised_event, subscription
 from billhook.sandbox.webhooks import outbox
 from billhook.sandbox.webhooks.outbox import raise_event
 
-DELIVERIES_GROUP = OperationGroup("_sandbox/deliveries", prefix="/_sandbox")
+DELIVERIES_GROUP = OperationGroup(
+    "_sandbox/deliveries",
+    prefix="/_sandbox",
+    about="Lists deliveries with their attempts, and sends them again.",
+)
 _DELIVERIES = select(delivery, raised_event.c.event_type).join(
     raised_event, raised_event.c.id == delivery.c.raised_id
 )
@@ -31,8 +35,8 @@ _DELIVERIES = select(delivery, raised_event.c.event_type).join(
 # A waiting request occupies one of the few threads of the server.
 FLUSH_SECONDS = 10
 MAX_FLUSH_SECONDS = 60
-EVENT_LOG_GROUP = OperationGroup("_sandbox/raised", prefix="/_sandbox/raised")
-TRIGGER_GROUP = OperationGroup("_sandbox/trigger", prefix="/_sandbox/trigger")
+EVENT_LOG_GROUP = OperationGroup("_sandbox/raised", prefix="/_sandbox/raised", about="Lists raised events.")
+TRIGGER_GROUP = OperationGroup("_sandbox/trigger", prefix="/_sandbox/trigger", about="Raises any event.")
 
 
 class DeliveryAttempt(SandboxResource, register=False):

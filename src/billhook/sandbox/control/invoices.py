@@ -38,9 +38,15 @@ from billhook.sandbox.errors import check_choice, check_key, invalid_request, no
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.storage.tables import report
 
-INVOICES_GROUP = OperationGroup("_sandbox/invoices", prefix="/_sandbox/invoices")
-EXCHANGE_RATES_GROUP = OperationGroup("_sandbox/exchangeRates", prefix="/_sandbox/exchangeRates")
-REPORTS_GROUP = OperationGroup("_sandbox/reports", prefix="/_sandbox/reports")
+INVOICES_GROUP = OperationGroup(
+    "_sandbox/invoices", prefix="/_sandbox/invoices", about="Approves, sends and pays invoices."
+)
+EXCHANGE_RATES_GROUP = OperationGroup(
+    "_sandbox/exchangeRates", prefix="/_sandbox/exchangeRates", about="Shows and changes exchange rates."
+)
+REPORTS_GROUP = OperationGroup(
+    "_sandbox/reports", prefix="/_sandbox/reports", about="Shows a month's report."
+)
 
 
 @INVOICES_GROUP.operation("POST", "/{invoiceId}/approve", name="approve")
@@ -96,7 +102,9 @@ def get_report(call: Call[None]) -> ReportResponse:
     return ReportResponse(report=Report.from_json(body.encode()))
 
 
-CREDITS_GROUP = OperationGroup("_sandbox/credits", prefix="/_sandbox")
+CREDITS_GROUP = OperationGroup(
+    "_sandbox/credits", prefix="/_sandbox", about="Creates credit products, and grants credits."
+)
 
 
 class DirectGrant(SandboxResource, register=False):

@@ -18,9 +18,13 @@ from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.webhooks import signing_secrets
 
-CLOCK_GROUP = OperationGroup("_sandbox/clock", prefix="/_sandbox/clock")
-TOKENS_GROUP = OperationGroup("_sandbox/tokens", prefix="/_sandbox/tokens")
-SECRETS_GROUP = OperationGroup("_sandbox/secrets", prefix="/_sandbox/secrets")
+CLOCK_GROUP = OperationGroup(
+    "_sandbox/clock", prefix="/_sandbox/clock", about="Shows the sandbox's clock, and moves it ahead."
+)
+TOKENS_GROUP = OperationGroup("_sandbox/tokens", prefix="/_sandbox/tokens", about="Replaces API tokens.")
+SECRETS_GROUP = OperationGroup(
+    "_sandbox/secrets", prefix="/_sandbox/secrets", about="Rotates the signing secret."
+)
 
 
 class ClockMove(SandboxResource, register=False):

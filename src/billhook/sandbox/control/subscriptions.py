@@ -20,8 +20,12 @@ from billhook.sandbox.storage.tables import fault, subscription
 from billhook.sandbox.webhooks import faults, outbox, signing_secrets
 from billhook.sandbox.webhooks.faults import SPOILING, TIMED, FaultKind
 
-SUBSCRIPTIONS_GROUP = OperationGroup("_sandbox/subscriptions", prefix="/_sandbox/subscriptions")
-FAULTS_GROUP = OperationGroup("_sandbox/faults", prefix="/_sandbox/faults")
+SUBSCRIPTIONS_GROUP = OperationGroup(
+    "_sandbox/subscriptions", prefix="/_sandbox/subscriptions", about="Lists, ends and pings subscriptions."
+)
+FAULTS_GROUP = OperationGroup(
+    "_sandbox/faults", prefix="/_sandbox/faults", about="Injects faults into deliveries."
+)
 MAX_SECONDS = 86_400
 
 

@@ -239,7 +239,7 @@ Schema = Mapping[str, Any]
 def reference() -> Response:
     """Show all operations with their parameters, the webhooks, and the models of their bodies."""
     runner = page_context().runner
-    described = document(runner.groups, tuple(runner.service.options.scheme.headers))
+    described = document(runner.groups, runner.service.options.scheme)
     groups: dict[str, list[dict[str, Any]]] = {tag["name"]: [] for tag in described["tags"]}
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
@@ -255,6 +255,7 @@ def reference() -> Response:
     return render(
         "reference.html",
         groups=groups,
+        about={tag["name"]: tag["description"] for tag in described["tags"]},
         webhooks={name: one["post"] for name, one in described["webhooks"].items()},
         models={name: list(_rows(models[name])) for name in sorted(models)},
         descriptions={name: first_sentence(one.get("description", "")) for name, one in models.items()},

@@ -1,0 +1,74 @@
+"""What an app's servers and workers say to do can be typed as it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.examples import eventually
+from support.processes import run_command
+from support.server import gunicorn
+from support.signing import SECRET, signed
+from support.timeouts import scaled
+
+SHOP = """
+from flask import Flask
+from billhook import Billhook, Handlers
+from billhook.events import PingTest
+
+app = Flask(__name__)
+handlers = Handlers()
+
+
+@handlers.on(PingTest)
+def send(event):
+    pass
+
+
+@app.get("/")
+def index():
+    return "a shop"
+
+
+hooks = Billhook(app, handlers=[handlers])
+application = hooks.asgi_app(app)
+"""
+WANTED = "run `flask --app shop billhook db upgrade`"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("door", "app"), [("gthread", "shop:app"), ("asgi", "shop:application")])
+def test_servers_name_flask_and_the_app_in_what_they_log(
+    tmp_path: Path, postgres_url: str, door: str, app: str
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    options = {"BILLHOOK_INBOX_URL": postgres_url, "BILLHOOK_ENGINE": "thread"}
+
+    with gunicorn(tmp_path, door=door, app=app, wait_for="/", **options) as server:
+        assert server.post(b"{}", signed()).status == 503
+        # Of the start, of a request, and of a thread of the engine's.
+        for line in ("schema fits: ", "refused with 503 ", "worker poll failed, "):
+            eventually(lambda line=line: re.search(f"{line}.*{WANTED}", server.log.read_text()))
+        assert_hints(server.log.read_text())
+
+
+@pytest.mark.slow
+def test_a_worker_without_a_schema_does_too(tmp_path: Path, postgres_url: str) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    environ = {**os.environ, "BILLHOOK_INBOX_URL": postgres_url, "BILLHOOK_SECRETS": SECRET}
+    command = [sys.executable, "-m", "flask", "--app", "shop", "billhook", "worker"]
+
+    ended = run_command(command, cwd=tmp_path, env=environ, timeout=scaled(60))
+
+    assert ended.returncode == 2
+    assert_hints(ended.stderr)
+
+
+def assert_hints(text: str) -> None:
+    """Every command of billhook's in a text is one of the app's."""
+    assert WANTED in text
+    assert re.findall(r"(?<!--app shop )billhook db\b.*", text) == [], text
