@@ -263,6 +263,9 @@ class Inbox:
         if noted is not None and latest is not None:
             if noted.transactions & latest.transactions:
                 return False
+            if latest.end.finished_at < noted.end.finished_at:
+                self._noted = latest  # the clock was set back: what finishes now may be before that end
+                return False
             with self.database.write() as connection:
                 more = counts.close(connection, noted.end, self.known_types)
                 failpoints.reach("in_close")

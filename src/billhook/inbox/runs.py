@@ -39,7 +39,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
-from billhook.inbox.counts import open_time
+from billhook.inbox.counts import as_open_time, open_time
 from billhook.inbox.records import (
     NEWEST_ONLY,
     DeliveryState,
@@ -223,7 +223,7 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
                 "0"
             ),  # however it ended, it did not kill its worker: it is no suspect any more
             due_at=func.coalesce(given["retry_at"], run.c.due_at),
-            finished_at=given["ended_at"],
+            finished_at=as_open_time(given["ended_at"]),
             attempts=run.c.attempts - given["is_uncalled"],  # the claim counted it
             excused_attempts=run.c.excused_attempts + given["is_excused"],
             started_at=func.coalesce(given["called_at"], run.c.started_at),
