@@ -115,6 +115,10 @@ class Inbox:
         """Whether it is a file that does not exist; a server's database is not created here."""
         return self.database.path is not None and not self.database.path.is_file()
 
+    def now(self) -> datetime:
+        """Return the time by which all that it stores goes: see Database.clock."""
+        return self.database.clock.now()
+
     def prepare(self, timeout_seconds: float | None = None) -> None:
         """Create or upgrade a SQLite file at start, and refuse a database that this code does not fit.
         Leaves no connection open, so that a fork may follow. Raises SchemaMismatch or InboxUnavailable. A
