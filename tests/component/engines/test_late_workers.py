@@ -1,4 +1,4 @@
-"""Workers that stood still for longer than their leases: what has returned in a process is not called there again."""
+"""Workers that stood still for longer than their leases call nothing again that has returned there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLACES = ("in the read", "after the read", "before the writes", "before the comm
 
 
 class Late:
-    """A worker whose thread stands still at one place of its next poll, once all that it has claimed returned.
+    """A worker whose thread stands still at one place of its next poll, until all that it started returned.
 
     Meanwhile the clock goes on by two lease times.
     """
@@ -65,7 +65,7 @@ class Late:
         self.worker.wake()
 
     def stand_still(self, handlers):
-        """Let the worker start as much as it has threads for, and stand still; then let the handlers return."""
+        """Let the worker start a run in each thread, and stand still; then let the handlers return."""
         self.thread.start()
         self.put(*QUICK)  # after these it claims more than it has threads for
         until(lambda: rows(self.where, "SELECT count(*) FROM delivery WHERE state = 'done'") == [(THREADS,)])

@@ -149,6 +149,7 @@ class PostgresDatabase(Database):
         with self._storage_errors(), self._open().connect() as connection:
             if not checked:
                 connection.execution_options(isolation_level="AUTOCOMMIT")
+                self._measure_if_due(connection)
                 try:
                     yield connection
                 except (ProgrammingError, NotSupportedError):
