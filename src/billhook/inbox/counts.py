@@ -71,7 +71,7 @@ BEFORE = datetime(1970, 1, 1, tzinfo=UTC)
 """The hour of what is older: one sum each, so that the sum over all time never falls."""
 MARGIN = {"sqlite": timedelta(seconds=2), "postgresql": timedelta(seconds=6)}
 """How long ago the closed moment is at least. A result may be stored with a time that is RECENT
-(billhook.inbox.runs); the rest is for machines whose clocks differ from that of PostgreSQL."""
+(billhook.inbox.runs); the rest is for a clock of the user's that differs from PostgreSQL's."""
 ROWS_READ = 25_000
 """How many rows of a table are read for figures by the minute, so that a page of them is quick."""
 _COMPACT_LIMIT = 2_000
