@@ -11,7 +11,7 @@ was doing:
   the one that kills late.
 
 A worker whose process stood still may be late itself: leases of its own process it renews and never expires.
-And as long as nobody has claimed the run since, the result of the late attempt is still the run's result.
+Until the run is claimed again, the result of the late attempt is still the run's result.
 """
 
 from __future__ import annotations

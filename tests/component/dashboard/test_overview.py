@@ -67,7 +67,7 @@ def test_a_clock_that_is_off_is_told_with_a_link_to_the_health_page(at_noon, mon
     monkeypatch.setattr(type(at_noon.inbox.database), "machine_ahead_seconds", -90.0)
 
     assert sentence(at_noon) == (
-        "Needs attention: this machine's clock is 1 min 30 s behind the database server's."
+        "Needs attention: this machine&#39;s clock is 1 min 30 s behind the database server&#39;s."
     )
     assert 'href="/billhook/health"' in at_noon.get("").text
 

@@ -2,7 +2,7 @@
 
 Leases and due times are compared by several machines, so all of them go by the one clock that they share. It
 is asked for with each new connection and then every few seconds, and counted on in between by a clock that
-nobody sets: a step of this machine's own changes nothing.
+cannot be set: a step of this machine's own changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from billhook.logs import fields
 
 logger = logging.getLogger("billhook.inbox")
 
-# A number, whatever the session's DateStyle or TimeZone may be.
+# A number, which no setting of the session changes.
 SERVER_TIME = "SELECT CAST(extract(epoch FROM pg_catalog.clock_timestamp()) AS double precision)"
 EVERY_SECONDS = 10.0
 """Between two measurements, at most while there are transactions: a worker registers itself every 20 s."""
