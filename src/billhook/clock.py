@@ -49,6 +49,18 @@ class FrozenClock:
         self._at += timedelta(seconds=seconds)
 
 
+CLOCK_OFF_SECONDS = 5.0
+"""How far a machine's clock may be from the database server's before it is worth a word."""
+
+
+def clock_off(ahead_seconds: float) -> str | None:
+    """Return in words that this machine's clock is so far ahead of the server's; None if it is close."""
+    if abs(ahead_seconds) <= CLOCK_OFF_SECONDS:
+        return None
+    side = "ahead of" if ahead_seconds > 0 else "behind"
+    return f"this machine's clock is {format_duration(abs(ahead_seconds))} {side} the database server's"
+
+
 def parse_duration(text: str) -> timedelta:
     """Return the duration that an operator wrote: 90s, 30m, 2h, 7d or 1w. Raises ValueError."""
     age = _AGE.fullmatch(text)

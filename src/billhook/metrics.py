@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from billhook.clock import SystemClock
 from billhook.errors import (
     ConfigError,
     InboxUnavailable,
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 _ATTEMPTS = (Counted.SUCCEEDED, Counted.FAILED, Counted.DEAD, Counted.DISCARDED)
 _STORED = (Counted.ACCEPTED, Counted.CONFLICT, Counted.UNTYPED)
 FEWEST_TOKEN_CHARACTERS = 16
-_SYSTEM_CLOCK = SystemClock()
 
 
 class InboxCollector(Collector):
@@ -58,7 +56,7 @@ class InboxCollector(Collector):
     With an inbox that cannot be read it gives `billhook_inbox_up 0` and nothing else.
     """
 
-    def __init__(self, inbox: Callable[[], Inbox], clock: Clock = _SYSTEM_CLOCK) -> None:
+    def __init__(self, inbox: Callable[[], Inbox], clock: Clock | None = None) -> None:
         self._inbox = inbox
         self._clock = clock
 
@@ -70,7 +68,8 @@ class InboxCollector(Collector):
         """Read the inbox."""
         up = GaugeMetricFamily("billhook_inbox_up", "Whether the inbox can be read.")
         try:
-            state, totals = read_state(self._inbox(), self._clock.now()), read_totals(self._inbox())
+            now = (self._clock or self._inbox().database.clock).now()
+            state, totals = read_state(self._inbox(), now), read_totals(self._inbox())
             issues = count_issues(self._inbox())
         except (InboxUnavailable, SchemaMismatch):
             up.add_metric((), 0)

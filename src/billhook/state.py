@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from flask import Flask, request
 
-from billhook.clock import Clock
+from billhook.clock import Clock, SystemClock
 from billhook.engines import Dispatcher, Engine, InlineEngine, ThreadEngine, Worker
 from billhook.engines.celery import CeleryEngine, find_celery
 from billhook.engines.dispatcher import handler_limits
@@ -63,9 +63,11 @@ class BillhookState:
         self.inbox = _open_inbox(app, settings)
         self.handlers = ConnectedHandlers(app)
         self.inbox.limits = partial(handler_limits, self.handlers)
+        # Of several machines: a clock that the user gives decides itself.
+        inbox_clock = self.inbox.database.clock if type(clock) is SystemClock else clock
         self.dispatcher = Dispatcher(
             self.handlers,
-            clock,
+            inbox_clock,
             RetrySchedule.of(settings.retry_schedule_seconds),
             jitter=settings.retry_jitter,
             sender=app,
@@ -87,6 +89,7 @@ class BillhookState:
         """Whether the engine runs in this process, from its first request on."""
         self.intake = DeliveryRules(
             clock,
+            inbox_clock,
             sender=app,
             wake=None if settings.engine == "worker" else self.engine.wake,
             count=self.inbox.count,
@@ -182,7 +185,7 @@ class BillhookState:
 
     def use_clock(self, clock: Clock) -> None:
         """Use another clock from now on: for tests, with the engines `worker` and `inline` alone."""
-        self.dispatcher.clock = self.intake.clock = clock
+        self.dispatcher.clock = self.intake.clock = self.intake.inbox_clock = clock
 
     def worker(self, threads: int) -> Worker:
         """Return a new worker, for a worker process."""

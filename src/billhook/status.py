@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from billhook.clock import format_ago, format_duration
+from billhook.clock import clock_off, format_ago, format_duration
 from billhook.events import EVENT_TYPES
 from billhook.inbox.counts import OTHER_TYPES, Counted, hour_of
 from billhook.inbox.overview import COUNT_LIMIT, RUNS_LIMIT, TypeFigures, read_periods
@@ -85,7 +85,7 @@ def _refused_within(inbox: Inbox, now: datetime, hours: int) -> float:
 class Problem(NamedTuple):
     """Something that needs attention, as a part of a sentence; `about` is its kind, for a link."""
 
-    about: Literal["row-security", "worker", "dead", "quarantined", "paused", "age", "refused"]
+    about: Literal["row-security", "worker", "dead", "quarantined", "paused", "age", "refused", "clock"]
     text: str
 
 
@@ -115,6 +115,8 @@ def find_problems(
     if refused := sum(overview.refused.values()):
         requests = "1 request was" if refused == 1 else f"{number_text(refused)} requests were"
         problems.append(Problem("refused", f"{requests} refused in 24 hours"))
+    if off := clock_off(overview.machine_ahead_seconds):
+        problems.append(Problem("clock", off))
     return problems
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import update
 
 from billhook import Delivery, Handlers
 from billhook.events import InvoiceApproved, PingTest
-from billhook.inbox import claims
+from billhook.inbox import leases
 from billhook.inbox.schema import run
 
 WAYS = {
@@ -70,7 +70,7 @@ def sibling(event: InvoiceApproved, delivery: Delivery) -> None:
 
 def disable_suspects() -> None:
     """The control: attempts that were lost count wherever they were, and are due again together."""
-    expire = claims.expire_leases
+    expire = leases.expire_leases
 
     def expire_as_any_other(connection: Any, now: Any, **more: Any) -> Any:
         handlers = expire(connection, now, **more)
@@ -78,7 +78,7 @@ def disable_suspects() -> None:
         connection.execute(lost.values(runs_alone=0, excused_attempts=0, due_at=now))
         return handlers
 
-    claims.expire_leases = expire_as_any_other
+    leases.expire_leases = expire_as_any_other
 
 
 if "DISABLE_SUSPECTS" in os.environ:

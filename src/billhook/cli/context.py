@@ -7,7 +7,6 @@ import pwd
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -201,7 +200,7 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
 def missing_worker(inbox: Inbox) -> Finding | None:
     """Return the finding that no worker seems to serve the inbox; None if one does."""
     own_app = user_app() is not None
-    return doctor.missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))
+    return doctor.missing_worker(inbox, load_settings().engine, own_app=own_app, now=inbox.now())
 
 
 def say_missing_worker(inbox: Inbox, before: str = "") -> None:

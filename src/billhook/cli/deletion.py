@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 
@@ -63,8 +62,8 @@ def discard(selection: Selection, reason: str) -> None:
     reason = " ".join(reason.split())[:_LONGEST_REASON]  # one line: it is a cell of the table of deliveries
     if not reason:
         raise UsageConfigError("--reason is empty: give a reason, which is stored with the delivery")
-    now = datetime.now(UTC)
     with open_inbox() as inbox:
+        now = inbox.now()
         found = selection.find(inbox, "Discard {}?")
         change = partial(discard_these, inbox, reason=reason, now=now)
         done = selection.apply(inbox, found, change, DiscardResult())
@@ -107,8 +106,8 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
     """
     settings = load_settings()
     days = settings.retention_days if days is None else days
-    limits = Cutoffs.of(datetime.now(UTC), days, settings.key_days)
     with open_inbox() as inbox:
+        limits = Cutoffs.of(inbox.now(), days, settings.key_days)
         if not (yes or dry_run or as_json):
             # Counted first, so that the question says what an answer of yes deletes.
             done = _pass(inbox, limits, states, lambda number, ids: None, dry_run=True)
@@ -199,8 +198,8 @@ def erase(selection: Selection, customer: str | None, discard: bool) -> None:
         raise UsageConfigError("--customer is empty: give the customer's id, as deliveries have it")
     if customer and selection.ids:
         raise click.UsageError("give ids or --customer, not both")
-    now = datetime.now(UTC)
     with open_inbox() as inbox:
+        now = inbox.now()
         # Not asked here: the question says what an answer of yes does, which is counted first.
         found, unsure = (
             (selection.find(inbox), []) if customer is None else _of_customer(inbox, customer, selection)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from shlex import quote
 
 import click
@@ -74,8 +74,8 @@ def list_(states: Sequence[str], as_json: bool) -> None:
       billhook failures list --state resolved
       billhook failures list --json | jq '.[] | select(.kind == "failure") | .title'
     """
-    now = datetime.now(UTC)
     with open_inbox() as inbox:
+        now = inbox.now()
         update_issues(inbox, now)
         found = list_issues(inbox, [IssueState(state) for state in states] or _SHOWN)
         hours = by_hour(inbox, found, now) if as_json else {}
@@ -107,8 +107,8 @@ def show(id_: str, as_json: bool) -> None:
     Example:
       billhook failures show 3f1c0a9b2d4e
     """
-    now = datetime.now(UTC)
     with open_inbox() as inbox:
+        now = inbox.now()
         update_issues(inbox, now)
         one = _find(inbox, id_)
         newest = newest_traceback(inbox, one.id)
@@ -179,12 +179,12 @@ def ignore(ids: tuple[str, ...], duration: timedelta, reason: str | None) -> Non
 def _change(
     ids: Sequence[str], what: str, state: IssueState, reason: str | None, duration: timedelta | None = None
 ) -> None:
-    now = datetime.now(UTC)
-    try:
-        until = None if duration is None else now + duration
-    except OverflowError:
-        raise click.BadParameter("that is beyond the year 9999", param_hint="--for") from None
     with open_inbox() as inbox:
+        now = inbox.now()
+        try:
+            until = None if duration is None else now + duration
+        except OverflowError:
+            raise click.BadParameter("that is beyond the year 9999", param_hint="--for") from None
         found = [_find(inbox, id_) for id_ in ids]  # all are checked before the first is changed
         for one in found:
             with recording(inbox, what, f"issue {one.id}"):

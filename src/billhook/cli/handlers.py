@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import UTC, datetime
 
 import click
 
@@ -73,10 +72,13 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     connected.check_names()
     paused: dict[str, PausedHandler] = {}
     backlogs: dict[str, HandlerBacklog] = {}
+    waiting: dict[str, str] = {}
     with suppress(BillhookError), open_inbox() as inbox, inbox.database.read() as connection:
-        found = read_handler_backlogs(connection, datetime.now(UTC), handler_limits(connected))
+        now = inbox.now()
+        found = read_handler_backlogs(connection, now, handler_limits(connected))
         paused = {handler.name: handler for handler in find_paused(connection)}
         backlogs = {one.name: one for one in found}
+        waiting = {one.name: backlog_text(one, now) for one in found}
     by_name, unhandled = types_by_handler(connected, UNKNOWN)
     unfinished = {name: one.unfinished for name, one in backlogs.items() if one.unfinished}
     missing = missing_names(connected, unfinished) if by_name else []
@@ -87,7 +89,7 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
         ]
         print_json({"handlers": described, "unhandled": unhandled, "missing": missing})
     elif by_name:
-        _print_table(by_name, paused, backlogs)
+        _print_table(by_name, paused, waiting)
         if unhandled:
             click.echo(f"Stored, but without a handler: {', '.join(unhandled)}")
     else:
@@ -121,7 +123,7 @@ def pause(name: str, reason: str | None) -> None:
         _require_known(name, inbox)
         before = {handler.name: handler for handler in inbox.paused_handlers()}.get(name)
         with recording(inbox, "pause", name):
-            inbox.pause_handler(name, reason, datetime.now(UTC))
+            inbox.pause_handler(name, reason, inbox.now())
     if before is None:
         click.echo(f"{printable(name)} is PAUSED: its deliveries wait until you resume it")
         return
@@ -187,10 +189,10 @@ def require_all_handled(connected: ConnectedHandlers) -> None:
 def _print_table(
     by_name: Mapping[str, tuple[Handler, list[str]]],
     paused: Mapping[str, PausedHandler],
-    backlogs: Mapping[str, HandlerBacklog],
+    waiting: Mapping[str, str],
 ) -> None:
     # Most apps use none of these: a column appears with the first handler that does.
-    now, every = datetime.now(UTC), len(EVENT_TYPES) + 1
+    every = len(EVENT_TYPES) + 1
     optional = ("state", "runs", "limits", "sources", "ordered by", "identity")
     has_sources = any(handler.sources for handler, _ in by_name.values())
     rows = [
@@ -199,7 +201,7 @@ def _print_table(
             "all" if len(types) == every else "\n".join(types),
             handler.timeout_seconds,
             "PAUSED" if name in paused else None,
-            backlog_text(backlogs[name], now) if name in backlogs else None,
+            waiting.get(name),
             limits_text(handler),
             "\n".join(handler.sources) or ("all" if has_sources else None),
             order_text(handler),

@@ -95,7 +95,7 @@ def reconcile(
         if inject:
             with progress("storing", len(missing)) as steps:
                 stored = 0
-                for new in store(inbox, missing, datetime.now(UTC)):
+                for new in store(inbox, missing, inbox.now()):
                     steps(new)
                     stored += new
     if as_json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import BinaryIO
 
@@ -97,8 +96,8 @@ def replay(selection: Selection, handler: str | None, as_type: str | None, all_h
     # Deliveries that await an operator's decision are selected only if asked for.
     decided = as_type is None and not filters.conflicts
     selection = replace(selection, filter=replace(filters, handler=wanted, decided=decided))
-    now = datetime.now(UTC)
     with open_inbox() as inbox:
+        now = inbox.now()
         if selection.ids and handler is not None and added is None:
             of_handler = DeliveryFilter(handler=handler)
             if not count(inbox, of_handler):
@@ -196,7 +195,7 @@ def resend(
         try:
             with recording(inbox, "resend", f"{delivery_id} edited, handler {printable(handler)}") as add:
                 try:
-                    new_id = resend_this(inbox, connected, original, handler, body, datetime.now(UTC))
+                    new_id = resend_this(inbox, connected, original, handler, body, inbox.now())
                 except BillhookError:
                     add(0, ())  # refused, and nothing was stored
                     raise

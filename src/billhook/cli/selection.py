@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -270,7 +270,7 @@ def recording(
     if dry_run:
         yield lambda number, delivery_ids: None
         return
-    with recorded(inbox, operator(), what, which, datetime.now(UTC)) as recorder, ExitStack() as stack:
+    with recorded(inbox, operator(), what, which, inbox.now()) as recorder, ExitStack() as stack:
         for number in (signal.SIGTERM, signal.SIGHUP):
             before = signal.getsignal(number)
             if before is not signal.SIG_IGN:  # as nohup sets it for SIGHUP

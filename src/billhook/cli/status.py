@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -111,7 +111,7 @@ def status(
 
 def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
     """Print the state of the inbox; return the thresholds that are crossed."""
-    overview = read_overview(inbox, datetime.now(UTC))
+    overview = read_overview(inbox, inbox.now())
     lines = crossed_thresholds(inbox, overview, thresholds)
     missing = missing_worker(inbox)
     no_policy_for = inbox.database.row_security().text

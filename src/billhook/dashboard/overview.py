@@ -88,6 +88,7 @@ def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[s
         "paused": url_for(".handlers"),
         "age": url_for(".deliveries", state="planned"),
         "refused": "#received",
+        "clock": url_for(".health"),
     }
     no_policy_for = context.inbox.database.row_security().text
     for about, text in find_problems(overview, None if missing is None else missing.what, no_policy_for):

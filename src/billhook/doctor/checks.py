@@ -31,7 +31,14 @@ from billhook.doctor.deliveries import (
     clock_findings,
     payload_findings,
 )
-from billhook.doctor.inbox import about_database, about_inbox, about_paused, about_refusals, about_worker
+from billhook.doctor.inbox import (
+    about_database,
+    about_inbox,
+    about_paused,
+    about_refusals,
+    about_server_clock,
+    about_worker,
+)
 from billhook.doctor.setup import LEVELS, Finding, Setup, finding_of
 from billhook.errors import BillhookError
 from billhook.inbox.diagnosis import SqliteFacts, inbox_facts
@@ -163,7 +170,14 @@ def workers_text(setup: Setup) -> str:
     alive = [one.seen_at for one in setup.overview.workers if one.alive]
     if not alive:
         return "handlers run within the requests"
-    return f"{_counted(len(alive), 'worker')}, seen {format_ago(max(alive), setup.now)}"
+    return f"{_counted(len(alive), 'worker')}, seen {format_ago(max(alive), setup.inbox_now)}"
+
+
+def server_clock_text(setup: Setup) -> str:
+    """Return how far the clocks of this machine and of the database server are apart."""
+    if not setup.inbox.database.is_remote:
+        return "the inbox goes by this machine's clock"
+    return f"this machine's is {setup.overview.machine_ahead_seconds:+.1f} s from the database server's"
 
 
 def payloads_text(setup: Setup) -> str:
@@ -223,6 +237,7 @@ CHECKS = (
     Check("types", about_types, well=lambda _: "each type that arrived has a handler"),
     Check("gunicorn", about_gunicorn, frozenset({"doctor"})),
     Check("payloads", lambda setup: payload_findings(setup.sample), well=payloads_text),
+    Check("server clock", about_server_clock, reads_inbox=True, well=server_clock_text),
     Check("clock", lambda setup: clock_findings(setup.sample), well=clock_text),
     Check("engine", about_engine, frozenset({"check"})),
 )  # fmt: skip

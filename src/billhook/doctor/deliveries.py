@@ -116,9 +116,10 @@ def clock_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
     if ahead > _SLOWEST_SECONDS or behind > _AHEAD_SECONDS:
         seconds, which = (ahead, "ahead of") if ahead > _SLOWEST_SECONDS else (behind, "behind")
         yield Finding(
-            "warning", "clock", f"this machine's clock is {seconds:.0f} s {which} the sender's",
+            "warning", "clock", f"the receiver's clock is {seconds:.0f} s {which} the sender's",
             "beyond BILLHOOK_TOLERANCE_SECONDS every delivery is refused, with 401",
-            "set the clock by NTP (`timedatectl`); if it is right, tell the sender",
+            "set the clock by NTP (`timedatectl`), that of a database server too; if it is right, tell the "
+            "sender",
         )  # fmt: skip
 
 

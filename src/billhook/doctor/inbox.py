@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from billhook.clock import format_duration
+from billhook.clock import clock_off, format_duration
 from billhook.doctor.setup import Finding
 from billhook.inbox.database import CONNECTIONS_PER_PROCESS
 from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts
@@ -217,6 +217,18 @@ def about_database(setup: Setup) -> Iterator[Finding]:
     yield from connection_findings(facts, web, alive)
 
 
+def about_server_clock(setup: Setup) -> Iterator[Finding]:
+    """Compare this machine's clock with the database server's."""
+    off = clock_off(setup.inbox.database.machine_ahead_seconds)
+    if off is not None:
+        yield Finding(
+            "warning", "server-clock", off,
+            "leases and due times go by the server's; the age of a signature goes by this machine's, so that "
+            "with more than BILLHOOK_TOLERANCE_SECONDS every delivery is refused, with 401",
+            "set the clock that is wrong by NTP (`timedatectl`)",
+        )  # fmt: skip
+
+
 def about_paused(setup: Setup) -> Iterator[Finding]:
     """Name the paused handlers."""
     for one in setup.inbox.paused_handlers():
@@ -230,7 +242,7 @@ def about_paused(setup: Setup) -> Iterator[Finding]:
 
 def about_worker(setup: Setup) -> Iterator[Finding]:
     """Ask whether a worker serves the inbox."""
-    missing = missing_worker(setup.inbox, setup.settings.engine, own_app=setup.own_app, now=setup.now)
+    missing = missing_worker(setup.inbox, setup.settings.engine, own_app=setup.own_app, now=setup.inbox_now)
     if missing is not None:
         yield missing
 

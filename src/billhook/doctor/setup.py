@@ -97,7 +97,7 @@ class Setup:
             lambda: state.inbox,
             lambda: state.handlers,
             app,
-            state.dispatcher.clock.now(),
+            state.intake.clock.now(),
             **more,
         )
 
@@ -139,9 +139,15 @@ class Setup:
         return None
 
     @cached_property
+    def inbox_now(self) -> datetime:
+        """The time that the inbox goes by: its server's, or that of the clock which the app was given."""
+        clock = self.inbox.database.clock if self.app is None else get_state(self.app).dispatcher.clock
+        return clock.now()
+
+    @cached_property
     def overview(self) -> Overview:
         """The figures of the inbox. Raises InboxUnavailable and SchemaMismatch."""
-        return read_overview(self.inbox, self.now)
+        return read_overview(self.inbox, self.inbox_now)
 
     @cached_property
     def sample(self) -> Sequence[SampledDelivery]:

@@ -45,7 +45,9 @@ WINDOW_LIMIT = 2_000
 class LeaseTable:
     """The claimed runs of one worker, by lease; few while handlers are slow, for others to claim."""
 
-    def __init__(self, threads: int, lease_seconds: float) -> None:
+    def __init__(self, threads: int, lease_seconds: float, held: set[Lease] | None = None) -> None:
+        """`held` are the leases of all workers of this process, of which this table's are kept up to date."""
+        self._held = set() if held is None else held
         self.runs: dict[Lease, ClaimedRun] = {}
         self.to_release: list[Lease] = []
         """Leases of runs that were claimed and not started, to be released in the next transaction."""
@@ -77,18 +79,25 @@ class LeaseTable:
             # from its oldest claim, so that a renewal is one statement.
             self._renew_at = time.monotonic() + self._third_seconds
         self.runs[run.lease] = run
+        self._held.add(run.lease)
 
     def remove(self, leases: Iterable[Lease]) -> None:
         """Forget leases that are settled or expired."""
         for lease in leases:
             if self.runs.pop(lease, None) is not None:
+                self._held.discard(lease)
                 self.finished_since_renewal += 1
 
     def release_later(self, runs: Iterable[ClaimedRun]) -> None:
         """Release runs that were not started in the next transaction, for other workers."""
         for run in runs:
             self.runs.pop(run.lease, None)
+            self._held.discard(run.lease)
             self.to_release.append(run.lease)
+
+    def abandon(self) -> None:
+        """Leave what is still held to other workers, of this process too, once the leases have ended."""
+        self._held.difference_update(self.runs)
 
     def record_commit(
         self,
@@ -179,7 +188,7 @@ class Cycle:
         self._dispatcher = dispatcher
         self._lease_time = timedelta(seconds=lease_seconds)
         self._owner = unique_process_name()
-        self._leases = LeaseTable(threads, lease_seconds)
+        self._leases = LeaseTable(threads, lease_seconds, inbox.held)
         self._unsettled: list[AttemptResult] = []
         self._unstorable: list[AttemptResult] = []
         self._unstorable_at = 0.0
@@ -189,6 +198,11 @@ class Cycle:
         """Whether the database skipped a part of the last transaction, which is read again then."""
         self._skips = LimitedLog(logger, interval_seconds=SKIPS_SECONDS)
         self._handlers = pool(dispatcher, threads, wake)
+
+    def close(self) -> None:
+        """End the threads of its handlers; what it holds is due when the leases end."""
+        self._handlers.close()
+        self._leases.abandon()
 
     def _collect(self) -> bool:
         """Collect finished attempts and expired leases; return whether the leases have to be renewed."""

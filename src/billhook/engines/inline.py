@@ -66,8 +66,11 @@ class InlineEngine(Engine):
             settle_seconds=0.0,
             pool=_CallersThread,
         )
-        for each in wanted:  # which grows meanwhile
-            worker.handle(each, with_suspects=True)
+        try:
+            for each in wanted:  # which grows meanwhile
+                worker.handle(each, with_suspects=True)
+        finally:
+            worker.close()
         return worker.attempts
 
 
@@ -79,5 +82,6 @@ class _CallersThread(HandlerPool):
 
     def finished(self) -> tuple[list[AttemptResult], list[ClaimedRun]]:
         for run in self.cancel_queued():
-            self._finished.append(self._dispatcher.attempt(run.claim, run.event))
+            if not self._is_late(run):
+                self._finished.append(self._dispatcher.attempt(run.claim, run.event))
         return super().finished()

@@ -63,10 +63,6 @@ class SerialWorker(Cycle):
         """Return the leases that it holds now; callable from any thread."""
         return list(self._leases.runs)
 
-    def close(self) -> None:
-        """End the thread of its handlers."""
-        self._handlers.close()
-
     def handle(
         self,
         only: int | None = None,

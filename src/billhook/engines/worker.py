@@ -192,7 +192,7 @@ class Worker(Cycle):
 
     def close(self) -> None:
         """Close what it woke up by; call it when `run` has returned, or was never called."""
-        self._handlers.close()
+        super().close()
         self._wakeup.close()
 
     @property
@@ -289,7 +289,8 @@ class Worker(Cycle):
                 self._descriptors.record(failure.exception if failure else None)
         poll, claiming = self._plan_poll(renewing)
         leases, suspects = self._leases, self._suspects
-        if not (self._unsettled or claiming or renewing or leases.to_release or leases.orphan_check_due):
+        writing = self._unsettled or poll.renewing or leases.to_release or leases.orphan_check_due
+        if not (writing or claiming):
             next_times = poll.next_times if poll.next_times and poll.capacity else NOTHING_DUE
             return self._seconds_to_sleep(next_times, poll.now)
         settled, releasing = len(self._unsettled), bool(leases.to_release)
@@ -317,6 +318,9 @@ class Worker(Cycle):
         reading = self._plan_limit if capacity and not ordinary_blocked else 0
         new_deliveries, next_times = self._inbox.poll(reading, self._dispatcher.limits)
         now = self._dispatcher.clock.now()
+        # By now the leases of this process may be overdue: the read took long, or the clock was set forward.
+        overdue = next_times.lease_ends_at is not None and next_times.lease_ends_at <= now
+        renewing = renewing or leases.seconds_to_renewal() == 0.0 or (overdue and bool(leases.runs))
         ordinary_due = bool(new_deliveries) or self._backoff.is_worth_claiming(
             next_times.due_at, now, idle=leases.idle_threads() > 0
         )

@@ -3,23 +3,13 @@
 A row that another worker is claiming is skipped, never waited for. Only the claim decides who runs what: a
 run is claimed by the statement that raises its token, and the result of an earlier claim then matches no row.
 
-A lease expires when its worker died or was silent for too long. What becomes of the run depends on what it
-was doing:
-
-- A run that was only queued was never called. It is due again, and its attempt does not count.
-- A run that had been started becomes a suspect: it may have killed its worker, so it is claimed alone from
-  then on (see billhook.engines.suspects).
-- A suspect that was running alone was the cause: this attempt counts, and so does the one before it.
-- A suspect that was not alone any more, because it took long, is excused again, up to a limit: it may be
-  the one that kills late.
-
-Runs that wait in their order have no lease: see billhook.inbox.runs.
+A lease that its worker did not renew expires: see billhook.inbox.leases. Runs that wait in their order have
+none: see billhook.inbox.runs.
 """
 
 from __future__ import annotations
 
 import json
-import random
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -44,7 +34,6 @@ from sqlalchemy import (
     column,
     exists,
     func,
-    insert,
     literal_column,
     select,
     text,
@@ -52,15 +41,14 @@ from sqlalchemy import (
     update,
 )
 
-from billhook.inbox.records import DeliveryState, HandlerLimits, RunState, StoredDelivery, fingerprint
-from billhook.inbox.schema import delivery, failure, handler, run
+from billhook.inbox.leases import CLAIMABLE, LEASE, LOST_NOT_ALONE, lease_texts
+from billhook.inbox.records import DeliveryState, HandlerLimits, Lease, RunState, StoredDelivery
+from billhook.inbox.schema import delivery, handler, run
 from billhook.inbox.sql import UtcDateTime, distinct_values, in_parameter, in_states, in_values
 
 _NAMED_OTHERWISE = {"delivery_id": "id", "slot": "duplicate_slot"}
 STORED_COLUMNS = [delivery.c[_NAMED_OTHERWISE.get(name, name)] for name in StoredDelivery._fields]
 """In the order of StoredDelivery's fields."""
-CLAIMABLE = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
-"""May be claimed at its time: when it is due, or when its lease runs out. As the partial index has it."""
 SUSPECT = and_(run.c.runs_alone == literal_column("1"), in_states(run.c.state, RunState.DUE))
 """Due, and its last attempt was lost with its worker. As the partial index has it."""
 IS_PAUSED = handler.c.paused_at.is_not(None)
@@ -308,83 +296,6 @@ def count_unfinished(connection: Connection, limit: int) -> int:
 
 FARTHEST = timedelta(days=62)
 """The longest wait between attempts with the longest jitter; no lease is longer."""
-LOST = "the worker died, or was silent for longer than its lease"
-QUEUED = " queued"
-"""Suffix of the lease owner: the claim waits in the worker's queue for a thread."""
-LOST_IN_QUEUE = "lost queued"
-"""Owner of a due run that was lost in a queue: it is not queued again, where it would never count."""
-NOT_ALONE = " joined"
-"""Suffix of the lease owner: a suspect that is not alone any more, because it takes long. It is stored."""
-LOST_NOT_ALONE = "lost joined"
-"""Owner of a due suspect that was lost beside other runs: it is claimed after those, which settle sooner."""
-_EXPIRE_LIMIT = 500
-_MAX_EXCUSED = 8
-"""A suspect that was excused this often is the likely cause of those losses: from then on they count."""
-
-
-# --- expired leases -----------------------------------------------------------------------------------
-
-
-def expire_leases(connection: Connection, now: datetime, *, only: int | None, spread: timedelta) -> set[str]:
-    """Make runs due whose lease ran out, a few hundred at a time, of one delivery if `only` names it.
-
-    Returns the handlers of those runs.
-
-    Each suspect becomes due at a random moment within `spread`: runs that died together shall not meet again.
-    """
-    query = select(
-        run.c.id, run.c.handler, run.c.attempts, run.c.lease_owner, run.c.runs_alone, run.c.excused_attempts
-    ).where(
-        CLAIMABLE,  # so that the partial index applies
-        run.c.state == RunState.RUNNING.value,
-        run.c.due_at <= now,
-    )
-    if only is not None:
-        query = query.where(run.c.delivery_id == only)
-    # Skipped: a row that is locked is being settled, renewed or expired by another worker.
-    query = query.order_by(run.c.due_at, run.c.id).limit(_EXPIRE_LIMIT).with_for_update(skip_locked=True)
-    rows = connection.execute(query).all()
-    queued = [row.id for row in rows if (row.lease_owner or "").endswith(QUEUED)]
-    _make_due(connection, queued, now, {"attempts": run.c.attempts - 1, "lease_owner": LOST_IN_QUEUE})
-    started = [row for row in rows if row.id not in set(queued)]
-    for row in started:
-        due_at = now + spread * random.random()  # noqa: S311 - not for secrecy
-        not_alone = (row.lease_owner or "").endswith(NOT_ALONE)
-        values = {"runs_alone": 1, "excused_attempts": _excused(row, not_alone), "last_error": LOST}
-        # The token stays: the next claim raises it, and a late result meets no row in state running.
-        _make_due(
-            connection, [row.id], due_at, {**values, "lease_owner": LOST_NOT_ALONE if not_alone else None}
-        )
-    if started:
-        lost = [
-            {
-                "run_id": row.id,
-                "attempt": row.attempts,
-                "failed_at": now,
-                "error": LOST,
-                "fingerprint": fingerprint(row.handler, LOST),
-            }
-            for row in started
-        ]
-        connection.execute(insert(failure), lost)
-    return {row.handler for row in rows}
-
-
-def _excused(row: Any, not_alone: bool) -> int:
-    """Return how many attempts of a run are excused after one that was lost."""
-    excused: int = row.excused_attempts
-    if not row.runs_alone:
-        return excused + 1
-    if not_alone:
-        return max(excused, min(excused + 1, _MAX_EXCUSED))
-    # It ran alone and was lost: the attempt before it, excused until now, is its own doing too.
-    return max(0, excused - 1)
-
-
-def _make_due(connection: Connection, ids: list[int], due_at: datetime, values: dict[str, Any]) -> None:
-    if ids:
-        due = {"state": RunState.DUE.value, "due_at": due_at}
-        connection.execute(update(run).where(in_values(run.c.id, ids)).values({**due, **values}))
 
 
 def reset_far_due_times(connection: Connection, names: Iterable[str], now: datetime) -> None:
@@ -441,13 +352,19 @@ def find_due(
 
 
 def find_suspect(
-    connection: Connection, rooms: Mapping[str, int], now: datetime, only: int | None
+    connection: Connection,
+    rooms: Mapping[str, int],
+    now: datetime,
+    only: int | None,
+    held: Iterable[Lease],
 ) -> list[Any]:
     """Lock and return the due suspect to be tried next, if there is one, of a handler that has room.
 
-    First those with the fewest attempts that count; those that were lost beside other runs come last.
+    First those with the fewest attempts that count; those that were lost beside other runs come last. None
+    of `held` leases, whose attempts this process has under way.
     """
     values = {"now": now, "of_delivery": only, "names": [name for name, room in rooms.items() if room > 0]}
+    values["held"] = lease_texts(held)
     return list(connection.execute(_due_suspect(of_one=only is not None), values))
 
 
@@ -493,7 +410,8 @@ def _due_of_handlers(dialect: str, *, of_one: bool, suspects: bool) -> Select[An
 def _due_suspect(*, of_one: bool) -> Select[Any]:
     not_alone = case((run.c.lease_owner == LOST_NOT_ALONE, 1), else_=0)
     has_room = in_parameter(run.c.handler, "names")
-    first = select(*CLAIMED_COLUMNS).where(*_due(run, SUSPECT, has_room, of_one=of_one))
+    conditions = _due(run, SUSPECT, has_room, ~in_parameter(LEASE, "held"), of_one=of_one)
+    first = select(*CLAIMED_COLUMNS).where(*conditions)
     first = first.order_by(not_alone, run.c.attempts - run.c.excused_attempts, run.c.due_at, run.c.id)
     few = first.limit(1).with_for_update(of=run, skip_locked=True).cte("few")
     return select(few, *STORED_COLUMNS).join(delivery, delivery.c.id == few.c.delivery_id)

@@ -71,7 +71,7 @@ BEFORE = datetime(1970, 1, 1, tzinfo=UTC)
 """The hour of what is older: one sum each, so that the sum over all time never falls."""
 MARGIN = {"sqlite": timedelta(seconds=2), "postgresql": timedelta(seconds=6)}
 """How long ago the closed moment is at least. A result may be stored with a time that is RECENT
-(billhook.inbox.runs); the rest is for machines whose clocks differ from that of PostgreSQL."""
+(billhook.inbox.runs); the rest is for a clock of the user's that differs from PostgreSQL's."""
 ROWS_READ = 25_000
 """How many rows of a table are read for figures by the minute, so that a page of them is quick."""
 _COMPACT_LIMIT = 2_000
@@ -178,7 +178,7 @@ class ClosedMark(NamedTuple):
     """
 
     finished_at: datetime
-    """Of runs."""
+    """Of runs: one that finishes at this time, or later, is not counted yet."""
     delivery_id: int
     quarantined_id: int
     """Of quarantined deliveries: no delivery up to this id is unread, so that no more of them can be."""
@@ -256,7 +256,13 @@ def keeping(
 
 def open_time(connection: Connection, now: datetime) -> datetime:
     """Return `now`, or else the first time that is not closed: a run that finishes then is counted."""
-    return max(now, _mark(connection).finished_at + timedelta(microseconds=1))
+    return max(now, _mark(connection).finished_at)
+
+
+def as_open_time(moment: ColumnElement[datetime]) -> ColumnElement[datetime]:
+    """Return the same as an expression; of a NULL it is NULL."""
+    first = select(closed.c.finished_at).scalar_subquery()
+    return case((moment < first, first), else_=moment)
 
 
 def _mark(connection: Connection) -> ClosedMark:
@@ -273,7 +279,7 @@ def _mark_at(connection: Connection, since: datetime) -> ClosedMark:
         last_ids.append(connection.execute(last).scalar() or 0)
     at = run.c.finished_at
     oldest = select(at).where(at >= since).order_by(at.desc()).offset(ROWS_READ).limit(1)
-    finished_at = connection.execute(oldest).scalar() or since - timedelta(microseconds=1)
+    finished_at = connection.execute(oldest).scalar() or since
     return ClosedMark(finished_at, last_ids[0], last_ids[0], last_ids[1])
 
 
@@ -329,7 +335,7 @@ _ROWS = f"""
     UNION ALL
     SELECT hour_of(finished_at), '', '', handler, state, '', {_durations("duration_seconds")},
         max(finished_at)
-    FROM run WHERE finished_at > :finished_at AND finished_at <= :to_finished_at
+    FROM run WHERE finished_at >= :finished_at AND finished_at < :to_finished_at
         AND delivery_id {{these}} GROUP BY 1, 4, 5, 7
 """  # noqa: S608 - constants
 # Only of deliveries that are removed: those that are stored are counted by their failures.
@@ -366,7 +372,7 @@ def note(connection: Connection, now: datetime) -> Note | None:
     """Note what may be closed later; None if no row is open. In a transaction that only reads."""
     mark, newest = _mark(connection), _newest(connection, now)
     # By its order: without statistics PostgreSQL would look for one in the table, where mostly none is.
-    later = select(run.c.id).where(run.c.finished_at > mark.finished_at).order_by(run.c.finished_at).limit(1)
+    later = select(run.c.id).where(run.c.finished_at >= mark.finished_at).order_by(run.c.finished_at).limit(1)
     if not any(map(lt, mark[1:], newest[1:])) and connection.execute(later).first() is None:
         return None
     writers: frozenset[str] = frozenset()

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from sqlalchemy import Connection
 
+from billhook.clock import Clock, SystemClock
 from billhook.inbox.records import NewDelivery
 
 
@@ -87,6 +88,13 @@ class Database(Protocol):
     """How long this process's last transaction held up all other writers while it was synced; else 0."""
     waker: Waker
     """Notified after each commit of deliveries."""
+    clock: Clock = SystemClock()
+    """What leases and due times go by: the machine's clock, or that of a server for several machines."""
+
+    @property
+    def machine_ahead_seconds(self) -> float:
+        """How far this machine's clock is ahead of `clock`."""
+        return 0.0
 
     @property
     def display_url(self) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple, Self
 
 from sqlalchemy import ColumnElement, Connection, func, or_, select, true
@@ -192,7 +192,7 @@ def with_runs(inbox: Inbox, listed: Sequence[DeliverySummary]) -> list[ListedDel
             in_values(delivery.c.id, delivery_ids), delivery.c.error.is_not(None)
         )
         errors: dict[int, str] = dict(map(tuple, connection.execute(wrong)))
-        runs = _runs(connection, delivery_ids, {})
+        runs = _runs(connection, delivery_ids, {}, inbox.now())
     return [ListedDelivery(summary, errors.get(summary.id), runs.get(summary.id, [])) for summary in listed]
 
 
@@ -259,7 +259,7 @@ def details(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliveryDetails]:
         failures: dict[int, list[FailureDetails]] = {}
         for run_id, *columns in connection.execute(failed):
             failures.setdefault(run_id, []).append(FailureDetails(*columns))
-        runs = _runs(connection, delivery_ids, failures)
+        runs = _runs(connection, delivery_ids, failures, inbox.now())
     return [
         DeliveryDetails(
             summary=_summary(row),
@@ -285,13 +285,15 @@ def revision(inbox: Inbox) -> str | None:
 
 
 def _runs(
-    connection: Connection, delivery_ids: Sequence[int], failures: Mapping[int, list[FailureDetails]]
+    connection: Connection,
+    delivery_ids: Sequence[int],
+    failures: Mapping[int, list[FailureDetails]],
+    now: datetime,
 ) -> dict[int, list[RunDetails]]:
     by_delivery: dict[int, list[RunDetails]] = {}
     next_start = select(handler.c.next_start_at).where(handler.c.name == run.c.handler).scalar_subquery()
     query = select(run.c.delivery_id, *_RUN, next_start)
     of_these = query.where(in_values(run.c.delivery_id, delivery_ids)).order_by(run.c.id)
-    now = datetime.now(UTC)
     for delivery_id, *values, next_start_at in connection.execute(of_these):
         one = RunDetails(*values)
         is_limited = one.state == RunState.DUE and (next_start_at or now) > now

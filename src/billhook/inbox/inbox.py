@@ -38,7 +38,7 @@ from billhook.inbox.schema import any_schema, found_revision, require_known, upg
 from billhook.inbox.sql import upsert
 from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
-from billhook.threads import run_blocking
+from billhook.threads import reset_in_child, run_blocking
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,6 +71,9 @@ class Inbox:
         self.known_types = known_types
         self.limits: Callable[[], Mapping[str, HandlerLimits]] = dict
         """Return the limits of handlers that are loaded, by the names that their runs are stored under."""
+        self.held: set[Lease] = set()
+        """The leases that workers of this process hold, from a committed claim to the result's commit."""
+        reset_in_child(self._reset_in_child)
         self._noted: counts.Note | None = None
         # SQLite waits for another program's lock, but not so long that the response misses its deadline.
         self.database = open_database(
@@ -100,6 +103,9 @@ class Inbox:
         self.put_async = self._committer.put_async
         """The same for a coroutine."""
 
+    def _reset_in_child(self) -> None:
+        self.held.clear()  # those are the parent's
+
     def _native(self, work: Callable[P, T]) -> Callable[P, T]:
         """Wrap `work` so that gevent's other greenlets run while the disk works, as they do with a server."""
         return work if self.database.is_remote else partial(run_blocking, work)
@@ -108,6 +114,10 @@ class Inbox:
     def is_missing(self) -> bool:
         """Whether it is a file that does not exist; a server's database is not created here."""
         return self.database.path is not None and not self.database.path.is_file()
+
+    def now(self) -> datetime:
+        """Return the time by which all that it stores goes: see Database.clock."""
+        return self.database.clock.now()
 
     def prepare(self, timeout_seconds: float | None = None) -> None:
         """Create or upgrade a SQLite file at start, and refuse a database that this code does not fit.
@@ -200,7 +210,7 @@ class Inbox:
         `limits` are those of handlers, by the names that their runs are stored under.
         """
         with self.database.write() as connection:
-            transaction = InboxTransaction(connection, owner, limits)
+            transaction = InboxTransaction(connection, owner, limits, self.held)
             yield transaction
             transaction.finish()
             if failpoints.ARMED:  # tests kill the process here, and below
@@ -262,6 +272,9 @@ class Inbox:
         more = False
         if noted is not None and latest is not None:
             if noted.transactions & latest.transactions:
+                return False
+            if latest.end.finished_at < noted.end.finished_at:
+                self._noted = latest  # the clock was set back: what finishes now may be before that end
                 return False
             with self.database.write() as connection:
                 more = counts.close(connection, noted.end, self.known_types)

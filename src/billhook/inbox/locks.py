@@ -8,7 +8,7 @@ token does. Of one run, with a lease of 30 s:
 
      0 s  worker A claims it: state running, token 8, leased until 30 s
     10 s  A's process is stopped by the machine, and renews nothing
-    30 s  worker B finds the lease ended, makes the run due, and claims it: token 9, leased until 60 s
+    30 s  worker B, of another process, finds the lease ended, makes the run due, and claims it: token 9
     35 s  A goes on, and settles its result where the token is 8: no row has it, and nothing is changed
     40 s  B locks the delivery, settles where the token is 9, and finishes the delivery
 

@@ -98,6 +98,8 @@ class InboxState:
     handler_backlogs: Sequence[HandlerBacklog]
     paused: Sequence[PausedHandler]
     workers: Sequence[WorkerFigures]
+    machine_ahead_seconds: float
+    """How far the clock of the machine that asks is ahead of the database server's; 0.0 without a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,7 @@ def _state(connection: Connection, inbox: Inbox, now: datetime) -> dict[str, Any
             WorkerFigures(**row, alive=now - row["seen_at"] < WORKER_SILENT_AFTER)
             for row in connection.execute(workers).mappings()
         ],
+        "machine_ahead_seconds": round(inbox.database.machine_ahead_seconds, 1),
     }
 
 

@@ -39,7 +39,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
-from billhook.inbox.counts import open_time
+from billhook.inbox.counts import as_open_time, open_time
+from billhook.inbox.leases import UNSETTLED
 from billhook.inbox.records import (
     NEWEST_ONLY,
     DeliveryState,
@@ -190,6 +191,7 @@ def settle(
 _RESULT: dict[str, TypeEngine[Any]] = {
     "run_id": BigInteger(),
     "fencing_token": Integer(),
+    "attempt": Integer(),
     "new_state": Text(),
     "error": Text(),
     "retry_at": UtcDateTime(),
@@ -200,9 +202,7 @@ _RESULT: dict[str, TypeEngine[Any]] = {
     "seconds": Float(),
 }
 _ITS_COLUMNS = (run.c.id, run.c.token, run.c.handler, run.c.order_key)
-_RUNNING = select(*_ITS_COLUMNS).where(
-    in_parameter(run.c.id, "run_ids"), run.c.state == RunState.RUNNING.value
-)
+_RUNNING = select(*_ITS_COLUMNS).where(in_parameter(run.c.id, "run_ids"), UNSETTLED)
 
 
 def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
@@ -213,7 +213,7 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
             run.c.id == given["run_id"],
             # The fencing: compared in the statement that writes, so that no claim comes between.
             run.c.token == given["fencing_token"],
-            in_states(run.c.state, RunState.RUNNING),
+            UNSETTLED,
         )
         .values(
             state=given["new_state"],
@@ -223,8 +223,8 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
                 "0"
             ),  # however it ended, it did not kill its worker: it is no suspect any more
             due_at=func.coalesce(given["retry_at"], run.c.due_at),
-            finished_at=given["ended_at"],
-            attempts=run.c.attempts - given["is_uncalled"],  # the claim counted it
+            finished_at=as_open_time(given["ended_at"]),
+            attempts=given["attempt"] - given["is_uncalled"],  # the claim counted it
             excused_attempts=run.c.excused_attempts + given["is_excused"],
             started_at=func.coalesce(given["called_at"], run.c.started_at),
             duration_seconds=given["seconds"],
@@ -252,6 +252,7 @@ def _write_results(
             {
                 "run_id": result.run_id,
                 "fencing_token": result.token,
+                "attempt": result.attempt,
                 "new_state": result.state.value,
                 "error": result.error,
                 "retry_at": result.due_at if retried else None,

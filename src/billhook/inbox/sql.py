@@ -180,7 +180,7 @@ def _compile_for_driver(statement: Insert | Update) -> tuple[str, list[str], lis
     return (
         str(compiled),
         names,
-        [name for name in names if isinstance(compiled.binds[name].type, UtcDateTime)],
+        [name for name, value in compiled.binds.items() if isinstance(value.type, UtcDateTime)],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from itertools import takewhile, zip_longest
 from types import MappingProxyType
@@ -19,15 +19,24 @@ from sqlalchemy import (
     Update,
     and_,
     bindparam,
-    cast,
     func,
     select,
     update,
 )
 from sqlalchemy.types import TypeEngine
 
-from billhook.inbox import claims, locks
-from billhook.inbox.claims import CLAIMED_COLUMNS, LOST_IN_QUEUE, NOT_ALONE, QUEUED, NextTimes
+from billhook.inbox import claims, leases, locks
+from billhook.inbox.claims import CLAIMED_COLUMNS, NextTimes
+from billhook.inbox.leases import (
+    CLAIMABLE,
+    HELD,
+    LEASE,
+    LOST_IN_QUEUE,
+    NOT_ALONE,
+    QUEUED,
+    lease_parameters,
+    lease_texts,
+)
 from billhook.inbox.limits import PAUSED_COUNT, Limiter
 from billhook.inbox.records import (
     Claim,
@@ -69,14 +78,6 @@ _START = (
         duration_seconds=None,
     )
 )
-# Id and token as one text: SQLite walks the whole table for a list of pairs (see billhook.inbox.sql).
-_LEASE_TEXT = cast(run.c.id, Text).concat(":").concat(cast(run.c.token, Text))
-_HELD = and_(
-    in_parameter(run.c.id, "run_ids"),  # finds the rows by their index
-    in_parameter(_LEASE_TEXT, "leases"),  # then compares the tokens
-    run.c.state == RunState.RUNNING.value,
-)
-"""The condition that a run is one of those in `_lease_parameters`, and its lease still holds."""
 _RELEASED: dict[str, Any] = {
     "state": RunState.DUE.value,
     "due_at": bindparam("now", type_=UtcDateTime),
@@ -113,41 +114,40 @@ _PLAN = {
 }
 
 
-def _lease_parameters(leases: Iterable[Lease]) -> dict[str, list[Any]]:
-    """Return the parameters of _HELD for these leases."""
-    pairs = list(leases)
-    return {
-        "run_ids": [run_id for run_id, _ in pairs],
-        "leases": [f"{run_id}:{token}" for run_id, token in pairs],
-    }
-
-
 def count_skipped(connection: Connection, unplanned: Collection[int], unsettled: Collection[Lease]) -> int:
     """Count the deliveries that are still unread, and the runs of which the lease still holds."""
     unread = select(func.count()).select_from(delivery)
     unread = unread.where(
         in_values(delivery.c.id, list(unplanned)), in_states(delivery.c.state, DeliveryState.RECEIVED)
     )
-    held = select(func.count()).select_from(run).where(_HELD)
+    held = select(func.count()).select_from(run).where(HELD)
     deliveries: int = connection.execute(unread).scalar_one()
-    runs: int = connection.execute(held, _lease_parameters(unsettled)).scalar_one()
+    runs: int = connection.execute(held, lease_parameters(unsettled)).scalar_one()
     return deliveries + runs
 
 
 class InboxTransaction:
     """What an engine does to the inbox in one transaction, with leases in the name of `owner`.
 
-    `limits` are those of handlers, by the names that their runs are stored under. `duplicates` are the runs
-    that were planned and discarded at once; `released` the deliveries of which a run became due because the
-    run before it in its order finished, or may start because a run of its handler did; `paused` the handlers
-    that failed too often in a row; `steps` what it did, for failpoints.
+    `limits` are those of handlers, by the names that their runs are stored under. `held` are the leases of
+    all workers of this process: runs of these are neither expired nor claimed, unless they are settled here.
+
+    `duplicates` are the runs that were planned and discarded at once; `released` the deliveries of which a
+    run became due because the run before it in its order finished, or may start because a run of its handler
+    did; `paused` the handlers that failed too often in a row; `steps` what it did, for failpoints.
     """
 
     def __init__(
-        self, connection: Connection, owner: str, limits: Mapping[str, HandlerLimits] = NO_LIMITS
+        self,
+        connection: Connection,
+        owner: str,
+        limits: Mapping[str, HandlerLimits] = NO_LIMITS,
+        held: Set[Lease] = frozenset(),
     ) -> None:
         self._connection = connection
         self._owner = owner
+        self._held = held
+        self._settling: set[Lease] = set()
         self._limits = limits
         self._limiter = Limiter(connection, limits) if limits else None
         # Of which a run was settled, and of which one may have become due: the claim looks at these too.
@@ -182,6 +182,7 @@ class InboxTransaction:
         if not results:
             return set()
         self.steps.append("settle")
+        self._settling.update(result.lease for result in results)
         if not self._locked:
             self.lock(results, (), whole=False)
         settled, released = settle(self._connection, results, clock)
@@ -277,7 +278,10 @@ class InboxTransaction:
         """
         times = times or self.next_times(only)
         if times.lease_ends_at is not None and times.lease_ends_at <= now:
-            self._due_names |= claims.expire_leases(self._connection, now, only=only, spread=spread)
+            held = [*self._held]
+            self._due_names |= leases.expire_leases(
+                self._connection, now, only=only, spread=spread, held=held
+            )
         if self._limiter is not None:
             self._limiter.count_failures(now)
         names_due = times.names_due(now)
@@ -289,7 +293,8 @@ class InboxTransaction:
         # A delivery that was planned just now has no runs yet.
         if names and not (only is not None and self._left_to_claim):
             rooms = self._rooms(names, max(1, limit // len(names)), now, idle)
-            rows = found = claims.find_due(self._connection, rooms, now, only, suspects=suspects)
+            found = claims.find_due(self._connection, rooms, now, only, suspects=suspects)
+            rows = found = [row for row in found if not self._is_held(Lease(row.run_id, row.token))]
             if self._limiter is not None:
                 rows = self._limiter.admit(found, idle)
             rows = rows[:limit]
@@ -310,6 +315,10 @@ class InboxTransaction:
         if claimed:
             self.steps.append("claim")
         return claimed
+
+    def _is_held(self, lease: Lease) -> bool:
+        """Return whether a worker of this process has the run under way, although its lease has expired."""
+        return lease in self._held and lease not in self._settling
 
     def _mark_running(
         self, rows: Sequence[Any], owner: str, now: datetime, leased_until: datetime
@@ -380,7 +389,8 @@ class InboxTransaction:
             self._limiter.count_failures(now)
         times = times or self.next_times(only)
         rooms = self._rooms(times.suspects, 1, now, None)
-        rows = claims.find_suspect(self._connection, rooms, now, only)
+        held = self._held - self._settling
+        rows = claims.find_suspect(self._connection, rooms, now, only, held)
         for claim in self._mark_running(rows, self._owner, now, leased_until):
             self.steps.append("claim")
             return claim
@@ -393,8 +403,8 @@ class InboxTransaction:
         alone = and_(run.c.runs_alone == 1, ~run.c.lease_owner.endswith(NOT_ALONE))
         # Skipped, not waited for: a row that another transaction locks has its lease expired there, and that
         # transaction may wait for a lock of this one.
-        query = select(run.c.id).where(_HELD, alone).with_for_update(skip_locked=True)
-        run_ids = list(self._connection.execute(query, _lease_parameters(held)).scalars())
+        query = select(run.c.id).where(HELD, alone).with_for_update(skip_locked=True)
+        run_ids = list(self._connection.execute(query, lease_parameters(held)).scalars())
         marking = update(run).where(in_values(run.c.id, run_ids))
         self._connection.execute(marking.values(lease_owner=run.c.lease_owner + NOT_ALONE))
 
@@ -403,14 +413,14 @@ class InboxTransaction:
         if not held:
             return set()
         # A lease that ran out is renewed too while no other worker has claimed the run: the token decides.
-        extended = update(run).where(_HELD).values(due_at=leased_until).returning(run.c.id, run.c.token)
-        return set(map(Lease._make, self._connection.execute(extended, _lease_parameters(held))))
+        extended = update(run).where(HELD).values(due_at=leased_until).returning(run.c.id, run.c.token)
+        return set(map(Lease._make, self._connection.execute(extended, lease_parameters(held))))
 
     def release(self, held: Sequence[Lease], now: datetime) -> None:
         """Release claimed runs that were never called: due at once, their attempt not counted."""
         if held:
-            releasing = update(run).where(_HELD).values(_RELEASED)
-            self._connection.execute(releasing, {**_lease_parameters(held), "now": now})
+            releasing = update(run).where(HELD).values(_RELEASED)
+            self._connection.execute(releasing, {**lease_parameters(held), "now": now})
 
     def release_orphaned(self, held: Sequence[Lease], now: datetime) -> int:
         """Release this owner's claims beside `held`; returns how many there were.
@@ -422,13 +432,12 @@ class InboxTransaction:
         orphaned = (
             update(run)
             .where(
-                claims.CLAIMABLE,  # so that the partial index applies
+                CLAIMABLE,  # so that the partial index applies
                 run.c.state == RunState.RUNNING.value,
                 # A prefix: queued runs, and suspects that are not alone, have the owner's name with a suffix.
                 run.c.lease_owner.startswith(self._owner, autoescape=True),
-                ~in_parameter(_LEASE_TEXT, "leases"),
+                ~in_parameter(LEASE, "leases"),
             )
             .values(_RELEASED)
         )
-        leases = _lease_parameters(held)["leases"]
-        return self._connection.execute(orphaned, {"leases": leases, "now": now}).rowcount
+        return self._connection.execute(orphaned, {"leases": lease_texts(held), "now": now}).rowcount

@@ -164,6 +164,7 @@ class DeliveryRules:
     def __init__(
         self,
         clock: Clock,
+        inbox_clock: Clock,
         *,
         sender: object,
         wake: Callable[[int], None] | None,
@@ -173,7 +174,10 @@ class DeliveryRules:
         deadline_seconds: float,
         wake_blocks: bool = False,
     ) -> None:
-        """`wake` is called with the id of each accepted delivery; the response does not depend on it.
+        """`clock` decides on the age of a signature, `inbox_clock` when a delivery was received: a sender's
+        clock is not the database server's.
+
+        `wake` is called with the id of each accepted delivery; the response does not depend on it.
         None where nothing in this process handles deliveries.
 
         `count` counts refusals and duplicates; see billhook.inbox.Inbox.count.
@@ -183,6 +187,7 @@ class DeliveryRules:
         types together is stored as a conflict.
         """
         self.clock = clock
+        self.inbox_clock = inbox_clock
         self._sender = sender
         self._wake = wake
         self._count = count
@@ -205,13 +210,12 @@ class DeliveryRules:
         event_type: str = headers.get(source.type_header or TYPE_HEADER, "")
         if not _TYPE.fullmatch(event_type):
             event_type = ""
-        now = self.clock.now()
         verified = source.scheme.verify(
             headers,
             body,
             source.keys,
             event_type=event_type,
-            now=now,
+            now=self.clock.now(),
             tolerance_seconds=source.tolerance_seconds,
         )
         return NewDelivery(
@@ -221,7 +225,7 @@ class DeliveryRules:
             body,
             headers.stored(),
             verified.signed_at,
-            now,
+            self.inbox_clock.now(),
             event_type in self._known_types,
         )
 
@@ -261,7 +265,7 @@ class DeliveryRules:
         age_seconds = error.age_seconds if isinstance(error, SignatureError) else None
         self._count(
             Counted.REFUSED,
-            self.clock.now(),
+            self.inbox_clock.now(),
             source=source.name,
             cause=error.cause,
             duration_seconds=None if age_seconds is None else abs(age_seconds),
@@ -273,7 +277,7 @@ class DeliveryRules:
         cause = f"http_{status}"
         text = f"request refused by the server with {status} ({HTTPStatus(status).phrase})"
         self._log_rejection("", cause, text)
-        self._count(Counted.REFUSED, self.clock.now(), source="", cause=cause, duration_seconds=None)
+        self._count(Counted.REFUSED, self.inbox_clock.now(), source="", cause=cause, duration_seconds=None)
 
     def emit_rejected(self, source: Source, error: Refusal) -> None:
         """Call the observers of `delivery_rejected`."""

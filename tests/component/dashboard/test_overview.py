@@ -63,6 +63,15 @@ def test_all_is_well_when_nothing_failed_and_nothing_waits(at_noon):
     )
 
 
+def test_a_clock_that_is_off_is_told_with_a_link_to_the_health_page(at_noon, monkeypatch):
+    monkeypatch.setattr(type(at_noon.inbox.database), "machine_ahead_seconds", -90.0)
+
+    assert sentence(at_noon) == (
+        "Needs attention: this machine&#39;s clock is 1 min 30 s behind the database server&#39;s."
+    )
+    assert 'href="/billhook/health"' in at_noon.get("").text
+
+
 def test_what_needs_attention_is_told_the_worst_first_with_links_to_it(at_noon):
     at_noon.deliver(b"{broken", at=NOON)
     at_noon.broken.append(KeyError("no ledger"))

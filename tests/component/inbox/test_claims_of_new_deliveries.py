@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from billhook.inbox import RunOptions, RunPlan
-from billhook.inbox.claims import LOST_IN_QUEUE, QUEUED
+from billhook.inbox.leases import LOST_IN_QUEUE, QUEUED
 from support.inbox_view import NOON, change, incoming, rows, value
 from support.runs import OWNER, settle
 

@@ -177,6 +177,63 @@ def test_what_is_asked_every_few_seconds_is_found_by_indexes(inbox):
     assert steps & {"SCAN run", "SCAN delivery", "SCAN failure"} == set()
 
 
+def handle(inbox, key, now):
+    """A delivery that is stored, planned and handled at one time."""
+    number = inbox.put(incoming(key, at=now)).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(number, ("f",))], now)
+        claims = transaction.claim(9, now, now + LEASE)
+        seconds = (now - NOON).total_seconds()
+        transaction.settle([result_of(one, RunState.SUCCEEDED, seconds) for one in claims], lambda: now)
+
+
+@pytest.mark.parametrize("back", [9, 10, 3600])
+def test_what_happens_while_the_clock_is_set_back_is_counted(inbox, where, back):
+    handle(inbox, "before", NOON)
+    close(inbox, NOON + timedelta(seconds=8))
+
+    handle(inbox, "set back", NOON + timedelta(seconds=8 - back))
+
+    assert totals(inbox) == of_rows(where)
+    close(inbox, NOON + FAR)
+    assert totals(inbox) == of_rows(where)
+    assert totals(inbox)["", "f", "succeeded"] == 2
+
+
+@pytest.mark.parametrize("bare_url", ["postgresql"], indirect=True)
+def test_a_clock_that_is_set_back_between_the_note_and_the_close_loses_nothing(inbox, where):
+    """SQLite has one writer: what it has not written when the close begins, it writes after that."""
+    handle(inbox, "before", NOON)
+    inbox.close_counts(NOON + timedelta(seconds=60))  # notes
+    now = NOON + timedelta(seconds=10)
+    number = inbox.put(incoming("set back", at=now)).delivery_id
+
+    with inbox.transaction("slow") as slow:
+        slow.plan([RunPlan(number, ("f",))], now)
+        claims = slow.claim(9, now, now + LEASE)
+        slow.settle([result_of(one, RunState.SUCCEEDED, 10) for one in claims], lambda: now)
+        inbox.close_counts(NOON + timedelta(seconds=11))
+    close(inbox, NOON + FAR)
+
+    assert totals(inbox) == of_rows(where)
+
+
+@pytest.mark.parametrize("seed", others_slow(0, 1, 2))
+def test_figures_equal_the_rows_when_the_clock_is_set_back_now_and_then(inbox, where, monkeypatch, seed):
+    monkeypatch.setattr(counts, "_CLOSE_LIMIT", 7)
+    history = History(inbox, seed)
+
+    for _ in range(25):
+        history.step()
+        history.close()
+        if history.chance.random() < 0.3:
+            history.now -= timedelta(seconds=history.chance.choice([2, 10, 100, 4000]))
+        assert totals(inbox) == of_rows(where)
+
+    close(inbox, history.now + FAR)
+    assert totals(inbox) == of_rows(where)
+
+
 def test_what_has_just_happened_stays_open(inbox, where):
     inbox.put(incoming("k"))
     with inbox.transaction("w") as transaction:

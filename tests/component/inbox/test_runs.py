@@ -8,7 +8,7 @@ import pytest
 
 from billhook.errors import InboxUnavailable
 from billhook.inbox import NOTHING_DUE, RunPlan, RunState
-from billhook.inbox.claims import LOST
+from billhook.inbox.leases import LOST
 from support.inbox_view import NOON, change, incoming, rows, value
 from support.runs import LEASE, OWNER, at, claim, planned, result_of
 

@@ -44,6 +44,7 @@ def receiver(inbox, clock, woken):
 def make_receiver(inbox, clock, woken, deadline_seconds=LONG_DEADLINE_SECONDS):
     intake = DeliveryRules(
         clock,
+        clock,
         sender=App(),
         wake=woken.append,
         count=inbox.count,

@@ -151,10 +151,12 @@ class Stack:
             )
             assert web.ended() is None, web.log.read_text()
 
-    def start_worker(self, *, threads: int = 8, wait: bool = True, **environment: str) -> Process:
-        """`billhook worker`."""
+    def start_worker(
+        self, *, threads: int = 8, wait: bool = True, wrap: Sequence[str] = (), **environment: str
+    ) -> Process:
+        """`billhook worker`; `wrap` stands before its command (faketime)."""
         command = [sys.executable, "-m", "billhook", "worker", "--threads", str(threads), "--grace", "5"]
-        worker = self._start("worker", command, environment)
+        worker = self._start("worker", [*wrap, *command], environment)
         if wait:
             until(lambda: worker.says("worker started with") or worker.ended() is not None, UP_SECONDS)
             assert worker.ended() is None, worker.log.read_text()

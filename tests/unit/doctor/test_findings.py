@@ -182,8 +182,8 @@ def sampled(*ages_seconds: float) -> list[SampledDelivery]:
 
 def test_a_clock_that_is_off_shows_in_what_was_accepted():
     for ages, told in (
-        ((90, 100, 95, 200, 91), ["this machine's clock is 90 s ahead of the sender's"]),
-        ((-20, -30, -12, -25, -14), ["this machine's clock is 12 s behind the sender's"]),
+        ((90, 100, 95, 200, 91), ["the receiver's clock is 90 s ahead of the sender's"]),
+        ((-20, -30, -12, -25, -14), ["the receiver's clock is 12 s behind the sender's"]),
         ((0.2, 250, 260, 270, 280), []),  # retries and queues, and one that came at once
         ((-4, -3, -4, -4, -4), []),
         ((90, 100, 95, 200), []),  # too few

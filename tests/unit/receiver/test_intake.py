@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from billhook import Source
+from billhook.clock import FrozenClock
 from billhook.errors import (
     BacklogFull,
     BodyIncomplete,
@@ -56,9 +57,15 @@ def seen():
 
 
 @pytest.fixture
-def make_intake(seen, clock):
+def inbox_clock(clock):
+    return FrozenClock(clock.now())
+
+
+@pytest.fixture
+def make_intake(seen, clock, inbox_clock):
     return lambda wake: DeliveryRules(
         clock,
+        inbox_clock,
         sender=seen,
         wake=wake,
         count=seen.count,
@@ -106,14 +113,16 @@ def with_type(headers, event_type):
     return kept if event_type is None else {**kept, "X-Webhook-Type": event_type}
 
 
-def test_an_authentic_delivery_of_any_type_and_body_is_to_be_stored_as_it_came(intake, clock):
+def test_an_authentic_delivery_of_any_type_and_body_is_to_be_stored_as_it_came(intake, clock, inbox_clock):
     now = clock.now()
-    clock.advance(seconds=7)
+    inbox_clock.advance(seconds=7)
 
     found = [decide(intake, signed(body, kind, at=now), body) for kind, body in DELIVERIES]
 
     assert [(one.event_type, one.body) for one in found] == DELIVERIES
-    assert {(one.source, one.signed_at, one.received_at) for one in found} == {("default", now, clock.now())}
+    assert {(one.source, one.signed_at, one.received_at) for one in found} == {
+        ("default", now, inbox_clock.now())
+    }
     assert {one.event_type for one in found if one.known} == {"InvoiceApproved", "PingTest"}
 
 
@@ -213,6 +222,18 @@ def test_a_signature_is_good_within_the_tolerance_on_both_sides_of_now(intake, c
     found = [decide(intake, signed(at=clock.now() + timedelta(seconds=age))) for age in ages]
 
     assert [isinstance(one, NewDelivery) for one in found] == [False, True, True, False]
+
+
+def test_the_age_of_a_signature_goes_by_one_clock_and_all_that_is_stored_by_the_inboxes(
+    intake, seen, clock, inbox_clock
+):
+    inbox_clock.advance(seconds=400)
+
+    found = decide(intake, signed(at=clock.now()))
+    decide(intake, signed(at=inbox_clock.now()))
+
+    assert (found.signed_at, found.received_at) == (clock.now(), inbox_clock.now())
+    assert [(at, about["cause"]) for _, at, about in seen.counted] == [(inbox_clock.now(), "future")]
 
 
 def test_a_content_encoding_is_415_with_or_without_a_good_signature(intake):

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -20,6 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from billhook.errors import ConfigError, InboxUnavailable, SchemaForbidden
 from billhook.inbox.database import Database, RowSecurity
 from billhook.inbox.postgres import roles
+from billhook.inbox.postgres.clock import SERVER_TIME, ServerClock
 from billhook.inbox.postgres.driver import (
     DeadlineConnection,
     check_encoding,
@@ -64,6 +64,7 @@ class PostgresDatabase(Database):
 
     is_remote = True
     schema: str
+    clock: ServerClock
 
     def __init__(self, url: URL, schema: str) -> None:
         """Use `schema`, unless the URL's search_path names exactly one schema that is not public.
@@ -77,7 +78,10 @@ class PostgresDatabase(Database):
         except psycopg.ProgrammingError as error:
             raise ConfigError(f"BILLHOOK_INBOX_URL: {reason(error)}") from None
         self.schema = schema_from_options(self._arguments.get("options", ""), schema)
-        self.waker = PostgresWaker(partial(self._connect, NOTIFY_TIMEOUT_SECONDS, autocommit=True))
+        self.clock = ServerClock(self.display_url)
+        self.waker = PostgresWaker(
+            partial(self._connect, NOTIFY_TIMEOUT_SECONDS, schema=self.schema, autocommit=True)
+        )
         self._parents_connections: list[object] = []
         self._fsync_checked = False
         self._reset()
@@ -100,6 +104,11 @@ class PostgresDatabase(Database):
         query = {name: self._url.query[name] for name in ("host", "port") if name in self._url.query}
         return self._url.set(query=query).render_as_string(hide_password=True)
 
+    @property
+    def machine_ahead_seconds(self) -> float:
+        """Return how far this machine's clock is ahead of the server's."""
+        return self.clock.machine_ahead_seconds
+
     def prepare(self) -> None:
         """Check that the schema fits; only `billhook db upgrade` changes it, when the operator asks.
 
@@ -118,7 +127,9 @@ class PostgresDatabase(Database):
                     self._drop_inserter()  # the server was restarted between two deliveries
                 if self._inserter is None:
                     self._open()
-                    self._inserter = self._connect(STATEMENT_TIMEOUT_SECONDS, autocommit=True)
+                    self._inserter = self._connect(
+                        STATEMENT_TIMEOUT_SECONDS, schema=self.schema, autocommit=True
+                    )
                 return insert(self._inserter, rows)
             except (psycopg.Error, OSError) as error:
                 self._drop_inserter()
@@ -138,6 +149,7 @@ class PostgresDatabase(Database):
         with self._storage_errors(), self._open().connect() as connection:
             if not checked:
                 connection.execution_options(isolation_level="AUTOCOMMIT")
+                self._measure_if_due(connection)
                 try:
                     yield connection
                 except (ProgrammingError, NotSupportedError):
@@ -148,12 +160,14 @@ class PostgresDatabase(Database):
             connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with connection.begin():
                 verify(connection.exec_driver_sql, storing=storing)
+                self._measure_if_due(connection)
                 yield connection
 
     @contextmanager
     def write(self, *, storing: bool = False) -> Iterator[Connection]:
         """Open a transaction; rows locked by others are waited for or skipped, as the statement says."""
         with self._storage_errors(), self._open().begin() as connection:
+            self._measure_if_due(connection)
             yield connection
             # Last: a transaction that waited for a migration's locks goes on with the schema that it made.
             verify(connection.exec_driver_sql, storing=storing)
@@ -274,7 +288,7 @@ class PostgresDatabase(Database):
     def _new_engine(self, timeout_seconds: float | None, schema: str | None) -> Engine:
         engine = create_engine(
             self._url.set(query={}),
-            creator=partial(connect, self._arguments, timeout_seconds, schema=schema),
+            creator=partial(self._connect, timeout_seconds, schema=schema),
             pool_timeout=STATEMENT_TIMEOUT_SECONDS,
             use_native_hstore=False,  # saves each new pool a query
         )
@@ -282,8 +296,21 @@ class PostgresDatabase(Database):
         event.listen(engine, "handle_error", drop_read_only)
         return engine
 
-    def _connect(self, timeout_seconds: float | None, **more: Any) -> DeadlineConnection:
-        return connect(self._arguments, timeout_seconds, schema=self.schema, **more)
+    def _connect(
+        self, timeout_seconds: float | None, *, schema: str | None, autocommit: bool = False
+    ) -> DeadlineConnection:
+        connection = connect(self._arguments, timeout_seconds, schema=schema, autocommit=True)
+        try:
+            self.clock.measure(lambda: connection.execute(SERVER_TIME).fetchall()[0][0])
+            connection.autocommit = autocommit
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _measure_if_due(self, connection: Connection) -> None:
+        if self.clock.is_due:
+            self.clock.measure(lambda: connection.exec_driver_sql(SERVER_TIME).scalar_one())
 
 
 def _close_returned(connection: DeadlineConnection | None, record: object) -> None:
