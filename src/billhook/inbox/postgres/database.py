@@ -190,13 +190,8 @@ class PostgresDatabase(Database):
             finally:
                 engine.dispose()
 
-<<<<<<< HEAD
     def create_schema(self, connection: Connection, *, dry_run: bool = False) -> None:
-        """Create the schema if it is missing, in the caller's transaction, which then uses it.
-=======
-    def create_schema(self, connection: Connection) -> None:
         """Create the schema if it is missing, in the caller's transaction.
->>>>>>> f3972f5e (Behind a pooler each transaction sets what it depends on, and every statement names its schema)
 
         Raises SchemaForbidden, with a statement for a role that may; a `dry_run` does nothing else.
         """
