@@ -151,9 +151,7 @@ class PostgresDatabase(Database):
             if checked:
                 _begin(connection, READING)
                 self._verify(connection, storing=storing)
-                yield connection
-                return
-            if _session(connection).is_pooled:
+            elif _session(connection).is_pooled:
                 _begin(connection, READING_LATEST)
             try:
                 yield connection
@@ -162,6 +160,7 @@ class PostgresDatabase(Database):
                 connection.rollback()
                 self._verify(connection, storing=storing)
                 raise
+            connection.commit()  # the driver forgets its prepared statements when it rolls back
 
     @contextmanager
     def write(self, *, storing: bool = False) -> Iterator[Connection]:
