@@ -70,7 +70,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
     has_pooler: bool = False
     """Whether something between us and the server answers for it."""
     is_pooled: bool = False
-    """Whether each transaction may get another session, with whatever other clients have set there."""
+    """Whether each transaction may get another session, in which other clients have their settings."""
     _settings = ""
 
     def adopt(self, settings: Mapping[str, str], *, is_session: bool) -> None:
@@ -92,10 +92,10 @@ class DeadlineConnection(psycopg.Connection[Any]):
             self.execute(f"SELECT {values}")
 
     def begin(self, mode: str) -> str:
-        """Return the statement that begins a transaction: it takes nothing over from the session.
+        """Return the statement that begins a transaction, which takes nothing over from the session.
 
-        So a commit waits for the disk in whichever session it happens. That is true of all commits of
-        billhook, and none is seen by others before: what a read finds, as a duplicate, is on the disk too.
+        So its commit waits for the disk. Others see what it wrote only after that: a delivery that is read as
+        the first of a duplicate is on the disk, too.
         """
         return f"BEGIN {mode}{self._settings}"
 
