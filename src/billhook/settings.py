@@ -222,6 +222,12 @@ class Settings:
         lambda key, value: _text(key, value) or "billhook",
         default="billhook",
     )
+    inbox_pool_mode: str = _option(
+        "What a pooler before PostgreSQL keeps for a connection, if there is one: nothing beyond a "
+        "transaction, or a session of its own (pgbouncer's pool_mode).",
+        _choice("transaction", "session"),
+        default="transaction",
+    )
     max_body_bytes: int = _option(
         "Maximum request body; enforced while reading.",
         _integer(1, 16 * 1024 * 1024),

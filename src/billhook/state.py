@@ -258,6 +258,7 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
         deadline_seconds=settings.deadline_seconds,
         backlog_limit=settings.backlog_limit,
         schema=settings.inbox_schema,
+        pool_mode=settings.inbox_pool_mode,
         own_folder=settings.inbox_url is None,
         known_types=EVENT_TYPES,
     )

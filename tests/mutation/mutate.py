@@ -68,7 +68,9 @@ AREAS = {
         {"inbox/runs.py": 42, "inbox/transaction.py": 10},
         ("tests/component/inbox/test_runs.py", "tests/component/inbox/test_duplicates.py", *INBOX),
     ),
-    "claims": Area({"inbox/claims.py": 30}, ("tests/component/inbox/test_workers.py", *INBOX)),
+    "claims": Area(
+        {"inbox/claims.py": 20, "inbox/leases.py": 10}, ("tests/component/inbox/test_workers.py", *INBOX)
+    ),
     "limits": Area(
         {"inbox/limits.py": 22},
         (*INBOX, "tests/component/engines/test_limits.py", "tests/component/engines/test_pause.py"),

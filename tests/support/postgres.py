@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import secrets
 import shutil
@@ -171,12 +172,20 @@ class SharedServer:
 # --- a schema for a test --------------------------------------------------------------------------
 
 
+_RUN = secrets.token_hex(4)
+_schemas: set[int] = set()
+"""The numbers of schemas that are in use."""
+
+
 @contextlib.contextmanager
 def fresh_schema(
     server_url: str, keep: Callable[[psycopg.Connection[Any], str], bool] = lambda connection, name: False
 ) -> Iterator[str]:
     """The URL of an empty schema; dropped afterwards, with whatever is in it, unless `keep` keeps it."""
-    name = f"billhook_test_{os.getpid()}_{secrets.token_hex(4)}"
+    # Names are used again: compiled statements have them.
+    number = next(number for number in itertools.count() if number not in _schemas)
+    _schemas.add(number)
+    name = f"billhook_test_{os.getpid()}_{_RUN}_{number}"
     with psycopg.connect(**libpq(server_url), autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
     try:
@@ -187,6 +196,7 @@ def fresh_schema(
             connection.execute("SET lock_timeout = '5s'")  # whoever left a transaction open is told so
             if not keep(connection, name):
                 connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(name)))
+        _schemas.discard(number)
 
 
 @contextlib.contextmanager

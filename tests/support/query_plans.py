@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def query_plans(inbox: Inbox, work: Callable[[], object]) -> list[str]:
     plans = []
     with inbox.database.read() as connection:
         for statement, parameters in executed:
-            if any(f" {table}" in statement for table in ("run", "failure", "delivery")):
+            if re.search(r"[ .](run|failure|delivery)\b", statement):
                 steps = connection.exec_driver_sql(f"{explain} {statement}", parameters)
                 plans.append("\n".join(str(step[-1]) for step in steps))
     return plans

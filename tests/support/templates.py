@@ -13,6 +13,7 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import Engine, event
 
+from billhook.inbox import Inbox
 from support.inbox_view import place_of, upgraded
 from support.postgres import libpq
 
@@ -54,12 +55,13 @@ def _repeat_upgrade(url: str) -> None:
             return
     executed: list[str] = []
 
-    def record(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        # Questions, and whatever names a schema, are the first upgrade's own.
-        if not statement.startswith(("SELECT", "SET")):
-            assert not parameters, statement
-            executed.append(statement)
+    def record(_connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        # Questions, the transaction, and the names of schemas are the first upgrade's own.
+        if not statement.startswith(("SELECT", "BEGIN")):
+            written = psycopg.ClientCursor(cursor.connection).mogrify(statement, parameters or None)
+            executed.append(written.replace(f"{schema}.", ""))
 
+    schema = Inbox(url).database.schema
     event.listen(Engine, "before_cursor_execute", record)
     try:
         upgraded(url)

@@ -183,7 +183,9 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
 
     settings = load_settings()
     url = settings.inbox_url or f"sqlite:///{Path.cwd() / 'billhook.db'}"
-    inbox = Inbox(url, schema=settings.inbox_schema, known_types=EVENT_TYPES)
+    inbox = Inbox(
+        url, schema=settings.inbox_schema, pool_mode=settings.inbox_pool_mode, known_types=EVENT_TYPES
+    )
     # A new empty file would look like an inbox that has lost its deliveries.
     if inbox.is_missing and not missing_ok:
         command = click.get_current_context().command_path.split()[1]

@@ -138,6 +138,18 @@ def postgres_findings(facts: PostgresFacts) -> Iterator[Finding]:
             "libpq does not check who answers: another machine could read the password and every body",
             "end BILLHOOK_INBOX_URL in ?sslmode=verify-full&sslrootcert=system",
         )  # fmt: skip
+    if facts.pooler == "transaction":
+        yield Finding(
+            "note", "pooler", "a pooler is before the server, taken to keep no session for a connection",
+            "each transaction sets what it depends on, and workers are not notified: they poll every 2 s",
+            "give workers the server's own address, or set BILLHOOK_INBOX_POOL_MODE=session if it keeps one",
+        )  # fmt: skip
+    elif facts.pooler == "session":
+        yield Finding(
+            "note", "pooler", "a pooler is before the server, taken to keep a session for a connection",
+            "if it does not, what was answered 200 may be gone after a power failure",
+            "see that its pool_mode is session, or leave BILLHOOK_INBOX_POOL_MODE out",
+        )  # fmt: skip
     if facts.superuser:
         yield Finding(
             "warning", "postgres-superuser", "billhook's role is a superuser of the server",

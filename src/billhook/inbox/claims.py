@@ -36,7 +36,6 @@ from sqlalchemy import (
     func,
     literal_column,
     select,
-    text,
     true,
     update,
 )
@@ -44,7 +43,7 @@ from sqlalchemy import (
 from billhook.inbox.leases import CLAIMABLE, LEASE, LOST_NOT_ALONE, lease_texts
 from billhook.inbox.records import DeliveryState, HandlerLimits, Lease, RunState, StoredDelivery
 from billhook.inbox.schema import delivery, handler, run
-from billhook.inbox.sql import UtcDateTime, distinct_values, in_parameter, in_states, in_values
+from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_parameter, in_states, in_values
 
 _NAMED_OTHERWISE = {"delivery_id": "id", "slot": "duplicate_slot"}
 STORED_COLUMNS = [delivery.c[_NAMED_OTHERWISE.get(name, name)] for name in StoredDelivery._fields]
@@ -104,18 +103,18 @@ class NextTimes(NamedTuple):
 
 NOTHING_DUE = NextTimes(None, None)
 _FIRST = """SELECT '{state}' AS kind, handler, (
-    SELECT due_at FROM run WHERE {of_index} AND run.handler = {state}.handler {which} ORDER BY due_at LIMIT 1
+    SELECT due_at FROM $run WHERE {of_index} AND run.handler = {state}.handler {which} ORDER BY due_at LIMIT 1
 ) FROM {state} WHERE handler IS NOT NULL"""
 _OF_HANDLERS = """
-    UNION ALL SELECT 'paused', name, paused_at FROM billhook_handler WHERE paused_at IS NOT NULL
-    UNION ALL SELECT 'start', name, next_start_at FROM billhook_handler WHERE next_start_at IS NOT NULL
+    UNION ALL SELECT 'paused', name, paused_at FROM $billhook_handler WHERE paused_at IS NOT NULL
+    UNION ALL SELECT 'start', name, next_start_at FROM $billhook_handler WHERE next_start_at IS NOT NULL
 """
 
 
 def _moments(sql: str, **parameters: Any) -> TextualSelect:
     typed = [bindparam(name, type_=of_type) for name, of_type in parameters.items()]
     columns = (column("kind", Text), column("name", Text), column("at", UtcDateTime))
-    return text(sql + _OF_HANDLERS).bindparams(*typed).columns(*columns)
+    return TextOfTables(sql + _OF_HANDLERS).bindparams(*typed).columns(*columns)
 
 
 @cache
@@ -131,14 +130,14 @@ def _moments_of_all(dialect: str) -> TextualSelect:
     return _moments(
         f"WITH RECURSIVE {steps} "  # noqa: S608 - constants
         f"{_FIRST.format(**due)} UNION ALL {_FIRST.format(**running)} "
-        "UNION ALL SELECT 'suspect', handler, min(due_at) FROM run "
+        "UNION ALL SELECT 'suspect', handler, min(due_at) FROM $run "
         "WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler"
     )
 
 
 _MOMENTS_OF_ONE = _moments(
     "SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) "
-    "FROM run WHERE delivery_id = :delivery_id AND state IN ('due', 'running') GROUP BY 1, 2",
+    "FROM $run WHERE delivery_id = :delivery_id AND state IN ('due', 'running') GROUP BY 1, 2",
     delivery_id=BigInteger,
 )
 

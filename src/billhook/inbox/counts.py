@@ -49,7 +49,7 @@ from sqlalchemy import (
 from billhook.inbox.locks import try_to_lock_counts
 from billhook.inbox.records import DeliveryState
 from billhook.inbox.schema import closed, delivery, failure, hourly_count, run
-from billhook.inbox.sql import UtcDateTime, in_states, in_values, upsert
+from billhook.inbox.sql import TextOfTables, UtcDateTime, in_states, in_values, name_of, upsert
 
 OTHER_TYPES = "*"
 """The event type that deliveries of all types without a model are counted under: senders may invent many."""
@@ -290,7 +290,7 @@ def _rows(dialect: str, *, of_some: bool = False, unit: str = "hour") -> Subquer
     query = re.sub(r"hour_of\((\w+)\)", truncated[unit], _ROWS + _OF_ISSUES if of_some else _ROWS)
     query = query.format(these=among if of_some else "IS NOT NULL")
     times = [bindparam(name, type_=UtcDateTime) for name in ("finished_at", "to_finished_at")]
-    return text(query).bindparams(*times).columns(*hourly_count.c).subquery()
+    return TextOfTables(query).bindparams(*times).columns(*hourly_count.c).subquery()
 
 
 def _between(after: ClosedMark, until: ClosedMark) -> dict[str, Any]:
@@ -318,7 +318,7 @@ _NO_LABELS = CountKey(BEFORE, "", "", "", "", "", NO_DURATION)
 # The type as it came, which an operator may have changed. A conflict was counted when it was stored.
 _SENT = f"""'' AS cause, {NO_DURATION} AS bucket, count(*) AS number, 0.0 AS seconds,
         max(received_at) AS last_at
-    FROM delivery WHERE conflict_of IS NULL AND coalesce(sent_as, event_type) != '' AND id {{these}}"""
+    FROM $delivery WHERE conflict_of IS NULL AND coalesce(sent_as, event_type) != '' AND id {{these}}"""
 # Each part is grouped by itself, by few columns: together they would take twice the time.
 _ROWS = f"""
     SELECT hour_of(received_at) AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
@@ -330,12 +330,12 @@ _ROWS = f"""
     UNION ALL
     SELECT hour_of(failed_at), '', '', handler, 'failed', '', {_durations("failure.duration_seconds")},
         max(failed_at)
-    FROM failure JOIN run ON run.id = run_id WHERE retried = 1 AND failure.id > :failure_id
+    FROM $failure JOIN $run ON run.id = run_id WHERE retried = 1 AND failure.id > :failure_id
         AND failure.id <= :to_failure_id AND delivery_id {{these}} GROUP BY 1, 4, 7
     UNION ALL
     SELECT hour_of(finished_at), '', '', handler, state, '', {_durations("duration_seconds")},
         max(finished_at)
-    FROM run WHERE finished_at >= :finished_at AND finished_at < :to_finished_at
+    FROM $run WHERE finished_at >= :finished_at AND finished_at < :to_finished_at
         AND delivery_id {{these}} GROUP BY 1, 4, 5, 7
 """  # noqa: S608 - constants
 # Only of deliveries that are removed: those that are stored are counted by their failures.
@@ -343,7 +343,7 @@ _OF_ISSUES = f"""
     UNION ALL
     SELECT hour_of(failed_at), '', '', '', '{OF_ISSUE}', fingerprint, {NO_DURATION}, count(*), 0.0,
         max(failed_at)
-    FROM failure JOIN run ON run.id = run_id WHERE fingerprint IS NOT NULL AND delivery_id {{these}}
+    FROM $failure JOIN $run ON run.id = run_id WHERE fingerprint IS NOT NULL AND delivery_id {{these}}
     GROUP BY 1, 6
 """  # noqa: S608 - constants
 
@@ -363,7 +363,7 @@ class Note(NamedTuple):
 
 _WRITERS = text(
     "SELECT virtualtransaction FROM pg_locks WHERE mode IN ('RowShareLock', 'RowExclusiveLock')"
-    " AND relation IN ('delivery'::regclass, 'run'::regclass, 'failure'::regclass)"
+    " AND relation = ANY (CAST(:tables AS regclass[]))"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 
@@ -378,7 +378,9 @@ def note(connection: Connection, now: datetime) -> Note | None:
     writers: frozenset[str] = frozenset()
     if connection.dialect.name == "postgresql":
         now = min(now, connection.execute(select(func.now())).scalar_one())
-        writers = frozenset(connection.execute(_WRITERS).scalars())  # after what is noted was read
+        tables = [name_of(connection, table) for table in (delivery, run, failure)]
+        # After what is noted was read.
+        writers = frozenset(connection.execute(_WRITERS, {"tables": tables}).scalars())
     return Note(newest._replace(finished_at=now - MARGIN[connection.dialect.name]), writers)
 
 

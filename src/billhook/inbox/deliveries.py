@@ -319,9 +319,9 @@ class Deliveries:
         self._inbox = inbox
 
     @classmethod
-    def open(cls, url: str, *, schema: str = "billhook") -> Self:
+    def open(cls, url: str, *, schema: str = "billhook", pool_mode: str = "transaction") -> Self:
         """Open the inbox at the URL, as BILLHOOK_INBOX_URL has it. Raises ConfigError if there is none."""
-        inbox = Inbox(url, schema=schema)
+        inbox = Inbox(url, schema=schema, pool_mode=pool_mode)
         if inbox.is_missing:  # SQLite would create an empty one
             raise ConfigError(f"there is no inbox at {inbox.database.display_url}")
         return cls(inbox)

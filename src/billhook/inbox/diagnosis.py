@@ -22,7 +22,7 @@ from billhook.inbox.sql import in_states
 _MOUNTS = Path("/proc/self/mounts")
 _POSTGRES_BYTES = text(
     "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
-    " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+    " WHERE relkind = 'r' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = :schema)"
 )
 _NAMES = text("SELECT quote_ident(current_user), quote_ident(:schema)")
 
@@ -64,6 +64,8 @@ class PostgresFacts:
     local: bool
     encrypted: bool
     sslmode: str
+    pooler: Literal["transaction", "session"] | None = None
+    """What is taken to be kept by a pooler that was found in between."""
     inbox_bytes: int = 0
     role: str = ""
     schema: str = ""

@@ -60,6 +60,7 @@ class Inbox:
         deadline_seconds: float = 2.5,
         backlog_limit: int | None = None,
         schema: str = "billhook",
+        pool_mode: str = "transaction",
         own_folder: bool = False,
         known_types: Collection[str] | None = None,
     ) -> None:
@@ -77,7 +78,11 @@ class Inbox:
         self._noted: counts.Note | None = None
         # SQLite waits for another program's lock, but not so long that the response misses its deadline.
         self.database = open_database(
-            url, busy_seconds=deadline_seconds * 0.6, schema=schema, own_folder=own_folder
+            url,
+            busy_seconds=deadline_seconds * 0.6,
+            schema=schema,
+            pool_mode=pool_mode,
+            own_folder=own_folder,
         )
         self.waker: Waker = self.database.waker
         """Wakes every engine of this inbox, in any process; notified after each commit of deliveries."""
@@ -366,11 +371,14 @@ class Inbox:
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 
 
-def open_database(url: str, *, busy_seconds: float, schema: str, own_folder: bool) -> Database:
+def open_database(
+    url: str, *, busy_seconds: float, schema: str, pool_mode: str, own_folder: bool
+) -> Database:
     """Open sqlite:///PATH, or postgresql+psycopg://USER@HOST/NAME with the extra billhook[postgres].
 
-    `schema`: where the tables are on PostgreSQL, unless the URL's search_path says. `own_folder`: whether a
-    SQLite file's folder may be created. `busy_seconds`: how long to wait for a locked SQLite file.
+    `schema`: where the tables are on PostgreSQL, unless the URL's search_path says. `pool_mode`: what a
+    pooler before it keeps for a connection, "session" or "transaction". `own_folder`: whether a SQLite file's
+    folder may be created. `busy_seconds`: how long to wait for a locked SQLite file.
     Raises ConfigError for any other URL, without repeating its password; MissingExtra.
     """
     if not _SCHEMA.fullmatch(schema):
@@ -405,7 +413,9 @@ def open_database(url: str, *, busy_seconds: float, schema: str, own_folder: boo
     except ImportError:
         raise MissingExtra("an inbox in PostgreSQL", "postgres") from None
     try:
-        return PostgresDatabase(parsed.set(drivername="postgresql+psycopg"), schema)
+        return PostgresDatabase(
+            parsed.set(drivername="postgresql+psycopg"), schema, is_session=pool_mode == "session"
+        )
     except (ArgumentError, ValueError):
         raise ConfigError(
             "BILLHOOK_INBOX_URL names several hosts in a way that is not understood: write "

@@ -22,17 +22,18 @@ from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, Connection, exists, func, literal_column, select
 
-from billhook.inbox.schema import delivery, run
+from billhook.inbox.schema import closed, delivery, run
 from billhook.inbox.sql import in_parameter
 
 _ORDER = 0x6F726472  # "ordr"
 _CONFLICTS = 0x636F6E66  # "conf"
 _LIMITS = 0x6C696D74  # "limt"
 _COUNTS = 0x636E7473  # "cnts"
-# Of this schema: closing only tries to take it, and another inbox of the database must not keep it off.
-_COUNTS_OF_SCHEMA: ColumnElement[int] = literal_column(
-    f"({_COUNTS}::bigint << 32) + 'billhook_closed'::regclass::oid::bigint"
-)
+# Of this inbox, by the number of its table: closing only tries to take it, and another inbox of the database
+# must not keep it off. The table has one row.
+_COUNTS_OF_INBOX: ColumnElement[int] = literal_column(f"({_COUNTS}::bigint << 32) + tableoid::bigint")
+_HOLD_COUNTS = select(func.pg_advisory_xact_lock(_COUNTS_OF_INBOX)).select_from(closed)
+_TRY_COUNTS = select(func.pg_try_advisory_xact_lock(_COUNTS_OF_INBOX)).select_from(closed)
 
 
 def lock_counts(connection: Connection) -> None:
@@ -41,14 +42,14 @@ def lock_counts(connection: Connection) -> None:
     Of engines and receivers none takes it: see billhook.inbox.counts.
     """
     if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(_COUNTS_OF_SCHEMA)))
+        connection.execute(_HOLD_COUNTS)
 
 
 def try_to_lock_counts(connection: Connection) -> bool:
     """Return whether it has the lock of `lock_counts`; never waits."""
     if connection.dialect.name != "postgresql":
         return True
-    return bool(connection.execute(select(func.pg_try_advisory_xact_lock(_COUNTS_OF_SCHEMA))).scalar_one())
+    return bool(connection.execute(_TRY_COUNTS).scalar_one())
 
 
 _HOLD_ORDER = select(func.pg_advisory_xact_lock(_ORDER))

@@ -12,14 +12,14 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Text, and_, bindparam, column, func, select, text
+from sqlalchemy import BigInteger, Connection, Text, and_, bindparam, column, func, select
 
 from billhook.inbox.counts import Counted, hour_of
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.overview import read_overview, read_periods, read_refused_since
 from billhook.inbox.records import DeliveryState, fingerprint
 from billhook.inbox.schema import delivery, failure, run, worker
-from billhook.inbox.sql import UtcDateTime, distinct_values, in_states, in_values
+from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_states, in_values
 from billhook.printable import without_ids
 
 MOST = 1_000
@@ -72,19 +72,20 @@ class Occurrence(NamedTuple):
     last_at: datetime
 
 
-_NEWEST = text(f"""
+_NEWEST = TextOfTables(f"""
     WITH RECURSIVE {distinct_values("own", "fingerprint", "failure", "fingerprint IS NOT NULL")}
-    SELECT (SELECT id FROM failure WHERE failure.fingerprint = own.fingerprint ORDER BY id DESC LIMIT 1) AS id
-    FROM own WHERE fingerprint IS NOT NULL
+    SELECT (
+        SELECT id FROM $failure WHERE failure.fingerprint = own.fingerprint ORDER BY id DESC LIMIT 1
+    ) AS id FROM own WHERE fingerprint IS NOT NULL
     LIMIT :most
 """).columns(column("id", BigInteger))  # noqa: S608 - constants
 _FAILURES = select(
     failure.c.fingerprint, run.c.handler, failure.c.error, failure.c.place, failure.c.failed_at
 ).join(run, run.c.id == failure.c.run_id)
-_DEAD = text(f"""
+_DEAD = TextOfTables(f"""
     WITH RECURSIVE {distinct_values("own", "handler", "run", "state IN ('dead')")}
     SELECT handler, (
-        SELECT finished_at FROM run WHERE state IN ('dead') AND run.handler = own.handler
+        SELECT finished_at FROM $run WHERE state IN ('dead') AND run.handler = own.handler
         AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1
     ) FROM own WHERE handler IS NOT NULL
     LIMIT :most

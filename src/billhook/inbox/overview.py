@@ -17,7 +17,7 @@ from functools import cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, TextualSelect, bindparam, column, func, select, text
+from sqlalchemy import Connection, TextualSelect, bindparam, column, func, select
 
 from billhook.inbox.claims import names_at_limit
 from billhook.inbox.counts import DURATION_BOUNDS, Counted, Counts, hour_of, read_counts
@@ -25,7 +25,7 @@ from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import find_paused
 from billhook.inbox.records import HandlerLimits, PausedHandler, WorkerRecord
 from billhook.inbox.schema import found_revision, handler, run, worker
-from billhook.inbox.sql import UtcDateTime, distinct_values
+from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values
 
 COUNT_LIMIT = 100_000
 """How far deliveries are counted one by one: a number that is as large means "at least"."""
@@ -273,24 +273,24 @@ _DELIVERIES = {
     "quarantined": "state IN ('dead', 'quarantined') AND state IN ('quarantined')",
     "conflicts": "conflict_of IS NOT NULL AND state IN ('quarantined')",
 }
-_NUMBER = "(SELECT count(*) FROM (SELECT 1 FROM delivery WHERE {} LIMIT :at_most) AS counted) AS {}, "
-_OLDEST = "(SELECT received_at FROM delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1)"
+_NUMBER = "(SELECT count(*) FROM (SELECT 1 FROM $delivery WHERE {} LIMIT :at_most) AS counted) AS {}, "
+_OLDEST = "(SELECT received_at FROM $delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1)"
 _NUMBERS = "".join(_NUMBER.format(which, name) for name, which in _DELIVERIES.items())
-_BACKLOG = text(f"SELECT {_NUMBERS} {_OLDEST} AS oldest_at").columns(oldest_at=UtcDateTime)
+_BACKLOG = TextOfTables(f"SELECT {_NUMBERS} {_OLDEST} AS oldest_at").columns(oldest_at=UtcDateTime)
 
 
 # --- counts -------------------------------------------------------------------------------------------
 
 
-_LAST_SEEN = text(f"""
+_LAST_SEEN = TextOfTables(f"""
     WITH RECURSIVE {distinct_values("types", "event_type", "delivery", "TRUE")}, of_rows AS (
         SELECT event_type, (
-            SELECT received_at FROM delivery WHERE delivery.event_type = types.event_type
+            SELECT received_at FROM $delivery WHERE delivery.event_type = types.event_type
             ORDER BY id DESC LIMIT 1
         ) AS last_at FROM types WHERE event_type IS NOT NULL LIMIT 500
     ) SELECT event_type, last_at FROM of_rows
     UNION ALL
-    SELECT event_type, max(last_at) FROM billhook_count WHERE what = 'accepted' GROUP BY event_type
+    SELECT event_type, max(last_at) FROM $billhook_count WHERE what = 'accepted' GROUP BY event_type
 """).columns(last_at=UtcDateTime)  # noqa: S608 - constants
 
 
@@ -481,13 +481,13 @@ def _numbers(dialect: str) -> TextualSelect:
         _RUNS_IN_STATE.format(state=state, kind=kind, of_index=kinds[kind], which=which, since=since)
         for state, kind, which, since in states
     )
-    query = text(f"WITH RECURSIVE {steps} {numbers}").bindparams(bindparam("now", type_=UtcDateTime))
+    query = TextOfTables(f"WITH RECURSIVE {steps} {numbers}").bindparams(bindparam("now", type_=UtcDateTime))
     return query.columns(column("state"), column("handler"), column("number"), column("since", UtcDateTime))
 
 
 _RUNS_IN_STATE = """SELECT '{state}' AS state, handler, (
     SELECT count(*) FROM (
-        SELECT 1 FROM run WHERE {of_index} AND run.handler = {kind}.handler AND {which} LIMIT :at_most
+        SELECT 1 FROM $run WHERE {of_index} AND run.handler = {kind}.handler AND {which} LIMIT :at_most
     ) AS counted
 ) AS number, {since} AS since FROM {kind} WHERE handler IS NOT NULL"""
-_SINCE = "(SELECT due_at FROM run WHERE {} AND run.handler = due.handler ORDER BY due_at LIMIT 1)"
+_SINCE = "(SELECT due_at FROM $run WHERE {} AND run.handler = due.handler ORDER BY due_at LIMIT 1)"

@@ -33,7 +33,6 @@ from sqlalchemy import (
     literal_column,
     null,
     select,
-    text,
     update,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -53,6 +52,7 @@ from billhook.inbox.records import (
 )
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import (
+    TextOfTables,
     UtcDateTime,
     execute_each,
     in_parameter,
@@ -119,9 +119,9 @@ _NEW: dict[str, Any] = {
 }
 _COLUMNS = ("delivery_id", "handler", "state", "due_at", "token", *_NEW)
 _INSERT = insert(run).values({name: bindparam(name, type_=run.c[name].type) for name in _COLUMNS})
-_INSERT_ROWS = text(
-    f"INSERT INTO run ({', '.join(_COLUMNS)}) SELECT {', '.join(_COLUMNS)} "  # noqa: S608 - our own columns
-    "FROM jsonb_populate_recordset(NULL::run, CAST(:rows AS jsonb)) RETURNING id, delivery_id, handler"
+_INSERT_ROWS = TextOfTables(
+    f"INSERT INTO $run ({', '.join(_COLUMNS)}) SELECT {', '.join(_COLUMNS)} "  # noqa: S608 - our own columns
+    "FROM jsonb_populate_recordset(NULL::$run, CAST(:rows AS jsonb)) RETURNING id, delivery_id, handler"
 )
 
 

@@ -31,7 +31,7 @@ from sqlalchemy import (
 )
 
 from billhook.errors import SchemaMismatch, UnreleasedSchema
-from billhook.inbox.sql import UtcDateTime
+from billhook.inbox.sql import UtcDateTime, name_of
 
 logger = logging.getLogger("billhook.inbox")
 
@@ -281,7 +281,6 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 any_schema: ContextVar[bool] = ContextVar("any_schema", default=False)
 """True while an app is created only to upgrade its inbox: it must not refuse an old schema."""
-_VERSION = f"SELECT version_num, oldest_writer FROM {version.name}"  # noqa: S608 - our own table
 MAY_STORE = (
     f"SELECT 1 FROM {version.name} "  # noqa: S608 - our own table
     f"WHERE '{REVISION}' BETWEEN coalesce(oldest_writer, version_num) AND version_num"
@@ -291,18 +290,20 @@ MAY_STORE = (
 
 def found_revision(connection: Connection) -> str | None:
     """Return the revision of the inbox; None if it has no tables yet."""
-    if not inspect(connection).has_table(version.name):
+    schema = connection.dialect.identifier_preparer.schema_for_object(version)
+    if not inspect(connection).has_table(version.name, schema):
         return None
     return connection.execute(select(version.c.version_num)).scalar_one_or_none()
 
 
-def verify(execute: Callable[[str], Any], *, storing: bool = False) -> None:
+def verify(execute: Callable[[str], Any], *, storing: bool = False, table: str = version.name) -> None:
     """Raise SchemaMismatch unless the inbox is at the revision this code was written for.
 
     With `storing` also a newer one is good in which this code may store deliveries. `execute` is a method of
-    a connection, of SQLAlchemy or the driver; it returns a cursor.
+    a connection, of SQLAlchemy or the driver; it returns a cursor. `table` is the name of `version` there.
     """
-    found: tuple[str, str | None] | None = execute(_VERSION).fetchone()
+    query = f"SELECT version_num, oldest_writer FROM {table}"  # noqa: S608 - our own table
+    found: tuple[str, str | None] | None = execute(query).fetchone()
     revision, oldest_writer = found or (None, None)
     if revision == REVISION:
         return
@@ -319,7 +320,7 @@ def verify_opened(connection: Connection) -> None:
         require_known(revision)
         raise SchemaMismatch(revision, REVISION)
     try:
-        verify(connection.exec_driver_sql)
+        verify(connection.exec_driver_sql, table=name_of(connection, version))
     except SchemaMismatch as error:
         if not error.stores:
             raise
@@ -338,7 +339,7 @@ def prepare_schema(connection: Connection) -> None:
     """Upgrade the inbox at the start of a process, unless it is newer and may be used as it is."""
     revision = found_revision(connection)
     if revision is not None and revision > REVISION:
-        verify(connection.exec_driver_sql, storing=True)
+        verify(connection.exec_driver_sql, storing=True, table=name_of(connection, version))
     else:
         upgrade_schema(connection)
 

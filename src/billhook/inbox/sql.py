@@ -11,6 +11,7 @@ costs more CPU time than executing it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -30,6 +31,7 @@ from sqlalchemy import (
     LargeBinary,
     Table,
     Text,
+    TextClause,
     TypeDecorator,
     Update,
     bindparam,
@@ -38,6 +40,7 @@ from sqlalchemy import (
     func,
     literal_column,
     select,
+    table,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
@@ -93,6 +96,26 @@ class _Values(TypeDecorator[list[Any]]):
 
     def process_bind_param(self, value: list[Any] | None, dialect: Dialect) -> Any:
         return value if dialect.name == "postgresql" else json.dumps(value)
+
+
+class TextOfTables(TextClause):
+    """SQL in which $delivery stands for the table of that name, in the schema that it is in."""
+
+    inherit_cache = True
+
+
+_TABLE = re.compile(r"\$(\w+)")
+
+
+@compiles(TextOfTables)
+def _name_tables(element: TextOfTables, compiler: SQLCompiler, **kw: Any) -> str:
+    written: str = compiler.visit_textclause(element, **kw)  # type: ignore[no-untyped-call]
+    return _TABLE.sub(lambda found: compiler.preparer.format_table(table(found[1])), written)
+
+
+def name_of(connection: Connection, its_table: Table) -> str:
+    """Return the name of a table for SQL, with the schema that it is in."""
+    return connection.dialect.identifier_preparer.format_table(its_table)
 
 
 class _Among(FunctionElement[bool]):
@@ -213,12 +236,12 @@ def distinct_values(name: str, column: str, table: str, of_index: str) -> str:
 
     Each step is one look-up in the index, so it costs as much as there are values, however many rows: not by
     min(), for which PostgreSQL without statistics reads all rows. Its last row is NULL. SQLite knows the
-    index by its words, `of_index`.
+    index by its words, `of_index`. For a TextOfTables.
     """
     return f"""{name} ({column}) AS (
-        SELECT (SELECT {column} FROM {table} WHERE {of_index} ORDER BY {column} LIMIT 1)
+        SELECT (SELECT {column} FROM ${table} WHERE {of_index} ORDER BY {column} LIMIT 1)
         UNION ALL SELECT (
-            SELECT {column} FROM {table} WHERE {of_index} AND {table}.{column} > {name}.{column}
+            SELECT {column} FROM ${table} WHERE {of_index} AND {table}.{column} > {name}.{column}
             ORDER BY {column} LIMIT 1
         ) FROM {name} WHERE {name}.{column} IS NOT NULL
     )"""  # noqa: S608 - our own tables and columns

@@ -540,8 +540,8 @@ def test_closing_is_kept_off_by_its_own_inbox_and_by_no_other_of_the_database(
     if not own:  # gone with its transaction
         bystander.execute("CREATE SCHEMA another_inbox")
         bystander.execute("SET LOCAL search_path = another_inbox")
-        bystander.execute("CREATE TABLE billhook_closed ()")
-    bystander.execute(f"SELECT pg_advisory_xact_lock({locks._COUNTS_OF_SCHEMA})")
+        bystander.execute("CREATE TABLE billhook_closed AS SELECT 1")
+    bystander.execute(f"SELECT pg_advisory_xact_lock({locks._COUNTS_OF_INBOX}) FROM billhook_closed")
 
     for _ in range(5):
         inbox_postgres.close_counts(NOON + FAR)

@@ -19,7 +19,6 @@ from billhook.inbox.postgres.driver import schema_from_options
 from support.apps import make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, upgraded, value
 from support.postgres import guest_of, with_options
-from support.proxy import proxied
 from support.runs import result_of
 
 TABLES = [
@@ -183,23 +182,6 @@ def test_the_option_inbox_schema_selects_the_schema(database_url, tmp_path):
     app.extensions["billhook"].close()
     with pytest.raises(SchemaMismatch, match="has schema none"):
         Inbox(database_url).prepare()
-
-
-def test_a_pooler_that_drops_search_path_is_refused_unless_configured(database_url):
-    upgraded(database_url)
-    with proxied(database_url) as proxy:
-        proxy.altered = b"search_path=", b"search.path="  # a setting of that name is nobody's
-
-        with pytest.raises(
-            InboxUnavailable, match=r"search_path is '.*public', need .*set it with ALTER ROLE"
-        ):
-            open_inbox(proxy.url)
-        upgraded(proxy.url)  # says it in its transaction
-        change(database_url, f"ALTER DATABASE {make_url(database_url).database} SET search_path = billhook")
-
-        with closing_inbox(proxy.url) as inbox:
-            handle_one(inbox, "k")
-    assert value(database_url, "SELECT key FROM billhook.delivery") == "k"
 
 
 # --- a role that may not ----------------------------------------------------------------------------

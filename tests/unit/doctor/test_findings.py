@@ -91,6 +91,8 @@ SERVER_FAULTS = [
     ({"sslmode": "require"}, "warning", "postgres-tls"),
     ({"sslmode": "prefer", "encrypted": False}, "warning", "postgres-tls"),
     ({"superuser": True}, "warning", "postgres-superuser"),
+    ({"pooler": "transaction"}, "note", "pooler"),
+    ({"pooler": "session"}, "note", "pooler"),
 ]
 
 

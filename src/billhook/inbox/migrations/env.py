@@ -26,6 +26,7 @@ context.configure(
     connection=connection,
     target_metadata=metadata,
     version_table=version.name,
+    version_table_schema=connection.dialect.identifier_preparer.schema_for_object(version),
     include_name=lambda name, kind, _parents: kind != "table" or name in metadata.tables,
     render_as_batch=True,
     on_version_apply=record_oldest_writer,

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import psycopg
 from psycopg.conninfo import make_conninfo
-from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy import URL, Connection, Engine, TableClause, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError, NotSupportedError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -21,6 +22,10 @@ from billhook.inbox.database import Database, RowSecurity
 from billhook.inbox.postgres import roles
 from billhook.inbox.postgres.clock import SERVER_TIME, ServerClock
 from billhook.inbox.postgres.driver import (
+    INSERT_NEW,
+    READING,
+    READING_LATEST,
+    WRITING,
     DeadlineConnection,
     check_encoding,
     connect,
@@ -34,7 +39,7 @@ from billhook.inbox.postgres.driver import (
 )
 from billhook.inbox.postgres.waker import PostgresWaker
 from billhook.inbox.records import NewDelivery
-from billhook.inbox.schema import verify, verify_opened
+from billhook.inbox.schema import verify, verify_opened, version
 from billhook.threads import reset_in_child
 
 logger = logging.getLogger("billhook.inbox")
@@ -66,9 +71,10 @@ class PostgresDatabase(Database):
     schema: str
     clock: ServerClock
 
-    def __init__(self, url: URL, schema: str) -> None:
+    def __init__(self, url: URL, schema: str, *, is_session: bool) -> None:
         """Use `schema`, unless the URL's search_path names exactly one schema that is not public.
 
+        `is_session`: a pooler in between, if there is one, keeps a session for each connection.
         Raises sqlalchemy's ArgumentError or ValueError for a URL that names its hosts in an unknown way.
         """
         self._url = url
@@ -79,9 +85,11 @@ class PostgresDatabase(Database):
             raise ConfigError(f"BILLHOOK_INBOX_URL: {reason(error)}") from None
         self.schema = schema_from_options(self._arguments.get("options", ""), schema)
         self.clock = ServerClock(self.display_url)
-        self.waker = PostgresWaker(
-            partial(self._connect, NOTIFY_TIMEOUT_SECONDS, schema=self.schema, autocommit=True)
-        )
+        self._is_session = is_session
+        names = {table: self._name_of(table).replace("%", "%%") for table in ("delivery", version.name)}
+        self._version = names[version.name]
+        self._insert_new = INSERT_NEW.format(delivery=names["delivery"], version=self._version).encode()
+        self.waker = PostgresWaker(partial(self._connect, NOTIFY_TIMEOUT_SECONDS), self._name_of("delivery"))
         self._parents_connections: list[object] = []
         self._fsync_checked = False
         self._reset()
@@ -127,10 +135,8 @@ class PostgresDatabase(Database):
                     self._drop_inserter()  # the server was restarted between two deliveries
                 if self._inserter is None:
                     self._open()
-                    self._inserter = self._connect(
-                        STATEMENT_TIMEOUT_SECONDS, schema=self.schema, autocommit=True
-                    )
-                return insert(self._inserter, rows)
+                    self._inserter = self._connect(STATEMENT_TIMEOUT_SECONDS)
+                return insert(self._inserter, self._insert_new, rows)
             except (psycopg.Error, OSError) as error:
                 self._drop_inserter()
                 if isinstance(error, psycopg.errors.NotNullViolation):  # the state: see `insert`
@@ -145,51 +151,56 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def read(self, *, storing: bool = False, checked: bool = True) -> Iterator[Connection]:
-        """Open a consistent snapshot, for reading only; not `checked`, it costs no round trip of its own."""
+        """Open a consistent snapshot, for reading only; not `checked`, it costs no round trip of its own.
+
+        Behind a pooler it does.
+        """
         with self._storage_errors(), self._open().connect() as connection:
-            if not checked:
-                connection.execution_options(isolation_level="AUTOCOMMIT")
-                self._measure_if_due(connection)
-                try:
-                    yield connection
-                except (ProgrammingError, NotSupportedError):
-                    # A column is missing, or has another type: the schema is perhaps that of another release.
-                    verify(connection.exec_driver_sql, storing=storing)
-                    raise
-                return
-            connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-            with connection.begin():
-                verify(connection.exec_driver_sql, storing=storing)
-                self._measure_if_due(connection)
+            if checked:
+                _begin(connection, READING)
+                self._verify(connection, storing=storing)
+            elif _session(connection).is_pooled:
+                _begin(connection, READING_LATEST)
+            self._measure_if_due(connection)
+            try:
                 yield connection
+            except (ProgrammingError, NotSupportedError):
+                # A column is missing, or has another type: the schema is perhaps that of another release.
+                connection.rollback()
+                self._verify(connection, storing=storing)
+                raise
+            connection.commit()  # the driver forgets its prepared statements when it rolls back
 
     @contextmanager
     def write(self, *, storing: bool = False) -> Iterator[Connection]:
         """Open a transaction; rows locked by others are waited for or skipped, as the statement says."""
         with self._storage_errors(), self._open().begin() as connection:
+            _begin(connection, WRITING)
             self._measure_if_due(connection)
             yield connection
             # Last: a transaction that waited for a migration's locks goes on with the schema that it made.
-            verify(connection.exec_driver_sql, storing=storing)
+            self._verify(connection, storing=storing)
+
+    def _verify(self, connection: Connection, *, storing: bool) -> None:
+        verify(connection.exec_driver_sql, storing=storing, table=self._version)
 
     @contextmanager
     def migration_transaction(self) -> Iterator[Connection]:
         """Open a write transaction on a schema of any age: no time limit, one at a time across processes."""
         with self._storage_errors():
-            engine = self._new_engine(timeout_seconds=None, schema=None)
+            engine = self._new_engine(timeout_seconds=None)
             try:
                 with engine.begin() as connection:
+                    _begin(connection, WRITING)
                     # Two deployments may upgrade at once: the second finds the work done.
                     connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATING})"))
                     check_encoding(connection, self.display_url)
-                    # The rest of the transaction uses this schema alone, which need not exist yet.
-                    connection.execute(text(f"SET LOCAL search_path TO {quote_identifier(self.schema)}"))
                     yield connection
             finally:
                 engine.dispose()
 
     def create_schema(self, connection: Connection, *, dry_run: bool = False) -> None:
-        """Create the schema if it is missing, in the caller's transaction, which then uses it.
+        """Create the schema if it is missing, in the caller's transaction.
 
         Raises SchemaForbidden, with a statement for a role that may; a `dry_run` does nothing else.
         """
@@ -269,9 +280,10 @@ class PostgresDatabase(Database):
             return self._engine
 
     def _verified_engine(self) -> Engine:
-        engine = self._new_engine(STATEMENT_TIMEOUT_SECONDS, self.schema)
+        engine = self._new_engine(STATEMENT_TIMEOUT_SECONDS)
         try:
             with engine.begin() as connection:
+                _begin(connection, READING)
                 check_encoding(connection, self.display_url)
                 verify_opened(connection)
                 if not self._fsync_checked:
@@ -285,24 +297,23 @@ class PostgresDatabase(Database):
             raise
         return engine
 
-    def _new_engine(self, timeout_seconds: float | None, schema: str | None) -> Engine:
+    def _new_engine(self, timeout_seconds: float | None) -> Engine:
         engine = create_engine(
             self._url.set(query={}),
-            creator=partial(self._connect, timeout_seconds, schema=schema),
+            creator=partial(self._connect, timeout_seconds),
             pool_timeout=STATEMENT_TIMEOUT_SECONDS,
             use_native_hstore=False,  # saves each new pool a query
         )
+        # A session's search_path may be another client's, and a temporary table of his comes before any path.
+        engine.dialect.identifier_preparer.schema_for_object = self._schema_of
         event.listen(engine, "checkout", replace_lost)
         event.listen(engine, "handle_error", drop_read_only)
         return engine
 
-    def _connect(
-        self, timeout_seconds: float | None, *, schema: str | None, autocommit: bool = False
-    ) -> DeadlineConnection:
-        connection = connect(self._arguments, timeout_seconds, schema=schema, autocommit=True)
+    def _connect(self, timeout_seconds: float | None) -> DeadlineConnection:
+        connection = connect(self._arguments, timeout_seconds, self.schema, is_session=self._is_session)
         try:
             self.clock.measure(lambda: connection.execute(SERVER_TIME).fetchall()[0][0])
-            connection.autocommit = autocommit
         except BaseException:
             connection.close()
             raise
@@ -311,6 +322,22 @@ class PostgresDatabase(Database):
     def _measure_if_due(self, connection: Connection) -> None:
         if self.clock.is_due:
             self.clock.measure(lambda: connection.exec_driver_sql(SERVER_TIME).scalar_one())
+
+    def _schema_of(self, thing: object) -> Any:
+        return (thing.schema or self.schema) if isinstance(thing, TableClause) else None
+
+    def _name_of(self, table: str) -> str:
+        return f"{quote_identifier(self.schema)}.{table}"
+
+
+def _session(connection: Connection) -> DeadlineConnection:
+    return cast("DeadlineConnection", connection.connection.driver_connection)
+
+
+def _begin(connection: Connection, mode: str) -> None:
+    """Begin the transaction that SQLAlchemy takes to have begun already, and will end."""
+    statement = _session(connection).begin(mode)
+    connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
 def _close_returned(connection: DeadlineConnection | None, record: object) -> None:

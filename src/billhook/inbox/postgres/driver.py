@@ -9,9 +9,10 @@ import re
 import select
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import psycopg
+from psycopg import sql
 from psycopg.abc import RV, PQGen
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import ExceptionContext
@@ -20,10 +21,6 @@ from sqlalchemy.exc import DisconnectionError
 from billhook.errors import UnfitEncoding
 from billhook.inbox import schema
 from billhook.inbox.records import NewDelivery
-
-WEAK = ("off", "local", "remote_write")
-"""Settings of synchronous_commit that answer before the disk, here or on a standby, has it."""
-
 
 SESSION = {
     "synchronous_commit": "on",
@@ -39,17 +36,28 @@ SESSION = {
 }
 """What decides how values are written and read, and what a commit means.
 
-No server, database, role, URL, service file or environment has a say in it.
+No server, database, role, URL, service file, environment, pooler or pooler's other client has a say in it.
 """
-# Set again with the first query: what libpq takes from the environment (PGTZ, PGDATESTYLE) overrides options.
-# A pooler in between may drop the options silently, so that the server itself is asked.
-_FIRST_QUERY = "SELECT current_setting('synchronous_commit'), current_setting('search_path'), " + ", ".join(
-    f"set_config('{name}', '{value}', false)" for name, value in SESSION.items()
-)
+READING = "ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+READING_LATEST = "ISOLATION LEVEL READ COMMITTED, READ ONLY"
+WRITING = "ISOLATION LEVEL READ COMMITTED, READ WRITE"
 
 
 READ_ONLY = ("25006", "0A000")
 """What a standby answers to statements that write and to BEGIN READ WRITE, in words of any language."""
+
+
+class _Cursor(psycopg.Cursor[Any]):
+    """Gets results in binary, which no setting of the session changes.
+
+    Only a statement without parameters gets text, so that it may be several, sent as one.
+    """
+
+    def execute(
+        self, query: Any, params: Any = None, *, prepare: bool | None = None, binary: bool | None = None
+    ) -> Self:
+        """Execute the statement."""
+        return super().execute(query, params, prepare=prepare, binary=params is not None)
 
 
 class DeadlineConnection(psycopg.Connection[Any]):
@@ -59,6 +67,37 @@ class DeadlineConnection(psycopg.Connection[Any]):
     """
 
     timeout_seconds: float | None = None
+    has_pooler: bool = False
+    """Whether something between us and the server answers for it."""
+    is_pooled: bool = False
+    """Whether each transaction may get another session, in which other clients have their settings."""
+    _settings = ""
+
+    def adopt(self, settings: Mapping[str, str], *, is_session: bool) -> None:
+        """Have these settings: once, where the session is ours, and else in each transaction of `begin`.
+
+        It is ours if the server's process is the one that the connection was told of at its start, for which
+        a pooler names a number of its own; or if `is_session` says so.
+        """
+        self.has_pooler = self.execute("SELECT pg_backend_pid()").fetchall() != [(self.info.backend_pid,)]
+        self.is_pooled = self.has_pooler and not is_session
+        values = ", ".join(
+            f"set_config('{name}', {sql.quote(value, self)}, {'true' if self.is_pooled else 'false'})"
+            for name, value in settings.items()
+        )
+        if self.is_pooled:
+            self._settings = f"; SELECT {values}"
+            self.prepare_threshold = None  # a prepared statement belongs to a session
+        else:
+            self.execute(f"SELECT {values}")
+
+    def begin(self, mode: str) -> str:
+        """Return the statement that begins a transaction, which takes nothing over from the session.
+
+        So its commit waits for the disk. Others see what it wrote only after that: a delivery that is read as
+        the first of a duplicate is on the disk, too.
+        """
+        return f"BEGIN {mode}{self._settings}"
 
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
         """Wait for the server as psycopg does, but not past the deadline. Every statement calls this."""
@@ -86,33 +125,27 @@ class DeadlineConnection(psycopg.Connection[Any]):
             return answer
 
 
-def session_options(url_options: str, timeout_seconds: float | None, schema: str | None = None) -> str:
-    """Return the session options: commits wait for the disk, and abandoned locks are released.
+def session_settings(url_options: str, timeout_seconds: float | None, schema: str) -> dict[str, str]:
+    """Return the settings of a session: commits wait for the disk, and abandoned locks are released.
 
     `url_options` come from the URL. They may change the time-outs, but not whether a commit waits for the
-    disk, nor the schema, if `schema` names one.
+    disk, nor the schema.
     """
     milliseconds = str(int((timeout_seconds or 0) * 1000))  # 0: no limit, even if the role has one
-    limits = {"statement_timeout": milliseconds, "idle_in_transaction_session_timeout": milliseconds}
-    fixed = {name: value.replace(" ", r"\ ") for name, value in SESSION.items()}
-    if schema is not None:
-        fixed["search_path"] = re.sub(r"([\\\s])", r"\\\1", quote_identifier(schema))
-    before, after = (
-        [f"-c {name}={value}" for name, value in settings.items()] for settings in (limits, fixed)
-    )
-    return " ".join(filter(None, [*before, url_options, *after]))
+    limits = dict.fromkeys(("statement_timeout", "idle_in_transaction_session_timeout"), milliseconds)
+    limits["lock_timeout"] = "0"
+    for name, value in _options(url_options):
+        if name in limits:
+            limits[name] = value
+    return {**limits, **SESSION, "search_path": quote_identifier(schema)}
 
 
 def connect(
-    arguments: Mapping[str, Any],
-    timeout_seconds: float | None,
-    *,
-    schema: str | None = None,
-    autocommit: bool = False,
+    arguments: Mapping[str, Any], timeout_seconds: float | None, schema: str, *, is_session: bool
 ) -> DeadlineConnection:
-    """Open a connection; `arguments` are libpq's and override our defaults. Raises psycopg.Error, OSError.
+    """Open a connection with autocommit; `arguments` are libpq's. Raises psycopg.Error, OSError.
 
-    With `schema` it sees the tables there and no others; without, those of its URL's or role's search_path.
+    They override our defaults. With `is_session` a pooler is taken to keep a session for each connection.
     """
     defaults = {
         "connect_timeout": 2,
@@ -123,25 +156,17 @@ def connect(
         "keepalives_count": 3,
         # During a failover the address may lead to a standby: a connection to it could never write.
         "target_session_attrs": "read-write",
+        "options": "",  # for PGOPTIONS
     }
     fixed = {"client_encoding": "UTF8"}  # for PGCLIENTENCODING
-    options = session_options(arguments.get("options", ""), timeout_seconds, schema)
     connection = DeadlineConnection.connect(
-        **{**defaults, **arguments, **fixed, "options": options}, autocommit=True
+        **{**defaults, **arguments, **fixed}, autocommit=True, cursor_factory=_Cursor
     )
     try:
         connection.timeout_seconds = timeout_seconds
-        ((durable, path, *_),) = connection.execute(_FIRST_QUERY).fetchall()
-        if durable in WEAK:  # something between us and the server has its own way with options
-            need = f"synchronous_commit is {durable!r}, need 'on'"
-            raise psycopg.OperationalError(need)  # noqa: TRY301 - closed below like any other failure
-        if schema is not None and parse_search_path(path) != [schema]:
-            need = (
-                f"search_path is {path!r}, need {quote_identifier(schema)!r}: "
-                "a pooler drops it, set it with ALTER ROLE"
-            )
-            raise psycopg.OperationalError(need)  # noqa: TRY301 - as above
-        connection.autocommit = autocommit
+        # By statements, not by options at the start: a pooler drops or refuses those.
+        settings = session_settings(arguments.get("options", ""), timeout_seconds, schema)
+        connection.adopt(settings, is_session=is_session)
     except BaseException:
         connection.close()
         raise
@@ -185,11 +210,11 @@ def reason(error: BaseException | None) -> str:
 
 _COLUMNS = ("source", "key", "event_type", "body", "digest", "headers", "signed_at", "received_at")
 # Without a right to store, the state is NULL, which the table refuses.
-_INSERT_NEW = """
-    INSERT INTO delivery
+INSERT_NEW = """
+    INSERT INTO {delivery}
         (source, key, event_type, body, digest, headers, signed_at, received_at, state)
     SELECT source, key, event_type, body, digest, headers, signed_at, received_at,
-        (SELECT 'received' FROM billhook_version
+        (SELECT 'received' FROM {version}
          WHERE %s BETWEEN coalesce(oldest_writer, version_num) AND version_num)
     FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[], %s::bytea[], %s::text[], %s::timestamptz[],
                 %s::timestamptz[])
@@ -201,17 +226,21 @@ _INSERT_NEW = """
 """
 
 
-def insert(connection: psycopg.Connection[Any], rows: Sequence[NewDelivery]) -> list[int]:
+def insert(connection: DeadlineConnection, statement: bytes, rows: Sequence[NewDelivery]) -> list[int]:
     """Commit the rows that are new; see billhook.inbox.database.Database.insert_new.
 
     In the order of their keys, so that two processes with the same two deliveries cannot deadlock. A schema
-    in which this code may not store deliveries is a NotNullViolation.
+    in which this code may not store deliveries is a NotNullViolation. `statement` is INSERT_NEW.
     """
     # Sequential ids come in the order of the rows inserted, so sorting pairs them with their keys again.
     order = sorted(range(len(rows)), key=lambda number: (rows[number].source, rows[number].key))
     columns: list[object] = [schema.REVISION]
     columns += [[getattr(rows[number], name) for number in order] for name in _COLUMNS]
-    ids = sorted(row[0] for row in connection.execute(_INSERT_NEW, columns, binary=True))
+    if connection.is_pooled:  # else the statement is its own transaction
+        connection.execute(connection.begin(WRITING).encode())
+    ids = sorted(row[0] for row in connection.execute(statement, columns))
+    if connection.is_pooled:
+        connection.commit()
     if len(ids) < len(rows):
         return ids
     return [delivery_id for _, delivery_id in sorted(zip(order, ids, strict=True))]
@@ -219,7 +248,7 @@ def insert(connection: psycopg.Connection[Any], rows: Sequence[NewDelivery]) -> 
 
 # --- the schema ---------------------------------------------------------------------------------------
 
-_OPTION = re.compile(r"(?:-c\s*|--)(?i:search[_-]path)=((?:\\.|[^\s\\])*)")
+_OPTION = re.compile(r"(?:-c\s*|--)([\w.-]+)=((?:\\.|[^\s\\])*)")
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^",\s]+))\s*(?:,|$)')
 _SHARED = ("public", "$user")
 
@@ -234,8 +263,16 @@ def parse_search_path(path: str) -> list[str]:
     return [whole.replace('""', '"') if whole else plain.lower() for whole, plain in _NAME.findall(path)]
 
 
+def _options(options: str) -> list[tuple[str, str]]:
+    """Return the settings in a URL's session options, as the server reads them."""
+    return [
+        (name.replace("-", "_").lower(), re.sub(r"\\(.)", r"\1", value))
+        for name, value in _OPTION.findall(options)
+    ]
+
+
 def schema_from_options(options: str, default: str) -> str:
     """Return the one schema that a URL's session options name, if it is not a shared one; else `default`."""
-    paths = _OPTION.findall(options)
-    names = parse_search_path(re.sub(r"\\(.)", r"\1", paths[-1])) if paths else []
+    paths = [value for name, value in _options(options) if name == "search_path"]
+    names = parse_search_path(paths[-1]) if paths else []
     return names[0] if len(names) == 1 and names[0] not in _SHARED else default

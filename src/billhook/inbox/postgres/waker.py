@@ -1,5 +1,6 @@
 """The waker on PostgreSQL: NOTIFY after each commit, and a connection that only LISTENs.
 
+Through a pooler nothing is heard, for LISTEN needs a session of its own; NOTIFY passes, for other listeners.
 The notification is not part of the insert: transactions that notify commit one after another.
 """
 
@@ -10,35 +11,35 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from billhook.inbox.postgres.driver import reason
+from billhook.inbox.postgres.driver import DeadlineConnection, reason
 from billhook.threads import reset_in_child
 
-CHANNEL = "'billhook_' || 'delivery'::regclass::oid"
-"""One channel for each inbox: a database may have several, in schemas of their own."""
+_CHANNEL = "'billhook_' || %s::regclass::oid"
+"""One channel for each inbox, by its table: a database may have several, in schemas of their own."""
+_DEAF = "a pooler is in between, which passes no notifications on"
 PAUSE_SECONDS = 2.0
 """Pause between two attempts to connect: an attempt may take as long."""
 
-Connect = Callable[[], psycopg.Connection[Any]]
+Connect = Callable[[], DeadlineConnection]
 
 
 class ReconnectingConnection:
     """A connection opened at first use, and again after it was lost, at most every PAUSE_SECONDS."""
 
-    def __init__(self, connect: Connect, opened: Callable[[psycopg.Connection[Any]], object]) -> None:
+    def __init__(self, connect: Connect, opened: Callable[[DeadlineConnection], object]) -> None:
         """Call `opened` with each new connection before its first use."""
         self._connect = connect
         self._opened = opened
-        self._connection: psycopg.Connection[Any] | None = None
+        self._connection: DeadlineConnection | None = None
         self._not_before = 0.0
         self._lock = threading.Lock()
 
     @contextmanager
-    def use(self) -> Iterator[psycopg.Connection[Any]]:
+    def use(self) -> Iterator[DeadlineConnection]:
         """Use the connection, one thread at a time. Raises OSError while there is none, or if it fails."""
         with self._lock:
             try:
@@ -53,7 +54,7 @@ class ReconnectingConnection:
             self._close()
             self._not_before = 0.0
 
-    def _open(self) -> psycopg.Connection[Any]:
+    def _open(self) -> DeadlineConnection:
         if self._connection is None:
             if time.monotonic() < self._not_before:
                 raise OSError("it was tried just now")
@@ -74,16 +75,18 @@ class ReconnectingConnection:
 class PostgresWaker:
     """`notify`, `fileno` and `wait` from any thread. Lost connections are opened again."""
 
-    def __init__(self, connect: Connect) -> None:
-        """`connect` opens a connection with autocommit."""
+    def __init__(self, connect: Connect, table: str) -> None:
+        """`connect` opens a connection with autocommit; `table` is the name of a table of the inbox."""
         self._connect = connect
+        self._table = table
+        self._is_deaf = False
         self._parents_connections: list[ReconnectingConnection] = []
         self._reset()
         reset_in_child(self._reset_in_child)
 
     def _reset(self) -> None:
         self._notifying = ReconnectingConnection(self._connect, lambda _: None)
-        self._listening = ReconnectingConnection(self._connect, _subscribe)
+        self._listening = ReconnectingConnection(self._connect, self._subscribe)
 
     def _reset_in_child(self) -> None:
         # Kept open: closing the copies here would end the parent's sessions.
@@ -94,10 +97,12 @@ class PostgresWaker:
         """Wake every listener; never raises."""
         # A lost notification costs a poll interval; an error here would cost an accepted delivery its 200.
         with suppress(OSError), self._notifying.use() as connection:
-            connection.execute(f"SELECT pg_notify({CHANNEL}, '')")
+            connection.execute(f"SELECT pg_notify({_CHANNEL}, '')", [self._table])
 
     def fileno(self) -> int:
-        """Return the descriptor of the listening connection. Raises OSError while the server is away."""
+        """Return the descriptor of the listening connection. Raises OSError while there is none."""
+        if self._is_deaf:
+            raise OSError(_DEAF)
         with self._listening.use() as connection:
             return connection.fileno()
 
@@ -112,10 +117,15 @@ class PostgresWaker:
             return bool(list(connection.notifies(timeout=0)))
 
     def listener(self) -> PostgresWaker:
-        """Return a listener with a connection of its own, so that it takes no notification from an engine."""
-        listener = PostgresWaker(self._connect)
+        """Return a listener with a connection of its own, so that it takes no notification from an engine.
+
+        Raises OSError behind a pooler.
+        """
+        listener = PostgresWaker(self._connect, self._table)
         with suppress(OSError):  # tried again at each wait
             listener.fileno()
+        if listener._is_deaf:
+            raise OSError(_DEAF)
         return listener
 
     def close(self) -> None:
@@ -123,7 +133,9 @@ class PostgresWaker:
         self._notifying.close()
         self._listening.close()
 
-
-def _subscribe(connection: psycopg.Connection[Any]) -> None:
-    ((channel,),) = connection.execute(f"SELECT {CHANNEL}").fetchall()
-    connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+    def _subscribe(self, connection: DeadlineConnection) -> None:
+        if connection.is_pooled:
+            self._is_deaf = True
+            raise OSError(_DEAF)
+        ((channel,),) = connection.execute(f"SELECT {_CHANNEL}", [self._table]).fetchall()
+        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))

@@ -1,5 +1,7 @@
 """The inbox as first released. The numbers before this one were those of schemas that never were."""
 
+from datetime import UTC, datetime
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -8,12 +10,17 @@ down_revision = None
 
 ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 TIME = sa.DateTime(timezone=True)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 IDENTIFIERS = ("identifier_1", "identifier_2", "identifier_3")
 LABELS = ("source", "event_type", "handler", "what", "cause")
 
 
 def upgrade() -> None:
-    op.add_column("billhook_version", sa.Column("oldest_writer", sa.Text))
+    op.add_column(
+        "billhook_version",
+        sa.Column("oldest_writer", sa.Text),
+        schema=op.get_context().version_table_schema,
+    )
     _make_delivery()
     _make_run()
     op.create_table(
@@ -82,20 +89,21 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("hour", *LABELS, "bucket", name="billhook_count_pkey"),
         sqlite_with_rowid=False,
     )
-    op.create_table(
+    closed = op.create_table(
         "billhook_closed",
         sa.Column("finished_at", TIME, nullable=False),
         *(sa.Column(name, ID, nullable=False) for name in ("delivery_id", "quarantined_id", "failure_id")),
     )
-    op.execute("INSERT INTO billhook_closed VALUES ('1970-01-01 00:00:00.000000', 0, 0, 0)")
-    op.create_table(
+    nothing = {"delivery_id": 0, "quarantined_id": 0, "failure_id": 0}
+    op.execute(closed.insert().values(finished_at=EPOCH, **nothing))
+    notifier = op.create_table(
         "billhook_notifier",
         sa.Column("owner", sa.Text, nullable=False),
         sa.Column("leased_until", TIME, nullable=False),
         sa.Column("sent", sa.Text, nullable=False),
         sa.Column("well", sa.Integer, nullable=False),
     )
-    op.execute("INSERT INTO billhook_notifier VALUES ('', '1970-01-01 00:00:00.000000', '[]', 1)")
+    op.execute(notifier.insert().values(owner="", leased_until=EPOCH, sent="[]", well=1))
 
 
 def _make_delivery() -> None:

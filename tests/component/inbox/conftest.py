@@ -1,0 +1,34 @@
+"""What holds for every statement of the inbox, whichever test executes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from billhook.inbox.postgres.driver import DeadlineConnection
+from billhook.inbox.schema import metadata, version
+
+_TABLES = "|".join([*metadata.tables, version.name])
+WITHOUT_SCHEMA = re.compile(
+    rf"(?:\b(?:FROM|JOIN|INTO|UPDATE|TABLE|ON|REFERENCES)\s+|,\s*|::)(?:{_TABLES})\b(?![.\w(])"
+)
+
+
+@pytest.fixture(autouse=True)
+def each_statement_names_its_schema() -> Iterator[None]:
+    """Fail the test if billhook executes a statement on PostgreSQL that leaves a table to the search_path."""
+    found: list[str] = []
+
+    def look(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, *_: Any) -> None:
+        is_ours = isinstance(cursor.connection, DeadlineConnection) and context.compiled is not None
+        if is_ours and WITHOUT_SCHEMA.search(statement):
+            found.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", look)
+    yield
+    event.remove(Engine, "before_cursor_execute", look)
+    assert found == []
