@@ -236,6 +236,21 @@ def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
         open_inbox(tmp_path / "file" / "inbox.db")
 
 
+def test_a_folder_in_the_place_of_the_file_is_reported(path):
+    path.mkdir()
+
+    with pytest.raises(ConfigError, match=r"the inbox .*billhook\.db cannot be opened: Is a directory"):
+        open_inbox(path)
+
+
+def test_a_file_that_may_not_be_written_is_reported_before_it_is_used(path, monkeypatch):
+    open_inbox(path).close()
+    monkeypatch.setattr(os, "access", lambda file, mode: file != path)  # root may write any
+
+    with pytest.raises(ConfigError, match=r"the inbox .*billhook\.db cannot be opened: Permission denied"):
+        open_inbox(path)
+
+
 def test_opening_a_missing_file_does_not_create_it(path):
     inbox = Inbox(f"sqlite:///{path}")
 

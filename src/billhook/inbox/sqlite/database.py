@@ -234,7 +234,7 @@ class SqliteDatabase(Database):
         writers: the next call tries again.
         """
         due = self._commits >= CHECKPOINT_COMMITS
-        if at_once or (due and self._is_log_to_empty()):
+        if at_once or (due and self._should_empty_log()):
             with suppress(*_FAILURES, InboxUnavailable), FORK_GUARD.at_work(), self._mutex, self._lock.held():
                 self._commits = 0
                 self._check_file()
@@ -245,7 +245,7 @@ class SqliteDatabase(Database):
                 self._commits = 0  # first: the end of this very transaction must not ask for another one
                 checkpoint(self.path, "PASSIVE")
 
-    def _is_log_to_empty(self) -> bool:
+    def _should_empty_log(self) -> bool:
         if time.monotonic() - self._emptied_at < EMPTY_SECONDS:
             return False
         with suppress(OSError):

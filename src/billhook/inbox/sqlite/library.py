@@ -3,7 +3,8 @@
 The wheel of pysqlite3 has a newer SQLite than most systems. An inbox must never be open in both at a time:
 when a process closes any descriptor of a file, the kernel drops all POSIX locks that it has on it. A library
 waits with that for its own connections and knows nothing of the other's, whose locks are gone; another
-process may then remove the log that is still written to. So nothing else in billhook imports either.
+process may then remove the log that is still written to. So nothing else in billhook imports either, and
+SQLAlchemy is given this one; the sandbox, which has a file of its own, leaves the choice to SQLAlchemy.
 """
 
 from __future__ import annotations
