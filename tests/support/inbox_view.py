@@ -48,7 +48,7 @@ def change(where: Path | str, statement: str, *arguments: object) -> None:
     if _is_postgres(where):
         _ask(where, statement, arguments)
         return
-    with contextlib.closing(sqlite3.connect(where)) as connection, connection:
+    with contextlib.closing(sqlite3.connect(where, timeout=30)) as connection, connection:
         connection.execute(statement, arguments)
 
 
