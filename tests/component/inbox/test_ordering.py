@@ -10,12 +10,12 @@ from collections import defaultdict
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
 
 from billhook.errors import InboxUnavailable
 from billhook.inbox import InboxTransaction, RunOptions, RunPlan, RunState, locks, runs
 from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.records import NEWEST_ONLY
+from billhook.inbox.sql import TextOfTables
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
 from support.races import Meanwhile, only_postgres
 from support.runs import LEASE, at, result_of
@@ -423,7 +423,7 @@ def check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox,
         locks.lock_order(connection)
         locks.lock_deliveries(connection, [ids[0]])
         connection.execute(
-            text("UPDATE run SET state = 'waiting', finished_at = NULL WHERE state = 'succeeded'")
+            TextOfTables("UPDATE $run SET state = 'waiting', finished_at = NULL WHERE state = 'succeeded'")
         )
         runs.release_next(connection, [("h", "k")], at(2))
 
