@@ -33,7 +33,6 @@ APPS = {
         "gunicorn": "23.0.0",
         "sqlalchemy": "2.0.50",
     },  # its lowest
-    "apache-superset 6.1.0": {"cryptography": "46.0.7", "gunicorn": "23.0.0"},  # wants cryptography<47
     "dash 4.4.1": {"flask": "3.1.3", "werkzeug": "3.1.9"},  # wants <3.2 of both
     "flask-appbuilder 5.3.0": {
         "click": "8.5.1",
@@ -43,7 +42,7 @@ APPS = {
     },
     "flask-limiter 3.12": {"rich": "13.9.4"},  # wants rich<14
 }
-"""Versions of these days that a package wants, or the newest or oldest that it allows, as its metadata say."""
+"""Versions that a package of these days wants, or the newest or oldest that it allows, by its metadata."""
 
 
 @pytest.mark.parametrize("app", APPS)
@@ -84,7 +83,7 @@ def test_the_floors_are_installed():
     """So `.ci/floors` tests what pyproject.toml says, and not what a tool of the tests wants beyond it."""
     if "BILLHOOK_TEST_FLOORS" not in os.environ:
         return
-    names = ("postgres", "celery", "client", "jwt", "metrics", "notify", "otel", "serve", "sandbox")
+    names = ("serve", "postgres", "celery", "client", "jwt", "metrics", "notify", "otel", "sandbox")
     lines = [line for name in names for line in EXTRAS[name]]
     every = {each.name: each for each in [*BASE, *map(Requirement, lines)] if each.name != "billhook"}
 
