@@ -1,22 +1,23 @@
 """Check that AsgiWorker fits this version of gunicorn.
 
 Its limits override methods that are not gunicorn's public interface. If their names or parameters differed,
-they would not be called, and the receiver would serve without limits.
+they would not be called, and the receiver would serve without limits. An older gunicorn serves with threads.
 """
 
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 
-from gunicorn import __version__
-from gunicorn.asgi import protocol
-from gunicorn.workers import gasgi
+from gunicorn import __version__, version_info
 
-from billhook.errors import ConfigError
+from billhook.errors import ConfigError, MissingExtra
 
+OLDEST = "27.0.1"
 NEWEST_TESTED = "27.0.1"
+_WORKER, _PROTOCOL = "gunicorn.workers.gasgi", "gunicorn.asgi.protocol"
 _METHODS = {
-    (gasgi, "ASGIWorker"): {
+    (_WORKER, "ASGIWorker"): {
         "init_process": "(self)",
         "load_wsgi": "(self)",
         "check_config": "(cfg, log)",
@@ -25,7 +26,7 @@ _METHODS = {
         "_serve": "(self)",
         "_shutdown": "(self)",
     },
-    (protocol, "ASGIProtocol"): {
+    (_PROTOCOL, "ASGIProtocol"): {
         "connection_made": "(self, transport)",
         "connection_lost": "(self, exc)",
         "data_received": "(self, data)",
@@ -45,23 +46,26 @@ _METHODS = {
         "_close_transport": "(self)",
         "_check_h1c_protocol_available": "()",
     },
-    (protocol, "BodyReceiver"): {"signal_disconnect": "(self)"},
+    (_PROTOCOL, "BodyReceiver"): {"signal_disconnect": "(self)"},
 }
 _ATTRIBUTES = {
-    (gasgi, "ASGIWorker"): ("loop", "servers", "_quick_shutdown"),
-    (protocol, "ASGIProtocol"): (
+    (_WORKER, "ASGIWorker"): ("loop", "servers", "_quick_shutdown"),
+    (_PROTOCOL, "ASGIProtocol"): (
         *("transport", "_awaiting_request", "_body_receiver", "_callback_parser", "_closed", "_is_ssl"),
         *("_keepalive", "_request_ready", "_uses_uwsgi", "_forwarded_trust", "_secure_names"),
     ),
-    (protocol, "BodyReceiver"): ("_complete",),
+    (_PROTOCOL, "BodyReceiver"): ("_complete",),
 }
 """The attributes that `__init__` sets."""
 
 
 def check_gunicorn() -> None:
-    """Raise ConfigError if this gunicorn lacks something that AsgiWorker overrides or reads."""
+    """Raise ConfigError if AsgiWorker cannot run on this gunicorn: MissingExtra if it is too old."""
+    if version_info < tuple(map(int, OLDEST.split("."))):
+        feature = f"serving with gunicorn {OLDEST} or newer, where {__version__} is installed,"
+        raise MissingExtra(feature, "serve")
     for (module, class_name), methods in _METHODS.items():
-        one = getattr(module, class_name, None)
+        one = getattr(import_module(module), class_name, None)
         changed = [name for name, signature in methods.items() if _signature(one, name) != signature]
         set_there = getattr(getattr(one, "__init__", None), "__code__", None)
         names = getattr(set_there, "co_names", ())

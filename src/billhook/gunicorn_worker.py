@@ -16,10 +16,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
-from gunicorn.asgi import protocol
 from gunicorn.errors import AppImportError
-from gunicorn.http.errors import InvalidSchemeHeaders
-from gunicorn.workers import gasgi
 
 from billhook.connection_limits import ConnectionLimits, WaitingQueue
 from billhook.engines import thread
@@ -28,6 +25,15 @@ from billhook.errors import ConfigError
 from billhook.gunicorn_compat import check_gunicorn
 from billhook.logs import LimitedLog
 from billhook.threads import MemoryMonitor
+
+try:
+    check_gunicorn()
+except ConfigError as error:  # any other exception gunicorn would show with a stack trace
+    raise SystemExit(f"Error: {error}") from None
+
+from gunicorn.asgi import protocol
+from gunicorn.http.errors import InvalidSchemeHeaders
+from gunicorn.workers import gasgi
 
 logger = logging.getLogger("billhook.receiver")
 
@@ -94,10 +100,6 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
 
     def load_wsgi(self) -> None:
         """Load the application. Called by gunicorn."""
-        try:
-            check_gunicorn()
-        except ConfigError as error:
-            raise AppImportError(f"Error: {error}") from None
         super().load_wsgi()
         self.report = getattr(self.asgi, "refused_by_server", lambda status: None)
         if hasattr(self.asgi, "wsgi_app"):  # a Flask app would answer every request with an error

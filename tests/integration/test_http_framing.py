@@ -16,7 +16,7 @@ import pytest
 from support.inbox_view import rows
 from support.postgres import unavailable
 from support.processes import children, run_command, until
-from support.server import gunicorn, head, read_reply
+from support.server import gunicorn, head, need_event_loop, read_reply
 from support.signing import signed
 from support.timeouts import scaled
 
@@ -69,11 +69,14 @@ def test_a_body_with_a_length_may_come_in_any_pieces(server):
         assert read_reply(connection).status == 200
 
 
-@pytest.mark.parametrize(
+ENDLESS = pytest.mark.parametrize(
     "endless",
     [b"1" * 40_000, b"5;" + b"a" * 40_000, b"0\r\nX: " + b"a" * 40_000, b"0\r\n" + b"X: a\r\n" * 8_000],
     ids=["size", "extension", "trailer", "trailers"],
 )
+
+
+@ENDLESS
 def test_a_line_of_a_chunked_body_is_not_endless(server, endless):
     with server.connect() as connection:
         connection.sendall(head({**signed(b"{}"), "Transfer-Encoding": "chunked"}) + endless)
@@ -164,6 +167,30 @@ def test_honest_deliveries_are_answered_beside_many_such_senders(tmp_path, parse
     assert memory < 100_000_000
 
 
+# --- with threads -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def threads(tmp_path_factory):
+    with gunicorn(tmp_path_factory.mktemp("gthread")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("size", [8_192, 64, 1])
+def test_threads_take_chunks_of_any_size(threads, size):
+    body = BODY if size > 1 else b'{"date": "2026-01-15T09:30:00Z"}'
+    assert threads.ask(chunked(body, size, signed(body))).status == 200
+
+
+@ENDLESS
+def test_threads_wait_for_the_end_of_a_line_until_the_deadline(threads, endless):
+    with threads.connect() as connection:
+        connection.sendall(head({**signed(b"{}"), "Transfer-Encoding": "chunked"}) + endless)
+
+        # gunicorn 23 takes a body for whole whose trailers do not end, and this one is not what was signed.
+        assert read_reply(connection).status in (400, 401)
+
+
 # --- another gunicorn -------------------------------------------------------------------------------
 
 CHANGED = """
@@ -184,6 +211,7 @@ main(["serve", "--bind", "127.0.0.1:8123"])
     ],
 )
 def test_serve_refuses_a_gunicorn_whose_insides_changed(tmp_path, change, named):
+    need_event_loop()
     environ = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
     environ["BILLHOOK_SECRETS"] = "whsec_" + "A" * 43 + "="
     ran = run_command([sys.executable, "-c", CHANGED.format(change=change)], cwd=tmp_path, env=environ)
@@ -191,3 +219,41 @@ def test_serve_refuses_a_gunicorn_whose_insides_changed(tmp_path, change, named)
     assert ran.returncode == 2
     assert f"its {named} is not as in 27." in ran.stderr
     assert len(ran.stderr.strip().splitlines()) == 1
+
+
+OLDER = """
+import sys
+import gunicorn
+gunicorn.__version__, gunicorn.version_info = "26.2.0", (26, 2, 0)
+sys.modules["gunicorn.asgi"] = None  # as in gunicorn 24
+from billhook.cli import main
+from gunicorn.app.wsgiapp import run
+sys.argv[1:] = {arguments}
+{call}
+"""
+EVENT_LOOP = ["-c", "python:billhook.gunicorn_conf", "billhook.standalone:create_asgi_app()"]
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [("main()", ["serve"]), ("main()", ["demo"]), ("run()", EVENT_LOOP)],
+    ids=["serve", "demo", "gunicorn"],
+)
+def test_on_an_older_gunicorn_a_sentence_names_the_extra(tmp_path, call, arguments):
+    script = OLDER.format(call=call, arguments=arguments)
+    ran = run_command([sys.executable, "-c", script], cwd=tmp_path)
+
+    assert ran.returncode in (1, 2)
+    assert ran.stdout == ""
+    assert ran.stderr == (
+        "Error: serving with gunicorn 27.0.1 or newer, where 26.2.0 is installed, needs the extra serve: "
+        "pip install '.[serve]' in the checkout\n"
+    )
+
+
+def test_on_an_older_gunicorn_threads_serve(tmp_path):
+    """So `.ci/floors` shows with the lowest one; here another mistake is told."""
+    script = OLDER.format(call="main()", arguments=["serve", "--worker-class", "gthread", "missing.py"])
+    ran = run_command([sys.executable, "-c", script], cwd=tmp_path)
+
+    assert "there is no handlers file" in ran.stderr

@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+from gunicorn import version_info
 
 from support.processes import together
 from support.server import chunk, gunicorn, head, read_reply, request
@@ -16,6 +17,8 @@ from support.signing import PATH, signed
 from support.timeouts import scaled
 
 LIMIT = 262_144
+READS_AHEAD = version_info < (27,)
+"""gunicorn before 27 waits for 1 KB more than it is asked for, and forgets a request that was read ahead."""
 CHUNKED = {"Transfer-Encoding": "chunked"}
 
 
@@ -91,7 +94,10 @@ def test_broken_chunks_are_400(server, broken):
 
     reply = server.ask(head({**headers, **CHUNKED}), broken, half_close=True)
 
-    assert (reply.status, reply.json["code"]) == (400, "incomplete_body")
+    if broken == b"0\r\n" and version_info < (26,):  # which takes the empty body for whole
+        assert reply.status == 401
+    else:
+        assert (reply.status, reply.json["code"]) == (400, "incomplete_body")
     assert server.stored(headers["webhook-id"]) is None
 
 
@@ -261,7 +267,7 @@ def test_the_body_of_a_refused_request_is_not_read_as_the_next_request(server, c
         connection.sendall(head({**signed(), "Content-Length": str(len(inner)), **wrong}, close=False))
         replies = _replies_to(connection, inner + LAST)
 
-    assert replies == [status, 405]
+    assert replies == [status, 405] or (READS_AHEAD and replies == [status])
     assert server.stored(key) is None
 
 
@@ -288,7 +294,7 @@ def test_the_rest_of_a_chunked_body_over_the_limit_is_not_read_as_the_next_reque
         refused = read_reply(connection).status
         replies = _replies_to(connection, chunk(inner) + chunk(b"") + LAST)
 
-    assert refused == 413
+    assert refused == 413 or (READS_AHEAD and refused == 400)
     assert replies in ([], [405])
     assert server.stored(key) is None
 

@@ -107,12 +107,11 @@ def serve(
       billhook serve myshop.billing myshop.audit --bind 127.0.0.1:8080 --workers 4
     """
     open_standard_streams()
-    if worker_class != "gthread":
-        from billhook.gunicorn_compat import check_gunicorn
-
-        check_gunicorn()
     heartbeat = HeartbeatSender(os.environ)
     sockets = take_passed_sockets(os.environ)
+    binds = list(sockets.values()) or [bind]
+    web_threads = threads if worker_class == "gthread" else None
+    web = web_command(binds[0], workers, web_threads)
     # Unbuffered, so that the output of a handler appears immediately.
     environ = {**worker_environment(handlers), "PYTHONUNBUFFERED": "1"}
     # Built here once: a wrong configuration is reported before any process starts.
@@ -120,17 +119,15 @@ def serve(
     state = get_state(app)
     if require_all:
         require_all_handled(state.handlers)
-    web_threads = threads if worker_class == "gthread" else None
     if sockets and bind != DEFAULT_BIND:
         _logger.warning("--bind %s is not used: systemd passes the sockets to listen on", bind)
-    binds = list(sockets.values()) or [bind]
     _announce(app, binds, workers, web_threads, check=not sockets)
     own = list(sockets) or ([int(bind.removeprefix("fd://"))] if bind.startswith("fd://") else [])
     passed = {"LISTEN_FDS": str(len(sockets))} if sockets else {}
 
     def start_web(descriptor: int) -> Process:
         told = {**environ, **passed, "SERVE_READY_FD": str(descriptor)}  # see billhook.gunicorn_conf
-        return spawn(web_command(binds[0], workers, web_threads), told, pass_fds=[descriptor, *own])
+        return spawn(web, told, pass_fds=[descriptor, *own])
 
     command = worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS)
     supervisor = Supervisor(
@@ -181,13 +178,17 @@ class SourceFiles:
 def web_command(bind: str, workers: int, threads: int | None = None) -> list[str]:
     """Return the command of gunicorn with the settings that the package ships.
 
-    Each of `threads` takes one request at a time; without it, an event loop takes them all.
+    Each of `threads` takes one request at a time; without it, an event loop takes them all, and another
+    gunicorn than it is made for raises ConfigError.
     """
     # The gunicorn of this interpreter, not one that PATH finds; -P keeps the current folder off sys.path,
     # where a file of the user's named gunicorn.py would be imported instead.
     command = [sys.executable, "-P", "-m", "gunicorn", "--config", "python:billhook.gunicorn_conf"]
     command += ["--bind", bind, "--workers", str(workers)]
     if threads is None:
+        from billhook.gunicorn_compat import check_gunicorn
+
+        check_gunicorn()
         return [*command, "billhook.standalone:create_asgi_app()"]
     # Fewer connections than the configuration allows: gthread ends a process that runs out of files.
     command += ["--worker-class", "gthread", "--threads", str(threads), "--worker-connections", "1000"]

@@ -7,7 +7,9 @@ limit, and the length is compared.
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import socket
 import threading
 import time
@@ -228,8 +230,17 @@ def close_connection(environ: Mapping[str, Any]) -> None:
 
     gunicorn closes by itself only after reading raised, and ignores a Connection header from an app.
     """
+    stream = environ["wsgi.input"]
     with suppress(AttributeError):  # another server's stream, or a test client's
-        environ["wsgi.input"].failed = True
+        if hasattr(stream, "failed"):
+            stream.failed = True
+        else:  # gunicorn before 27 reads the rest of a body first, and closes if that fails
+            stream.read = _raise_closed
+
+
+def _raise_closed(size: int | None = None) -> bytes:
+    # Of a closed connection gunicorn says nothing; others it logs with a stack trace.
+    raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
 
 
 def drain(environ: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import socket
 import threading
@@ -20,6 +21,8 @@ MIB = 1024 * 1024
 
 class Stream:
     """A stream that gives these pieces, one at each read, and raises those that are exceptions."""
+
+    failed = False  # as that of gunicorn 27
 
     def __init__(self, *pieces):
         self.pieces = list(pieces)
@@ -115,6 +118,21 @@ def test_giving_up_marks_a_stream_that_can_be_marked_and_no_other():
     close_connection({"wsgi.input": plain})
 
     assert marked.failed is True
+    assert marked.read(1) == b""
+
+
+def test_the_stream_of_an_older_gunicorn_cannot_be_read_for_the_next_request():
+    class Older:
+        def read(self, size=None):
+            return b"POST"
+
+    stream = Older()
+    close_connection({"wsgi.input": stream})
+
+    for sizes in ((), (1024,)):
+        with pytest.raises(OSError, match="not connected") as raised:
+            stream.read(*sizes)
+        assert raised.value.errno == errno.ENOTCONN
 
 
 @pytest.mark.parametrize(
