@@ -45,9 +45,9 @@ WINDOW_LIMIT = 2_000
 class LeaseTable:
     """The claimed runs of one worker, by lease; few while handlers are slow, for others to claim."""
 
-    def __init__(self, threads: int, lease_seconds: float, held: set[Lease] | None = None) -> None:
-        """`held` are the leases of all workers of this process, of which this table's are kept up to date."""
-        self._held = set() if held is None else held
+    def __init__(self, threads: int, lease_seconds: float, held: set[Lease]) -> None:
+        """`held` are the leases of all workers of this process, among which the table keeps its own."""
+        self._held = held
         self.runs: dict[Lease, ClaimedRun] = {}
         self.to_release: list[Lease] = []
         """Leases of runs that were claimed and not started, to be released in the next transaction."""

@@ -69,7 +69,7 @@ def test_a_window_that_grew_with_every_commit_would_be_noticed(running, monkeypa
 
 
 def test_the_window_follows_the_runs_that_finish_between_two_commits():
-    table = LeaseTable(threads=8, lease_seconds=60)
+    table = LeaseTable(threads=8, lease_seconds=60, held=set())
     sizes = []
     for settled in (0, 1, 4, 5, 8, 9, 64, 64, 100, 1_000):
         table.record_commit(
