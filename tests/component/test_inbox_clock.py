@@ -54,9 +54,14 @@ def ahead(postgres_url, inbox_url):
 
 
 @only_postgres
-def test_the_first_connection_measures_and_each_says_how_far_the_machine_is_off(ahead, caplog):
-    assert datetime.now(UTC) + NEAR < ahead.now()
+def test_a_command_goes_by_the_servers_clock_before_its_first_connection(ahead):
+    assert datetime.now(UTC) + NEAR < ahead.database.clock.now()
 
+    assert abs(datetime.now(UTC) - ahead.now()) < NEAR
+
+
+@only_postgres
+def test_the_first_connection_measures_and_each_says_how_far_the_machine_is_off(ahead, caplog):
     overview = read_overview(ahead, ahead.now())
 
     assert abs(datetime.now(UTC) - ahead.now()) < NEAR

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -90,6 +91,10 @@ class Database(Protocol):
     """Notified after each commit of deliveries."""
     clock: Clock = SystemClock()
     """What leases and due times go by: the machine's clock, or that of a server for several machines."""
+
+    def now(self) -> datetime:
+        """Return the time of `clock`, which a server is asked for if it was not lately."""
+        return self.clock.now()
 
     @property
     def machine_ahead_seconds(self) -> float:

@@ -121,8 +121,11 @@ class Inbox:
         return self.database.path is not None and not self.database.path.is_file()
 
     def now(self) -> datetime:
-        """Return the time by which all that it stores goes: see Database.clock."""
-        return self.database.clock.now()
+        """Return the time by which all that it stores goes; on a server it may take a round trip.
+
+        Raises InboxUnavailable.
+        """
+        return self.database.now()
 
     def prepare(self, timeout_seconds: float | None = None) -> None:
         """Create or upgrade a SQLite file at start, and refuse a database that this code does not fit.

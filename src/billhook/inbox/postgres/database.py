@@ -7,6 +7,7 @@ import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -111,6 +112,13 @@ class PostgresDatabase(Database):
         """Return the URL without its password, and of its options only host and port."""
         query = {name: self._url.query[name] for name in ("host", "port") if name in self._url.query}
         return self._url.set(query=query).render_as_string(hide_password=True)
+
+    def now(self) -> datetime:
+        """Return the server's time; a process that has no connection yet makes one."""
+        if self.clock.is_due:
+            with self.read(checked=False):  # which measures
+                pass
+        return self.clock.now()
 
     @property
     def machine_ahead_seconds(self) -> float:
