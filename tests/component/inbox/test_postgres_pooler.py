@@ -248,6 +248,17 @@ def test_control_the_driver_would_prepare_statements_by_itself(url, one_session)
     inbox.close()
 
 
+def test_the_servers_clock_is_read_exactly_beside_a_client_that_wants_few_digits(url, one_session):
+    with one_session.client() as client:
+        leave_settings(client)
+        inbox = open_inbox(one_session.url)
+        inbox.put(incoming("k"))
+        ahead = inbox.database.clock.machine_ahead_seconds
+        inbox.close()
+
+    assert abs(ahead) < 5
+
+
 def test_the_time_limits_of_the_url_hold_in_each_transaction(url, one_session):
     inbox = open_inbox(with_options(one_session.url, "-cstatement_timeout=2345"))
     with one_session.client() as client:

@@ -17,7 +17,7 @@ from billhook.logs import fields
 
 logger = logging.getLogger("billhook.inbox")
 
-# A number, which no setting of the session changes.
+# A number, and in binary, so with parameters, if none: as text it has fewer digits by extra_float_digits.
 SERVER_TIME = "SELECT CAST(extract(epoch FROM pg_catalog.clock_timestamp()) AS double precision)"
 EVERY_SECONDS = 10.0
 """Between two measurements, at most while there are transactions: a worker registers itself every 20 s."""

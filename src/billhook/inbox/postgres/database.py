@@ -321,7 +321,7 @@ class PostgresDatabase(Database):
     def _connect(self, timeout_seconds: float | None) -> DeadlineConnection:
         connection = connect(self._arguments, timeout_seconds, self.schema, is_session=self._is_session)
         try:
-            self.clock.measure(lambda: connection.execute(SERVER_TIME).fetchall()[0][0])
+            self.clock.measure(lambda: connection.execute(SERVER_TIME, ()).fetchall()[0][0])
         except BaseException:
             connection.close()
             raise
