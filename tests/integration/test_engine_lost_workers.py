@@ -10,7 +10,8 @@ from billhook import Handlers, Retry
 from billhook.clock import FrozenClock
 from billhook.events import EVENT_TYPES, Event, PingTest
 from billhook.extension import get_state
-from support.inbox_view import incoming
+from support.apps import inbox_at
+from support.inbox_view import close_inboxes, incoming, open_inbox
 from support.processes import until
 
 NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
@@ -36,13 +37,14 @@ def test_a_queued_run_whose_lease_ran_out_is_not_called(app_with):
 
     until(lambda: calls == ["k0"])
     clock.advance(seconds=60)  # this process slept; in the meantime another has run everything
-    with app_state.inbox.transaction("another") as transaction:
+    with open_inbox(inbox_at(app)).transaction("another") as transaction:  # of a process of its own
         others = transaction.claim(10, clock.now(), clock.now() + timedelta(hours=1))
     gate.set()
     time.sleep(0.3)
     worker.stop()
     thread.join()
     app_state.close()
+    close_inboxes()
 
     assert len(others) == 3
     assert calls == ["k0"]
