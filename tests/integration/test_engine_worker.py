@@ -157,7 +157,8 @@ def test_a_slow_handler_without_renewal_would_be_called_twice(running):
             time.sleep(0.8)
 
     app = running(handlers, start_now=False)
-    inline = threading.Thread(target=get_state(app).handle_due)  # this engine renews nothing
+    # This engine renews nothing; with an inbox of its own it is as if it were another process.
+    inline = threading.Thread(target=get_state(running(handlers, start_now=False)).handle_due)
 
     deliver(app)
     inline.start()
