@@ -319,7 +319,7 @@ def test_a_result_of_a_commit_without_an_answer_is_settled_once(line, app_with, 
 
 
 def test_an_uncertain_commit_is_followed_by_two_orphan_checks():
-    leases = LeaseTable(1, lease_seconds=0.3)
+    leases = LeaseTable(1, lease_seconds=0.3, held=set())
 
     assert not leases.orphan_check_due
     leases.mark_uncertain()
