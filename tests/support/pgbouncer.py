@@ -58,11 +58,13 @@ class Pooler:
             f"pool_mode = {pool_mode}\ndefault_pool_size = {sessions}\n"
             "server_lifetime = 1\nignore_startup_parameters = extra_float_digits,options\n"
         )
-        user = ["--user=nobody"] if os.geteuid() == 0 else []
+        # It refuses to be root's; a server's socket may be for the server's user alone.
+        owner = Path(server["host"]).owner() if server["host"].startswith("/") else "nobody"
+        user = [f"--user={owner}"] if os.geteuid() == 0 else []
         self._log = (folder / "pgbouncer.log").open("w")
         self._process = subprocess.Popen([program, *user, file], stdout=self._log, stderr=self._log)
-        through = make_url(url).set(host="127.0.0.1", port=self._port)
-        self.url = through.update_query_dict({}).render_as_string(hide_password=False)
+        through = make_url(url).set(host="127.0.0.1", port=self._port, query={})
+        self.url = through.render_as_string(hide_password=False)
         until(self._answers)
 
     def _answers(self) -> bool:

@@ -272,16 +272,15 @@ class Cycle:
             duplicates=transaction.duplicates,
             paused=transaction.paused,
         )
-        unplanned = {plan.delivery_id for plan in plans} - ours if len(ours) < len(plans) else set()
-        self._check_skips(unplanned, settling - settled if len(settled) < len(settling) else set())
+        self._skipping = False
+        if len(ours) < len(plans) or len(settled) < len(settling):
+            self._check_skips({plan.delivery_id for plan in plans} - ours, settling - settled)
         return claims, next_times
 
     def _check_skips(self, unplanned: Set[int], unsettled: Set[Lease]) -> None:
         """Log an error if an update changed nothing although no other worker was there before."""
-        self._skipping = False
         with suppress(BillhookError):  # the next poll says why
-            if unplanned or unsettled:
-                self._skipping = self._inbox.count_skipped(unplanned, unsettled) > 0
+            self._skipping = self._inbox.count_skipped(unplanned, unsettled) > 0
         if self._skipping:
             text = in_program(
                 "the database skips updates without an error, probably by row security: deliveries are "

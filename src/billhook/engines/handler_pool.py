@@ -183,8 +183,10 @@ class HandlerPool:
 
     def _execute(self, thread: _HandlerThread, run: ClaimedRun) -> None:
         claim, dispatcher = run.claim, self._dispatcher
-        if self._is_late(run):
+        if dispatcher.clock.now() >= run.leased_until:
             thread.run = None
+            # This machine slept past the lease: another worker may have called the handler by now.
+            self._expired.append(run)
             self._wake()
             return
         try:
@@ -203,13 +205,6 @@ class HandlerPool:
             thread.run = thread.timeout_at = None
         self._finished.append(result)
         self._wake()
-
-    def _is_late(self, run: ClaimedRun) -> bool:
-        """Return whether its lease has ended before it was started, and give it up then."""
-        late = self._dispatcher.clock.now() >= run.leased_until
-        if late:  # this machine slept past the lease: another worker may have called the handler by now
-            self._expired.append(run)
-        return late
 
     def _set_timeout(self, thread: _HandlerThread, handler: Handler, seconds: float) -> None:
         # An async handler is cancelled; it is abandoned if that does not end it.

@@ -82,6 +82,8 @@ class _CallersThread(HandlerPool):
 
     def finished(self) -> tuple[list[AttemptResult], list[ClaimedRun]]:
         for run in self.cancel_queued():
-            if not self._is_late(run):
+            if self._dispatcher.clock.now() >= run.leased_until:
+                self._expired.append(run)
+            else:
                 self._finished.append(self._dispatcher.attempt(run.claim, run.event))
         return super().finished()

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
-from sqlalchemy import event, text
+from sqlalchemy import event, select
 
 from billhook.inbox import DeliveryState, Inbox, PutStatus, RunPlan, RunResult, RunState, retention
 from billhook.inbox.operations import replay
 from billhook.inbox.retention import BATCH_LIMIT, Cutoffs
+from billhook.inbox.schema import delivery
 from support.inbox_view import NOON, change, incoming, rows, value
 
 DAY = timedelta(days=1)
@@ -251,7 +252,7 @@ def test_pruning_skips_locked_deliveries(postgres_url):
     locked, free = (put(inbox, key, "done", days=100) for key in ("locked", "free"))
 
     with inbox.database.write() as connection:
-        connection.execute(text(f"SELECT id FROM delivery WHERE id = {locked} FOR UPDATE"))
+        connection.execute(select(delivery.c.id).where(delivery.c.id == locked).with_for_update())
         went = []
         thread = threading.Thread(target=lambda: went.append(prune_all(inbox, 1)))
         thread.start()

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from billhook.clock import CLOCK_OFF_SECONDS, Clock, SystemClock, clock_off
 from billhook.logs import fields
@@ -23,10 +24,7 @@ EVERY_SECONDS = 10.0
 """Between two measurements, at most while there are transactions: a worker registers itself every 20 s."""
 _BOOT_TIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """It goes on while the machine sleeps; elsewhere than on Linux the monotonic clock does."""
-
-
-def _uptime() -> float:
-    return time.clock_gettime(_BOOT_TIME)
+_uptime = partial(time.clock_gettime, _BOOT_TIME)
 
 
 class ServerClock:

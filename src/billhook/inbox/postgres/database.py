@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -88,8 +88,8 @@ class PostgresDatabase(Database):
         self.clock = ServerClock(self.display_url)
         self._is_session = is_session
         names = {table: self._name_of(table).replace("%", "%%") for table in ("delivery", version.name)}
-        self._version = names[version.name]
-        self._insert_new = INSERT_NEW.format(delivery=names["delivery"], version=self._version).encode()
+        self._verify = partial(verify, table=names[version.name])
+        self._insert_new = INSERT_NEW.format(delivery=names["delivery"], version=names[version.name]).encode()
         self.waker = PostgresWaker(partial(self._connect, NOTIFY_TIMEOUT_SECONDS), self._name_of("delivery"))
         self._parents_connections: list[object] = []
         self._fsync_checked = False
@@ -164,18 +164,20 @@ class PostgresDatabase(Database):
         Behind a pooler it does.
         """
         with self._storage_errors(), self._open().connect() as connection:
+            session: Any = connection.connection.driver_connection
             if checked:
                 _begin(connection, READING)
-                self._verify(connection, storing=storing)
-            elif _session(connection).is_pooled:
+                self._verify(connection.exec_driver_sql, storing=storing)
+            elif session.is_pooled:
                 _begin(connection, READING_LATEST)
-            self._measure_if_due(connection)
+            if self.clock.is_due:
+                self._measure(connection)
             try:
                 yield connection
             except (ProgrammingError, NotSupportedError):
                 # A column is missing, or has another type: the schema is perhaps that of another release.
                 connection.rollback()
-                self._verify(connection, storing=storing)
+                self._verify(connection.exec_driver_sql, storing=storing)
                 raise
             connection.commit()  # the driver forgets its prepared statements when it rolls back
 
@@ -184,13 +186,11 @@ class PostgresDatabase(Database):
         """Open a transaction; rows locked by others are waited for or skipped, as the statement says."""
         with self._storage_errors(), self._open().begin() as connection:
             _begin(connection, WRITING)
-            self._measure_if_due(connection)
+            if self.clock.is_due:
+                self._measure(connection)
             yield connection
             # Last: a transaction that waited for a migration's locks goes on with the schema that it made.
-            self._verify(connection, storing=storing)
-
-    def _verify(self, connection: Connection, *, storing: bool) -> None:
-        verify(connection.exec_driver_sql, storing=storing, table=self._version)
+            self._verify(connection.exec_driver_sql, storing=storing)
 
     @contextmanager
     def migration_transaction(self) -> Iterator[Connection]:
@@ -327,9 +327,8 @@ class PostgresDatabase(Database):
             raise
         return connection
 
-    def _measure_if_due(self, connection: Connection) -> None:
-        if self.clock.is_due:
-            self.clock.measure(lambda: connection.exec_driver_sql(SERVER_TIME).scalar_one())
+    def _measure(self, connection: Connection) -> None:
+        self.clock.measure(lambda: connection.exec_driver_sql(SERVER_TIME).scalar_one())
 
     def _schema_of(self, thing: object) -> Any:
         return (thing.schema or self.schema) if isinstance(thing, TableClause) else None
@@ -338,13 +337,10 @@ class PostgresDatabase(Database):
         return f"{quote_identifier(self.schema)}.{table}"
 
 
-def _session(connection: Connection) -> DeadlineConnection:
-    return cast("DeadlineConnection", connection.connection.driver_connection)
-
-
 def _begin(connection: Connection, mode: str) -> None:
     """Begin the transaction that SQLAlchemy takes to have begun already, and will end."""
-    statement = _session(connection).begin(mode)
+    session: Any = connection.connection.driver_connection
+    statement = f"BEGIN {mode}{session.settings}"
     connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 

@@ -71,10 +71,15 @@ class DeadlineConnection(psycopg.Connection[Any]):
     """Whether something between us and the server answers for it."""
     is_pooled: bool = False
     """Whether each transaction may get another session, in which other clients have their settings."""
-    _settings = ""
+    settings = ""
+    """What follows the statement that begins a transaction: it takes nothing over from the session.
+
+    So its commit waits for the disk. Others see what it wrote only after that: a delivery that is read as the
+    first of a duplicate is on the disk, too.
+    """
 
     def adopt(self, settings: Mapping[str, str], *, is_session: bool) -> None:
-        """Have these settings: once, where the session is ours, and else in each transaction of `begin`.
+        """Have these settings: once, where the session is ours, and else in each transaction.
 
         It is ours if the server's process is the one that the connection was told of at its start, for which
         a pooler names a number of its own; or if `is_session` says so.
@@ -86,18 +91,10 @@ class DeadlineConnection(psycopg.Connection[Any]):
             for name, value in settings.items()
         )
         if self.is_pooled:
-            self._settings = f"; SELECT {values}"
+            self.settings = f"; SELECT {values}"
             self.prepare_threshold = None  # a prepared statement belongs to a session
         else:
             self.execute(f"SELECT {values}")
-
-    def begin(self, mode: str) -> str:
-        """Return the statement that begins a transaction, which takes nothing over from the session.
-
-        So its commit waits for the disk. Others see what it wrote only after that: a delivery that is read as
-        the first of a duplicate is on the disk, too.
-        """
-        return f"BEGIN {mode}{self._settings}"
 
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
         """Wait for the server as psycopg does, but not past the deadline. Every statement calls this."""
@@ -237,7 +234,7 @@ def insert(connection: DeadlineConnection, statement: bytes, rows: Sequence[NewD
     columns: list[object] = [schema.REVISION]
     columns += [[getattr(rows[number], name) for number in order] for name in _COLUMNS]
     if connection.is_pooled:  # else the statement is its own transaction
-        connection.execute(connection.begin(WRITING).encode())
+        connection.execute(f"BEGIN {WRITING}{connection.settings}".encode())
     ids = sorted(row[0] for row in connection.execute(statement, columns))
     if connection.is_pooled:
         connection.commit()
