@@ -24,6 +24,8 @@ from support.inbox_view import rows
 from support.processes import until
 from support.signing import PATH, signed
 
+COMPILING = "PostgresDatabase._schema_of"
+"""Called once for a statement, by SQLAlchemy: of which delivery depends on when it is executed first."""
 SOURCE = str(Path(billhook.__file__).parent) + "/"
 FUNCTIONS = {"sqlite": 35, "postgresql": 37}
 """On a server two more: its clock is asked, and results come in binary, whatever its sessions say."""
@@ -64,7 +66,8 @@ class Way:
         code = frame.f_code
         if self.open and event == "call" and code.co_filename.startswith(SOURCE) and self._counts(frame):
             name = re.split(r"(?:\.<locals>)?\.<(?!locals)", code.co_qualname)[0]
-            self.hops.add((code.co_filename.removeprefix(SOURCE), name))
+            if name != COMPILING:
+                self.hops.add((code.co_filename.removeprefix(SOURCE), name))
 
     @property
     def files(self) -> set[str]:

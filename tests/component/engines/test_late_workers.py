@@ -161,8 +161,17 @@ def handled_beside_a_late_worker(late, handlers, held=None):
         until(lambda: "another" in handlers.returned)
         first.clock.advance(seconds=LEASE_SECONDS)  # the time of suspects
         second.wake()
-        held_by_first = "SELECT count(*) FROM run WHERE state = 'running'"
-        until(lambda: rows(first.where, held_by_first) == [(THREADS if held is None else 0,)])
+        if held is None:
+            held_by_first = "SELECT count(*) FROM run WHERE state = 'running'"
+            until(lambda: rows(first.where, held_by_first) == [(THREADS,)])
+        else:  # until the second one called one again: before, the late results of the first still count
+
+            def called_again():
+                first.clock.advance(seconds=1)
+                second.wake()
+                return len(handlers.called) > len(ONCE)
+
+            until(called_again)
         first.finish()
     finally:
         second.stop()
@@ -182,7 +191,7 @@ def test_another_worker_of_the_process_takes_nothing_over_from_it(late, handlers
 def test_a_worker_that_took_it_over_would_be_noticed(late, handlers):
     calls = handled_beside_a_late_worker(late, handlers, Forgetful())
 
-    assert max(calls.values()) == 2
+    assert max(calls.values()) >= 2
 
 
 @pytest.mark.usefixtures("inbox_url")

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from billhook.sandbox.webhooks import http_post
 from support.receivers import (
     Hostile,
     deliveries,
@@ -186,11 +187,13 @@ def certificate(folder: Path, *, host: str = "127.0.0.1") -> ssl.SSLContext:
 def test_tls_a_certificate_that_is_trusted_is_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = certificate(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    http_post.tls_context.cache_clear()  # another test of this process may have read the system's
     with receiving(tls=context) as receiver, running() as sandbox:
         subscribe(sandbox, "PingTest", receiver.url.replace("http:", "https:"))
         flush(sandbox)
 
         assert errors(delivery(sandbox)) == [None]
+    http_post.tls_context.cache_clear()
     assert [got.body for got in receiver.got] == [b"{}"]
 
 

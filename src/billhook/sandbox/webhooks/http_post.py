@@ -217,7 +217,7 @@ async def post(
         target = parse_callback_url(url, allow_private=allow_private)
     except ValueError:
         return PostResult(problem=FailureReason.UNFIT_URL)
-    host, tls = str(target.hostname), _tls() if target.scheme == "https" else _UNUSED
+    host, tls = str(target.hostname), tls_context() if target.scheme == "https" else _UNUSED
     try:
         async with httpx2.AsyncHTTPTransport(verify=tls, trust_env=False) as transport:
             # One limit for all reads and writes together: that of a socket starts anew with each, so a
@@ -237,7 +237,8 @@ async def post(
 
 
 @cache
-def _tls() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
+    """Return the certificates that this process trusts, which are read once."""
     return ssl.create_default_context()
 
 
