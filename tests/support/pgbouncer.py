@@ -16,24 +16,11 @@ import psycopg
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
-from support.postgres import libpq, unavailable
+from support.postgres import OTHER_SESSION, libpq, unavailable
 from support.processes import until
 
-OTHER_SETTINGS = {
-    "standard_conforming_strings": "off",
-    "array_nulls": "off",
-    "bytea_output": "escape",
-    "client_encoding": "LATIN1",
-    "DateStyle": "German, DMY",
-    "IntervalStyle": "sql_standard",
-    "TimeZone": "Asia/Kolkata",
-    "default_transaction_isolation": "serializable",
-    "extra_float_digits": "-10",
-    "synchronous_commit": "off",
-    "search_path": "elsewhere",
-    "statement_timeout": "5s",
-}
-"""Another value of each setting that changes what is written, read or committed."""
+OTHER_SETTINGS = {**OTHER_SESSION, "search_path": "elsewhere", "statement_timeout": "5s"}
+"""What else another client may leave in a session."""
 
 
 class Pooler:

@@ -29,6 +29,19 @@ only_sqlite = pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
 """For what Python decides, whatever the database, and for what only a file has."""
 STARTED_WITH = dict(os.environ)
 """The environment of the suite: a test may clear its own before it needs a server."""
+OTHER_SESSION = {
+    "standard_conforming_strings": "off",
+    "array_nulls": "off",
+    "bytea_output": "escape",
+    "client_encoding": "LATIN1",
+    "DateStyle": "German, DMY",
+    "IntervalStyle": "sql_standard",
+    "TimeZone": "Asia/Kathmandu",
+    "default_transaction_isolation": "serializable",
+    "extra_float_digits": "-10",
+    "synchronous_commit": "off",
+}
+"""Another value of each setting of a session that changes what is written, read or committed."""
 
 
 def unavailable(reason: str) -> NoReturn:

@@ -13,21 +13,9 @@ from billhook.inbox import Inbox
 from billhook.inbox.postgres.driver import SESSION
 from support.apps import make_app
 from support.inbox_view import incoming, open_inbox
-from support.postgres import fresh_database, libpq, with_options
+from support.postgres import OTHER_SESSION, fresh_database, libpq, with_options
 
 ODD = b"\\x7b\"\\'\xff\r\n"
-OTHER = {
-    "standard_conforming_strings": "off",
-    "array_nulls": "off",
-    "bytea_output": "escape",
-    "client_encoding": "LATIN1",
-    "DateStyle": "German, DMY",
-    "IntervalStyle": "sql_standard",
-    "TimeZone": "Asia/Kathmandu",
-    "default_transaction_isolation": "serializable",
-    "extra_float_digits": "-10",
-    "synchronous_commit": "off",
-}
 BY_ENVIRONMENT = {
     "PGDATESTYLE": "German, DMY",
     "PGTZ": "Asia/Kathmandu",
@@ -53,8 +41,8 @@ def round_trip(url):
 
 
 def test_there_is_another_value_of_each_setting():
-    assert set(OTHER) == set(SESSION)
-    assert all(OTHER[name] != SESSION[name] for name in SESSION)
+    assert set(OTHER_SESSION) == set(SESSION)
+    assert all(OTHER_SESSION[name] != SESSION[name] for name in SESSION)
 
 
 @pytest.mark.parametrize("by", ["the database", "the URL", "the environment"])
@@ -65,14 +53,14 @@ def test_no_setting_from_elsewhere_changes_how_values_are_written_or_read(
     url = database_url
     if by == "the database":
         with psycopg.connect(**libpq(database_url), autocommit=True) as connection:
-            for name, value in OTHER.items():
+            for name, value in OTHER_SESSION.items():
                 statement = sql.SQL("ALTER DATABASE {} SET {} = {}").format(
                     sql.Identifier(connection.info.dbname), sql.Identifier(name), sql.Literal(value)
                 )
                 connection.execute(statement)
     elif by == "the URL":
         url = with_options(
-            database_url, " ".join(f"-c{n}={v.replace(' ', chr(92) + ' ')}" for n, v in OTHER.items())
+            database_url, " ".join(f"-c{n}={v.replace(' ', chr(92) + ' ')}" for n, v in OTHER_SESSION.items())
         )
     else:
         services = tmp_path / "services.conf"
