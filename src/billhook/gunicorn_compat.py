@@ -22,7 +22,6 @@ _METHODS = {
         "load_wsgi": "(self)",
         "check_config": "(cfg, log)",
         "init_signals": "(self)",
-        "notify": "(self)",
         "_serve": "(self)",
         "_shutdown": "(self)",
     },

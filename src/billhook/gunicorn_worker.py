@@ -11,13 +11,16 @@ import logging
 import os
 import resource
 import signal
+import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
 from gunicorn.errors import AppImportError
 
+from billhook.accepting import AcceptingServer
 from billhook.connection_limits import ConnectionLimits, WaitingQueue
 from billhook.engines import thread
 from billhook.engines.descriptors import DescriptorMonitor
@@ -72,7 +75,6 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         self.limits: ConnectionLimits[LimitedProtocol] = ConnectionLimits(
             self._allow_descriptors(), self.cfg.keepalive
         )
-        self._listening = False
         self._descriptors = DescriptorMonitor()
         self._memory = MemoryMonitor()
         self._loop_errors = LimitedLog(logger)
@@ -120,26 +122,24 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         for number in (signal.SIGUSR1, signal.SIGWINCH):  # these would end the process too, without need
             signal.signal(number, signal.SIG_IGN)
 
-    def notify(self) -> None:
-        """Notify the parent that this process is alive. Called by gunicorn every second while it serves."""
-        super().notify()
-        if not self._listening:
-            # The loop has set the queue of new connections to 100, and a client that finds it full tries
-            # again a second later.
-            for listener in self.sockets:
-                listener.sock.listen(self.cfg.backlog)
-            self._listening = True
-
     async def _serve(self) -> None:
         super().init_signals()
         # gunicorn looks for its C parser once and keeps the result in the class that was asked, but reads it
         # from ASGIProtocol: asked of the subclass first, it would say that the parser is too old.
         protocol.ASGIProtocol._check_h1c_protocol_available()
         gasgi.ASGIProtocol = LimitedProtocol  # gunicorn's worker finds the class by this name
+        self.loop.create_server = self._create_server  # gunicorn's worker calls it for each listening socket
         self.loop.set_exception_handler(self._on_loop_error)
         self._sweep()
         _tune_garbage_collection()
         await super()._serve()
+
+    async def _create_server(
+        self, make_protocol: Callable[[], LimitedProtocol], *, sock: socket.socket, ssl: Any, **_: Any
+    ) -> AcceptingServer:
+        # A passed socket may have a short queue, and a client that finds it full tries again a second later.
+        sock.listen(self.cfg.backlog)
+        return AcceptingServer(self.loop, sock, make_protocol, ssl)
 
     def _sweep(self) -> None:
         more = self.limits.end_overdue(_SWEEP_AT_MOST)

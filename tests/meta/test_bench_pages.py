@@ -57,7 +57,7 @@ def test_every_script_that_measures_writes_json():
     ]
     silent = [path.name for path in scripts if '"--json", type=Path' not in path.read_text(encoding="utf-8")]
 
-    assert len(scripts) == 10
+    assert len(scripts) == 11
     assert silent == []
 
 

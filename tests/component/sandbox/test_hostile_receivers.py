@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
-import ssl
 import struct
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from billhook.sandbox.webhooks import http_post
+from support.certificates import certificate
 from support.receivers import (
     Hostile,
     deliveries,
@@ -153,35 +147,6 @@ def test_an_unreachable_receiver_is_not_connected_and_served_later() -> None:
 
 
 # --- TLS ------------------------------------------------------------------------------------------
-
-
-def certificate(folder: Path, *, host: str = "127.0.0.1") -> ssl.SSLContext:
-    """A server's context, with a certificate that `ca.pem` in the folder vouches for."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))]), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "ca.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "key.pem").write_bytes(private)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "ca.pem", folder / "key.pem")
-    return context
 
 
 def test_tls_a_certificate_that_is_trusted_is_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
