@@ -73,7 +73,6 @@ class BillhookState:
             sender=app,
             context=app.app_context,
             client=self.client,
-            find_newer=self.inbox.newer_waiting,
         )
         self._maintenance = MaintenanceOptions(settings.retention_days, settings.key_days, self._notifier())
         self._parents_clients: list[BillingClient | None] = []

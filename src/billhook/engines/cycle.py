@@ -270,6 +270,7 @@ class Cycle:
             planned=planned,
             planned_here=planned_here,
             duplicates=transaction.duplicates,
+            superseded=transaction.superseded,
             paused=transaction.paused,
         )
         self._skipping = False

@@ -22,7 +22,7 @@ from billhook.engines.reporting import (
     Reporter,
     delivery_fields,
 )
-from billhook.errors import Discard, DuplicateHandlerName, PayloadError
+from billhook.errors import DuplicateHandlerName, PayloadError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.handlers import (
     ConnectedHandlers,
@@ -74,12 +74,8 @@ class Dispatcher:
         context: Callable[[], AbstractContextManager[object]],
         jitter: float = 0.0,
         client: Callable[[], BillingClient] | None = None,
-        find_newer: Callable[[int], int | None] = lambda run_id: None,
     ) -> None:
-        """`sender` is the app, `context` enters its context, `client` makes `delivery.client` on demand.
-
-        `find_newer` returns the newest delivery whose run waits behind this one in its order.
-        """
+        """`sender` is the app, `context` enters its context, `client` makes `delivery.client` on demand."""
         self.clock = clock
         self._handlers = handlers
         self._schedule = schedule
@@ -87,7 +83,6 @@ class Dispatcher:
         self.sender = sender
         self._context = context
         self._client = client
-        self._find_newer = find_newer
         self._unhandled_types: set[str] = set()
         self.report = Reporter(sender).send
         """Log and signal what a transaction did, once it is committed."""
@@ -182,10 +177,6 @@ class Dispatcher:
         # Not kept from the planning: plain receivers may have been connected or dropped since.
         handler = handler or self.find_handler(claim)
         duration_seconds: float | None = None
-        if handler is not None and handler.newest_only:
-            newer = self._find_newer(claim.run_id)
-            if newer is not None:
-                return self._superseded(claim, delivery, newer, handler)
         attempts = 1 if claim.attempt == 1 else self._schedule_of(handler).attempts
         if claim.attempt - claim.excused > attempts:
             # The last attempt ended with its worker's death: calling again would end this worker too.
@@ -219,13 +210,6 @@ class Dispatcher:
             return LookupError(f"two handlers are named {name!r} here: give one of them another name=")
         text = f"no handler of {event_type} is named {name!r} here"
         return LookupError(f"{text}: {missing_remedy(name)}")
-
-    def _superseded(self, claim: Claim, delivery: Delivery, newer: int, handler: Handler) -> AttemptResult:
-        """Return the result of a run that is discarded without a call: a newer delivery waits behind it."""
-        text = f"superseded by delivery {newer}"
-        result = self._result(claim, delivery, HandlerFailure(Discard(text), text, ""), handler)
-        uncalled = result.run_result._replace(uncalled=True)
-        return result._replace(run_result=uncalled, superseded_by=newer)
 
     def timed_out(self, claim: Claim, handler: Handler | None, seconds: float) -> AttemptResult:
         """Return the result of an attempt that is past its time-out and still running: failed."""
@@ -288,7 +272,6 @@ class Dispatcher:
             due_at=due_at,
             error=failure.error if failure else None,
             traceback=failure.traceback if failure else None,
-            newest_only=handler is not None and handler.newest_only,
             duration_seconds=duration_seconds,
             group=group.key if group else None,
             place=group.place if group else None,

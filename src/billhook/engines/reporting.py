@@ -16,7 +16,16 @@ from billhook.clock import format_ago
 from billhook.errors import BillhookError
 from billhook.events import Event, UnknownEvent
 from billhook.handlers import Delivery, HandlerFailure
-from billhook.inbox import DuplicateRun, Inbox, PausedHandler, RunPlan, RunResult, RunState, StoredDelivery
+from billhook.inbox import (
+    DuplicateRun,
+    Inbox,
+    PausedHandler,
+    RunPlan,
+    RunResult,
+    RunState,
+    StoredDelivery,
+    SupersededRun,
+)
 from billhook.logs import EscapedTracebacks, fields
 from billhook.printable import first_line
 from billhook.program import in_program
@@ -40,8 +49,6 @@ class AttemptResult(NamedTuple):
     delivery: Delivery
     handler: str
     failure: HandlerFailure | None
-    superseded_by: int | None = None
-    """The newer delivery for which this one was discarded without a call."""
 
 
 class Reporter:
@@ -59,6 +66,7 @@ class Reporter:
         planned: Sequence[PlannedDelivery] = (),
         planned_here: Collection[int] = (),
         duplicates: Sequence[DuplicateRun] = (),
+        superseded: Sequence[SupersededRun] = (),
         paused: Sequence[PausedHandler] = (),
     ) -> None:
         """Log and signal what a transaction did, once it is committed.
@@ -86,6 +94,10 @@ class Reporter:
             }
             for duplicate in duplicates:
                 self._report_duplicate(duplicate, stored[duplicate.delivery_id])
+        for one in superseded:
+            text = "delivery %d is superseded by delivery %d: handler %s not called"
+            extra = fields(delivery_id=one.delivery_id, handler=one.handler, cause="superseded")
+            logger.info(text, one.delivery_id, one.newest, one.handler, extra=extra)
         for stopped in paused:
             text = "handler %s paused: %s; its deliveries wait for %s"
             hint = in_program(f"`billhook handlers resume {stopped.name}`")
@@ -96,11 +108,7 @@ class Reporter:
     def _report_attempt(self, attempt: AttemptResult) -> None:
         result, failure = attempt.run_result, attempt.failure
         facts = {"delivery": attempt.delivery, "handler": attempt.handler}
-        if attempt.superseded_by is not None:
-            text = "delivery %d is superseded by delivery %d: handler %s not called"
-            extra = delivery_fields(attempt.delivery, attempt.handler, cause="superseded")
-            logger.info(text, result.delivery_id, attempt.superseded_by, attempt.handler, extra=extra)
-        elif failure is None or result.state is RunState.DISCARDED:
+        if failure is None or result.state is RunState.DISCARDED:
             signals.emit(signals.handler_succeeded, self._sender, **facts)
         elif result.state is RunState.DUE:
             logger.warning(

@@ -22,6 +22,7 @@ from billhook.inbox.records import (
     RunResult,
     RunState,
     StoredDelivery,
+    SupersededRun,
     WorkerRecord,
 )
 from billhook.inbox.transaction import InboxTransaction
@@ -52,5 +53,6 @@ __all__ = [
     "RunResult",
     "RunState",
     "StoredDelivery",
+    "SupersededRun",
     "WorkerRecord",
 ]

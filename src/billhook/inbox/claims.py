@@ -269,21 +269,6 @@ def _add(by_id: dict[int, PendingDelivery], found: PendingDelivery) -> None:
         by_id[found.delivery_id] = found
 
 
-def newer_waiting(connection: Connection, run_id: int) -> int | None:
-    """Return the newest delivery with an unfinished run behind this one in its order; None without one."""
-    own, other = run.alias("own"), run.alias("other")
-    query = select(func.max(other.c.delivery_id)).where(
-        own.c.id == run_id,
-        other.c.handler == own.c.handler,
-        other.c.order_key == own.c.order_key,
-        # In the words of the partial index, so that it applies.
-        in_states(other.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING),
-        other.c.delivery_id > own.c.delivery_id,
-    )
-    found: int | None = connection.execute(query).scalar_one()
-    return found
-
-
 def count_unfinished(connection: Connection, limit: int) -> int:
     """Count deliveries that are not finished, up to `limit`: by their partial index, never by the table."""
     unfinished = in_states(delivery.c.state, DeliveryState.RECEIVED, DeliveryState.PLANNED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from billhook import failpoints
-from billhook.errors import ConfigError, InboxUnavailable, MissingExtra
+from billhook.errors import ConfigError, MissingExtra
 from billhook.inbox import claims, counts, retention
 from billhook.inbox import limits as handler_limits
 from billhook.inbox.buffered_counts import BufferedCounts
@@ -183,15 +183,6 @@ class Inbox:
             if only is not None and new_deliveries:
                 return new_deliveries, claims.NOTHING_DUE
             return new_deliveries, claims.next_times(connection, limits, only)
-
-    def newer_waiting(self, run_id: int) -> int | None:
-        """Return the newest delivery that waits behind a run in its order; None if there is none.
-
-        None too if the inbox cannot be read: then the run is handled in its place.
-        """
-        with suppress(InboxUnavailable), self.database.read() as connection:
-            return claims.newer_waiting(connection, run_id)
-        return None
 
     def next_times(self, limits: Mapping[str, HandlerLimits]) -> NextTimes:
         """Return when the next runs are due of handlers with these limits."""

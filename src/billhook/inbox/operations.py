@@ -34,9 +34,10 @@ from billhook.inbox.inbox import Inbox
 from billhook.inbox.issues import clear_texts
 from billhook.inbox.limits import forget_errors
 from billhook.inbox.locks import lock_counts, lock_deliveries, lock_order
+from billhook.inbox.ordering import release_next
 from billhook.inbox.records import DeliveryState, RunOptions, RunPlan, RunState, StoredDelivery, check
 from billhook.inbox.retention import FINISHED
-from billhook.inbox.runs import finish_deliveries, make_runs, release_next
+from billhook.inbox.runs import finish_deliveries, make_runs
 from billhook.inbox.schema import IDENTIFIERS, NO_IDENTIFIERS, delivery, failure, run
 from billhook.inbox.sql import in_states, in_values
 

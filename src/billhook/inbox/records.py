@@ -245,6 +245,14 @@ class DuplicateRun:
     twin_of: int
 
 
+class SupersededRun(NamedTuple):
+    """A run discarded without a call, where only the newest counts: `newest` waits behind it."""
+
+    delivery_id: int
+    handler: str
+    newest: int
+
+
 @dataclass(frozen=True, slots=True)
 class HandlerLimits:
     """What bounds the runs of a handler, over all workers of the inbox.
@@ -319,12 +327,10 @@ UNSTORABLE_ERROR = "the database refused the text of this error"
 class RunResult(NamedTuple):
     """How a claimed run ended. `due_at` is set for DUE only; `error` for all but SUCCEEDED.
 
-    An `excused` attempt was interrupted by an orderly stop, and does not count against the run. An `uncalled`
-    one was none: the handler was not called, and it is not in the number of attempts. With `newest_only` a
-    run that is to be tried again is due at once if a newer one waits, to be discarded. `duration_seconds` is
-    how long the call took; None without a call. Failures of one bug have one `group`, and `place` is where
-    the user's code failed; None for what is no failure of a handler. `ordered` is the claim's: without an
-    order key it settles beside all others.
+    An `excused` attempt was interrupted by an orderly stop, and does not count against the run.
+    `duration_seconds` is how long the call took; None without a call. Failures of one bug have one `group`,
+    and `place` is where the user's code failed; None for what is no failure of a handler. `ordered` is the
+    claim's: without an order key it settles beside all others.
     """
 
     run_id: int
@@ -337,9 +343,7 @@ class RunResult(NamedTuple):
     error: str | None = None
     traceback: str | None = None
     excused: bool = False
-    newest_only: bool = False
     duration_seconds: float | None = None
-    uncalled: bool = False
     group: str | None = None
     place: str | None = None
     ordered: bool = True

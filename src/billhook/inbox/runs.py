@@ -1,8 +1,4 @@
-"""The runs of handlers: plan and insert them, settle their results, release the next run of each order.
-
-Ordered runs: of the runs of one handler and one order key, one at a time is due, the earliest first. All
-others wait. A waiting run is in no index that a claim or a poll reads, so a key that is blocked for hours
-costs nothing. The transaction that finishes a run makes the next one due.
+"""The runs of handlers: plan and insert them, and settle their results.
 
 A content duplicate is a delivery sent again under another key, by a sender whose retries have new ids. For a
 handler with an identity, its run is stored as discarded.
@@ -21,7 +17,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Float,
-    FromClause,
     Integer,
     Text,
     Update,
@@ -35,11 +30,11 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
 from billhook.inbox.counts import as_open_time, open_time
 from billhook.inbox.leases import UNSETTLED
+from billhook.inbox.ordering import OrderKey, discard_superseded, release_next
 from billhook.inbox.records import (
     NEWEST_ONLY,
     DeliveryState,
@@ -48,6 +43,7 @@ from billhook.inbox.records import (
     RunPlan,
     RunResult,
     RunState,
+    SupersededRun,
     fingerprint,
 )
 from billhook.inbox.schema import delivery, failure, run
@@ -59,7 +55,6 @@ from billhook.inbox.sql import (
     in_states,
     in_values,
     json_rows,
-    json_rows_on_sqlite,
     json_text,
 )
 
@@ -68,10 +63,6 @@ RECENT = timedelta(seconds=1)
 
 Rows that finished longer ago than that are in the roll-up already: see billhook.inbox.counts.
 """
-OrderKey = tuple[str, str]
-"""The handler's name and the order key."""
-# In the words of the partial index of ordered runs, so that it applies.
-_UNFINISHED = (RunState.WAITING, RunState.DUE, RunState.RUNNING)
 _OWN_RUN = run.c.delivery_id == delivery.c.id
 _FINISH = (
     update(delivery)
@@ -145,13 +136,14 @@ def insert_runs(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> di
 
 def settle(
     connection: Connection, results: Sequence[RunResult], clock: Callable[[], datetime] | None = None
-) -> tuple[list[tuple[RunResult, str]], list[int]]:
+) -> tuple[list[tuple[RunResult, str]], list[int], list[SupersededRun]]:
     """Write the results of runs; under billhook.inbox.locks.
 
-    Returns the results that were written, with the handlers of their runs, and the deliveries of which a run
-    became due because the one before it in its order finished. A result with an old fencing token changes
-    nothing: another worker holds the lease. `clock` is read once the locks are held; without it each result
-    is stored with the time when its handler ended, however long ago that was.
+    Returns the results that were written, with the handlers of their runs, the deliveries of which a run
+    became due because the one before it in its order finished, and the runs that were superseded. A result
+    with an old fencing token changes nothing: another worker holds the lease. `clock` is read once the locks
+    are held; without it each result is stored with the time when its handler ended, however long ago that
+    was.
     """
     now = clock() if clock else None
     given: dict[tuple[int, int], RunResult] = {result.lease: result for result in results}
@@ -162,7 +154,7 @@ def settle(
         settled.append((result, handler))
         # A run that is due again keeps its place, so the next one in its order goes on waiting; where only
         # the newest counts, it may be superseded.
-        if order_key is not None and (result.state is not RunState.DUE or result.newest_only):
+        if order_key is not None and (result.state is not RunState.DUE or order_key.startswith(NEWEST_ONLY)):
             keys.append((handler, order_key))
     failures = [
         {
@@ -181,11 +173,14 @@ def settle(
     ]
     if failures:
         connection.execute(insert(failure), failures)
-    finish_deliveries(
-        connection, {result.delivery_id for result, _ in settled if result.state is not RunState.DUE}
-    )
-    released = release_next(connection, keys, max(result.at for result in results)) if keys else []
-    return settled, released
+    finished = {result.delivery_id for result, _ in settled if result.state is not RunState.DUE}
+    if not keys:
+        finish_deliveries(connection, finished)
+        return settled, [], []
+    at = max(result.at for result in results)
+    superseded = discard_superseded(connection, keys, at)
+    finish_deliveries(connection, finished | {each.delivery_id for each in superseded})
+    return settled, release_next(connection, keys, at), superseded
 
 
 _RESULT: dict[str, TypeEngine[Any]] = {
@@ -197,7 +192,6 @@ _RESULT: dict[str, TypeEngine[Any]] = {
     "retry_at": UtcDateTime(),
     "ended_at": UtcDateTime(),
     "is_excused": Integer(),
-    "is_uncalled": Integer(),
     "called_at": UtcDateTime(),
     "seconds": Float(),
 }
@@ -224,7 +218,7 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
             ),  # however it ended, it did not kill its worker: it is no suspect any more
             due_at=func.coalesce(given["retry_at"], run.c.due_at),
             finished_at=as_open_time(given["ended_at"]),
-            attempts=given["attempt"] - given["is_uncalled"],  # the claim counted it
+            attempts=given["attempt"],
             excused_attempts=run.c.excused_attempts + given["is_excused"],
             started_at=func.coalesce(given["called_at"], run.c.started_at),
             duration_seconds=given["seconds"],
@@ -258,7 +252,6 @@ def _write_results(
                 "retry_at": result.due_at if retried else None,
                 "ended_at": None if retried else _stored_at(result, now),
                 "is_excused": int(result.excused),
-                "is_uncalled": int(result.uncalled),
                 "called_at": None if seconds is None else result.at - timedelta(seconds=seconds),
                 "seconds": seconds,
             }
@@ -278,90 +271,6 @@ def finish_deliveries(connection: Connection, delivery_ids: Collection[int]) -> 
         connection.execute(_FINISH, {"delivery_ids": list(delivery_ids)})
 
 
-# --- ordered runs -------------------------------------------------------------------------------------
-
-
-def _release_next_statement(keys: FromClause) -> Update:
-    """Build the update that makes the first run of each key due, by the index, if that run waits."""
-    own = run.alias("own")
-    first = (
-        select(own.c.id)
-        .where(
-            own.c.handler == keys.c.handler,
-            own.c.order_key == keys.c.order_key,
-            in_states(own.c.state, *_UNFINISHED),
-        )
-        # Alphabetical: due, running, waiting. A due or running one comes first, and then nothing is updated.
-        .order_by(own.c.state, own.c.delivery_id)
-        .limit(literal_column("1"))
-        .correlate(keys)
-        .scalar_subquery()
-    )
-    return (
-        update(run)
-        .where(run.c.id.in_(select(first).select_from(keys)), in_states(run.c.state, RunState.WAITING))
-        .values(state=RunState.DUE.value, due_at=bindparam("now", type_=run.c.due_at.type))
-        .returning(run.c.delivery_id)
-    )
-
-
-_ARRAYS = [bindparam(name, type_=ARRAY(Text)) for name in ("handlers", "order_keys")]
-# Not as JSON: of that PostgreSQL expects ten times as many rows, and would read the table for them.
-_UNNESTED = func.unnest(*_ARRAYS).table_valued("handler", "order_key").render_derived(name="keys")
-_ON_POSTGRES = _release_next_statement(_UNNESTED)
-_ON_SQLITE = _release_next_statement(json_rows_on_sqlite("keys", {"handler": Text(), "order_key": Text()}))
-
-
-_NEWER = run.alias("newer")
-_SUPERSEDED = (
-    update(run)
-    .where(
-        run.c.handler == bindparam("of_handler", type_=Text),
-        run.c.order_key == bindparam("of_key", type_=Text),
-        in_states(run.c.state, *_UNFINISHED),
-        run.c.state == RunState.DUE.value,
-        run.c.due_at > bindparam("now", type_=run.c.due_at.type),
-        # The process that was interrupted may not have ended before that time.
-        run.c.excused_attempts == 0,
-        exists().where(
-            _NEWER.c.handler == run.c.handler,
-            _NEWER.c.order_key == run.c.order_key,
-            in_states(_NEWER.c.state, *_UNFINISHED),
-            _NEWER.c.delivery_id > run.c.delivery_id,
-        ),
-    )
-    .values(due_at=bindparam("now", type_=run.c.due_at.type))
-    .returning(run.c.delivery_id)
-)
-
-
-def release_next(connection: Connection, keys: Collection[OrderKey], now: datetime) -> list[int]:
-    """Make the first waiting run of each key due, where no run is due or running; returns their deliveries.
-
-    First is the delivery that was stored first, however late its run was planned. A run that waits for a
-    retry is due already: it keeps its place. But where only the newest counts and a newer one waits, it
-    becomes due now, to be discarded. On PostgreSQL only under billhook.inbox.locks.
-    """
-    if not keys:
-        return []
-    pairs = list(dict.fromkeys(keys))
-    if connection.dialect.name == "postgresql":
-        statement = _ON_POSTGRES
-        values: dict[str, Any] = {
-            "handlers": [name for name, _ in pairs],
-            "order_keys": [key for _, key in pairs],
-        }
-    else:
-        statement = _ON_SQLITE
-        values = {"keys": json_text({"handler": handler, "order_key": key} for handler, key in pairs)}
-    released = list(connection.execute(statement, values | {"now": now}).scalars())
-    for handler, order_key in pairs:
-        if order_key.startswith(NEWEST_ONLY):
-            superseded = {"of_handler": handler, "of_key": order_key, "now": now}
-            released += connection.execute(_SUPERSEDED, superseded).scalars()
-    return released
-
-
 # --- plan ---------------------------------------------------------------------------------------------
 
 _PLAIN = RunOptions()
@@ -369,11 +278,11 @@ _PLAIN = RunOptions()
 
 def make_runs(
     connection: Connection, plans: Sequence[RunPlan], now: datetime
-) -> tuple[list[DuplicateRun], list[int]]:
+) -> tuple[list[DuplicateRun], list[int], list[SupersededRun]]:
     """Insert the runs of planned deliveries: due, waiting in their order, or discarded as content duplicates.
 
-    Returns the duplicates, and the deliveries of which an ordered run became due. A delivery without runs
-    beside duplicates is done.
+    Returns the duplicates, the deliveries of which an ordered run became due, and the runs that are
+    superseded. A delivery without runs beside duplicates is done.
     """
     originals = find_duplicates(connection, plans) if any(planned.options for planned in plans) else {}
     finished_at = open_time(connection, now) if originals else now
@@ -389,12 +298,14 @@ def make_runs(
             if options.order_key is not None:
                 keys.append((handler, options.order_key))
     insert_runs(connection, rows)
-    finish_deliveries(connection, {delivery_id for delivery_id, _ in originals})
+    superseded = discard_superseded(connection, keys, now)
+    finished = {delivery_id for delivery_id, _ in originals} | {each.delivery_id for each in superseded}
+    finish_deliveries(connection, finished)
     released = release_next(connection, keys, now)
     duplicates = [
         DuplicateRun(delivery_id, handler, original) for (delivery_id, handler), original in originals.items()
     ]
-    return duplicates, released
+    return duplicates, released, superseded
 
 
 def _options_columns(options: RunOptions, original: int | None, finished_at: datetime) -> dict[str, Any]:

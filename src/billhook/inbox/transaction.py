@@ -49,6 +49,7 @@ from billhook.inbox.records import (
     RunResult,
     RunState,
     StoredDelivery,
+    SupersededRun,
 )
 from billhook.inbox.runs import insert_runs, make_runs, new_run, settle
 from billhook.inbox.schema import IDENTIFIERS, delivery, run
@@ -132,9 +133,10 @@ class InboxTransaction:
     `limits` are those of handlers, by the names that their runs are stored under. `held` are the leases of
     all workers of this process: runs of these are neither expired nor claimed, unless they are settled here.
 
-    `duplicates` are the runs that were planned and discarded at once; `released` the deliveries of which a
-    run became due because the run before it in its order finished, or may start because a run of its handler
-    did; `paused` the handlers that failed too often in a row; `steps` what it did, for failpoints.
+    `duplicates` are the runs that were planned and discarded at once, `superseded` those that were discarded
+    for a newer one; `released` the deliveries of which a run became due because the run before it in its
+    order finished, or may start because a run of its handler did; `paused` the handlers that failed too often
+    in a row; `steps` what it did, for failpoints.
     """
 
     def __init__(
@@ -159,6 +161,7 @@ class InboxTransaction:
         self._planned_at: datetime | None = None
         self.steps: list[str] = []
         self.duplicates: list[DuplicateRun] = []
+        self.superseded: list[SupersededRun] = []
         self.released: list[int] = []
         self.paused: list[PausedHandler] = [] if self._limiter is None else self._limiter.paused
 
@@ -185,8 +188,9 @@ class InboxTransaction:
         self._settling.update(result.lease for result in results)
         if not self._locked:
             self.lock(results, (), whole=False)
-        settled, released = settle(self._connection, results, clock)
+        settled, released, superseded = settle(self._connection, results, clock)
         self.released += released
+        self.superseded += superseded
         handlers = {handler for _, handler in settled}
         self._settled_names |= self._limits.keys() & handlers
         # Of runs that are to be tried again, that are the next in an order, or for which there is room now.
@@ -196,7 +200,7 @@ class InboxTransaction:
             self._limiter.results += [
                 (handler, None if result.state is RunState.SUCCEEDED else result.error)
                 for result, handler in settled
-                # Neither a failure nor a success: an interruption, and a run discarded, perhaps uncalled.
+                # Neither a failure nor a success: an interruption, and a run discarded.
                 if handler in self._limits and not result.excused and result.state is not RunState.DISCARDED
             ]
         self._settled_at = max(result.at for result in results)
@@ -234,8 +238,9 @@ class InboxTransaction:
             else:
                 making.append(planned)
         if making:
-            duplicates, released = make_runs(self._connection, making, now)
+            duplicates, released, superseded = make_runs(self._connection, making, now)
             self.duplicates += duplicates
+            self.superseded += superseded
             self.released += sorted(set(released) - keys.keys())
         left = {stored.delivery_id for stored, _ in self._left_to_claim}
         others = [planned.handlers for planned in plans if planned.delivery_id not in left]

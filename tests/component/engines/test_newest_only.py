@@ -8,10 +8,9 @@ from datetime import timedelta
 import pytest
 
 from billhook import Handlers, signals
-from billhook.errors import ConfigError, InboxUnavailable
+from billhook.errors import ConfigError
 from billhook.events import InvoicePaymentStatusChanged, PaymentFailed
 from billhook.extension import get_state
-from billhook.inbox import claims
 from support.apps import deliver, inbox_at
 from support.engines import plan, plan_and_claim
 from support.inbox_view import rows
@@ -24,11 +23,6 @@ def changed(app, status, invoice="inv_1"):
     """Deliver that the status of an invoice has changed."""
     reply = deliver(app, (BODY % (invoice, status)).encode(), "InvoicePaymentStatusChanged")
     assert reply.status_code == 200
-
-
-def fail(event):
-    """Fail."""
-    raise ValueError("not today")
 
 
 def runs(app):
@@ -110,22 +104,6 @@ def test_one_that_fails_while_a_newer_one_waits_is_not_tried_again(stored_only, 
     assert runs(app) == [(1, "discarded", "superseded by delivery 2"), (2, "succeeded", None)]
 
 
-def test_a_run_is_not_hurried_by_a_handler_that_has_not_the_option(stored_only, clock):
-    """As in a process with older code: it would fail all its attempts within a moment."""
-    calls = []
-    app = stored_only(recording(calls))
-    for status in ("Pending", "Paid"):
-        changed(app, status)
-    state = get_state(app)
-    plan(app, clock.now())
-    ((_, handler),) = [(name, one) for name, one in state.handlers.by_name(PAID).items()]
-    handler.newest_only, handler.function = False, fail
-
-    state.handle_due()
-
-    assert rows(inbox_at(app), "SELECT state, attempts FROM run ORDER BY id") == [("due", 1), ("waiting", 0)]
-
-
 def test_an_interrupted_run_keeps_its_time_though_a_newer_one_waits(stored_only, clock):
     calls = []
     app = stored_only(recording(calls))
@@ -143,19 +121,21 @@ def test_an_interrupted_run_keeps_its_time_though_a_newer_one_waits(stored_only,
     assert [state for _, state, _ in runs(app)] == ["due", "waiting"]
 
 
-def test_each_delivery_is_handled_where_newer_ones_cannot_be_found(stored_only, monkeypatch):
+def test_one_that_is_claimed_is_called_however_fast_newer_ones_come(stored_only, clock):
+    """Else none would ever be called where they come faster than a worker gets to them."""
     calls = []
     app = stored_only(recording(calls))
-    for status in ("Pending", "Paid"):
+    for status in ("Pending", "Overdue", "Paid"):
         changed(app, status)
+        claims = plan_and_claim(app, "a slow worker", clock.now())
+        changed(app, "Uncollectible")
+        plan(app, clock.now())
+        for claim in claims:
+            result = get_state(app).dispatcher.attempt(claim)
+            with get_state(app).inbox.transaction("a slow worker") as transaction:
+                transaction.settle([result.run_result])
 
-    def unavailable(connection, run_id):
-        raise InboxUnavailable("the server is away")
-
-    monkeypatch.setattr(claims, "newer_waiting", unavailable)
-    get_state(app).handle_due()
-
-    assert calls == ["Pending", "Paid"]
+    assert calls == ["Pending", "Overdue", "Paid"]
 
 
 def test_newest_only_needs_a_field_to_compare():

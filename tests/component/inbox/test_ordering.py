@@ -12,11 +12,21 @@ from datetime import timedelta
 import pytest
 
 from billhook.errors import InboxUnavailable
-from billhook.inbox import InboxTransaction, RunOptions, RunPlan, RunState, locks, runs
+from billhook.inbox import (
+    InboxTransaction,
+    RunOptions,
+    RunPlan,
+    RunState,
+    SupersededRun,
+    locks,
+    ordering,
+    runs,
+)
 from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.records import NEWEST_ONLY
 from billhook.inbox.sql import TextOfTables
-from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
+from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, value
+from support.query_plans import query_plans
 from support.races import Meanwhile, only_postgres
 from support.runs import LEASE, at, result_of
 
@@ -80,32 +90,54 @@ def test_a_run_of_an_order_key_waits_while_another_is_running(inbox, where):
 
 
 @pytest.mark.parametrize(
-    ("handler", "key", "state", "is_due"),
+    ("handler", "key", "state", "is_superseded"),
     [
-        ("h", "k", "waiting", True), ("g", "k", "waiting", False), ("h", "other", "waiting", False),
-        ("h", "k", "succeeded", False),
+        ("h", "k", "waiting", True), ("h", "k", "running", True), ("g", "k", "waiting", False),
+        ("h", "other", "waiting", False), ("h", "k", "succeeded", False),
     ],
-    ids=["a newer one waits", "of another handler", "of another key", "finished"],
+    ids=["a newer one waits", "a newer one runs", "of another handler", "of another key", "finished"],
 )  # fmt: skip
-def test_a_retry_is_due_at_once_where_only_the_newest_counts_and_a_newer_one_waits(
-    inbox, where, handler, key, state, is_due
+def test_a_retry_is_discarded_where_only_the_newest_counts_and_a_newer_one_waits(
+    inbox, where, handler, key, state, is_superseded
 ):
-    first, newer = planned(inbox, "a", "b", key=NEWEST_ONLY + "k")
+    (first,) = planned(inbox, "a", key=NEWEST_ONLY + "k")
     settle(inbox, *claim(inbox), RunState.DUE, due=600, error="away")
+    (newer,) = planned(inbox, "b")
     newer_one = "UPDATE run SET handler = ?, order_key = ?, state = ? WHERE delivery_id = ?"
     change(where, newer_one, handler, NEWEST_ONLY + key, state, newer)
 
     with inbox.database.write() as connection:
-        released = runs.release_next(connection, [("h", NEWEST_ONLY + "k")], at(5))
+        found = ordering.discard_superseded(connection, [("h", NEWEST_ONLY + "k"), ("h", "k")], at(5))
 
-    assert released == ([first] if is_due else [])
+    assert found == ([SupersededRun(first, "h", newer)] if is_superseded else [])
+    assert states(where)[0] == ("discarded" if is_superseded else "due")
 
 
-def test_an_attempt_whose_handler_was_not_called_does_not_count(inbox, where):
-    planned(inbox, "a")
-    settle(inbox, *claim(inbox), RunState.DISCARDED, uncalled=True)
+def test_of_many_that_wait_all_but_the_newest_are_discarded_with_it(inbox, where):
+    keys = [f"m{number}" for number in range(200)]
 
-    assert rows(where, "SELECT state, attempts FROM run") == [("discarded", 0)]
+    ids = planned(inbox, *keys, key=NEWEST_ONLY + "k")
+
+    assert states(where) == ["discarded"] * 199 + ["due"]
+    finished = "SELECT state, count(*) FROM delivery GROUP BY state ORDER BY state"
+    assert rows(where, finished) == [("done", 199), ("planned", 1)]
+    (run,) = claim(inbox)
+    assert run.delivery.delivery_id == ids[-1]
+
+
+@only_postgres
+def test_one_whose_delivery_another_transaction_has_is_left_to_wait(inbox, where):
+    planned(inbox, "a", key=NEWEST_ONLY + "k")
+    (running,) = claim(inbox)
+    (older,) = planned(inbox, "b", key=NEWEST_ONLY + "k")
+
+    with postgres(where) as other, other.transaction():
+        other.execute("SELECT 1 FROM delivery WHERE id = %s FOR UPDATE", (older,))
+        planned(inbox, "c", key=NEWEST_ONLY + "k")
+        assert states(where) == ["running", "waiting", "waiting"]
+
+    settle(inbox, running)
+    assert states(where) == ["succeeded", "discarded", "due"]
 
 
 def test_a_finished_run_makes_the_next_of_its_order_due_at_once(inbox, where):
@@ -425,7 +457,7 @@ def check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox,
         connection.execute(
             TextOfTables("UPDATE $run SET state = 'waiting', finished_at = NULL WHERE state = 'succeeded'")
         )
-        runs.release_next(connection, [("h", "k")], at(2))
+        ordering.release_next(connection, [("h", "k")], at(2))
 
     meanwhile(lambda transaction: transaction.settle([result_of(second)]), again)
 
@@ -559,7 +591,7 @@ def explained(where):
     pairs = [{"handler": "h", "order_key": key} for key in ("k1", "k2")]
     keys = {"handlers": ["h", "h"], "order_keys": ["k1", "k2"], "keys": json.dumps(pairs)}
     with inbox.database.write() as connection:
-        statement = runs._ON_POSTGRES if isinstance(where, str) else runs._ON_SQLITE
+        statement = ordering._ON_POSTGRES if isinstance(where, str) else ordering._ON_SQLITE
         shown = statement.compile(dialect=connection.dialect)
         values = {**shown.params, **keys, "now": "2026-01-15 12:00:00"}
         if shown.positional:
@@ -610,15 +642,16 @@ def test_the_next_run_of_an_order_key_is_found_by_index(inbox, where):
 
 def test_no_keys_are_no_work(inbox):
     with inbox.database.write() as connection:
-        assert runs.release_next(connection, [], NOON) == []
+        assert ordering.release_next(connection, [], NOON) == []
         InboxTransaction(connection, "w").lock((), ())
 
 
-def test_only_a_newer_run_of_the_same_order_waits_behind_one(inbox):
-    planned(inbox, "a", key="k1")
-    planned(inbox, "b", key="k2")
-    (first, second) = sorted(claim(inbox), key=lambda one: one.delivery.delivery_id)
-    assert [inbox.newer_waiting(one.run_id) for one in (first, second)] == [None, None]
+def test_what_is_superseded_is_found_by_index(inbox, where):
+    fill(inbox, where)
+    with inbox.database.write() as connection:
+        key = [("h", NEWEST_ONLY + "k1")]
+        plans = query_plans(inbox, lambda: ordering.discard_superseded(connection, key, NOON))
 
-    (newest,) = planned(inbox, "c", key="k1")
-    assert [inbox.newer_waiting(one.run_id) for one in (first, second)] == [newest, None]
+    assert len(plans) == 1
+    assert plans[0].count("run_order_idx") >= 2
+    assert not re.search(r"(?i)seq scan|^scan (run|newest)", plans[0], re.MULTILINE)

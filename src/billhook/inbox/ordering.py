@@ -1,0 +1,145 @@
+"""Ordered runs: of the runs of one handler and one order key, one at a time is due, the earliest first.
+
+All others wait. A waiting run is in no index that a claim or a poll reads, so a key that is blocked for hours
+costs nothing. The transaction that finishes a run makes the next one due. Where only the newest counts, the
+transaction that makes or finishes a run discards the older ones that wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, FromClause, Text, Update, bindparam, func, literal_column, select, update
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from billhook.inbox.counts import as_open_time
+from billhook.inbox.records import NEWEST_ONLY, RunState, SupersededRun
+from billhook.inbox.schema import delivery, run
+from billhook.inbox.sql import UtcDateTime, in_parameter, in_states, json_rows_on_sqlite, json_text
+
+OrderKey = tuple[str, str]
+"""The handler's name and the order key."""
+# In the words of the partial index of ordered runs, so that it applies.
+_UNFINISHED = (RunState.WAITING, RunState.DUE, RunState.RUNNING)
+
+
+def _release_next_statement(keys: FromClause) -> Update:
+    """Build the update that makes the first run of each key due, by the index, if that run waits."""
+    own = run.alias("own")
+    first = (
+        select(own.c.id)
+        .where(
+            own.c.handler == keys.c.handler,
+            own.c.order_key == keys.c.order_key,
+            in_states(own.c.state, *_UNFINISHED),
+        )
+        # Alphabetical: due, running, waiting. A due or running one comes first, and then nothing is updated.
+        .order_by(own.c.state, own.c.delivery_id)
+        .limit(literal_column("1"))
+        .correlate(keys)
+        .scalar_subquery()
+    )
+    return (
+        update(run)
+        .where(run.c.id.in_(select(first).select_from(keys)), in_states(run.c.state, RunState.WAITING))
+        .values(state=RunState.DUE.value, due_at=bindparam("now", type_=run.c.due_at.type))
+        .returning(run.c.delivery_id)
+    )
+
+
+_ARRAYS = [bindparam(name, type_=ARRAY(Text)) for name in ("handlers", "order_keys")]
+# Not as JSON: of that PostgreSQL expects ten times as many rows, and would read the table for them.
+_UNNESTED = func.unnest(*_ARRAYS).table_valued("handler", "order_key").render_derived(name="keys")
+_ON_POSTGRES = _release_next_statement(_UNNESTED)
+_ON_SQLITE = _release_next_statement(json_rows_on_sqlite("keys", {"handler": Text(), "order_key": Text()}))
+
+
+def release_next(connection: Connection, keys: Collection[OrderKey], now: datetime) -> list[int]:
+    """Make the first waiting run of each key due, where no run is due or running; returns their deliveries.
+
+    First is the delivery that was stored first, however late its run was planned. A run that waits for a
+    retry is due already: it keeps its place. On PostgreSQL only under billhook.inbox.locks.
+    """
+    if not keys:
+        return []
+    pairs = list(dict.fromkeys(keys))
+    if connection.dialect.name == "postgresql":
+        statement = _ON_POSTGRES
+        values: dict[str, Any] = {
+            "handlers": [name for name, _ in pairs],
+            "order_keys": [key for _, key in pairs],
+        }
+    else:
+        statement = _ON_SQLITE
+        values = {"keys": json_text({"handler": handler, "order_key": key} for handler, key in pairs)}
+    return list(connection.execute(statement, values | {"now": now}).scalars())
+
+
+_NEWEST = run.alias("newest")
+_OF_KEY = (
+    run.c.handler == bindparam("of_handler", type_=Text),
+    run.c.order_key == bindparam("of_key", type_=Text),
+    in_states(run.c.state, *_UNFINISHED),
+)
+_NEWEST_OF_KEY = (
+    select(func.max(_NEWEST.c.delivery_id))
+    .where(
+        _NEWEST.c.handler == bindparam("of_handler", type_=Text),
+        _NEWEST.c.order_key == bindparam("of_key", type_=Text),
+        in_states(_NEWEST.c.state, *_UNFINISHED),
+    )
+    .scalar_subquery()
+)
+_OLDER = (
+    select(run.c.delivery_id, _NEWEST_OF_KEY.label("newest"))
+    .join(delivery, delivery.c.id == run.c.delivery_id)
+    .where(
+        *_OF_KEY,
+        in_states(run.c.state, RunState.WAITING, RunState.DUE),
+        # The process of an interrupted attempt may not have ended yet: it is repeated at its time.
+        run.c.excused_attempts == 0,
+        run.c.delivery_id < _NEWEST_OF_KEY,
+    )
+    # Their deliveries are finished too, out of the order of locks: what another transaction has waits on.
+    .with_for_update(of=delivery, key_share=True, skip_locked=True)
+)
+_SUPERSEDE = (
+    update(run)
+    .where(
+        *_OF_KEY,
+        in_states(run.c.state, RunState.WAITING, RunState.DUE),
+        in_parameter(run.c.delivery_id, "older"),
+    )
+    .values(
+        state=RunState.DISCARDED.value,
+        last_error=bindparam("why", type_=Text),
+        finished_at=as_open_time(bindparam("now", type_=UtcDateTime)),
+    )
+    .returning(run.c.delivery_id)
+)
+
+
+def discard_superseded(
+    connection: Connection, keys: Iterable[OrderKey], now: datetime
+) -> list[SupersededRun]:
+    """Discard what waits although a newer delivery of its key does, where only the newest counts.
+
+    However many wait: none is claimed for it, so that the newest is called however fast newer ones come. One
+    that is claimed goes on. The caller finishes the deliveries. On PostgreSQL only under
+    billhook.inbox.locks.
+    """
+    found: list[SupersededRun] = []
+    for handler, order_key in dict.fromkeys(keys):
+        if not order_key.startswith(NEWEST_ONLY):
+            continue
+        of_key = {"of_handler": handler, "of_key": order_key}
+        older = connection.execute(_OLDER, of_key).all()
+        if older:
+            newest = older[0].newest
+            values = {"why": f"superseded by delivery {newest}", "now": now}
+            values |= {"older": [each.delivery_id for each in older]}
+            gone = connection.execute(_SUPERSEDE, of_key | values)
+            found += [SupersededRun(delivery_id, handler, newest) for delivery_id in gone.scalars()]
+    return found
