@@ -321,13 +321,20 @@ def configured_scheme(settings: Settings) -> Scheme:
     timestamp = settings.timestamp_header or "X-Webhook-Timestamp"
     if settings.signature != "body-hmac" and settings.signature_prefix != "sha256=":
         raise ConfigError(f"{settings.signature} has no prefix to choose: unset BILLHOOK_SIGNATURE_PREFIX")
+    algorithm: Any = settings.signature_algorithm
+    if settings.signature not in ("timestamped-hmac", "body-hmac") and algorithm != "hmac-sha256":
+        raise ConfigError(
+            f"{settings.signature} has no algorithm to choose: unset BILLHOOK_SIGNATURE_ALGORITHM"
+        )
     if settings.signature == "timestamped-hmac":
-        return TimestampedHMAC(header=header)
+        return TimestampedHMAC(header=header, algorithm=algorithm)
     if settings.signature == "timestamped-rsa":
         return TimestampedRSA(signature_header=header, timestamp_header=timestamp)
     if settings.signature == "body-hmac":
         dedupe_only: Literal["dedupe-only"] | None = "dedupe-only" if settings.replay_protection else None
-        return BodyHMAC(header, settings.signature_prefix, replay_protection=dedupe_only)
+        # The default is of the algorithm.
+        prefix = None if settings.signature_prefix == "sha256=" else settings.signature_prefix
+        return BodyHMAC(header, prefix, algorithm=algorithm, replay_protection=dedupe_only)
     if settings.signature_header or settings.timestamp_header:
         raise ConfigError(
             "standard-webhooks has headers of its own: "

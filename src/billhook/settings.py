@@ -22,6 +22,8 @@ PREFIX = "BILLHOOK_"
 ENVIRON = "billhook_environ"
 """Key in `app.extensions` of an environment to read instead of os.environ: the standalone app has it."""
 _SECRET_MARKS = ("whsec_", "whsk_", "-----BEGIN")
+SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
+"""The schemes that options describe: the values of BILLHOOK_SIGNATURE."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _VERSION_OF_SECRET = re.compile(r"(?<![^,\s])v1a?,(?=wh(?:sec|sk|pk)_)")
 """Some senders show a secret with this prefix; its comma does not separate items."""
@@ -171,9 +173,15 @@ class Settings:
     """
 
     signature: str = _option(
-        "How deliveries are signed: standard-webhooks, timestamped-hmac, timestamped-rsa or body-hmac.",
-        _choice("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac"),
+        f"How deliveries are signed: {', '.join(SCHEMES[:-1])} or {SCHEMES[-1]}.",
+        _choice(*SCHEMES),
         default="standard-webhooks",
+    )
+    signature_algorithm: str = _option(
+        "How timestamped-hmac and body-hmac sign, where it is not by SHA-256: hmac-sha512.",
+        # What there is, the schemes know.
+        lambda key, value: _text(key, value) or "hmac-sha256",
+        default="hmac-sha256",
     )
     secrets: tuple[str, ...] = _option(
         "Signing secrets, newest first, separated by commas; list two to rotate. For timestamped-rsa: PEM.",
@@ -197,7 +205,7 @@ class Settings:
         default="X-Webhook-Type",
     )
     signature_prefix: str = _option(
-        "What body-hmac expects before the hex digits; set it empty for bare digits.",
+        "What body-hmac expects before the hex digits (with hmac-sha512: sha512=). Empty for bare digits.",
         lambda key, value: _text(key, value) or "",
         default="sha256=",
     )

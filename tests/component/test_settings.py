@@ -353,6 +353,35 @@ def test_the_prefix_of_a_body_hmac_is_an_option(config, prefix):
     assert signed == {"X-Webhook-Signature": prefix + digits}
 
 
+def test_the_hash_function_of_an_hmac_is_an_option():
+    digits = hmac.digest(TEXT_SECRET.encode(), b"{}", "sha512").hex()
+    options = {"BILLHOOK_SECRETS": [TEXT_SECRET], "BILLHOOK_SIGNATURE_ALGORITHM": "hmac-sha512"}
+    dedupe_only = {"BILLHOOK_SIGNATURE": "body-hmac", "BILLHOOK_REPLAY_PROTECTION": "dedupe-only"}
+
+    for config, prefix in ((dedupe_only, "sha512="), ({**dedupe_only, "BILLHOOK_SIGNATURE_PREFIX": ""}, "")):
+        (source,) = Billhook()._all_sources(Settings.from_mapping({**options, **config}))
+        signed = source.scheme.sign(b"{}", TEXT_SECRET, event_type="PingTest", now=datetime.now(UTC))
+        assert signed == {"X-Webhook-Signature": prefix + digits}
+
+    timed = Settings.from_mapping({**options, "BILLHOOK_SIGNATURE": "timestamped-hmac"})
+    signed = (
+        Billhook()
+        ._all_sources(timed)[0]
+        .scheme.sign(b"{}", TEXT_SECRET, event_type="PingTest", now=datetime.fromtimestamp(1, UTC))
+    )
+    digits = hmac.digest(TEXT_SECRET.encode(), b"1.{}", "sha512").hex()
+    assert signed == {"X-Webhook-Signature": f"t=1,v1={digits}"}
+
+
+def test_an_algorithm_is_for_schemes_with_an_hmac_alone(tmp_path):
+    for scheme in ("standard-webhooks", "timestamped-rsa"):
+        told = f"{scheme} has no algorithm to choose: unset BILLHOOK_SIGNATURE_ALGORITHM"
+        with pytest.raises(ConfigError, match=told):
+            start(tmp_path, BILLHOOK_SIGNATURE=scheme, BILLHOOK_SIGNATURE_ALGORITHM="hmac-sha512")
+    with pytest.raises(ConfigError, match="algorithm 'sha512' is not one of hmac-sha256, hmac-sha512"):
+        start(tmp_path, BILLHOOK_SIGNATURE="timestamped-hmac", BILLHOOK_SIGNATURE_ALGORITHM="sha512")
+
+
 def test_a_prefix_is_for_body_hmac_alone(tmp_path):
     with pytest.raises(
         ConfigError, match="standard-webhooks has no prefix to choose: unset BILLHOOK_SIGNATURE_PREFIX"

@@ -154,7 +154,11 @@ def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
 
 
 _MAX_FILE_BYTES = 32 * 1024 * 1024
-_OPTIONS = {"header": "signature_header", "prefix": "signature_prefix"}
+_OPTIONS = {
+    "header": "signature_header",
+    "prefix": "signature_prefix",
+    "algorithm": "signature_algorithm",
+}
 """Names of options, where they are not those of the arguments."""
 
 

@@ -44,7 +44,7 @@ from billhook.posting import AppPoster, HttpPoster, HttpReply, sign
 from billhook.printable import first_line
 from billhook.program import in_program
 from billhook.receiver.blueprint import find_route
-from billhook.settings import Settings
+from billhook.settings import SCHEMES, Settings
 from billhook.signing import Scheme
 from billhook.signing.source import DEFAULT_SOURCE
 
@@ -52,13 +52,11 @@ _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
 """The index of a list item in a path: `.0` in `lines.0.amount`."""
 
 
-_SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
-"""The values of BILLHOOK_SIGNATURE."""
 FILE_TO_SIGN_WITH = (
     "A file with the signing secret (for timestamped-rsa: the private key). Default: BILLHOOK_SECRETS"
 )
 SCHEME = click.option(
-    "--scheme", type=click.Choice(_SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
+    "--scheme", type=click.Choice(SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
 )
 TIMEOUT = click.option(
     "--timeout", type=FiniteNumber(0.1, 600), default=10.0, show_default=True,
