@@ -15,6 +15,7 @@ from typing import Any
 
 from billhook.errors import ConfigError
 from billhook.file_modes import check_secret_file
+from billhook.type_names import is_path
 
 __all__ = ["ENVIRON", "OPTIONS", "Option", "Settings", "from_environ", "read_secrets_file"]
 
@@ -70,6 +71,14 @@ def _header_name(key: str, value: Any) -> str:
     if not _HEADER_NAME.fullmatch(name):
         raise ConfigError(f"{key} is {_masked(name, 64)}: it must be the name of a header, as X-Webhook-Type")
     return name
+
+
+def _path_of_field(key: str, value: Any) -> str:
+    if not is_path(value):
+        raise ConfigError(
+            f"{key} is {_masked(value, 64)}: it must be the path of a field, as type or event.type"
+        )
+    return str(value)
 
 
 def _masked(value: Any, longest: float = math.inf) -> str:
@@ -203,6 +212,11 @@ class Settings:
         "The header that names the event type; a source may have its own, Source(type_header=…).",
         _header_name,
         default="X-Webhook-Type",
+    )
+    type_field: str | None = _option(
+        "The field of the JSON body that names the event type, where no header does: type, or event.type for "
+        "a field of an object. For the default source; others have their own, Source(type_field=…).",
+        _optional(_path_of_field),
     )
     signature_prefix: str = _option(
         "What body-hmac expects before the hex digits (with hmac-sha512: sha512=). Empty for bare digits.",

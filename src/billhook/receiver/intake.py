@@ -44,9 +44,6 @@ from billhook.signing.source import TYPE_HEADER, Source
 
 logger = logging.getLogger("billhook.receiver")
 
-# The type header is one ASCII name. Two header lines arrive joined by a comma, so they fail.
-_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
-
 SIGNALS = (
     delivery_accepted,
     delivery_conflict,
@@ -204,12 +201,14 @@ class DeliveryRules:
         """Return the delivery to store. Raises UnsupportedEncoding and SignatureError."""
         if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
             raise UnsupportedEncoding  # the body is not the bytes that were signed
-        # "" if it is missing, malformed or sent twice. A scheme that signs the type verifies no delivery with
-        # "": the signed type is unknown then, so the result is a 401 like any other mismatch.
+        # "" if it is missing, malformed or sent twice, or in the body, where a worker reads it. A scheme that
+        # signs the type verifies no delivery with "": the signed type is unknown then, so the result is a 401
+        # like any other mismatch.
         # Source: spec, "Events", rule 1 (the type is in a header only).
-        event_type: str = headers.get(source.type_header or TYPE_HEADER, "")
-        if not _TYPE.fullmatch(event_type):
-            event_type = ""
+        named: str = ""
+        if source.type_field is None:
+            named = headers.get(source.type_header or TYPE_HEADER, "")
+        event_type = named if source.type_names.fullmatch(named) else ""
         verified = source.scheme.verify(
             headers,
             body,
@@ -227,6 +226,8 @@ class DeliveryRules:
             verified.signed_at,
             self.inbox_clock.now(),
             event_type in self._known_types,
+            source.type_field,
+            "" if event_type or source.type_field else _why_untyped(source.type_header or TYPE_HEADER, named),
         )
 
     def stored(self, delivery: NewDelivery, receipt: Receipt) -> WebhookResponse:
@@ -338,6 +339,12 @@ class DeliveryRules:
             event_type=incoming.event_type,
             error=receipt.error,
         )
+
+
+def _why_untyped(header: str, text: str) -> str:
+    """Return why a header names no type; two lines of one header arrive joined by a comma."""
+    why = "is missing" if not text else "is sent twice, or has a comma" if "," in text else "is malformed"
+    return f"no event type: its header {header} {why}"
 
 
 def _facts(delivery: NewDelivery) -> dict[str, str]:

@@ -162,6 +162,10 @@ class SignatureTemplate(Scheme):
     def signs_time(self) -> bool:
         return "timestamp" in self._content.fields
 
+    @property
+    def signs_type(self) -> bool:
+        return "type" in self._content.fields
+
     def load(self, secrets: Secrets) -> Keys:
         return Keys.load(secrets, self._algorithm.load, need_ids="key_id" in self._names)
 
