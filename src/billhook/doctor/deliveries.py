@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from billhook.doctor.setup import Finding, Setup
@@ -85,9 +86,10 @@ def _unknown_type(event_type: str, deliveries: Sequence[SampledDelivery]) -> Fin
     count = len(deliveries)
     if not event_type:
         return Finding(
-            "warning", "no-type", f"{count} of the newest deliveries name no type in a header",
+            "warning", "no-type", f"{count} of the newest deliveries name no usable event type",
             "they wait in quarantine, and no handler gets them",
-            "name the sender's header in BILLHOOK_TYPE_HEADER, or have a proxy add one; then "
+            "name the sender's header in BILLHOOK_TYPE_HEADER, or the field of the body in "
+            "BILLHOOK_TYPE_FIELD; then `billhook deliveries replay --type-field FIELD`, or "
             "`billhook deliveries replay ID --as TYPE`",
         )  # fmt: skip
     bodies = []
@@ -99,7 +101,7 @@ def _unknown_type(event_type: str, deliveries: Sequence[SampledDelivery]) -> Fin
         "note", "unknown-type", f"{count} of the newest deliveries are of the unknown type {event_type}",
         "only handlers of on_unknown() and on_any() get them",
         "upgrade billhook, or declare the type: save this file, and name it with your handlers; then "
-        f"`billhook deliveries replay --type {event_type}`",
+        f"`billhook deliveries replay --type {quote(event_type)}`",
         event_source(event_type, bodies),
     )  # fmt: skip
 

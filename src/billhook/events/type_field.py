@@ -5,9 +5,12 @@ A field has a path: `type`, or `event.type` for a field of the object in `event`
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from billhook.errors import InvalidPayload
+from billhook.events.base import Event, UnknownEvent, decode_body, event_of
+from billhook.fields import strict_json
 from billhook.type_names import ANY_TYPE_NAME, ANY_TYPE_NAME_IN_WORDS
 
 
@@ -44,3 +47,25 @@ def write_type(data: dict[str, Any], path: str, event_type: str) -> None:
             inner = data[name] = {}
         data = inner
     data[last] = event_type
+
+
+def parse_unread(
+    event_type: str, path: str | None, body: bytes, *, as_named: bool = False
+) -> Event | UnknownEvent:
+    """Parse a delivery that perhaps no worker has read: without a type it is of that in the field at `path`.
+
+    Raises InvalidJSON, or InvalidPayload. `as_named` is that of `parse_event`.
+    """
+    data = decode_body(body)
+    named = event_type if event_type or path is None else read_type(data, path)
+    return event_of(named, data, as_named=as_named)
+
+
+def with_type(body: bytes, path: str, event_type: str) -> bytes:
+    """Return a body with the type in the field at `path`, as it is if it has it. Raises as `parse_unread`."""
+    data = decode_body(body)
+    with suppress(InvalidPayload):
+        if read_type(data, path) == event_type:
+            return body
+    write_type(data, path, event_type)
+    return strict_json.dumps(data)

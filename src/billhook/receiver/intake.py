@@ -315,10 +315,13 @@ class DeliveryRules:
             )
             extra = _record_fields(incoming, receipt.status, receipt.delivery_id)
             logger.warning(text, incoming.event_type, receipt.delivery_id, extra=extra)
-        counted_as = incoming.event_type if incoming.known else OTHER_TYPES
+        facts = _facts(incoming)
+        if incoming.type_field is not None:  # as far as it is read: the bytes are the same
+            facts["event_type"] = receipt.stored_event_type
+        counted_as = facts["event_type"] if facts["event_type"] in self._known_types else OTHER_TYPES
         at, source = incoming.received_at, incoming.source
         self._count(Counted.DUPLICATE, at, source=source, event_type=counted_as)
-        emit(delivery_duplicate, self._sender, **_facts(incoming))
+        emit(delivery_duplicate, self._sender, **facts)
         return DUPLICATE
 
     def _emit_quarantined(self, incoming: NewDelivery, receipt: Receipt) -> None:
