@@ -17,6 +17,11 @@ ANY_TYPE_NAME_IN_WORDS: Final = "up to 128 characters of printable ASCII, no com
 _LONGEST_PATH: Final = 256
 
 
+def shown_type(name: str) -> str:
+    """Return the name of a type as it is shown: in quotes if it has a blank."""
+    return f'"{name}"' if " " in name else name
+
+
 def is_path(text: object) -> bool:
     """Return whether a text is the path of a field, as `type` or `event.type`: its names, joined by dots."""
     return (

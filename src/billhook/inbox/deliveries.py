@@ -26,6 +26,7 @@ from billhook.inbox.records import DeliveryState, DeliveryStatus, HandlerLimits,
 from billhook.inbox.schema import IDENTIFIERS, delivery, failure, found_revision, handler, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.transaction import NO_LIMITS
+from billhook.type_names import shown_type
 
 BATCH = 200
 POLL_SECONDS = 2.0
@@ -85,7 +86,7 @@ class DeliverySummary:
     def type_text(self) -> str:
         """The type as it is shown: a name with a blank in quotes, or in brackets why there is none."""
         if self.event_type:
-            return f'"{self.event_type}"' if " " in self.event_type else self.event_type
+            return shown_type(self.event_type)
         return "(not read yet)" if self.type_is_unread else "(none)"
 
 
