@@ -273,7 +273,7 @@ def _print_delivery(details: DeliveryDetails, signed_by: Iterable[str]) -> None:
         f"key      {printable(summary.key)}",
         f"about    {' '.join(summary.identifiers)}" if summary.identifiers else None,
         f"its body was edited by an operator, from delivery {edited_from}" if edited_from else None,
-        f"sent as  {printable(sent_as) or '(none)'}" if sent_as is not None else None,
+        f"sent as  {printable(sent_as) or '(no type)'}" if sent_as is not None else None,
         f"it conflicts with delivery {conflict_of}, which has the same key" if conflict_of else None,
     ]
     click.echo("\n".join(filter(None, facts)))

@@ -139,7 +139,7 @@ def _print(inbox: Inbox, overview: Overview, text: str) -> None:
     click.echo(printable(text) + "\n")
     print_table(("", "now", ""), _now_rows(overview), whole=("now",))
     columns = ("type", "24 h", "duplicates", "quarantined", "conflicts", "last")
-    names = {"": "(none)", "*": "unknown types"}
+    names = {"": "(no type)", "*": "unknown types"}
     types = [
         (names.get(one.event_type, shown_type(one.event_type)),
          one.accepted, one.duplicates or "", one.quarantined or "",

@@ -87,7 +87,7 @@ class DeliverySummary:
         """The type as it is shown: a name with a blank in quotes, or in brackets why there is none."""
         if self.event_type:
             return shown_type(self.event_type)
-        return "(not read yet)" if self.type_is_unread else "(none)"
+        return "(not read yet)" if self.type_is_unread else "(no type)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,8 @@ def test_a_type_is_shown_as_unread_then_in_quotes_then_as_none(run, acme):
     assert unread.count("(not read yet)") == 2
     assert [(each["event_type"], each["type_field"]) for each in as_json] == [("", "type")] * 2
     assert '"order created"' in read
-    assert "(none)" in read
-    assert shown == ['delivery 1: "order created", done', "delivery 2: (none), quarantined"]
+    assert "(no type)" in read
+    assert shown == ['delivery 1: "order created", done', "delivery 2: (no type), quarantined"]
     assert [each["event_type"] for each in json.loads(run("deliveries", "list", "--json").stdout)] == [
         "",
         "order created",
