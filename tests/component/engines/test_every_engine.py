@@ -133,6 +133,21 @@ def test_a_type_in_the_body_is_read_with_the_plan(engine):
     assert found == [("PingTest", "done"), ("orders/create", "done"), ("", "quarantined")]
 
 
+def test_types_in_bodies_are_handled_in_the_order_of_receipt(engine):
+    handlers, calls = Handlers(), []
+    handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id")(
+        lambda event, delivery: calls.append(delivery.key)
+    )
+    engine.shop(handlers)
+    body = (BODY % ("inv_1", "Paid")).replace("{", '{"type":"InvoicePaymentStatusChanged",').encode()
+    for key in ("m1", "m2", "m3"):
+        engine.inbox.put(replace(incoming(key, event_type="", body=body), type_field="type"))
+
+    engine.handle()
+
+    assert calls == ["m1", "m2", "m3"]
+
+
 def test_each_run_is_retried_by_its_own_schedule_until_it_is_dead(engine):
     handlers, calls = Handlers(), []
 
