@@ -111,7 +111,7 @@ def signing_settings(scheme: str | None = None) -> Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Signer:
+class ChosenSender:
     """How a sender signs, and where it names the type: in a header, or in a field of the body."""
 
     scheme: Scheme
@@ -120,7 +120,9 @@ class Signer:
     type_field: str | None
 
 
-def choose_signer(url: str | None, source: str | None, scheme: str | None, secret_file: str | None) -> Signer:
+def choose_signer(
+    url: str | None, source: str | None, scheme: str | None, secret_file: str | None
+) -> ChosenSender:
     """Return the signer of the options, or of a source of the app. Raises ConfigError."""
     app = user_app()
     settings = signing_settings(scheme)
@@ -148,7 +150,7 @@ def choose_signer(url: str | None, source: str | None, scheme: str | None, secre
         )
     if not isinstance(secrets[0], str):
         raise ConfigError("this source has only public keys: give the private key with --secret-file")
-    return Signer(chosen, secrets[0], type_header, type_field)
+    return ChosenSender(chosen, secrets[0], type_header, type_field)
 
 
 @click.command()

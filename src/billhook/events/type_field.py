@@ -49,16 +49,13 @@ def write_type(data: dict[str, Any], path: str, event_type: str) -> None:
     data[last] = event_type
 
 
-def parse_unread(
-    event_type: str, path: str | None, body: bytes, *, as_named: bool = False
-) -> Event | UnknownEvent:
+def parse_unread(event_type: str, path: str | None, body: bytes) -> Event | UnknownEvent:
     """Parse a delivery that perhaps no worker has read: without a type it is of that in the field at `path`.
 
-    Raises InvalidJSON, or InvalidPayload. `as_named` is that of `parse_event`.
+    Raises InvalidJSON, or InvalidPayload.
     """
     data = decode_body(body)
-    named = event_type if event_type or path is None else read_type(data, path)
-    return event_of(named, data, as_named=as_named)
+    return event_of(event_type if event_type or path is None else read_type(data, path), data)
 
 
 def with_type(body: bytes, path: str, event_type: str) -> bytes:

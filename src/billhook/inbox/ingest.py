@@ -13,7 +13,7 @@ each in a slot of its own, and for one body their number is fixed however many a
     "-"            one that named no type
     … + "#DIGEST"  for each of these, one for each of the other bodies: only who has the secret can make those
 
-A delivery whose type is in its body is the first of its key, whatever type that is: it is signed as the bytes
+A delivery whose type is in its body is the first of its key under any type: the type is signed as the bytes
 are, so no other type of the same bytes can come, and they are a duplicate before and after it is read.
 
 All but the first are quarantined. One body has at most 24 rows under any types (25 where the first type has

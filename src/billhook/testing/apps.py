@@ -14,9 +14,9 @@ from flask import Flask
 from billhook import signals
 from billhook.clock import FrozenClock
 from billhook.errors import ConfigError
-from billhook.events import EVENT_TYPES, Event, UnknownEvent, sample
+from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event, sample
 from billhook.events.samples import refuse_misspelt
-from billhook.events.type_field import parse_unread, with_type
+from billhook.events.type_field import with_type
 from billhook.extension import Billhook, get_state
 from billhook.handlers import Delivery, Handler, Handlers, Headers
 from billhook.inbox import DeliveryFilter, RunState
@@ -192,9 +192,7 @@ def _runs(state: BillhookState) -> Iterator[tuple[DeliveryDetails, RunDetails]]:
 
 
 def _event(one: DeliveryDetails) -> Event | UnknownEvent:
-    summary = one.summary
-    as_named = summary.sent_as is not None
-    return parse_unread(summary.event_type, summary.type_field, one.body, as_named=as_named)
+    return parse_event(one.summary.event_type, one.body, as_named=one.summary.sent_as is not None)
 
 
 def _find(state: BillhookState, handler: Callable[..., Any] | str) -> Handler:

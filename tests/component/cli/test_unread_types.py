@@ -112,7 +112,11 @@ def test_deliveries_without_a_type_are_replayed_by_the_field_that_an_operator_na
         run("deliveries", "replay", "1", "--type-field", "type", "--all-handlers"),
         run("deliveries", "replay", "1", "--type-field", "a..b"),
     ]
-    done = run("deliveries", "replay", "--state", "quarantined", "--type-field", "type", "--yes", "--json")
+    other = store(acme, b'{"kind":"x"}', "k3")
+    get_state(acme).handle_due()
+    again = run("deliveries", "replay", "--state", "quarantined", "--yes", "--json")
+    get_state(acme).handle_due()
+    done = run("deliveries", "replay", "1", "--type-field", "type", "--yes", "--json")
     get_state(acme).handle_due()
 
     told = (
@@ -124,9 +128,28 @@ def test_deliveries_without_a_type_are_replayed_by_the_field_that_an_operator_na
     )
     for result, text in zip(refused, told, strict=True):
         assert f"Error: {text}" in result.stderr
+    # One without a field is selected by its id alone; one with a field is read by that again.
+    assert (other, json.loads(again.stdout)["selected"], json.loads(again.stdout)["reread"]) == (3, 1, 1)
     assert json.loads(done.stdout)["reread"] == 1
     found = rows(place_of(inbox_url), "SELECT event_type, state FROM delivery ORDER BY id")
-    assert found == [("order created", "done"), ("seen", "done")]
+    assert found == [("order created", "done"), ("seen", "done"), ("", "quarantined")]
+
+
+def test_doctor_does_not_take_an_unread_type_for_a_missing_one(run, acme):
+    def told():
+        found = json.loads(run("doctor", "--json", SECRETS=SECRET).stdout)["findings"]
+        return [each["what"] for each in found if each["code"] in ("no-type", "unknown-type")]
+
+    store(acme)
+    store(acme, b"{}", "k2")
+    before = told()
+    get_state(acme).handle_due()
+
+    assert before == []
+    assert told() == [
+        "1 of the newest deliveries name no usable event type",
+        '1 of the newest deliveries are of the unknown type "order created"',
+    ]
 
 
 def test_send_writes_the_type_into_a_sample_and_leaves_a_file_as_it_is(run, tmp_path):
