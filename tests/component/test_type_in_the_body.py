@@ -89,6 +89,15 @@ def test_the_type_is_read_when_the_delivery_is_planned(acme, order_placed, path,
     assert stored(app, "identifier_1") == [("o_1",)]
 
 
+def test_the_default_source_has_its_field_by_an_option(app_with, clock):
+    app = app_with(BILLHOOK_TYPE_FIELD="event.type", BILLHOOK_ENGINE="inline", clock=clock)
+
+    answer = deliver(app, b'{"event":{"type":"a b"}}', "PingTest", at=clock.now())
+
+    assert answer.json == {"status": "accepted"}  # the header says nothing
+    assert stored(app) == [("a b", "event.type", "done", None, "")]
+
+
 def test_types_with_and_without_a_class_reach_their_handlers_in_one_plan(acme):
     handlers, seen = Handlers(), []
 
