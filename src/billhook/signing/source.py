@@ -68,11 +68,10 @@ class Source:
                 f"source {self.name!r}: type_header={self.type_header!r} is no name of a header, such as "
                 "X-GitHub-Event"
             )
+        header = self.type_header or TYPE_HEADER
         if self.type_field is not None:
             self._check_type_field()
-        header = self.type_header or TYPE_HEADER
-        taken = [*map(str.lower, self.scheme.headers)]
-        if self.type_field is None and (_NO_TYPES.fullmatch(header) or header.lower() in taken):
+        elif _NO_TYPES.fullmatch(header) or header.lower() in map(str.lower, self.scheme.headers):
             raise ConfigError(
                 f"source {self.name!r}: {header} names no event type, it has a meaning of its own: in "
                 "type_header or BILLHOOK_TYPE_HEADER, name the header in which the sender says the type"
