@@ -25,7 +25,7 @@ from billhook.errors import ConfigError, DuplicateHandlerName, MissingSecret
 from billhook.handlers import Handlers
 from billhook.settings import ENVIRON, Settings, from_environ
 from billhook.signing import BodyHMAC, Scheme, StandardWebhooks, TimestampedHMAC, TimestampedRSA
-from billhook.signing.source import DEFAULT_SOURCE, RECONCILE_SOURCE, Source
+from billhook.signing.source import DEFAULT_SOURCE, RECONCILE_SOURCE, TYPE_HEADER, Source
 
 if TYPE_CHECKING:
     from billhook.receiver.asgi import AsgiApp
@@ -169,7 +169,9 @@ class Billhook:
     def _all_sources(self, settings: Settings) -> Sequence[Source]:
         named = {source.name for source in self._sources}
         sources = [
-            replace(source, type_header=settings.type_header) if source.type_header is None else source
+            source
+            if source.type_header is not None or source.type_field is not None
+            else replace(source, type_header=settings.type_header)
             for source in self._sources
         ]
         if DEFAULT_SOURCE in named or (sources and not settings.read_secrets()):
@@ -311,8 +313,15 @@ def default_source(settings: Settings) -> Source:
     secrets = settings.read_secrets()
     if not secrets:
         raise MissingSecret(DEFAULT_SOURCE, settings.secrets_file)
-    tolerance, header = settings.tolerance_seconds, settings.type_header
-    return Source(DEFAULT_SOURCE, configured_scheme(settings), secrets, tolerance, header)
+    scheme, tolerance, header = configured_scheme(settings), settings.tolerance_seconds, settings.type_header
+    if settings.type_field is None:
+        return Source(DEFAULT_SOURCE, scheme, secrets, tolerance, header)
+    if header != TYPE_HEADER:
+        raise ConfigError(
+            f"BILLHOOK_TYPE_HEADER is {header!r} and BILLHOOK_TYPE_FIELD is {settings.type_field!r}: the "
+            "type is in one of them, unset the other"
+        )
+    return Source(DEFAULT_SOURCE, scheme, secrets, tolerance, type_field=settings.type_field)
 
 
 def configured_scheme(settings: Settings) -> Scheme:
@@ -321,13 +330,20 @@ def configured_scheme(settings: Settings) -> Scheme:
     timestamp = settings.timestamp_header or "X-Webhook-Timestamp"
     if settings.signature != "body-hmac" and settings.signature_prefix != "sha256=":
         raise ConfigError(f"{settings.signature} has no prefix to choose: unset BILLHOOK_SIGNATURE_PREFIX")
+    algorithm: Any = settings.signature_algorithm
+    if settings.signature not in ("timestamped-hmac", "body-hmac") and algorithm != "hmac-sha256":
+        raise ConfigError(
+            f"{settings.signature} has no algorithm to choose: unset BILLHOOK_SIGNATURE_ALGORITHM"
+        )
     if settings.signature == "timestamped-hmac":
-        return TimestampedHMAC(header=header)
+        return TimestampedHMAC(header=header, algorithm=algorithm)
     if settings.signature == "timestamped-rsa":
         return TimestampedRSA(signature_header=header, timestamp_header=timestamp)
     if settings.signature == "body-hmac":
         dedupe_only: Literal["dedupe-only"] | None = "dedupe-only" if settings.replay_protection else None
-        return BodyHMAC(header, settings.signature_prefix, replay_protection=dedupe_only)
+        # The default is of the algorithm.
+        prefix = None if settings.signature_prefix == "sha256=" else settings.signature_prefix
+        return BodyHMAC(header, prefix, algorithm=algorithm, replay_protection=dedupe_only)
     if settings.signature_header or settings.timestamp_header:
         raise ConfigError(
             "standard-webhooks has headers of its own: "

@@ -32,6 +32,7 @@ from billhook.logs import fields
 from billhook.printable import first_line, printable
 from billhook.program import program
 from billhook.threads import reset_in_child, start_thread, unique_process_name
+from billhook.type_names import shown_type
 
 KEY = "BILLHOOK_NOTIFY_FILE"
 _LOGGERS = ("apprise", "requests", "urllib3.connectionpool")
@@ -185,7 +186,7 @@ def headline(one: Issue) -> str:
     if one.kind is IssueKind.DEAD:
         return printable(f"{one.subject}: runs are dead")
     if one.kind is IssueKind.QUARANTINE:
-        return printable(f"deliveries of {one.subject or '(no type)'} are quarantined")
+        return printable(f"deliveries of {shown_type(one.subject) or '(no type)'} are quarantined")
     return printable(one.title)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from billhook.errors import ConfigError
 from billhook.file_modes import check_secret_file
+from billhook.type_names import is_path
 
 __all__ = ["ENVIRON", "OPTIONS", "Option", "Settings", "from_environ", "read_secrets_file"]
 
@@ -22,6 +23,8 @@ PREFIX = "BILLHOOK_"
 ENVIRON = "billhook_environ"
 """Key in `app.extensions` of an environment to read instead of os.environ: the standalone app has it."""
 _SECRET_MARKS = ("whsec_", "whsk_", "-----BEGIN")
+SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
+"""The schemes that options describe: the values of BILLHOOK_SIGNATURE."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _VERSION_OF_SECRET = re.compile(r"(?<![^,\s])v1a?,(?=wh(?:sec|sk|pk)_)")
 """Some senders show a secret with this prefix; its comma does not separate items."""
@@ -68,6 +71,14 @@ def _header_name(key: str, value: Any) -> str:
     if not _HEADER_NAME.fullmatch(name):
         raise ConfigError(f"{key} is {_masked(name, 64)}: it must be the name of a header, as X-Webhook-Type")
     return name
+
+
+def _path_of_field(key: str, value: Any) -> str:
+    if not is_path(value):
+        raise ConfigError(
+            f"{key} is {_masked(value, 64)}: it must be the path of a field, as type or event.type"
+        )
+    return str(value)
 
 
 def _masked(value: Any, longest: float = math.inf) -> str:
@@ -171,9 +182,15 @@ class Settings:
     """
 
     signature: str = _option(
-        "How deliveries are signed: standard-webhooks, timestamped-hmac, timestamped-rsa or body-hmac.",
-        _choice("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac"),
+        f"How deliveries are signed: {', '.join(SCHEMES[:-1])} or {SCHEMES[-1]}.",
+        _choice(*SCHEMES),
         default="standard-webhooks",
+    )
+    signature_algorithm: str = _option(
+        "How timestamped-hmac and body-hmac sign, where it is not by SHA-256: hmac-sha512.",
+        # What there is, the schemes know.
+        lambda key, value: _text(key, value) or "hmac-sha256",
+        default="hmac-sha256",
     )
     secrets: tuple[str, ...] = _option(
         "Signing secrets, newest first, separated by commas; list two to rotate. For timestamped-rsa: PEM.",
@@ -196,8 +213,13 @@ class Settings:
         _header_name,
         default="X-Webhook-Type",
     )
+    type_field: str | None = _option(
+        "The field of the JSON body that names the event type, where no header does: type, or event.type for "
+        "a field of an object. For the default source; others have their own, Source(type_field=…).",
+        _optional(_path_of_field),
+    )
     signature_prefix: str = _option(
-        "What body-hmac expects before the hex digits; set it empty for bare digits.",
+        "What body-hmac expects before the hex digits (with hmac-sha512: sha512=). Empty for bare digits.",
         lambda key, value: _text(key, value) or "",
         default="sha256=",
     )

@@ -100,7 +100,7 @@ def _unavailable(_: Exception) -> Response:
 
 def _log_accepted(_: Flask, *, delivery_id: int, event_type: str, source: str, key: str) -> None:
     extra = fields(delivery_id=delivery_id, event_type=event_type, source=source, key=key)
-    logger.info("delivery %d accepted: %s", delivery_id, event_type or "(no type)", extra=extra)
+    logger.info("delivery %d accepted: %s", delivery_id, event_type or "(type not read yet)", extra=extra)
 
 
 def _log_handled(

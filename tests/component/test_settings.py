@@ -14,7 +14,7 @@ from billhook.errors import ConfigError, MissingSecret, WeakSecret
 from billhook.extension import default_source, get_settings, get_state
 from billhook.file_modes import access_by_others
 from billhook.settings import OPTIONS, Settings, from_environ, read_secrets_file
-from billhook.signing import BodyHMAC, TimestampedHMAC
+from billhook.signing import BodyHMAC, SignatureTemplate, TimestampedHMAC
 from billhook.signing.source import TYPE_HEADER
 from billhook.standalone import create_app
 from support.apps import bare_app
@@ -353,6 +353,35 @@ def test_the_prefix_of_a_body_hmac_is_an_option(config, prefix):
     assert signed == {"X-Webhook-Signature": prefix + digits}
 
 
+def test_the_hash_function_of_an_hmac_is_an_option():
+    digits = hmac.digest(TEXT_SECRET.encode(), b"{}", "sha512").hex()
+    options = {"BILLHOOK_SECRETS": [TEXT_SECRET], "BILLHOOK_SIGNATURE_ALGORITHM": "hmac-sha512"}
+    dedupe_only = {"BILLHOOK_SIGNATURE": "body-hmac", "BILLHOOK_REPLAY_PROTECTION": "dedupe-only"}
+
+    for config, prefix in ((dedupe_only, "sha512="), ({**dedupe_only, "BILLHOOK_SIGNATURE_PREFIX": ""}, "")):
+        (source,) = Billhook()._all_sources(Settings.from_mapping({**options, **config}))
+        signed = source.scheme.sign(b"{}", TEXT_SECRET, event_type="PingTest", now=datetime.now(UTC))
+        assert signed == {"X-Webhook-Signature": prefix + digits}
+
+    timed = Settings.from_mapping({**options, "BILLHOOK_SIGNATURE": "timestamped-hmac"})
+    signed = (
+        Billhook()
+        ._all_sources(timed)[0]
+        .scheme.sign(b"{}", TEXT_SECRET, event_type="PingTest", now=datetime.fromtimestamp(1, UTC))
+    )
+    digits = hmac.digest(TEXT_SECRET.encode(), b"1.{}", "sha512").hex()
+    assert signed == {"X-Webhook-Signature": f"t=1,v1={digits}"}
+
+
+def test_an_algorithm_is_for_schemes_with_an_hmac_alone(tmp_path):
+    for scheme in ("standard-webhooks", "timestamped-rsa"):
+        told = f"{scheme} has no algorithm to choose: unset BILLHOOK_SIGNATURE_ALGORITHM"
+        with pytest.raises(ConfigError, match=told):
+            start(tmp_path, BILLHOOK_SIGNATURE=scheme, BILLHOOK_SIGNATURE_ALGORITHM="hmac-sha512")
+    with pytest.raises(ConfigError, match="algorithm 'sha512' is not one of hmac-sha256, hmac-sha512"):
+        start(tmp_path, BILLHOOK_SIGNATURE="timestamped-hmac", BILLHOOK_SIGNATURE_ALGORITHM="sha512")
+
+
 def test_a_prefix_is_for_body_hmac_alone(tmp_path):
     with pytest.raises(
         ConfigError, match="standard-webhooks has no prefix to choose: unset BILLHOOK_SIGNATURE_PREFIX"
@@ -430,6 +459,62 @@ def test_a_header_of_another_scheme_may_be_the_type():
     assert Source("eu", other, ["s" * 32], type_header="Webhook-Id").type_header == "Webhook-Id"
     with pytest.raises(ConfigError, match="x-signature names no event type"):
         Source("eu", other, ["s" * 32], type_header="x-signature")
+
+
+@pytest.mark.parametrize("path", ["", ".", "a..b", "type.", "a\nb", "a" * 257])
+def test_a_field_for_the_type_is_a_path_in_the_body(path):
+    with pytest.raises(
+        ConfigError, match=r"source 'eu': type_field=.* is no field of a JSON body, such as \"t"
+    ):
+        Source("eu", secrets=[SECRET], type_field=path)
+    if path:
+        with pytest.raises(
+            ConfigError, match=r"BILLHOOK_TYPE_FIELD is .*: it must be the path of a field, as "
+        ):
+            Settings.from_mapping({"BILLHOOK_TYPE_FIELD": path})
+    assert Settings.from_mapping({"BILLHOOK_TYPE_FIELD": ""}).type_field is None
+
+
+def test_a_type_is_in_a_header_or_in_a_field():
+    told = (
+        "source 'eu' has type_header='X-Event' and type_field='type': the type is in one of them, leave the"
+    )
+    with pytest.raises(ConfigError, match=told):
+        Source("eu", secrets=[SECRET], type_header="X-Event", type_field="type")
+    both = {"BILLHOOK_TYPE_HEADER": "X-Event", "BILLHOOK_TYPE_FIELD": "type", "BILLHOOK_SECRETS": SECRET}
+    told = "BILLHOOK_TYPE_HEADER is 'X-Event' and BILLHOOK_TYPE_FIELD is 'type': the type is in one of them"
+    with pytest.raises(ConfigError, match=told):
+        default_source(Settings.from_mapping(both))
+    with pytest.raises(
+        ConfigError, match="source 'eu': its scheme signs the event type, which is in a header"
+    ):
+        Source("eu", SignatureTemplate(), ["s" * 32], type_field="type")
+
+
+def test_the_field_of_the_option_is_the_default_sources_and_others_have_their_own():
+    own = (
+        Source("field", secrets=[SECRET], type_field="a.b"),
+        Source("header", secrets=[SECRET], type_header="X-Event"),
+        Source("neither", secrets=[SECRET]),
+    )
+    settings = Settings.from_mapping({"BILLHOOK_TYPE_FIELD": "event.type", "BILLHOOK_SECRETS": SECRET})
+
+    sources = Billhook(sources=own)._all_sources(settings)
+
+    assert [(each.name, each.type_header, each.type_field) for each in sources] == [
+        ("default", None, "event.type"),
+        ("field", None, "a.b"),
+        ("header", "X-Event", None),
+        ("neither", TYPE_HEADER, None),
+    ]
+
+
+def test_a_source_with_a_field_may_have_a_scheme_with_the_header_of_types():
+    scheme = BodyHMAC(TYPE_HEADER, replay_protection="dedupe-only")
+
+    assert Source("eu", scheme, ["s" * 32], type_field="type").type_field == "type"
+    with pytest.raises(ConfigError, match="X-Webhook-Type names no event type"):
+        Source("eu", scheme, ["s" * 32])
 
 
 def test_the_secrets_of_a_source_are_a_list_and_never_shown():

@@ -30,7 +30,8 @@ from billhook.cli.params import DELIVERY_ID, as_json, flag, integer, moment
 from billhook.cli.replay import replay, resend
 from billhook.cli.selection import ALL_FILTERS, Selection, no_match, recording, selecting
 from billhook.errors import PayloadError
-from billhook.events import Event, parse_event
+from billhook.events import Event
+from billhook.events.type_field import parse_unread
 from billhook.extension import configured_scheme
 from billhook.handlers.description import parse_error, users_frames
 from billhook.inbox import Deliveries, DeliveryDetails, RunState
@@ -90,14 +91,15 @@ def _print_line(one: DeliveryDetails, *, as_json: bool) -> None:
         return
     summary = one.summary
     received = summary.received_at.isoformat(" ", "milliseconds").removesuffix("+00:00")
-    cells = (received, summary.id, summary.event_type or "(none)", one.status, summary.source, summary.key)
-    # Of the same widths in every line, for each is printed before the next is known.
-    padded = [printable(cell).ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)]
     about = summary.identifiers
     if one.status == "received":  # it is planned some milliseconds later
         with suppress(PayloadError):
-            event = parse_event(summary.event_type, one.body)
+            event = parse_unread(summary.event_type, summary.type_field, one.body)
+            summary = replace(summary, event_type=event.type)
             about = event.identifying_values() if isinstance(event, Event) else ()
+    cells = (received, summary.id, summary.type_text, one.status, summary.source, summary.key)
+    # Of the same widths in every line, for each is printed before the next is known.
+    padded = [printable(cell).ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)]
     conflict = "" if summary.conflict_of is None else f"  conflicts with {summary.conflict_of}"
     click.echo("  ".join([*padded, *about]) + conflict)
 
@@ -265,7 +267,7 @@ def _print_delivery(details: DeliveryDetails, signed_by: Iterable[str]) -> None:
     signed_at, edited_from = summary.signed_at, summary.edited_from
     sent_as, conflict_of = summary.sent_as, summary.conflict_of
     facts = [
-        f"delivery {summary.id}: {printable(summary.event_type) or '(no type)'}, {details.status}",
+        f"delivery {summary.id}: {printable(summary.type_text)}, {details.status}",
         f"received {summary.received_at.isoformat()} from source {printable(summary.source)}",
         f"signed   {signed_at.isoformat()}" if signed_at else None,
         f"key      {printable(summary.key)}",
@@ -392,7 +394,7 @@ def _row(one: ListedDelivery) -> dict[str, Any]:
     return {
         "id": summary.id,
         "received (UTC)": _format_time(summary.received_at),
-        "type": summary.event_type or "(none)",
+        "type": summary.type_text,
         "state": one.status,
         "about": " ".join(summary.identifiers),
         "source": summary.source,

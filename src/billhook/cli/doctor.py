@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +31,8 @@ from billhook.cli.output import CliError, UsageConfigError, print_json, print_ta
 from billhook.cli.params import TIME, DefaultGroup, as_json, existing_file, integer, string
 from billhook.doctor.checks import examine, run_checks
 from billhook.doctor.setup import Finding, Setup, finding_of
-from billhook.errors import BillhookError, ConfigError, SignatureError
+from billhook.errors import BillhookError, ConfigError, PayloadError, SignatureError
+from billhook.events.type_field import parse_unread
 from billhook.extension import configured_scheme, default_source
 from billhook.receiver.blueprint import webhook_routes
 from billhook.receiver.intake import RequestHeaders
@@ -153,8 +154,14 @@ def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
         sys.exit(1)
 
 
+_USUAL_FIELDS = ("type", "event_type", "eventType", "event", "topic", "event.type")
+"""Where senders name the event type in the body."""
 _MAX_FILE_BYTES = 32 * 1024 * 1024
-_OPTIONS = {"header": "signature_header", "prefix": "signature_prefix"}
+_OPTIONS = {
+    "header": "signature_header",
+    "prefix": "signature_prefix",
+    "algorithm": "signature_algorithm",
+}
 """Names of options, where they are not those of the arguments."""
 
 
@@ -241,6 +248,13 @@ def _type_header() -> str:
         return TYPE_HEADER
 
 
+def _type_field() -> str | None:
+    try:
+        return load_settings().type_field
+    except BillhookError:
+        return None
+
+
 def options_of(found: FoundScheme) -> dict[str, str] | None:
     """Return the BILLHOOK_ options that describe a scheme; None if none do."""
     renamed = found.kind == "StandardWebhooks" and found.arguments
@@ -307,12 +321,7 @@ def _notes(request: RawRequest, result: SearchResult) -> list[str]:
     names = {name.lower() for name in request.headers}
     if request.method != "POST":
         notes.append(f"the request is a {request.method}: the receiver takes POST alone")
-    type_header = _type_header()
-    if type_header.lower() not in names:
-        notes.append(
-            f"the request has no {type_header} header: a delivery without it waits in quarantine; a proxy in "
-            "front can add it"
-        )
+    notes += _about_the_type(request, names)
     if "content-encoding" in names:
         notes.append("the body is compressed, which the receiver answers with 415")
     best = result.schemes[0] if result.schemes else None
@@ -326,6 +335,24 @@ def _notes(request: RawRequest, result: SearchResult) -> list[str]:
             "this scheme signs no time: who saw a delivery can send it again, and only its key stops that"
         )
     return notes
+
+
+def _about_the_type(request: RawRequest, names: Collection[str]) -> Iterator[str]:
+    """Say what is missing of the event type, where the options say that it is."""
+    type_header, type_field = _type_header(), _type_field()
+    if type_field is not None:
+        with suppress(PayloadError):
+            parse_unread("", type_field, request.body)
+            return
+        yield f"the body has no event type in the field {type_field!r}: such a delivery waits in quarantine"
+    elif type_header.lower() not in names:
+        text = f"the request has no {type_header} header: a delivery without it waits in quarantine; "
+        for path in _USUAL_FIELDS:
+            with suppress(PayloadError):
+                named = parse_unread("", path, request.body).type
+                yield f"{text}its body names {named!r} in a field, BILLHOOK_TYPE_FIELD={path}"
+                return
+        yield f"{text}a proxy in front can add it"
 
 
 def _about_what_is_set(request: RawRequest, result: SearchResult, secrets: Sequence[str]) -> list[str]:

@@ -194,7 +194,9 @@ class _Forwarder:
         """Return the headers of a delivery, signed now. Raises ValueError for what the scheme cannot sign."""
         summary, now = delivery.summary, datetime.now(UTC)
         header = self.type_headers[summary.source]
-        signed = partial(self.sign, summary.event_type, delivery.body, now, type_header=header)
+        # Where the type is in the body, there is no header to send.
+        event_type = summary.event_type if summary.type_field is None else ""
+        signed = partial(self.sign, event_type, delivery.body, now, type_header=header)
         if self.salt is not None:
             return signed(sha256(f"{self.salt}{summary.id}".encode()).hexdigest())
         try:
@@ -307,7 +309,7 @@ class _Forwarder:
                     if selection.as_json:
                         print_json_line(line)
                     else:
-                        click.echo(printable(f"{summary.id}  {summary.event_type or '(none)'}  {text}"))
+                        click.echo(printable(f"{summary.id}  {summary.type_text}  {text}"))
                     if len(sent) == _RECORDED_AT_ONCE:
                         with suppress(InboxUnavailable):  # added all the same, and stored by the next call
                             add(len(sent), sent)

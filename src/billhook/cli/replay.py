@@ -35,6 +35,7 @@ from billhook.inbox.deliveries import count, details
 from billhook.inbox.issues import find_issue
 from billhook.inbox.operations import ReplayResult
 from billhook.inbox.operations import replay as replay_these
+from billhook.type_names import is_path
 
 _MOST_TOLD = 20
 """Runs that succeeded which the question names."""
@@ -64,37 +65,42 @@ _NOTHING_FAILED = (
     metavar="TYPE",
     help="Read the delivery as this type; only before any handler has run.",
 )
+@string(
+    "--type-field", "FIELD",
+    "Read the type of deliveries without one in this field of their bodies, as type or event.type.",
+)  # fmt: skip
 @flag("--all-handlers", told="Every handler, including those that succeeded.")
 @RATE
 @confirming
-def replay(selection: Selection, handler: str | None, as_type: str | None, all_handlers: bool) -> None:
+def replay(
+    selection: Selection,
+    handler: str | None,
+    as_type: str | None,
+    type_field: str | None,
+    all_handlers: bool,
+) -> None:
     """Handle deliveries again: those given by ID, or those that the options select.
 
     Handlers that failed or wait for a retry run again with all their attempts; one that succeeded runs again
     only with --handler or --all-handlers. A quarantined delivery is parsed again, as is one without runs. To
     give deliveries to a handler that is newer than they are, name its module too (BILLHOOK_HANDLERS). A
-    delivery in conflict is selected only by its id, --conflicts or --as; one without a type only by --as.
+    delivery in conflict is selected only by its id, --conflicts or --as; one without a type only by --as or
+    --type-field, or if its type is in its body.
 
     \b
     Examples:
       billhook deliveries replay --state dead --since 1d --dry-run
+      billhook deliveries replay --source stripe --state quarantined --type-field type
       billhook deliveries replay 44 --as PaymentFailed
     """
-    if as_type is not None:
-        if handler is not None or all_handlers:
-            raise click.UsageError(
-                "--as applies only before any handler has run: leave out --handler and --all-handlers"
-            )
-        event_class(as_type)  # refuses an unknown one
-    if handler is not None and all_handlers:
-        raise click.UsageError("choose one of --handler and --all-handlers")
+    _check_options(handler, as_type, type_field, all_handlers=all_handlers)
     # What adds a run of the handler to deliveries without one; None if it is not registered here.
     added = None if handler is None else backfill(load_subscribers(), handler)
     filters = selection.filter
     # With filters, a new handler is to get deliveries without a run of it: those must not be filtered out.
     wanted = None if added and not filters.is_everything else handler
     # Deliveries that await an operator's decision are selected only if asked for.
-    decided = as_type is None and not filters.conflicts
+    decided = as_type is None and type_field is None and not filters.conflicts
     selection = replace(selection, filter=replace(filters, handler=wanted, decided=decided))
     with open_inbox() as inbox:
         now = inbox.now()
@@ -102,7 +108,7 @@ def replay(selection: Selection, handler: str | None, as_type: str | None, all_h
             of_handler = DeliveryFilter(handler=handler)
             if not count(inbox, of_handler):
                 raise CliError(no_match(inbox, of_handler))
-        _check_ids(inbox, selection.ids, as_type)
+        _check_ids(inbox, selection.ids, as_type, type_field)
         found = selection.find(inbox, _question(inbox, selection.ids, handler, all_handlers))
         # Of an issue its own handler alone: others of the same deliveries may wait for a retry on purpose.
         one = find_issue(inbox, filters.issue) if filters.issue and not (handler or all_handlers) else None
@@ -110,6 +116,7 @@ def replay(selection: Selection, handler: str | None, as_type: str | None, all_h
         change = partial(
             replay_these, inbox, now=now, handler=handler or failed, only_failed=failed is not None,
             backfill=added, all_handlers=all_handlers, as_type=as_type,
+            type_field=type_field,
         )  # fmt: skip
         done, would = selection.apply(inbox, found, change, ReplayResult()), selection.would
         figures = {"selected": found.total, "replayed": done.deliveries, "reread": done.requeued}
@@ -125,6 +132,27 @@ def replay(selection: Selection, handler: str | None, as_type: str | None, all_h
             say_paused(inbox.paused_handlers())
         if done.deliveries and not selection.dry_run:
             say_missing_worker(inbox)
+
+
+def _check_options(
+    handler: str | None, as_type: str | None, type_field: str | None, *, all_handlers: bool
+) -> None:
+    """Raise UsageError for options that do not go together, ConfigError for an unknown type."""
+    if handler is not None and all_handlers:
+        raise click.UsageError("choose one of --handler and --all-handlers")
+    if as_type is not None and type_field is not None:
+        raise click.UsageError("choose one of --as and --type-field")
+    for option, value in (("--as", as_type), ("--type-field", type_field)):
+        if value is not None and (handler is not None or all_handlers):
+            raise click.UsageError(
+                f"{option} applies only before any handler has run: leave out --handler and --all-handlers"
+            )
+    if type_field is not None and not is_path(type_field):
+        raise click.UsageError(
+            f"--type-field is {type_field!r}: it must be the path of a field, as type or event.type"
+        )
+    if as_type is not None:
+        event_class(as_type)  # refuses an unknown one
 
 
 def _question(inbox: Inbox, delivery_ids: tuple[int, ...], handler: str | None, all_handlers: bool) -> str:
@@ -147,11 +175,22 @@ def _question(inbox: Inbox, delivery_ids: tuple[int, ...], handler: str | None, 
     )
 
 
-def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...], as_type: str | None) -> None:
+def _check_ids(
+    inbox: Inbox, delivery_ids: tuple[int, ...], as_type: str | None, type_field: str | None
+) -> None:
     # All ids are checked before the first is replayed: the command does all of it, or nothing.
     for delivery in details(inbox, delivery_ids):
-        if as_type is None and not delivery.summary.event_type:
-            raise CliError(f"delivery {delivery.summary.id} has no event type: give one with --as TYPE")
+        has_type = delivery.summary.event_type or delivery.summary.type_field is not None
+        if as_type is None and type_field is None and not has_type:
+            raise CliError(
+                f"delivery {delivery.summary.id} has no event type: give one with --as TYPE, or the field of "
+                "its body that has it with --type-field FIELD"
+            )
+        if type_field is not None and delivery.summary.event_type:
+            raise CliError(
+                f"delivery {delivery.summary.id} is of the type {printable(delivery.summary.event_type)}: "
+                "--type-field is for deliveries without a type; nothing was replayed"
+            )
         if as_type is not None and delivery.runs:
             raise CliError(
                 f"delivery {delivery.summary.id} was already handled as {delivery.summary.event_type}: --as "

@@ -156,8 +156,11 @@ def _prepare(sandbox: Sandbox, seed: str | None) -> dict[str, str | None]:
 
 
 _SIGNING = [
-    f"BILLHOOK_{name}" for name in ("SIGNATURE", "SIGNATURE_HEADER", "TIMESTAMP_HEADER", "SIGNATURE_PREFIX")
-]
+    f"BILLHOOK_{name}"
+    for name in (
+        "SIGNATURE", "SIGNATURE_ALGORITHM", "SIGNATURE_HEADER", "TIMESTAMP_HEADER", "SIGNATURE_PREFIX",
+    )
+]  # fmt: skip
 _PEM_FILE = "billhook-sandbox.pem"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from shlex import quote
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -219,6 +220,8 @@ class Selection:
                 text = f"{one:%Y-%m-%dT%H:%M:%S}" if isinstance(one, datetime) else printable(one)
                 if field.name in ("contains", "error", "search"):
                     text = "…"
+                elif field.name == "event_type":  # it may have a blank
+                    text = quote(text)
                 options.append(option if one is True else f"{option} {text}")
         return " ".join(options)
 

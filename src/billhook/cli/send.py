@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, cast
 from urllib.parse import SplitResult, urlsplit
@@ -38,13 +38,14 @@ from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadErro
 from billhook.events import EVENT_TYPES, parse_event
 from billhook.events.inspection import event_json_schema, schema_fields
 from billhook.events.samples import in_agreement
+from billhook.events.type_field import parse_unread, with_type
 from billhook.extension import configured_scheme, get_state
 from billhook.fields import strict_json
 from billhook.posting import AppPoster, HttpPoster, HttpReply, sign
 from billhook.printable import first_line
 from billhook.program import in_program
 from billhook.receiver.blueprint import find_route
-from billhook.settings import Settings
+from billhook.settings import SCHEMES, Settings
 from billhook.signing import Scheme
 from billhook.signing.source import DEFAULT_SOURCE
 
@@ -52,13 +53,11 @@ _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
 """The index of a list item in a path: `.0` in `lines.0.amount`."""
 
 
-_SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
-"""The values of BILLHOOK_SIGNATURE."""
 FILE_TO_SIGN_WITH = (
     "A file with the signing secret (for timestamped-rsa: the private key). Default: BILLHOOK_SECRETS"
 )
 SCHEME = click.option(
-    "--scheme", type=click.Choice(_SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
+    "--scheme", type=click.Choice(SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
 )
 TIMEOUT = click.option(
     "--timeout", type=FiniteNumber(0.1, 600), default=10.0, show_default=True,
@@ -111,14 +110,25 @@ def signing_settings(scheme: str | None = None) -> Settings:
     return settings if scheme is None else replace(settings, signature=scheme)
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenSender:
+    """How a sender signs, and where it names the type: in a header, or in a field of the body."""
+
+    scheme: Scheme
+    secret: str = field(repr=False)
+    type_header: str | None
+    type_field: str | None
+
+
 def choose_signer(
     url: str | None, source: str | None, scheme: str | None, secret_file: str | None
-) -> tuple[Scheme, str, str | None]:
-    """Return scheme, secret and type header of the options, or of a source of the app. Raises ConfigError."""
+) -> ChosenSender:
+    """Return the signer of the options, or of a source of the app. Raises ConfigError."""
     app = user_app()
     settings = signing_settings(scheme)
     secrets: Any = settings.read_secrets(secret_file)
     type_header: str | None = settings.type_header
+    type_field = settings.type_field
     if app is None:
         if source not in (None, DEFAULT_SOURCE):
             raise ConfigError(
@@ -130,7 +140,7 @@ def choose_signer(
         own = find_route(app, source, url).source
         chosen = own.scheme if scheme is None else configured_scheme(settings)
         secrets = secrets if secret_file is not None else own.secrets
-        type_header = own.type_header
+        type_header, type_field = own.type_header, own.type_field
     # The first is the newest: with two of them, a rotation is under way, and receivers know both.
     if not secrets:
         if path := secret_file or settings.secrets_file:
@@ -140,7 +150,7 @@ def choose_signer(
         )
     if not isinstance(secrets[0], str):
         raise ConfigError("this source has only public keys: give the private key with --secret-file")
-    return chosen, secrets[0], type_header
+    return ChosenSender(chosen, secrets[0], type_header, type_field)
 
 
 @click.command()
@@ -188,7 +198,8 @@ def send(
 
     The secret is the first of BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, or that of --secret-file. It cannot
     be an argument, because other users of the machine can read those. A TYPE of your own is declared in
-    HANDLERS, by default in BILLHOOK_HANDLERS; one that is declared nowhere needs --file.
+    HANDLERS, by default in BILLHOOK_HANDLERS; one that is declared nowhere needs --file. Where the receiver
+    reads the type in the body, a sample has it there, and a file has to.
 
     \b
     Examples:
@@ -203,18 +214,24 @@ def send(
     if not (event_type.isascii() and event_type.isprintable()):
         raise ConfigError(f"TYPE is {event_type!r}: it is sent in a header, so it must be printable ASCII")
     body, paths = _build_payload(event_type, None if file is None else file.read(), changes)
-    signer, secret, type_header = choose_signer(url, source, scheme, secret_file)
+    signer = choose_signer(url, source, scheme, secret_file)
+    in_body = signer.type_field is not None
+    if signer.type_field is not None and file is None:
+        body = with_type(body, signer.type_field, event_type)
     answers = []
     # Only notes: an invalid body is often what the user wants to test the receiver with.
     for warning in _payload_warnings(event_type, body, paths):
         click.echo(f"note: {printable(warning)}", err=True)
+    if signer.type_field is not None and (wrong := _not_in_body(body, signer.type_field, event_type)):
+        click.echo(f"note: {printable(wrong)}", err=True)
     with open_target(url, source, timeout) as (place, poster), progress("sending", count) as steps:
         for _ in range(count):
             # Signed anew each time: a random id makes each a new delivery; with --id they are duplicates.
             try:
                 headers = sign(
-                    signer, secret, event_type, body, datetime.now(UTC), message_id, type_header=type_header
-                )
+                    signer.scheme, signer.secret, "" if in_body else event_type, body, datetime.now(UTC),
+                    message_id, type_header=signer.type_header,
+                )  # fmt: skip
             except ValueError as error:
                 raise ConfigError(f"--id is {message_id!r}, which cannot be signed: {error}") from None
             answers.append(poster.post(body, {"User-Agent": TEST_USER_AGENT, **headers}))
@@ -225,6 +242,15 @@ def send(
         say_missing_worker(get_state(app).inbox, "note: stored, but not handled yet. ")
     if any(answer.status != 200 for answer in answers):
         sys.exit(1)
+
+
+def _not_in_body(body: bytes, type_field: str, event_type: str) -> str | None:
+    """Return what a body says of its type, if that is not the one to be sent."""
+    try:
+        found = parse_unread("", type_field, body).type
+    except PayloadError as error:
+        return str(error)
+    return None if found == event_type else f"the type in the field {type_field!r} of the file is {found}"
 
 
 def _payload_warnings(event_type: str, body: bytes, paths: Iterable[str]) -> Iterator[str]:

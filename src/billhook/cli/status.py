@@ -31,6 +31,7 @@ from billhook.status import (
     summary,
     types_of_models,
 )
+from billhook.type_names import shown_type
 
 _WATCH_SECONDS = 2.0
 _RATE = re.compile(r"([0-9]{1,9})/(?:([0-9]{1,2})\s*)?(h|d)")
@@ -138,9 +139,10 @@ def _print(inbox: Inbox, overview: Overview, text: str) -> None:
     click.echo(printable(text) + "\n")
     print_table(("", "now", ""), _now_rows(overview), whole=("now",))
     columns = ("type", "24 h", "duplicates", "quarantined", "conflicts", "last")
-    names = {"": "(none)", "*": "unknown types"}
+    names = {"": "(no type)", "*": "unknown types"}
     types = [
-        (names.get(one.event_type, one.event_type), one.accepted, one.duplicates or "", one.quarantined or "",
+        (names.get(one.event_type, shown_type(one.event_type)),
+         one.accepted, one.duplicates or "", one.quarantined or "",
          one.conflicts or "", format_ago(one.last_at, now))
         for one in types_of_models(overview)
     ]  # fmt: skip

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from billhook.doctor.setup import Finding, Setup
@@ -20,6 +21,7 @@ from billhook.fields import strict_json
 from billhook.handlers.description import missing_names, missing_remedy
 from billhook.inbox.overview import read_handler_backlogs
 from billhook.printable import first_line, printable
+from billhook.type_names import shown_type
 
 if TYPE_CHECKING:
     from billhook.inbox.diagnosis import SampledDelivery
@@ -85,9 +87,10 @@ def _unknown_type(event_type: str, deliveries: Sequence[SampledDelivery]) -> Fin
     count = len(deliveries)
     if not event_type:
         return Finding(
-            "warning", "no-type", f"{count} of the newest deliveries name no type in a header",
+            "warning", "no-type", f"{count} of the newest deliveries name no usable event type",
             "they wait in quarantine, and no handler gets them",
-            "name the sender's header in BILLHOOK_TYPE_HEADER, or have a proxy add one; then "
+            "name the sender's header in BILLHOOK_TYPE_HEADER, or the field of the body in "
+            "BILLHOOK_TYPE_FIELD; then `billhook deliveries replay --type-field FIELD`, or "
             "`billhook deliveries replay ID --as TYPE`",
         )  # fmt: skip
     bodies = []
@@ -96,10 +99,11 @@ def _unknown_type(event_type: str, deliveries: Sequence[SampledDelivery]) -> Fin
             body = strict_json.loads(each.body)
             bodies += [body] if isinstance(body, dict) else []
     return Finding(
-        "note", "unknown-type", f"{count} of the newest deliveries are of the unknown type {event_type}",
+        "note", "unknown-type",
+        f"{count} of the newest deliveries are of the unknown type {shown_type(event_type)}",
         "only handlers of on_unknown() and on_any() get them",
         "upgrade billhook, or declare the type: save this file, and name it with your handlers; then "
-        f"`billhook deliveries replay --type {event_type}`",
+        f"`billhook deliveries replay --type {quote(event_type)}`",
         event_source(event_type, bodies),
     )  # fmt: skip
 
@@ -193,7 +197,11 @@ def about_time_outs(setup: Setup) -> Iterator[Finding]:
 def about_types(setup: Setup) -> Iterator[Finding]:
     """Name the types that arrived and have no handler."""
     arrived = Counter(each.event_type for each in setup.sample if each.event_type)
-    lost = [f"{name} ({count})" for name, count in arrived.most_common() if not setup.handlers.names(name)]
+    lost = [
+        f"{shown_type(name)} ({count})"
+        for name, count in arrived.most_common()
+        if not setup.handlers.names(name)
+    ]
     if lost and setup.handlers.count():
         yield Finding(
             "warning", "type-unhandled", f"deliveries arrived of types without a handler: {_listed(lost)}",

@@ -24,6 +24,8 @@ from billhook.engines.reporting import (
 )
 from billhook.errors import DuplicateHandlerName, PayloadError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
+from billhook.events.base import decode_body, event_of
+from billhook.events.type_field import read_type
 from billhook.handlers import (
     ConnectedHandlers,
     Delivery,
@@ -106,6 +108,15 @@ class Dispatcher:
         planned = []
         connected: dict[str, list[Handler]] = {}
         for stored in received:
+            read_here: str | None = None
+            try:
+                data = decode_body(stored.body)
+                if stored.type_field is not None and not stored.event_type:
+                    read_here = read_type(data, stored.type_field)
+                    stored = stored._replace(event_type=read_here)
+            except PayloadError as error:
+                planned.append(_quarantined(stored, error))
+                continue
             # `every`, too: a delivery whose only handlers are for other sources is not logged as unhandled.
             every = connected.get(stored.event_type)
             if every is None:
@@ -113,7 +124,7 @@ class Dispatcher:
                 every = connected[stored.event_type] = list(named.values())
             handlers = [handler for handler in every if handler.handles(stored.source)]
             try:
-                event = _parse(stored)
+                event = event_of(stored.event_type, data, as_named=stored.sent_as is not None)
                 options = {
                     handler.name: run_options(handler, stored, event)
                     for handler in handlers
@@ -122,15 +133,11 @@ class Dispatcher:
             except MemoryError:  # says nothing about this delivery
                 raise
             except Exception as error:
-                details = error.details if isinstance(error, PayloadError) else []
                 if not isinstance(error, PayloadError):  # a user's event model; other deliveries go on
                     text = "the event model of %s raised; its delivery is quarantined"
                     extra = delivery_fields(stored, cause=error)
                     logger.exception(text, stored.event_type, extra=extra)
-                # Stored as JSON: `deliveries show` prints the place of each error.
-                reason = json.dumps({"error": str(error), "details": details})
-                plan = RunPlan(stored.delivery_id, error=reason)
-                planned.append(PlannedDelivery(plan, stored, None))
+                planned.append(_quarantined(stored, error, read_here))
             else:
                 if not every:
                     self._log_unhandled(stored.event_type)
@@ -138,7 +145,7 @@ class Dispatcher:
                 is_plain = names and not options and self.limits.keys().isdisjoint(names)
                 claimable = stored if is_plain else None
                 about = event.identifying_values() if isinstance(event, Event) and event.identify else ()
-                plan = RunPlan(stored.delivery_id, names, None, options, claimable, about)
+                plan = RunPlan(stored.delivery_id, names, None, options, claimable, about, read_here)
                 planned.append(PlannedDelivery(plan, stored, event))
         return planned
 
@@ -151,8 +158,14 @@ class Dispatcher:
             logger.info(text, event_type, extra=fields(event_type=event_type))
 
     def has_options(self, stored: StoredDelivery) -> bool:
-        """Return whether a handler of the delivery has its runs in order, or knows content duplicates."""
-        handlers = self._handlers.by_name(stored.event_type, unique=False).values()
+        """Return whether a handler of the delivery has its runs in order, or knows content duplicates.
+
+        Of a delivery whose type is not read yet: whether any handler has.
+        """
+        if stored.type_field is not None and not stored.event_type:
+            handlers = self._handlers.every()
+        else:
+            handlers = [*self._handlers.by_name(stored.event_type, unique=False).values()]
         return any(handler.has_run_options and handler.handles(stored.source) for handler in handlers)
 
     # --- attempt --------------------------------------------------------------------------------------
@@ -316,6 +329,14 @@ def backfill(handlers: ConnectedHandlers, name: str) -> Backfill | None:
             return None
 
     return options
+
+
+def _quarantined(stored: StoredDelivery, error: Exception, read_here: str | None = None) -> PlannedDelivery:
+    """Plan the quarantine of a delivery for an error; `read_here` is its type, if that was read just now."""
+    details = error.details if isinstance(error, PayloadError) else []
+    # Stored as JSON: `deliveries show` prints the place of each error.
+    reason = json.dumps({"error": str(error), "details": details})
+    return PlannedDelivery(RunPlan(stored.delivery_id, error=reason, event_type=read_here), stored, None)
 
 
 def _parse(stored: StoredDelivery) -> Event | UnknownEvent:

@@ -139,7 +139,7 @@ class Reporter:
         logger.error(
             "delivery %d (%s) is quarantined: %s",
             stored.delivery_id,
-            stored.event_type,
+            stored.event_type or "no type",
             first_line(json.loads(error)["error"]),
             extra=delivery_fields(stored, cause="quarantined"),
         )

@@ -51,6 +51,6 @@ def find_handler(handlers: ConnectedHandlers, summary: DeliverySummary, name: st
         known = ", ".join(each for each, one in named.items() if one.handles(summary.source)) or "none"
         none = "" if named else "; name your modules or files as arguments or in BILLHOOK_HANDLERS"
         raise ConfigError(
-            f"no handler {name!r} handles {summary.event_type} from {summary.source}: it has {known}{none}"
+            f"no handler {name!r} handles {summary.type_text} from {summary.source}: it has {known}{none}"
         )
     return handler

@@ -6,7 +6,6 @@ once, or in `billhook.fields.types`. Source: spec, "Events", rules 1 and 2, and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from decimal import Decimal
 from difflib import get_close_matches
@@ -24,9 +23,10 @@ from billhook.fields.model import read, require_object
 from billhook.fields.types import ExactDecimal, UtcDatetime
 from billhook.printable import IDENTIFIER_CHARACTERS, first_line
 from billhook.signals import event_signal
+from billhook.type_names import ANY_TYPE_NAME, ANY_TYPE_NAME_IN_WORDS
 
-TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
-"""What a receiver takes for the name of a type; a delivery under any other name is quarantined."""
+_STAND_FOR_OTHERS = ("*", "-")
+"""Names that the inbox uses itself: of all types without a model, and of deliveries without a type."""
 _MOST_IDENTIFYING = 3
 _registered: dict[str, type[Event]] = {}
 RaisedAt = Annotated[
@@ -95,10 +95,10 @@ class Event(WireModel):
         cls.signal_name = to_snake(cls.__name__)
         _check_identify(cls)
         if register:
-            if not TYPE_NAME.fullmatch(cls.type):
+            if not ANY_TYPE_NAME.fullmatch(cls.type) or cls.type in _STAND_FOR_OTHERS:
                 raise TypeError(
-                    f"no delivery can be of the event type {cls.type!r}: a letter, then up to 127 letters, "
-                    "digits and . _ -"
+                    f"no delivery can be of the event type {cls.type!r}: {ANY_TYPE_NAME_IN_WORDS}, and "
+                    "neither * nor -, which stand for others"
                 )
             if cls.type in _registered:
                 raise TypeError(f"there is an event type {cls.type} already: choose another class name")
@@ -205,7 +205,21 @@ def parse_event(
     types are compared; `as_named` skips this check, for a type that an operator chose. Neither error repeats
     anything of the body; InvalidPayload.details has `loc` (in camelCase), `msg`, `type`.
     """
-    data = require_object(strict_json.loads(body), InvalidPayload)
+    return event_of(type, decode_body(body), as_named=as_named)
+
+
+def decode_body(body: bytes) -> dict[str, Any]:
+    """Return the object that a body is. Raises InvalidJSON or InvalidPayload."""
+    return require_object(strict_json.loads(body), InvalidPayload)
+
+
+def event_of(
+    type: str,  # noqa: A002 - as of parse_event
+    data: dict[str, Any],
+    *,
+    as_named: bool = False,
+) -> Event | UnknownEvent:
+    """Return a decoded body as an event, as `parse_event` does. Raises InvalidPayload."""
     model = EVENT_TYPES.get(type)
     if model is None:
         return UnknownEvent(type=type, data=data)

@@ -224,7 +224,7 @@ def event_source(event_type: str, bodies: Sequence[Mapping[str, Any]]) -> str:
     names = list(dict.fromkeys(name for body in bodies for name in body if len(name) <= _MOST_CHARACTERS))
     taken: set[str] = set()
     fields = "".join(f"    {_field(name, bodies, taken)}\n" for name in names[:_MOST_FIELDS])
-    named = "" if class_name == event_type else f', type="{event_type}"'
+    named = "" if class_name == event_type else f", type={json.dumps(event_type)}"
     number = "1 delivery" if len(bodies) == 1 else f"{len(bodies)} deliveries"
     used = set(re.findall(r"\w+", fields)) | {"Event"}
     pydantic, own = (", ".join(name for name in each if name in used) for each in (_PYDANTIC, _OWN))
@@ -253,6 +253,8 @@ def handle_{to_snake(class_name)}(event: {class_name}, delivery: Delivery) -> No
 def _class_name(event_type: str) -> str:
     name = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", event_type))
     signals = {model.signal_name for model in EVENT_TYPES.values()} | {"unknown_event"}
+    if not name[:1].isalpha():
+        name = f"Event{name}"
     is_taken = to_snake(name) in signals or keyword.iskeyword(name) or name in _IMPORTED
     return f"{name}Event" if is_taken else name
 

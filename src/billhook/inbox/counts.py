@@ -12,6 +12,9 @@ the open part adds what it removes to the roll-up (`keeping`), so that no figure
 a refusal or a duplicate, is counted in memory and written every few seconds (see
 billhook.inbox.buffered_counts).
 
+A delivery whose type is in its body is counted as accepted when that is read: no figure can move from one
+type to another. If it cannot be read, the delivery is counted as untyped.
+
 Rows of the roll-up are few, however much happens: one for each hour, source, event type, handler, what, cause
 and step of duration. Types without a model share one name. After three days hours become days, and after 13
 months one sum.
@@ -314,19 +317,24 @@ _BY_DIALECT = {
         "IN (SELECT value FROM json_each(:delivery_ids))",
     ),
 }
+# Only of deliveries whose type is in the body. Of the others it is counted when they are stored.
+_UNTYPED = "type_field IS NOT NULL AND coalesce(sent_as, event_type) = ''"
 _NO_LABELS = CountKey(BEFORE, "", "", "", "", "", NO_DURATION)
 # The type as it came, which an operator may have changed. A conflict was counted when it was stored.
 _SENT = f"""'' AS cause, {NO_DURATION} AS bucket, count(*) AS number, 0.0 AS seconds,
         max(received_at) AS last_at
-    FROM $delivery WHERE conflict_of IS NULL AND coalesce(sent_as, event_type) != '' AND id {{these}}"""
+    FROM $delivery WHERE conflict_of IS NULL AND id {{these}}"""
+_HAS_TYPE = "coalesce(sent_as, event_type) != ''"
 # Each part is grouped by itself, by few columns: together they would take twice the time.
 _ROWS = f"""
     SELECT hour_of(received_at) AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
-        'accepted' AS what, {_SENT} AND id > :delivery_id AND id <= :to_delivery_id GROUP BY 1, 2, 3
+        'accepted' AS what, {_SENT} AND {_HAS_TYPE} AND id > :delivery_id AND id <= :to_delivery_id
+        GROUP BY 1, 2, 3
     UNION ALL
-    SELECT hour_of(received_at), source, coalesce(sent_as, event_type), '', 'quarantined', {_SENT}
-        AND id > :quarantined_id AND id <= :to_quarantined_id
-        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3
+    SELECT hour_of(received_at), source, coalesce(sent_as, event_type), '',
+        CASE WHEN {_UNTYPED} THEN 'untyped' ELSE 'quarantined' END, {_SENT}
+        AND ({_HAS_TYPE} OR {_UNTYPED}) AND id > :quarantined_id AND id <= :to_quarantined_id
+        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
     UNION ALL
     SELECT hour_of(failed_at), '', '', handler, 'failed', '', {_durations("failure.duration_seconds")},
         max(failed_at)
@@ -407,9 +415,15 @@ def close(connection: Connection, noted: ClosedMark, known_types: Collection[str
 def _newest(connection: Connection, now: datetime) -> ClosedMark:
     """Return the mark behind all rows that there are."""
     unread = select(func.min(delivery.c.id) - 1).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
+    # Counted by its type, which is not known yet. In the words of the partial index.
+    unread_type = unread.where(delivery.c.type_field.is_not(None)).scalar_subquery()
     delivery_id, failure_id = (func.coalesce(func.max(table.c.id), 0) for table in (delivery, failure))
     last = select(delivery_id).scalar_subquery()
-    ids = select(last, func.coalesce(unread.scalar_subquery(), last), select(failure_id).scalar_subquery())
+    ids = select(
+        func.coalesce(unread_type, last),
+        func.coalesce(unread.scalar_subquery(), last),
+        select(failure_id).scalar_subquery(),
+    )
     return ClosedMark(now, *connection.execute(ids).one())
 
 

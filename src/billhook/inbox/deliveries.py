@@ -19,13 +19,14 @@ from sqlalchemy import ColumnElement, Connection, func, or_, select, true
 from billhook.errors import ConfigError, InboxUnavailable
 from billhook.inbox.claims import next_times
 from billhook.inbox.database import Listener
-from billhook.inbox.filters import DeliveryFilter
+from billhook.inbox.filters import TYPE_IS_UNREAD, DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import PAUSED_RUN
 from billhook.inbox.records import DeliveryState, DeliveryStatus, HandlerLimits, RunState, delivery_status
 from billhook.inbox.schema import IDENTIFIERS, delivery, failure, found_revision, handler, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.transaction import NO_LIMITS
+from billhook.type_names import shown_type
 
 BATCH = 200
 POLL_SECONDS = 2.0
@@ -55,8 +56,9 @@ class SearchBound(NamedTuple):
 class DeliverySummary:
     """A delivery in a list; `body_bytes` is its length, `twin_of` the first delivery it duplicates.
 
-    `event_type` is "" for a delivery without a type; `sent_as` is the type as sent, where an operator named
-    another one; `conflict_of` is the id of the delivery that it contradicts, `edited_from` that of the one
+    `event_type` is "" for a delivery without a type, and for one whose type is in the body, in the field at
+    the path `type_field`, until that is read; `sent_as` is the type as sent, where an operator named another
+    one; `conflict_of` is the id of the delivery that it contradicts, `edited_from` that of the one
     whose body an operator edited for it. `identifiers` say what it is about, from when it is planned.
     """
 
@@ -72,7 +74,20 @@ class DeliverySummary:
     conflict_of: int | None = None
     sent_as: str | None = None
     edited_from: int | None = None
+    type_field: str | None = None
     identifiers: tuple[str, ...] = ()
+
+    @property
+    def type_is_unread(self) -> bool:
+        """Whether its type is in the body, and no worker has read it yet."""
+        return not self.event_type and self.type_field is not None and self.state == DeliveryState.RECEIVED
+
+    @property
+    def type_text(self) -> str:
+        """The type as it is shown: a name with a blank in quotes, or in brackets why there is none."""
+        if self.event_type:
+            return shown_type(self.event_type)
+        return "(not read yet)" if self.type_is_unread else "(no type)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,24 +402,27 @@ class Deliveries:
             own = closing(self._inbox.waker.listener())
         with own as listener:
             found: list[int] = []
+            unread: list[int] = []
             last_at = time.monotonic()
             while True:
                 try:
                     # Read again what an interruption kept from being yielded.
                     found = found or news.poll()
-                    chosen = details(self._inbox, _selected(self._inbox, found, selection))
+                    selected, still_unread = _selected(self._inbox, [*unread, *found], selection)
+                    chosen = details(self._inbox, selected)
                 except InboxUnavailable as error:
                     if on_unavailable is None:
                         raise
                     on_unavailable(error)
                     continue
+                unread = still_unread
                 yield from chosen
                 if chosen:
                     last_at = time.monotonic()
                 if found:
                     found = []
                     continue
-                pause = POLL_SECONDS
+                pause = NO_LISTENER_SECONDS if unread else POLL_SECONDS
                 if idle_seconds is not None:
                     pause = min(pause, last_at + idle_seconds - time.monotonic())
                     if pause <= 0:
@@ -418,12 +436,16 @@ class Deliveries:
                     time.sleep(pause)
 
 
-def _selected(inbox: Inbox, ids: Sequence[int], selection: DeliveryFilter) -> list[int]:
+def _selected(inbox: Inbox, ids: Sequence[int], selection: DeliveryFilter) -> tuple[list[int], list[int]]:
+    """Return those of the ids that are selected, and those that may be once their type is read."""
     if not ids:
-        return []
-    query = select(delivery.c.id).where(in_values(delivery.c.id, ids), *selection.conditions())
-    with inbox.database.read() as connection:
-        return list(connection.execute(query.order_by(delivery.c.id)).scalars())
+        return [], []
+    unread: list[int] = []
+    query = select(delivery.c.id).where(in_values(delivery.c.id, ids)).order_by(delivery.c.id)
+    with inbox.database.read() as connection:  # of one moment: none is read between the two
+        if selection.event_type is not None:
+            unread = list(connection.execute(query.where(TYPE_IS_UNREAD)).scalars())
+        return list(connection.execute(query.where(*selection.conditions())).scalars()), unread
 
 
 class NewIds:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, func, select, text
 
 from billhook.file_modes import access_by_others
 from billhook.inbox.database import NO_ROW_SECURITY, ConnectionLimit, RowSecurity
+from billhook.inbox.filters import TYPE_IS_UNREAD
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.retention import EMPTY
 from billhook.inbox.schema import delivery
@@ -97,7 +98,7 @@ def newest_deliveries(inbox: Inbox, most: int, most_bytes: int) -> list[SampledD
     """Return the newest deliveries with their bodies: `most` at most, with `most_bytes` at most."""
     size = func.length(delivery.c.body)
     found = select(delivery.c.id, size.label("size")).where(
-        ~in_states(delivery.c.state, *EMPTY), size <= most_bytes
+        ~in_states(delivery.c.state, *EMPTY), ~TYPE_IS_UNREAD, size <= most_bytes
     )
     newest = found.order_by(delivery.c.id.desc()).limit(most).subquery().c
     # With the bytes of all that are newer: no body is read that would be too many.

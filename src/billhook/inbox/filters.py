@@ -20,6 +20,13 @@ from billhook.printable import IDENTIFIER_CHARACTERS, first_line
 _OPEN_RUN = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
 _RETRYING = and_(run.c.state == RunState.DUE.value, run.c.attempts > 0)
 _RUNNING = run.c.state == RunState.RUNNING.value
+TYPE_IS_UNREAD = and_(
+    # In the words of the partial index.
+    delivery.c.type_field.is_not(None),
+    in_states(delivery.c.state, DeliveryState.RECEIVED),
+    delivery.c.event_type == "",
+)
+"""The type of a delivery is in the body, and no worker has read it yet."""
 _IDS_END = 2**63
 _MATCH = delivery.alias("found")
 _PARTS = (1_000, 4_000, 16_000, 40_000)
@@ -30,11 +37,12 @@ _PARTS = (1_000, 4_000, 16_000, 40_000)
 class DeliveryFilter:
     """Which deliveries to select: every condition given must hold.
 
-    A delivery has one of several types or sources. `state` is a DeliveryStatus or `planned`; `error` is part
-    of a run's last error or of the delivery's own, in upper or lower case. `handler`: it has a run of this
-    name. `twins`: it is a content duplicate for a handler. `conflicts`: it contradicts another delivery of
-    its key. `decided` leaves out deliveries whose type an operator has to decide: conflicts that no handler
-    has had, and those without a type.
+    A delivery has one of several types or sources; a type in the body counts once it is read. `state` is a
+    DeliveryStatus or `planned`; `error` is part of a run's last error or of the delivery's own, in upper or
+    lower case. `handler`: it has a run of this name. `twins`: it is a content duplicate for a handler.
+    `conflicts`: it contradicts another delivery of its key. `decided` leaves out deliveries whose type an
+    operator has to decide: conflicts that no handler has had, and those without a type, in a field of the
+    body too.
 
     `contains` is a text in the body, as it was sent or as JSON escapes it; the database reads each body for
     it, so bound the search by `from_id` (see billhook.inbox.deliveries.search_bound).
@@ -139,7 +147,7 @@ class DeliveryFilter:
             yield _says(self.error)
         if self.decided:
             yield or_(delivery.c.conflict_of.is_(None), exists().where(own))
-            yield delivery.c.event_type != ""
+            yield or_(delivery.c.event_type != "", delivery.c.type_field.is_not(None))
         if self.issue is not None:
             yield or_(_of_issue(self.issue), in_values(delivery.c.id, self.quarantined))
 

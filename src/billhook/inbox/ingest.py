@@ -13,6 +13,9 @@ each in a slot of its own, and for one body their number is fixed however many a
     "-"            one that named no type
     … + "#DIGEST"  for each of these, one for each of the other bodies: only who has the secret can make those
 
+A delivery whose type is in its body is the first of its key under any type: the type is signed as the bytes
+are, so no other type of the same bytes can come, and they are a duplicate before and after it is read.
+
 All but the first are quarantined. One body has at most 24 rows under any types (25 where the first type has
 no model), and one without a type; every further copy is counted as a duplicate.
 """
@@ -21,7 +24,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, insert, select, update
 
@@ -42,12 +45,16 @@ NAMES_LENGTH = 500
 
 
 class SlotEntry(NamedTuple):
-    """A stored delivery of a key: its type as sent; `digest` is None if it was erased."""
+    """A stored delivery of a key: its type as sent; `digest` is None if it was erased.
+
+    With a `type_field` its type is in the body, and perhaps not read yet.
+    """
 
     delivery_id: int
     event_type: str
     digest: bytes | None
     error: str | None = None
+    type_field: str | None = None
 
 
 class SlotChoice(NamedTuple):
@@ -68,6 +75,9 @@ OfKeys = defaultdict[Identity, dict[str, SlotEntry]]
 """What is stored of each key, by its slot."""
 
 _COUNTED = {PutStatus.CONFLICT: Counted.CONFLICT, PutStatus.UNTYPED: Counted.UNTYPED}
+_COLUMNS = (
+    *("source", "key", "event_type", "type_field", "body", "digest", "headers", "signed_at", "received_at"),
+)
 _STORED = (PutStatus.DUPLICATE, PutStatus.SURPLUS)
 _ENTRY = (
     delivery.c.key,
@@ -76,6 +86,7 @@ _ENTRY = (
     func.coalesce(delivery.c.sent_as, delivery.c.event_type),
     delivery.c.digest,
     delivery.c.error,
+    delivery.c.type_field,
 )
 
 
@@ -86,7 +97,8 @@ def ingest(database: Database, batch: Sequence[NewDelivery]) -> list[Receipt]:
     """
     first: dict[Identity, NewDelivery] = {}
     for new in batch:
-        if new.event_type:  # a delivery without a type is never the first: the genuine one may follow
+        # A delivery without a type is never the first: the genuine one may follow.
+        if new.event_type or new.type_field is not None:
             first.setdefault((new.source, new.key), new)
     ids = database.insert_new(list(first.values())) if first else ()
     if len(ids) == len(batch):  # all new: nothing to look up
@@ -133,7 +145,8 @@ def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[in
                     filled = update(delivery).where(delivery.c.id == here.delivery_id)
                     connection.execute(filled.values(error=choice.error))
                 else:
-                    here = SlotEntry(_insert(connection, new, choice), new.event_type, new.digest)
+                    delivery_id = _insert(connection, new, choice)
+                    here = SlotEntry(delivery_id, new.event_type, new.digest, None, new.type_field)
                 of_key[choice.slot] = here._replace(error=choice.error)
             receipts[number] = _receipt(of_key, choice)
             if choice.status in _COUNTED:
@@ -151,8 +164,7 @@ def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[in
 def _insert(connection: Connection, new: NewDelivery, choice: SlotChoice) -> int:
     # ACCEPTED here: it was a duplicate when the batch was inserted, and its first was pruned since.
     state = DeliveryState.RECEIVED if choice.status is PutStatus.ACCEPTED else DeliveryState.QUARANTINED
-    names = ("source", "key", "event_type", "body", "digest", "headers", "signed_at", "received_at")
-    values = {name: getattr(new, name) for name in names}
+    values: dict[str, Any] = {name: getattr(new, name) for name in _COLUMNS}
     values |= {"duplicate_slot": choice.slot, "conflict_of": choice.conflict_of, "error": choice.error}
     row = insert(delivery).values(**values, state=state.value).returning(delivery.c.id)
     delivery_id: int = connection.execute(row).scalar_one()
@@ -182,14 +194,18 @@ def _of_keys(connection: Connection, batch: Iterable[NewDelivery]) -> OfKeys:
 def choose_slot(stored: Mapping[str, SlotEntry], new: NewDelivery) -> SlotChoice:
     """Choose the slot of a new delivery beside the stored ones of its key, by slot."""
     first = stored.get(FIRST)
-    if not new.event_type:
+    # Where one of the two has its type in the body, the bytes decide: it has one type, and that is in them.
+    by_bytes = new.type_field is not None or (first is not None and first.type_field is not None)
+    if by_bytes:
+        slot = FIRST
+    elif not new.event_type:
         slot = UNTYPED
     elif first is None or first.event_type == new.event_type:
         slot = FIRST
     else:
         slot = new.event_type if new.known else UNKNOWN
     if slot not in stored:
-        return _new_slot(slot, first)
+        return _new_slot(slot, first, new)
     # Compared by digest, not by bytes: the body of a pruned delivery is gone.
     if stored[slot].digest not in (None, new.digest):
         like = stored[slot].delivery_id
@@ -197,7 +213,7 @@ def choose_slot(stored: Mapping[str, SlotEntry], new: NewDelivery) -> SlotChoice
         if slot not in stored:
             conflict_of = like if first is None else first.delivery_id
             return SlotChoice(PutStatus.CONFLICT, slot, f"content conflict with delivery {like}", conflict_of)
-    if stored[slot].event_type == new.event_type:
+    if by_bytes or stored[slot].event_type == new.event_type:
         return SlotChoice(PutStatus.DUPLICATE, slot)
     return _further_type(stored[slot], slot, first, new.event_type)
 
@@ -215,12 +231,10 @@ def _further_type(stored: SlotEntry, slot: str, first: SlotEntry | None, event_t
     return SlotChoice(PutStatus.CONFLICT, slot, error, (first or stored).delivery_id)
 
 
-def _new_slot(slot: str, first: SlotEntry | None) -> SlotChoice:
+def _new_slot(slot: str, first: SlotEntry | None, new: NewDelivery) -> SlotChoice:
     if slot == FIRST:
         return SlotChoice(PutStatus.ACCEPTED, slot)
     if first is None:
-        return SlotChoice(
-            PutStatus.UNTYPED, slot, "no event type: its header is missing, malformed or sent twice"
-        )
+        return SlotChoice(PutStatus.UNTYPED, slot, new.untyped)
     error = f"type conflict with delivery {first.delivery_id}"
     return SlotChoice(PutStatus.CONFLICT, slot, error, first.delivery_id)

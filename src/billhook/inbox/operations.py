@@ -79,14 +79,17 @@ def _transaction(
 
 
 def _states(
-    connection: Connection, delivery_ids: Sequence[int], *among: DeliveryState, untyped: bool = True
+    connection: Connection,
+    delivery_ids: Sequence[int],
+    *among: DeliveryState,
+    which: ColumnElement[bool] | None = None,
 ) -> dict[int, DeliveryState]:
-    """Return the states of those of the deliveries that are in one of these; not `untyped`: with a type."""
+    """Return the states of those of the deliveries that are in one of these, and `which` holds for."""
     query = select(delivery.c.id, delivery.c.state).where(
         in_values(delivery.c.id, delivery_ids), in_states(delivery.c.state, *among)
     )
-    if not untyped:
-        query = query.where(delivery.c.event_type != "")
+    if which is not None:
+        query = query.where(which)
     return {row.id: DeliveryState(row.state) for row in connection.execute(query)}
 
 
@@ -131,6 +134,7 @@ def replay(
     backfill: Backfill | None = None,
     all_handlers: bool = False,
     as_type: str | None = None,
+    type_field: str | None = None,
     due: Callable[[int], datetime] | None = None,
     dry_run: bool = False,
 ) -> ReplayResult:
@@ -140,26 +144,33 @@ def replay(
     dead ones, and those that wait for a retry; with `handler` those of that name in any finished state, or
     `only_failed` ones; with `all_handlers` every finished run. Attempts start at 0. A run that is running or
     waits in its order is left alone; an ordered one goes back to its place. `backfill` makes first runs.
-    With `as_type` deliveries without runs are planned again as this type; without it a delivery without a
-    type is left alone. `due` returns when the run of an index in this batch is due, by default `now`: for a
-    rate that holds without a process that waits.
+    With `as_type` deliveries without runs are planned again as this type; with `type_field` those without a
+    type are, as the type in this field of their bodies, but for conflicts. Without both a delivery without a
+    type is left alone, unless it has a field to be read again. `due` returns when the run of an index in this
+    batch is due, by default `now`: for a rate that holds without a process that waits.
     """
     # New runs may be ordered: then the lock is that of any order.
     with _transaction(inbox, delivery_ids, dry_run=dry_run, any_order=backfill is not None) as connection:
         replayable = (*_HANDLED, DeliveryState.QUARANTINED)
-        states = _states(connection, delivery_ids, *replayable, untyped=as_type is not None)
+        readable = or_(delivery.c.event_type != "", delivery.c.type_field.is_not(None))
+        which = None if as_type is not None else readable
+        if type_field is not None:
+            which = and_(delivery.c.event_type == "", delivery.c.conflict_of.is_(None))
+        states = _states(connection, delivery_ids, *replayable, which=which)
         again: Sequence[Any] = ()
         plans: list[RunPlan] = []
         if as_type is None:
-            which = (in_values(run.c.delivery_id, states), _which(handler, all_handlers, only_failed))
-            again = connection.execute(select(*_RUN_COLUMNS).where(*which).order_by(run.c.id)).all()
+            own = (in_values(run.c.delivery_id, states), _which(handler, all_handlers, only_failed))
+            again = connection.execute(select(*_RUN_COLUMNS).where(*own).order_by(run.c.id)).all()
             plans = _backfill_plans(connection, states, handler, backfill) if handler and backfill else []
         requeued = _to_read_anew(connection, states) if handler is None or as_type is not None else []
         touched = {row.delivery_id for row in again} | {planned.delivery_id for planned in plans}
         if not dry_run:
             finished = [number for number in touched if states[number] is not DeliveryState.PLANNED]
             sent_as = func.coalesce(delivery.c.sent_as, delivery.c.event_type)
-            named = {} if as_type is None else {"event_type": as_type, "sent_as": sent_as}
+            named: dict[str, Any] = {} if type_field is None else {"type_field": type_field}
+            if as_type is not None:
+                named = {"event_type": as_type, "sent_as": sent_as}
             with keeping(connection, states, inbox.known_types):
                 _change(connection, states, finished, DeliveryState.PLANNED, error=None)
                 _change(connection, states, requeued, DeliveryState.RECEIVED, error=None, **named)

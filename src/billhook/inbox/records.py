@@ -140,8 +140,10 @@ class PutStatus(StrEnum):
 class NewDelivery:
     """An authentic delivery, to be stored. `headers` is JSON text, `body` the exact bytes.
 
-    `event_type` is "" for one that names no usable type; `known` says whether the type has a model:
-    conflicts of a key are kept once per known type. `digest` is the SHA-256 of the body.
+    `event_type` is "" for one that names no usable type, and `untyped` says why; also for one whose type is
+    in the field at the path `type_field` of its body, where it is read when the delivery is planned. `known`
+    says whether the type has a model: conflicts of a key are kept once per known type. `digest` is the
+    SHA-256 of the body.
     """
 
     source: str
@@ -152,6 +154,8 @@ class NewDelivery:
     signed_at: datetime | None
     received_at: datetime
     known: bool = False
+    type_field: str | None = None
+    untyped: str = "no event type"
     digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -176,7 +180,10 @@ class Receipt:
 
 
 class StoredDelivery(NamedTuple):
-    """A delivery as stored in the inbox."""
+    """A delivery as stored in the inbox.
+
+    With a `type_field` and without an `event_type` its type is in the body, and not read yet.
+    """
 
     delivery_id: int
     source: str
@@ -188,6 +195,7 @@ class StoredDelivery(NamedTuple):
     received_at: datetime
     slot: str = ""
     sent_as: str | None = None
+    type_field: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +232,7 @@ class RunPlan(NamedTuple):
 
     `options` are by the handler's name; most handlers have none. `claimable` is the delivery if its runs may
     be claimed as they are made: it has handlers, and none with limits or options. `identifiers` say what
-    it is about: three texts at most.
+    it is about: three texts at most. `event_type` is the type, where it was read in the body.
     """
 
     delivery_id: int
@@ -234,6 +242,7 @@ class RunPlan(NamedTuple):
     options: Mapping[str, RunOptions] = MappingProxyType({})
     claimable: StoredDelivery | None = None
     identifiers: tuple[str, ...] = ()
+    event_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,9 @@ from billhook.inbox.sql import UtcDateTime, name_of
 
 logger = logging.getLogger("billhook.inbox")
 
-REVISION = "0014"
+REVISION = "0015"
 """The migration that this code was written for; with a newer one it stores deliveries at most."""
-FIRST_RELEASED = "0014"
+FIRST_RELEASED = "0015"
 """The first migration of a release: inboxes of earlier revisions hold nothing that has to be kept."""
 
 
@@ -61,7 +61,11 @@ delivery = Table(
     Column("key", Text, nullable=False),
     # Which of the deliveries of its key it is: see billhook.inbox.ingest.
     Column("duplicate_slot", Text, nullable=False, server_default=""),
+    # "" while it is not read, and where it is missing.
     Column("event_type", Text, nullable=False),
+    # The path of the field of the body that has the type, where no header does: it is read when the delivery
+    # is planned. Stored, so that any worker knows it.
+    Column("type_field", Text),
     # The type as it came, where an operator named another one.
     Column("sent_as", Text),
     # The first delivery of its key, where this one contradicts it. No foreign key: see run.twin_of.
@@ -236,6 +240,8 @@ def _partial(name: str, condition: str, *columns: Column[Any]) -> None:
 
 
 _partial("delivery_received_idx", "state IN ('received')", delivery.c.id)
+# For the deliveries of which no type is counted yet: see billhook.inbox.counts.
+_partial("delivery_unread_type_idx", "type_field IS NOT NULL AND state IN ('received')", delivery.c.id)
 _partial("delivery_unfinished_idx", "state IN ('received', 'planned')", delivery.c.id)
 _partial("delivery_failed_idx", "state IN ('dead', 'quarantined')", delivery.c.state, delivery.c.id)
 _partial("delivery_conflict_idx", "conflict_of IS NOT NULL", delivery.c.id)

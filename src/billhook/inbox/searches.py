@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sqlalchemy import or_, select
 
 from billhook.inbox.deliveries import DeliverySummary, id_batches, summaries
-from billhook.inbox.filters import DeliveryFilter
+from billhook.inbox.filters import TYPE_IS_UNREAD, DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.schema import delivery, run
 from billhook.inbox.sql import in_values, position_of
@@ -88,16 +88,23 @@ class ReadBody(NamedTuple):
     event_type: str
     state: str
     body: bytes
+    type_field: str | None = None
+    """With it and without a type: where the type is in the body, which no worker has read yet."""
 
 
 def read_bodies(inbox: Inbox, event_types: Collection[str], since: datetime) -> Iterator[ReadBody]:
     """Yield the bodies of deliveries of these types received since then, oldest first.
 
+    Those whose type is in the body, and not read yet, are among them.
     A batch is in memory at a time, and no transaction is open while the caller works.
     """
-    columns = (delivery.c.id, delivery.c.event_type, delivery.c.state, delivery.c.body)
+    columns = (
+        *(delivery.c.id, delivery.c.event_type, delivery.c.state, delivery.c.body),
+        delivery.c.type_field,
+    )
     chosen = select(*columns).where(
-        in_values(delivery.c.event_type, sorted(event_types)), delivery.c.received_at >= since
+        or_(in_values(delivery.c.event_type, sorted(event_types)), TYPE_IS_UNREAD),
+        delivery.c.received_at >= since,
     )
     after = 0
     while True:

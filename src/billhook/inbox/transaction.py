@@ -90,12 +90,19 @@ _PLANNED: dict[str, TypeEngine[Any]] = {
     "delivery_id": BigInteger(),
     "new_state": Text(),
     "reason": Text(),
+    "event_type": Text(),
     **dict.fromkeys(_IDENTIFIERS, Text()),
 }
 
 
-def _plan_statement(planned: FromClause) -> Update:
-    """Build the update for rows with the columns of _PLANNED."""
+def _plan_statement(planned: FromClause, *, reads_types: bool) -> Update:
+    """Build the update for rows with the columns of _PLANNED; `reads_types` if types were read in bodies.
+
+    Without it no type is written: SQLite would write the entry of its index anew, with the same type.
+    """
+    read: dict[str, Any] = {}
+    if reads_types:
+        read = {"event_type": func.coalesce(planned.c.event_type, delivery.c.event_type)}
     return (
         update(delivery)
         # The state decides between two workers that read the same delivery: one of them plans it.
@@ -103,6 +110,7 @@ def _plan_statement(planned: FromClause) -> Update:
         .values(
             state=planned.c.new_state,
             error=planned.c.reason,
+            **read,
             **{name: planned.c[name] for name in _IDENTIFIERS},
         )
         .returning(delivery.c.id, delivery.c.key, PAUSED_COUNT)
@@ -110,8 +118,9 @@ def _plan_statement(planned: FromClause) -> Update:
 
 
 _PLAN = {
-    "postgresql": _plan_statement(json_rows("plans", _PLANNED)),
-    "sqlite": _plan_statement(json_rows_on_sqlite("plans", _PLANNED)),
+    (dialect, reads_types): _plan_statement(rows("plans", _PLANNED), reads_types=reads_types)
+    for dialect, rows in (("postgresql", json_rows), ("sqlite", json_rows_on_sqlite))
+    for reads_types in (False, True)
 }
 
 
@@ -217,14 +226,16 @@ class InboxTransaction:
         self.steps.append("plan")
         if not self._locked:
             self.lock((), plans, whole=False)
-        rows = []
+        rows, reads_types = [], False
         for planned in plans:
             state = DeliveryState.PLANNED if planned.handlers else DeliveryState.DONE
             if planned.error is not None:
                 state = DeliveryState.QUARANTINED
             row = {"delivery_id": planned.delivery_id, "new_state": state.value, "reason": planned.error}
+            if planned.event_type is not None:
+                reads_types, row["event_type"] = True, planned.event_type
             rows.append(row | dict(zip(_IDENTIFIERS, planned.identifiers, strict=False)))
-        statement = _PLAN[self._connection.dialect.name]
+        statement = _PLAN[self._connection.dialect.name, reads_types]
         new = self._connection.execute(statement, {"plans": json.dumps(rows)})
         # Of those that no other worker has planned; None with a paused handler.
         keys = {delivery_id: None if paused else key for delivery_id, key, paused in new}

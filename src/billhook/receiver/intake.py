@@ -44,9 +44,6 @@ from billhook.signing.source import TYPE_HEADER, Source
 
 logger = logging.getLogger("billhook.receiver")
 
-# The type header is one ASCII name. Two header lines arrive joined by a comma, so they fail.
-_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
-
 SIGNALS = (
     delivery_accepted,
     delivery_conflict,
@@ -204,12 +201,14 @@ class DeliveryRules:
         """Return the delivery to store. Raises UnsupportedEncoding and SignatureError."""
         if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
             raise UnsupportedEncoding  # the body is not the bytes that were signed
-        # "" if it is missing, malformed or sent twice. A scheme that signs the type verifies no delivery with
-        # "": the signed type is unknown then, so the result is a 401 like any other mismatch.
+        # "" if it is missing, malformed or sent twice, or in the body, where a worker reads it. A scheme that
+        # signs the type verifies no delivery with "": the signed type is unknown then, so the result is a 401
+        # like any other mismatch.
         # Source: spec, "Events", rule 1 (the type is in a header only).
-        event_type: str = headers.get(source.type_header or TYPE_HEADER, "")
-        if not _TYPE.fullmatch(event_type):
-            event_type = ""
+        named: str = ""
+        if source.type_field is None:
+            named = headers.get(source.type_header or TYPE_HEADER, "")
+        event_type = named if source.type_names.fullmatch(named) else ""
         verified = source.scheme.verify(
             headers,
             body,
@@ -227,6 +226,8 @@ class DeliveryRules:
             verified.signed_at,
             self.inbox_clock.now(),
             event_type in self._known_types,
+            source.type_field,
+            "" if event_type or source.type_field else _why_untyped(source.type_header or TYPE_HEADER, named),
         )
 
     def stored(self, delivery: NewDelivery, receipt: Receipt) -> WebhookResponse:
@@ -314,10 +315,13 @@ class DeliveryRules:
             )
             extra = _record_fields(incoming, receipt.status, receipt.delivery_id)
             logger.warning(text, incoming.event_type, receipt.delivery_id, extra=extra)
-        counted_as = incoming.event_type if incoming.known else OTHER_TYPES
+        facts = _facts(incoming)
+        if incoming.type_field is not None:  # as far as it is read: the bytes are the same
+            facts["event_type"] = receipt.stored_event_type
+        counted_as = facts["event_type"] if facts["event_type"] in self._known_types else OTHER_TYPES
         at, source = incoming.received_at, incoming.source
         self._count(Counted.DUPLICATE, at, source=source, event_type=counted_as)
-        emit(delivery_duplicate, self._sender, **_facts(incoming))
+        emit(delivery_duplicate, self._sender, **facts)
         return DUPLICATE
 
     def _emit_quarantined(self, incoming: NewDelivery, receipt: Receipt) -> None:
@@ -338,6 +342,12 @@ class DeliveryRules:
             event_type=incoming.event_type,
             error=receipt.error,
         )
+
+
+def _why_untyped(header: str, text: str) -> str:
+    """Return why a header names no type; two lines of one header arrive joined by a comma."""
+    why = "is missing" if not text else "is sent twice, or has a comma" if "," in text else "is malformed"
+    return f"no event type: its header {header} {why}"
 
 
 def _facts(delivery: NewDelivery) -> dict[str, str]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from billhook.errors import InvalidJSON, PayloadError
+from billhook.errors import InvalidJSON, InvalidPayload, PayloadError
 from billhook.events import (
     AnonymousCustomer,
     ContractCreated,
@@ -24,6 +25,7 @@ from billhook.events import (
     InvoicePaymentStatusChanged,
     parse_event,
 )
+from billhook.events.type_field import read_type
 from billhook.fields import strict_json
 from billhook.inbox import DeliveryState, Inbox
 from billhook.inbox.deliveries import details
@@ -91,6 +93,11 @@ class DeliveredEvents:
         try:
             body: Any = strict_json.loads(read.body)
         except InvalidJSON:
+            return
+        if not read.event_type and read.type_field is not None and isinstance(body, dict):
+            with suppress(InvalidPayload):
+                read = read._replace(event_type=read_type(body, read.type_field))
+        if read.event_type not in PROVING_TYPES:
             return
         names = PROVING_TYPES[read.event_type]
         values = [body.get(name) for name in names] if isinstance(body, dict) else []

@@ -1,17 +1,20 @@
-"""The algorithms of signatures: HMAC-SHA256, Ed25519, and RSA with SHA-256 and PKCS#1 v1.5 padding.
+"""The algorithms of signatures: HMAC with SHA-256 or SHA-512, Ed25519, and RSA.
+
+RSA signatures are made with SHA-256 and have PKCS#1 v1.5 padding.
 
 Ed25519 has the key spelling of Standard Webhooks: `whpk_<base64>` is the public key to verify with,
 `whsk_<base64>` the private one to sign with: its 32-byte seed, or seed and public key together, 64 bytes.
-Source: RFC 2104; RFC 8032; RFC 8017, section 8.2; the Standard Webhooks specification.
+Source: RFC 2104; RFC 4231; RFC 8032; RFC 8017, section 8.2; the Standard Webhooks specification.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, final, get_args
 
 from billhook.errors import ConfigError, WeakSecret
 from billhook.signing.parsing import MAX_PUBLIC_KEY_SIGNATURES, MAX_SIGNATURES
@@ -24,7 +27,9 @@ if TYPE_CHECKING:
 
 MIN_SECRET_BYTES: Final = 16
 
-AlgorithmName = Literal["hmac-sha256", "rsa-sha256", "ed25519"]
+HmacName = Literal["hmac-sha256", "hmac-sha512"]
+"""The algorithms with a shared secret; the part behind `hmac-` is the name of the hash function."""
+AlgorithmName = Literal[HmacName, "rsa-sha256", "ed25519"]
 SecretEncoding = Literal["text", "base64", "hex"]
 
 
@@ -53,26 +58,32 @@ SECRET_ENCODINGS: Final[Mapping[SecretEncoding, Callable[[str], bytes]]] = {
 }
 
 
+def digest_of(name: str) -> str:
+    """Return the name of the hash function of an HMAC, as hashlib has it."""
+    return name.removeprefix("hmac-")
+
+
 @final
-class HmacSha256:
-    """Signs and verifies with HMAC-SHA256; `decode` turns a configured secret into key material."""
+class Hmac:
+    """Signs and verifies with HMAC; `decode` turns a configured secret into key material."""
 
-    __slots__ = ("_decode",)
+    __slots__ = ("_decode", "_digest", "name", "signature_bytes")
 
-    name: ClassVar[str] = "hmac-sha256"
-    signature_bytes: ClassVar[int | None] = 32
     most_signatures: ClassVar[int] = MAX_SIGNATURES
 
-    def __init__(self, decode: Callable[[str], bytes] = str.encode) -> None:
+    def __init__(self, name: HmacName = "hmac-sha256", decode: Callable[[str], bytes] = str.encode) -> None:
+        self.name: Final[str] = name
+        self._digest: Final = digest_of(name)
+        self.signature_bytes: Final[int | None] = hashlib.new(self._digest).digest_size
         self._decode = decode
 
     def load(self, secret: str) -> HmacKey:
         """Return the key to verify with. Raises WeakSecret for a secret under 16 bytes."""
-        return HmacKey(self._material(secret))
+        return HmacKey(self.name, self._digest, self._material(secret))
 
     def sign(self, secret: str, content: bytes) -> bytes:
         """Return the raw signature. Raises WeakSecret, as `load` does."""
-        return hmac.digest(self._material(secret), content, "sha256")
+        return hmac.digest(self._material(secret), content, self._digest)
 
     def _material(self, secret: str) -> bytes:
         material = self._decode(secret)
@@ -83,18 +94,18 @@ class HmacSha256:
 
 @final
 class HmacKey:
-    """Verifies HMAC-SHA256 by a keyed context that is copied for each message.
+    """Verifies an HMAC by a keyed context that is copied for each message.
 
     That is a fifth faster than a new context, and the key is not stored.
     """
 
-    __slots__ = ("_context",)
+    __slots__ = ("_context", "algorithm")
 
-    algorithm: ClassVar[str] = HmacSha256.name
     public: ClassVar[bool] = False
 
-    def __init__(self, material: bytes) -> None:
-        self._context = hmac.new(material, digestmod="sha256")
+    def __init__(self, algorithm: str, digest: str, material: bytes) -> None:
+        self.algorithm: Final = algorithm
+        self._context = hmac.new(material, digestmod=digest)
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
         """Return True if this key made any of `signatures` over `content`."""
@@ -300,7 +311,7 @@ def _require_rsa_strength(key: RSAPublicKey) -> None:
         )
 
 
-Algorithm: TypeAlias = HmacSha256 | Ed25519 | RsaSha256
+Algorithm: TypeAlias = Hmac | Ed25519 | RsaSha256
 """One kind of signature: loads its keys, and signs.
 
 `load(secret)` returns the key to verify with, and raises ConfigError or WeakSecret if it is unusable.
@@ -311,5 +322,6 @@ the maximum number of signatures in one request.
 
 def algorithm_of(name: AlgorithmName, secret_encoding: SecretEncoding) -> Algorithm:
     """Return the algorithm of a name. The encoding is for HMAC: PEM and whpk_ are encodings of their own."""
-    kinds: list[Algorithm] = [HmacSha256(SECRET_ENCODINGS[secret_encoding]), RsaSha256(), Ed25519()]
+    hmacs = (Hmac(each, SECRET_ENCODINGS[secret_encoding]) for each in get_args(HmacName))
+    kinds: list[Algorithm] = [*hmacs, RsaSha256(), Ed25519()]
     return next(each for each in kinds if each.name == name)

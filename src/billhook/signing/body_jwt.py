@@ -16,11 +16,12 @@ from typing import Any, ClassVar, Final, Literal, final, get_args
 
 from billhook.errors import ConfigError, InvalidJSON, MissingExtra, SignatureMalformed
 from billhook.fields import strict_json
-from billhook.signing.algorithms import HmacSha256, PublicKey, RsaSha256
+from billhook.signing.algorithms import Hmac, PublicKey, RsaSha256
 from billhook.signing.parsing import LAST_TIMESTAMP, UNIX, read_header
 from billhook.signing.scheme import Keys, Scheme, Secret, Secrets, SignedContent, check_option, single_secret
 
-AlgorithmName = Literal["RS256", "ES256", "HS256"]
+_SharedSecretName = Literal["HS256", "HS512"]
+AlgorithmName = Literal["RS256", "ES256", _SharedSecretName]
 ClaimHolds = Literal["sha256", "body"]
 
 
@@ -30,7 +31,8 @@ class BodyJWT(Scheme):
 
     The token must contain its time of issue (`iat`), unless `replay_protection` is "dedupe-only". It is
     refused after its `exp`, and if `issuer` is given and its `iss` differs. Secrets are PEM, or text for
-    HS256. A header has at most 8 KB, which also limits a body that is in the token. Needs the extra `jwt`.
+    HS256 and HS512. A header has at most 8 KB, which also limits a body that is in the token. Needs the
+    extra `jwt`.
     """
 
     name: ClassVar[str] = "body-jwt"
@@ -112,7 +114,7 @@ class BodyJWT(Scheme):
 class _Algorithm:
     """Signs and verifies with an algorithm of PyJWT."""
 
-    __slots__ = ("_jwt_algorithm", "name")
+    __slots__ = ("_jwt_algorithm", "_public", "name")
 
     def __init__(self, name: AlgorithmName) -> None:
         try:
@@ -120,6 +122,7 @@ class _Algorithm:
         except ModuleNotFoundError:
             raise MissingExtra("billhook.signing.BodyJWT", "jwt") from None
         self.name: str = name
+        self._public = name not in get_args(_SharedSecretName)
         self._jwt_algorithm: Any = get_algorithm_by_name(name)
 
     def load(self, secret: str) -> PublicKey:
@@ -127,20 +130,20 @@ class _Algorithm:
             raise ConfigError("a private key was given to verify with: give the public key")
         if self.name == "RS256":
             RsaSha256().load(secret)  # refuses keys that are too weak, which PyJWT accepts
-        elif self.name == "HS256":
-            HmacSha256().load(secret)
+        elif not self._public:
+            Hmac().load(secret)
         key = self._prepared(secret)
         return PublicKey(
             self.name,
             lambda content, signature: bool(self._jwt_algorithm.verify(content, key, signature)),
-            public=self.name != "HS256",
+            public=self._public,
         )
 
     def sign(self, secret: str, content: bytes) -> bytes:
-        if self.name == "HS256":
-            HmacSha256().load(secret)
+        if not self._public:
+            Hmac().load(secret)
         key = self._prepared(secret)
-        if self.name != "HS256" and not hasattr(key, "sign"):
+        if self._public and not hasattr(key, "sign"):
             raise ConfigError(f"a public key was given to sign with: {self.name} needs the private one")
         return bytes(self._jwt_algorithm.sign(content, key))
 
@@ -152,7 +155,7 @@ class _Algorithm:
             return self._jwt_algorithm.prepare_key(secret)
         except (InvalidKeyError, UnsupportedAlgorithm, ValueError, TypeError):
             raise ConfigError(
-                f"a key is not one for {self.name}: give a PEM of its kind, or text for HS256"
+                f"a key is not one for {self.name}: give a PEM of its kind, or text for HS256 and HS512"
             ) from None
 
 

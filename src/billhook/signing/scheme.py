@@ -168,6 +168,11 @@ class Scheme(ABC):
         """Whether a time is signed, so that an old delivery is refused as stale."""
         return True
 
+    @property
+    def signs_type(self) -> bool:
+        """Whether the event type is signed, which then has to be in a header."""
+        return False
+
     def verify(
         self,
         headers: Mapping[str, str],

@@ -10,6 +10,7 @@ from billhook.callables import describe_kind
 from billhook.errors import ConfigError, MissingSecret
 from billhook.signing.scheme import Keys, Scheme
 from billhook.signing.standard_webhooks import StandardWebhooks
+from billhook.type_names import ANY_TYPE_NAME, TYPE_NAME, is_path
 
 DEFAULT_SOURCE = "default"
 RECONCILE_SOURCE = "reconcile"
@@ -31,7 +32,9 @@ class Source:
 
     `secrets` are listed newest first; two of them overlap while they are rotated. `tolerance_seconds`
     bounds the time of signing on both sides of now. `type_header` is the header that names the event type; by
-    default the one of BILLHOOK_TYPE_HEADER. Raises ConfigError, MissingSecret or WeakSecret.
+    default the one of BILLHOOK_TYPE_HEADER. `type_field` is instead the field of the JSON body that names it:
+    "type", or "event.type" for one in the object `event`; a worker reads it, not the receiver. Raises
+    ConfigError, MissingSecret or WeakSecret.
     """
 
     name: str
@@ -39,6 +42,9 @@ class Source:
     secrets: Sequence[str | Mapping[str, str]] = field(default=(), repr=False)
     tolerance_seconds: int = 300
     type_header: str | None = None
+    type_field: str | None = None
+    type_names: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    """What counts as a type in the header."""
     keys: Keys = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -63,7 +69,9 @@ class Source:
                 "X-GitHub-Event"
             )
         header = self.type_header or TYPE_HEADER
-        if _NO_TYPES.fullmatch(header) or header.lower() in map(str.lower, self.scheme.headers):
+        if self.type_field is not None:
+            self._check_type_field()
+        elif _NO_TYPES.fullmatch(header) or header.lower() in map(str.lower, self.scheme.headers):
             raise ConfigError(
                 f"source {self.name!r}: {header} names no event type, it has a meaning of its own: in "
                 "type_header or BILLHOOK_TYPE_HEADER, name the header in which the sender says the type"
@@ -73,5 +81,24 @@ class Source:
             raise ConfigError(f"source {self.name!r} has {kind} for secrets: give a list, secrets=[...]")
         if not self.secrets:
             raise MissingSecret(self.name)
+        is_own = header.lower() != TYPE_HEADER.lower()
+        object.__setattr__(self, "type_names", ANY_TYPE_NAME if is_own else TYPE_NAME)
         # Loaded once, at start: a wrong secret must not show up at the first delivery. The class is frozen.
         object.__setattr__(self, "keys", self.scheme.load(self.secrets))
+
+    def _check_type_field(self) -> None:
+        if not is_path(self.type_field):
+            raise ConfigError(
+                f"source {self.name!r}: type_field={self.type_field!r} is no field of a JSON body, such as "
+                '"type", or "event.type" for one in the object event'
+            )
+        if self.type_header is not None:
+            raise ConfigError(
+                f"source {self.name!r} has type_header={self.type_header!r} and "
+                f"type_field={self.type_field!r}: the type is in one of them, leave the other out"
+            )
+        if self.scheme.signs_type:
+            raise ConfigError(
+                f"source {self.name!r}: its scheme signs the event type, which is in a header then: name "
+                "that in type_header, and leave type_field out"
+            )

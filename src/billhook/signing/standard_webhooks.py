@@ -13,7 +13,7 @@ from billhook.signing.algorithms import (
     PUBLIC_PREFIX,
     Algorithm,
     Ed25519,
-    HmacSha256,
+    Hmac,
     base64_secret,
 )
 from billhook.signing.scheme import Keys, Scheme, Secret, Secrets, SignedContent, single_secret
@@ -39,7 +39,7 @@ def _shared_secret(secret: str) -> bytes:
         ) from None
 
 
-VERSIONS: Final[Mapping[str, Algorithm]] = {"v1": HmacSha256(_shared_secret), "v1a": Ed25519()}
+VERSIONS: Final[Mapping[str, Algorithm]] = {"v1": Hmac(decode=_shared_secret), "v1a": Ed25519()}
 
 
 @final

@@ -11,7 +11,14 @@ from typing import ClassVar, Final, Literal, final, get_args
 
 from billhook.errors import ConfigError, SignatureMalformed
 from billhook.signing import parsing
-from billhook.signing.algorithms import SECRET_ENCODINGS, AlgorithmName, SecretEncoding, algorithm_of
+from billhook.signing.algorithms import (
+    SECRET_ENCODINGS,
+    AlgorithmName,
+    HmacName,
+    SecretEncoding,
+    algorithm_of,
+    digest_of,
+)
 from billhook.signing.content_template import ContentTemplate
 from billhook.signing.parsing import TIME_FORMATS, Encoding, TimeFormat, TimeFormatName
 from billhook.signing.scheme import Keys, Scheme, Secret, Secrets, SignedContent, check_option, single_secret
@@ -78,7 +85,7 @@ class SignatureTemplate(Scheme):
     """A signature over `content`, whose placeholders are {id} {timestamp} {type} {body}.
 
     {body} is required; {type} binds the event type; without {timestamp} an old delivery never becomes stale,
-    so `replay_protection="dedupe-only"` is required. Secrets are text (or `secret_encoding`) for hmac-sha256,
+    so `replay_protection="dedupe-only"` is required. Secrets are text (or `secret_encoding`) for HMAC,
     PEM for rsa-sha256, `whpk_<base64>` for ed25519; {key id: secret} with `key_id_header`.
 
     `time_format` is unix (seconds), unix-ms, iso-8601 or http-date. With `signature_entry="v1"` the header
@@ -154,6 +161,10 @@ class SignatureTemplate(Scheme):
     @property
     def signs_time(self) -> bool:
         return "timestamp" in self._content.fields
+
+    @property
+    def signs_type(self) -> bool:
+        return "type" in self._content.fields
 
     def load(self, secrets: Secrets) -> Keys:
         return Keys.load(secrets, self._algorithm.load, need_ids="key_id" in self._names)
@@ -236,16 +247,21 @@ def _field_header(content: ContentTemplate, field: str, header: str | None) -> s
 
 @final
 class TimestampedHMAC(SignatureTemplate):
-    """Hex HMAC-SHA256 over `timestamp.body`; the secret's UTF-8 bytes are the key, prefix and all.
+    """Hex HMAC over `timestamp.body`, with SHA-256 or SHA-512; the secret's UTF-8 bytes are the key.
 
     Exactly one `t`; entries other than `t` and `v1` are ignored.
     """
 
     name: ClassVar[str] = "timestamped-hmac"
 
-    def __init__(self, header: str = "X-Webhook-Signature") -> None:
+    def __init__(self, header: str = "X-Webhook-Signature", *, algorithm: HmacName = "hmac-sha256") -> None:
+        check_option("algorithm", algorithm, get_args(HmacName))
         super().__init__(
-            content="{timestamp}.{body}", signature_header=header, signature_entry="v1", time_entry="t"
+            content="{timestamp}.{body}",
+            algorithm=algorithm,
+            signature_header=header,
+            signature_entry="v1",
+            time_entry="t",
         )
 
 
@@ -276,7 +292,7 @@ class TimestampedRSA(SignatureTemplate):
 
 @final
 class BodyHMAC(SignatureTemplate):
-    """Hex HMAC-SHA256 of the body, after `prefix`.
+    """Hex HMAC of the body, with SHA-256 or SHA-512, after `prefix`: by default `sha256=` or `sha512=`.
 
     No time is signed, so a captured delivery stays valid, and only deduplication by the inbox stops a replay.
     `replay_protection="dedupe-only"` confirms that this is accepted.
@@ -285,8 +301,18 @@ class BodyHMAC(SignatureTemplate):
     name: ClassVar[str] = "body-hmac"
 
     def __init__(
-        self, header: str, prefix: str = "sha256=", *, replay_protection: ReplayProtection | None = None
+        self,
+        header: str,
+        prefix: str | None = None,
+        *,
+        algorithm: HmacName = "hmac-sha256",
+        replay_protection: ReplayProtection | None = None,
     ) -> None:
+        check_option("algorithm", algorithm, get_args(HmacName))
         super().__init__(
-            content="{body}", signature_header=header, prefix=prefix, replay_protection=replay_protection
+            content="{body}",
+            algorithm=algorithm,
+            signature_header=header,
+            prefix=f"{digest_of(algorithm)}=" if prefix is None else prefix,
+            replay_protection=replay_protection,
         )

@@ -16,6 +16,7 @@ from billhook.clock import FrozenClock
 from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event, sample
 from billhook.events.samples import refuse_misspelt
+from billhook.events.type_field import with_type
 from billhook.extension import Billhook, get_state
 from billhook.handlers import Delivery, Handler, Handlers, Headers
 from billhook.inbox import DeliveryFilter, RunState
@@ -236,8 +237,10 @@ def deliver(
     """
     made = _with_overrides(event, overrides)
     route = find_route(app, source, option="source=")
-    body = made.to_json()
-    headers = {route.source.type_header or TYPE_HEADER: made.type}
+    body, event_type, type_header = made.to_json(), made.type, route.source.type_header
+    if route.source.type_field is not None:
+        body, event_type = with_type(body, route.source.type_field, made.type), ""
+    headers = {type_header or TYPE_HEADER: event_type} if event_type else {}
     if signed is not False:
         secret = signed if isinstance(signed, str) else route.source.secrets[0]
         if not isinstance(secret, str):
@@ -245,8 +248,8 @@ def deliver(
                 f"source {route.source.name!r} has only public keys: give the private key, signed=KEY"
             )
         now = preparation(app).clock.now() - timedelta(seconds=age_seconds)
-        signed_as = (made.type, body, now, key or _new_key())
-        headers |= sign(route.source.scheme, secret, *signed_as, type_header=route.source.type_header)
+        signed_as = (event_type, body, now, key or _new_key())
+        headers |= sign(route.source.scheme, secret, *signed_as, type_header=type_header)
     with AppPoster(app, route.path).send(body, headers) as response:
         return Answer(response.status_code, response.get_json(silent=True))
 

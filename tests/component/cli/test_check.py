@@ -46,13 +46,14 @@ def stored(app) -> list[tuple]:
 
 
 def test_check_of_a_working_app_succeeds_and_stores_nothing(shop):
-    app = shop(sources=[Source("eu", secrets=[SECRET])])
+    app = shop(sources=[Source("eu", secrets=[SECRET]), Source("us", secrets=[SECRET], type_field="type")])
 
     code, told = checked(app)
 
     assert code == 0
     assert told[f"POST {PATH}"] == "verified and answered by billhook (source default)"
     assert told[f"POST {PATH}/eu"] == "verified and answered by billhook (source eu)"
+    assert told[f"POST {PATH}/us"] == "verified and answered by billhook (source us)"
     assert told["handlers"] == "1 registered"
     assert "is writable" in told["inbox"]
     assert "`shop billhook worker`; make sure that one is running" in told["engine"]

@@ -58,7 +58,7 @@ def test_conflicts_are_listed_and_shown(run, books, where):
     assert [one["id"] for one in found] == [untyped, genuine]
     assert {one["conflict_of"] for one in found} == {first}
     assert "conflict of" in listed
-    assert "(none)" in listed
+    assert "(no type)" in listed
     assert f"delivery {untyped}: (no type), quarantined" in shown
     assert f"it conflicts with delivery {first}, which has the same key" in shown
     assert f"quarantined: type conflict with delivery {first}" in shown

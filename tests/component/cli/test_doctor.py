@@ -413,7 +413,7 @@ def test_unknown_fields_values_and_types_are_told_with_examples_and_the_change(s
         "REFUNDED = 'Refunded'",
     ]
     assert by_what["1 of the newest deliveries are of the unknown type BrandNew"]["level"] == "note"
-    assert by_what["1 of the newest deliveries name no type in a header"]["level"] == "warning"
+    assert by_what["1 of the newest deliveries name no usable event type"]["level"] == "warning"
     assert len(notes) == 5
 
 

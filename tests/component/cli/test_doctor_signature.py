@@ -65,6 +65,15 @@ def asked(run, tmp_path, secret_file):
                 "REPLAY_PROTECTION": DEDUPE_ONLY,
             },
         ),
+        (
+            TimestampedHMAC("X-Sig", algorithm="hmac-sha512"),
+            TEXT_SECRET,
+            {
+                "SIGNATURE": "timestamped-hmac",
+                "SIGNATURE_HEADER": "X-Sig",
+                "SIGNATURE_ALGORITHM": "hmac-sha512",
+            },
+        ),
     ],
 )
 def test_the_options_that_are_printed_describe_the_scheme(asked, scheme, secret, options):

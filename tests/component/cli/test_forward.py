@@ -324,7 +324,11 @@ def test_following_sends_what_is_stored_from_now_on_and_marks_nothing(
     ]  # fmt: skip
     lines = [re.sub(r"\([^()]*\)$", "()", line) for line in result.stdout.splitlines()]
     accepted = '200 {"status": "accepted"} ()'
-    assert lines == [f"5  PingTest  {accepted}", f"6  InvoiceApproved  {accepted}", f"7  (none)  {accepted}"]
+    assert lines == [
+        f"5  PingTest  {accepted}",
+        f"6  InvoiceApproved  {accepted}",
+        f"7  (no type)  {accepted}",
+    ]
     assert rows(place_of(inbox_url), "SELECT id, state FROM delivery WHERE id < 5") == before
     assert rows(place_of(inbox_url), "SELECT count(*) FROM run WHERE delivery_id > 4") == [(0,)]
     (listed,) = json.loads(run("actions", "--json").stdout)

@@ -106,9 +106,11 @@ def test_send_signs_with_other_schemes(run, receiver, secret_file):
     path = secret_file(TEXT_SECRET)
     for scheme, options in (
         ("timestamped-hmac", {}),
+        ("timestamped-hmac", {"SIGNATURE_ALGORITHM": "hmac-sha512"}),
         ("body-hmac", {"REPLAY_PROTECTION": "dedupe-only"}),
     ):
-        result = run("send", "PingTest", "--to", receiver.url, "--scheme", scheme, "--secret-file", path)
+        where = ("--to", receiver.url, "--scheme", scheme, "--secret-file", path)
+        result = run("send", "PingTest", *where, **options)
 
         assert result.exit_code == 0, result.output
         verify(receiver.taken.pop(), TEXT_SECRET, SIGNATURE=scheme, **options)

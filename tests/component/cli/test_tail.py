@@ -118,7 +118,7 @@ def test_tail_escapes_what_is_not_printable(run, inbox_url, once):
 
     result = run("deliveries", "tail")
 
-    assert re.split("  +", result.stdout)[-4:] == ["(none)", "quarantined", "default", "m\\x1b[31m\n"]
+    assert re.split("  +", result.stdout)[-4:] == ["(no type)", "quarantined", "default", "m\\x1b[31m\n"]
 
 
 @pytest.fixture

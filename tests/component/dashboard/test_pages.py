@@ -46,6 +46,25 @@ def test_the_list_shows_state_handlers_and_error(site):
     assert "KeyError: 'no ledger\\nsecond line'" in text
 
 
+def test_a_type_is_shown_as_unread_in_quotes_or_as_none(site):
+    made = site(BILLHOOK_TYPE_FIELD="type", BILLHOOK_ENGINE="worker")
+    for body in (b'{"type":"order <b>"}', b"{}"):
+        assert deliver(made.app, body).status_code == 200
+
+    unread = made.get("deliveries").text
+    made.state.handle_due()
+    read = made.get("deliveries").text
+    pages = [" ".join(made.text(f"deliveries/{number}").split()) for number in (1, 2)]
+
+    assert unread.count('<span class="dim">(not read yet)</span>') == 2
+    assert "&#34;order &lt;b&gt;&#34;" in read
+    assert read.count('<span class="dim">(no type)</span>') == 1
+    assert 'type "order <b>"' in pages[0]
+    assert "type (no type)" in pages[1]
+    filtered = made.get("deliveries?type=order+%3Cb%3E").text
+    assert re.findall(r'name="id" value="(\d+)"', filtered) == ["1"]
+
+
 def test_a_delivery_says_what_it_is_about_and_offers_it_as_curl_without_a_secret(site):
     made = site()
     made.deliver()

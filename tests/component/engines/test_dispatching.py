@@ -256,13 +256,13 @@ def test_an_event_model_that_breaks_is_a_quarantine_and_stops_nothing_else(shop)
 
 
 def test_memory_that_is_missing_for_a_model_is_no_fault_of_the_delivery(shop, monkeypatch):
-    def fail(stored):
+    def fail(*_, **__):
         raise MemoryError
 
     app = shop(Handlers())
     get_state(app).inbox.put(incoming("k"))
     with monkeypatch.context() as patch:
-        patch.setattr("billhook.engines.dispatcher._parse", fail)
+        patch.setattr("billhook.engines.dispatcher.event_of", fail)
         with pytest.raises(MemoryError):
             plan(app, get_state(app).dispatcher.clock.now())
 

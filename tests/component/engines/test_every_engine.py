@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -114,6 +115,37 @@ def test_every_delivery_is_handled_once_by_each_of_its_handlers(engine):
     assert calls == Counter(expected)
     assert engine.states() == ["done"] * 12 + ["quarantined", "done"]
     assert set(engine.runs("state, attempts")) == {("succeeded", 1)}
+
+
+def test_a_type_in_the_body_is_read_with_the_plan(engine):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="a")(lambda event: calls.append("ping"))
+    handlers.on_unknown(name="b")(lambda event, delivery: calls.append(delivery.event_type))
+    engine.shop(handlers)
+    for number, name in enumerate(("PingTest", "orders/create", " ")):
+        body = b'{"type":"%s"}' % name.encode()
+        engine.inbox.put(replace(incoming(f"m{number}", event_type="", body=body), type_field="type"))
+
+    engine.handle()
+
+    assert sorted(calls) == ["orders/create", "ping"]
+    found = rows(inbox_at(engine.app), "SELECT event_type, state FROM delivery ORDER BY id")
+    assert found == [("PingTest", "done"), ("orders/create", "done"), ("", "quarantined")]
+
+
+def test_types_in_bodies_are_handled_in_the_order_of_receipt(engine):
+    handlers, calls = Handlers(), []
+    handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id")(
+        lambda event, delivery: calls.append(delivery.key)
+    )
+    engine.shop(handlers)
+    body = (BODY % ("inv_1", "Paid")).replace("{", '{"type":"InvoicePaymentStatusChanged",').encode()
+    for key in ("m1", "m2", "m3"):
+        engine.inbox.put(replace(incoming(key, event_type="", body=body), type_field="type"))
+
+    engine.handle()
+
+    assert calls == ["m1", "m2", "m3"]
 
 
 def test_each_run_is_retried_by_its_own_schedule_until_it_is_dead(engine):

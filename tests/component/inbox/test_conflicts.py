@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from dataclasses import replace
 from itertools import islice, product
 
 import pytest
@@ -59,6 +60,54 @@ def test_a_repeated_conflict_is_a_duplicate_of_its_own_row(inbox):
     assert [receipt.status for receipt in again] == [D] * 4
     assert [receipt.delivery_id for receipt in again] == ids
     assert {receipt.stored_event_type for receipt in again} == {"InvoiceApproved"}
+
+
+def unread(body=b"{}", key="k"):
+    return replace(sent("", body, key), type_field="type")
+
+
+def test_a_type_in_the_body_takes_the_first_slot_in_one_statement(inbox, where, monkeypatch):
+    def write(*_, **__):
+        raise AssertionError("a second transaction")
+
+    monkeypatch.setattr(type(inbox.database), "write", write)
+
+    assert put_all(inbox, unread(), unread(), unread(key="other")) == [A, D, A]
+    assert (
+        rows(where, "SELECT duplicate_slot, event_type, type_field, state FROM delivery")
+        == [("", "", "type", "received")] * 2
+    )
+
+
+def test_of_one_batch_a_repeated_body_is_a_duplicate_and_another_one_a_conflict(inbox, where):
+    receipts = ingest(inbox.database, [unread(), unread(b"[]"), unread(), unread(b"[]"), sent("", b"{}")])
+
+    assert [receipt.status for receipt in receipts] == [A, C, D, D, D]
+    assert [slot[:1] for slot in slots(where)] == ["", "#"]
+    assert receipts[1].error == f"content conflict with delivery {receipts[0].delivery_id}"
+
+
+@pytest.mark.parametrize("event_type", ["", "PaymentFailed", "orders/create"])
+def test_where_a_type_is_in_the_body_the_bytes_decide_read_or_unread(event_type):
+    digest = sent().digest
+    first = {FIRST: SlotEntry(5, event_type, digest, None, "type")}
+
+    for same in (unread(), sent(), sent("InvoiceApproved"), sent("Odd"), sent("")):
+        choice = choose_slot(first, same)
+        assert (choice.status, choice.slot) == (D, FIRST), same
+    for other in (unread(b"[]"), sent(body=b"[]"), sent("", b"[]")):
+        choice = choose_slot(first, other)
+        assert (choice.status, choice.slot, choice.conflict_of) == (C, "#" + other.digest.hex(), 5), other
+    # As after erasing: without a digest every body is like it.
+    assert choose_slot({FIRST: SlotEntry(5, event_type, None, None, "type")}, unread(b"[]")).status is D
+    # The other way round: the first came with a header.
+    assert choose_slot({FIRST: SlotEntry(5, "PaymentFailed", digest)}, unread()).status is D
+    assert choose_slot({FIRST: SlotEntry(5, "PaymentFailed", digest)}, unread(b"[]")).status is C
+
+
+def test_a_delivery_without_a_type_keeps_none_with_its_type_in_the_body_from_being_first(inbox, where):
+    assert put_all(inbox, sent(""), unread()) == [PutStatus.UNTYPED, A]
+    assert slots(where) == ["-", ""]
 
 
 def test_a_key_has_a_bounded_number_of_rows_over_all_types(inbox, where):
@@ -133,7 +182,7 @@ def test_an_untyped_delivery_does_not_take_the_first_slot(inbox, where):
     ]
 
     assert [receipt.status for receipt in receipts] == [PutStatus.UNTYPED, C, A]
-    assert receipts[0].error == "no event type: its header is missing, malformed or sent twice"
+    assert receipts[0].error == "no event type"
     assert (receipts[0].conflict_of, receipts[1].conflict_of) == (None, receipts[0].delivery_id)
     assert rows(where, "SELECT substr(duplicate_slot, 1, 2), state FROM delivery ORDER BY id") == [
         ("-", "quarantined"),

@@ -192,10 +192,17 @@ def test_bodies_are_read_in_batches(inbox, monkeypatch):
     for number in range(5):
         kind = "PingTest" if number != 3 else "Overage"
         inbox.put(incoming(f"m{number}", event_type=kind, at=NOON + timedelta(minutes=number)))
+    for number, field in ((5, "type"), (6, None)):
+        new = incoming(f"m{number}", event_type="", body=b"", at=NOON + timedelta(minutes=number))
+        inbox.put(replace(new, type_field=field))
 
-    found = list(searches.read_bodies(inbox, ["PingTest", "InvoiceApproved"], NOON + timedelta(minutes=1)))
+    *found, unread = list(
+        searches.read_bodies(inbox, ["PingTest", "InvoiceApproved"], NOON + timedelta(minutes=1))
+    )
 
     assert [(one.event_type, one.state, one.body) for one in found] == [("PingTest", "received", b"{}")] * 3
+    # A type in the body may be one of these, as long as it is not read.
+    assert (unread.event_type, unread.type_field, unread.state) == ("", "type", "received")
     assert [one.delivery_id for one in found] == sorted({one.delivery_id for one in found})
 
 

@@ -147,6 +147,22 @@ def test_each_source_signs_in_its_own_way(app_of):
         deliver(app, InvoiceApproved, source="us")
 
 
+def test_a_source_with_its_type_in_the_body_gets_it_there(app_of):
+    acme = Source("acme", TimestampedHMAC(), ["a secret of some length"], type_field="event.type")
+    shop, unknown = Shop(), []
+    shop.handlers.on_unknown()(lambda event, delivery: unknown.append((event.type, event.data)))
+    app = app_of(shop.handlers, sources=[acme])
+
+    assert deliver(app, InvoiceApproved, source="acme", invoice_id="inv_9") == ACCEPTED
+    assert deliver(app, "orders/create", source="acme", n=1) == ACCEPTED
+    settle(app)
+
+    assert (shop.calls, unknown) == (
+        [("inv_9", 1)],
+        [("orders/create", {"n": 1, "event": {"type": "orders/create"}})],
+    )
+
+
 def test_the_only_source_is_meant_where_there_is_no_default(tmp_path):
     public = rsa.generate_private_key(65537, 2048).public_key()
     pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()

@@ -29,6 +29,16 @@ def declare() -> Iterator[Any]:
         del _registered[name]
 
 
+@pytest.mark.parametrize(
+    "name", ["orders/create", "a b", "1st", "/", 'a"b', "a\\", "'", "class", 'x"); exit("']
+)
+def test_any_name_of_a_type_is_declared_as_it_is(declare, name):
+    declare(name, b'{"n": 1}')
+
+    assert EVENT_TYPES[name].type == name
+    assert parse_event(name, b'{"n": 1}').n == 1
+
+
 def test_the_file_declares_the_type_with_a_handler_and_reads_what_came(declare):
     bodies = (
         b'{"orderId": "o-1", "paid": true, "amount": 12.5, "at": "2026-01-15T09:30:00Z", "tags": ["a"]}',

@@ -351,7 +351,11 @@ def test_the_number_of_refusals_is_logged_with_the_next_stored_delivery(intake, 
         ({"x-github-event": "push", "X-Webhook-Type": "PingTest"}, "push"),
         ({"X-Webhook-Type": "PingTest"}, ""),
         ({"X-GitHub-Event": "push,push"}, ""),
-        ({"X-GitHub-Event": "orders/create"}, ""),
+        ({"X-GitHub-Event": "orders/create"}, "orders/create"),
+        ({"X-GitHub-Event": "a b"}, "a b"),
+        ({"X-GitHub-Event": "1"}, "1"),
+        ({"X-GitHub-Event": " a"}, ""),
+        ({"X-GitHub-Event": "\xe9"}, ""),
     ],
 )
 def test_a_source_may_name_its_types_in_another_header(intake, headers, event_type):
@@ -360,6 +364,62 @@ def test_a_source_may_name_its_types_in_another_header(intake, headers, event_ty
     as_sent = RequestHeaders({name.lower(): text for name, text in (kept | headers).items()})
 
     assert intake.verify(source, as_sent, b"{}").event_type == event_type
+
+
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        (None, "is missing"),
+        ("", "is missing"),
+        ("PingTest,PingTest", "is sent twice, or has a comma"),
+        ("PingTest,", "is sent twice, or has a comma"),
+        ("orders/create", "is malformed"),
+        ("1", "is malformed"),
+    ],
+)
+def test_why_a_delivery_has_no_type_is_told(intake, named, why):
+    headers = signed()
+    del headers["X-Webhook-Type"]
+    delivery = decide(intake, headers if named is None else with_type(headers, named))
+
+    assert (delivery.event_type, delivery.type_field) == ("", None)
+    assert delivery.untyped == f"no event type: its header X-Webhook-Type {why}"
+
+
+def test_the_default_header_has_its_own_names_where_a_source_names_it(intake):
+    source = Source("default", secrets=[SECRET], type_header="x-webhook-type")
+    for name, found in (("PingTest", "PingTest"), ("orders/create", "")):
+        as_sent = RequestHeaders({key.lower(): text for key, text in with_type(signed(), name).items()})
+        assert intake.verify(source, as_sent, b"{}").event_type == found
+
+
+@pytest.mark.parametrize("body", [b'{"type":"a"}', b"not JSON", b""])
+def test_a_type_in_the_body_is_not_read_by_the_receiver_and_no_header_counts(intake, body):
+    source = Source("default", secrets=[SECRET], type_field="type")
+    as_sent = RequestHeaders({name.lower(): text for name, text in signed(body).items()})
+
+    delivery = intake.verify(source, as_sent, body)
+
+    assert (delivery.event_type, delivery.type_field, delivery.known) == ("", "type", False)
+    assert delivery.body == body
+
+
+@pytest.mark.parametrize(
+    ("stored_as", "counted_as"), [("PingTest", "PingTest"), ("orders/create", "*"), ("", "*")]
+)
+def test_a_duplicate_with_its_type_in_the_body_is_counted_as_what_was_read(
+    intake, seen, stored_as, counted_as
+):
+    source = Source("default", secrets=[SECRET], type_field="type")
+    headers = signed(message_id="msg_1")
+    delivery = intake.verify(
+        source, RequestHeaders({name.lower(): text for name, text in headers.items()}), b"{}"
+    )
+
+    assert intake.stored(delivery, Receipt(PutStatus.DUPLICATE, 7, stored_as)) == DUPLICATE
+
+    assert [about["event_type"] for _, _, about in seen.counted] == [counted_as]
+    assert seen.signals == [("delivery_duplicate", {**FACTS, "event_type": stored_as})]
 
 
 def store(intake, status, event_type="PingTest", **more):

@@ -40,6 +40,18 @@ def change(amount: int | None, balance: int, minutes: int = 0) -> CreditChange:
     return CreditChange(NOON + timedelta(minutes=minutes), number, Decimal(balance))
 
 
+def test_a_type_in_the_body_counts_before_a_worker_has_read_it():
+    found, body = DeliveredEvents(), json.loads(sample(InvoiceApproved, invoice_id="inv_1").to_json())
+
+    for number, name in enumerate(("InvoiceApproved", "Odd", 5)):
+        content = json.dumps({**body, "invoiceId": f"inv_{number}", "type": name}).encode()
+        found.add(ReadBody(number, "", "received", content, "type"))
+
+    assert found.has("InvoiceApproved", "inv_0")
+    assert not found.has("InvoiceApproved", "inv_1")
+    assert dict(found.counts) == {"InvoiceApproved": 1}
+
+
 @pytest.mark.parametrize(
     ("events", "changes", "unmatched"),
     [

@@ -78,6 +78,7 @@ def test_pyjwt_and_we_accept_each_other():
         ("RS256", private, public),
         ("ES256", curve_private, curve_public),
         ("HS256", TEXT_SECRET, TEXT_SECRET),
+        ("HS512", TEXT_SECRET * 2, TEXT_SECRET * 2),
     ):
         scheme = BodyJWT(algorithm=name, issuer="billing")
         by_them = token(GOOD | {"iss": "billing"}, key=signing, algorithm=name)
@@ -298,7 +299,7 @@ def test_keys_are_judged_at_the_start():
 
 def test_options_that_cannot_work_are_refused():
     for options, told in (
-        ({"algorithm": "none"}, "algorithm 'none' is not one of RS256, ES256, HS256"),
+        ({"algorithm": "none"}, "algorithm 'none' is not one of RS256, ES256, HS256, HS512"),
         ({"claim_holds": "md5"}, "claim_holds 'md5' is not one of sha256, body"),
         ({"replay_protection": "no"}, "replay_protection 'no' is not one of dedupe-only, None"),
         ({"header": "X Sig"}, "'X Sig' cannot be the name of a header"),

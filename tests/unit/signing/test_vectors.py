@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import hmac
 from datetime import UTC, datetime
 
 import pytest
 from standardwebhooks import Webhook
 
-from billhook.errors import SignatureMismatch
+from billhook.errors import ConfigError, SignatureMalformed, SignatureMismatch
 from billhook.signing import BodyHMAC, SignatureTemplate, StandardWebhooks, TimestampedHMAC, TimestampedRSA
 from billhook.signing.algorithms import Ed25519
 from support.signing_cases import TEXT_SECRET, WHSEC, Delivery, ed25519_pair, verify
@@ -63,6 +64,42 @@ RFC_8032_SECTION_7_1 = [
     ),
 ]
 
+# Key, content, HMAC-SHA256 and HMAC-SHA512. The secret of case 2 is under 16 bytes.
+RFC_4231_SECTION_4 = [
+    pytest.param(
+        b"\x0b" * 20,
+        b"Hi There",
+        "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7",
+        "87aa7cdea5ef619d4ff0b4241a1d6cb02379f4e2ce4ec2787ad0b30545e17cde"
+        "daa833b7d6b8a702038b274eaea3f4e4be9d914eeb61f1702e696c203a126854",
+        id="Test Case 1",
+    ),
+    pytest.param(
+        b"\xaa" * 20,
+        b"\xdd" * 50,
+        "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe",
+        "fa73b0089d56a284efb0f0756c890be9b1b5dbdd8ee81a3655f83e33b2279d39"
+        "bf3e848279a722c806b485a47e67c807b946a337bee8942674278859e13292fb",
+        id="Test Case 3",
+    ),
+    pytest.param(
+        bytes(range(1, 26)),
+        b"\xcd" * 50,
+        "82558a389a443c0ea4cc819899f2083a85f0faa3e578f8077a2e3ff46729665b",
+        "b0ba465637458c6990e5a8c5f61d4af7e576d97ff94b872de76f8050361ee3db"
+        "a91ca5c11aa25eb4d679275cc5788063a5f19741120c4f2de2adebeb10a298dd",
+        id="Test Case 4",
+    ),
+    pytest.param(
+        b"\xaa" * 131,
+        b"Test Using Larger Than Block-Size Key - Hash Key First",
+        "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54",
+        "80b24263c7c1a3ebb71493c1dd7be8b49b46d1f41b4aeec1121b013783f8f352"
+        "6b56d037e05f2598bd0fd2215d6a1e5295e64f73f63f0aec8b915a985d786598",
+        id="Test Case 6",
+    ),
+]
+
 
 def standard_headers(signature: str) -> dict[str, str]:
     return {"webhook-id": ID, "webhook-timestamp": "1614265330", "webhook-signature": signature}
@@ -112,6 +149,58 @@ def test_the_standardwebhooks_package_and_we_accept_each_other(body):
     theirs.verify(body, signed_by_us, json_parse=False)
 
     assert verdict.key == ID
+
+
+@pytest.mark.parametrize(("key", "content", "sha256", "sha512"), RFC_4231_SECTION_4)
+def test_the_hmac_vectors_of_rfc_4231_are_signed_and_verified(key, content, sha256, sha512):
+    for algorithm, digits in (("hmac-sha256", sha256), ("hmac-sha512", sha512)):
+        scheme = SignatureTemplate(
+            content="{body}",
+            algorithm=algorithm,
+            secret_encoding="hex",
+            signature_header="X-Sig",
+            replay_protection="dedupe-only",
+        )
+
+        signed = scheme.sign(content, key.hex(), event_type="PingTest", now=AT)
+        verify(scheme, Delivery({"X-Sig": digits}, content), [key.hex()], at=AT)
+
+        assert signed == {"X-Sig": digits}
+        with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+            verify(scheme, Delivery({"X-Sig": digits}, content + b"x"), [key.hex()], at=AT)
+
+
+def test_a_scheme_takes_the_digest_that_it_is_configured_for_and_no_other():
+    header = "X-Webhook-Signature"
+    for scheme, content, prefix in (
+        (TimestampedHMAC(algorithm="hmac-sha512"), b"1614265330." + BODY, "t=1614265330,v1="),
+        (
+            BodyHMAC(header, algorithm="hmac-sha512", replay_protection="dedupe-only"),
+            BODY,
+            "sha512=",
+        ),
+    ):
+        digits = hmac.digest(TEXT_SECRET.encode(), content, "sha512").hex()
+        short = hmac.digest(TEXT_SECRET.encode(), content, "sha256").hex()
+
+        signed = scheme.sign(BODY, TEXT_SECRET, event_type="PingTest", now=AT)
+        verify(scheme, Delivery({header: prefix + digits}, BODY), [TEXT_SECRET], at=AT)
+
+        assert signed == {header: prefix + digits}
+        with pytest.raises(SignatureMalformed, match="X-Webhook-Signature holds a signature"):
+            verify(scheme, Delivery({header: prefix + short}, BODY), [TEXT_SECRET], at=AT)
+        for digest in ("sha3_512", "blake2b"):  # of the same length
+            other = hmac.digest(TEXT_SECRET.encode(), content, digest).hex()
+            with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+                verify(scheme, Delivery({header: prefix + other}, BODY), [TEXT_SECRET], at=AT)
+
+
+@pytest.mark.parametrize("scheme", [TimestampedHMAC, BodyHMAC])
+def test_a_scheme_with_a_shared_secret_takes_no_other_algorithm(scheme):
+    for algorithm in ("rsa-sha256", "hmac-sha1", "sha512", None):
+        told = f"algorithm {algorithm!r} is not one of hmac-sha256, hmac-sha512"
+        with pytest.raises(ConfigError, match=told):
+            scheme("X-Sig", algorithm=algorithm)
 
 
 def test_openssls_hmac_signatures_are_reproduced_and_verified():

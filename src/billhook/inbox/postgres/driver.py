@@ -205,18 +205,20 @@ def reason(error: BaseException | None) -> str:
     return " ".join((primary or str(error)).split())
 
 
-_COLUMNS = ("source", "key", "event_type", "body", "digest", "headers", "signed_at", "received_at")
+_COLUMNS = (
+    *("source", "key", "event_type", "type_field", "body", "digest", "headers", "signed_at", "received_at"),
+)
 # Without a right to store, the state is NULL, which the table refuses.
 INSERT_NEW = """
     INSERT INTO {delivery}
-        (source, key, event_type, body, digest, headers, signed_at, received_at, state)
-    SELECT source, key, event_type, body, digest, headers, signed_at, received_at,
+        (source, key, event_type, type_field, body, digest, headers, signed_at, received_at, state)
+    SELECT source, key, event_type, type_field, body, digest, headers, signed_at, received_at,
         (SELECT 'received' FROM {version}
          WHERE %s BETWEEN coalesce(oldest_writer, version_num) AND version_num)
-    FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[], %s::bytea[], %s::text[], %s::timestamptz[],
-                %s::timestamptz[])
+    FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::bytea[], %s::text[],
+                %s::timestamptz[], %s::timestamptz[])
          WITH ORDINALITY
-         AS new (source, key, event_type, body, digest, headers, signed_at, received_at, number)
+         AS new (source, key, event_type, type_field, body, digest, headers, signed_at, received_at, number)
     ORDER BY number
     ON CONFLICT (source, key, duplicate_slot) DO NOTHING
     RETURNING id

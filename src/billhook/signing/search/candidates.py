@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, get_args
 
 from billhook.errors import ConfigError, SignatureMalformed
 from billhook.signing import algorithms
-from billhook.signing.algorithms import SECRET_ENCODINGS, Ed25519, RsaSha256, SecretEncoding
+from billhook.signing.algorithms import SECRET_ENCODINGS, Ed25519, RsaSha256, SecretEncoding, digest_of
 from billhook.signing.content_template import FIELDS
 from billhook.signing.parsing import MAX_HEADER_BYTES, TIME_FORMATS, Encoding, TimeFormatName, read_signature
 from billhook.signing.secret_text import plain_secret
@@ -36,9 +36,9 @@ from billhook.signing.standard_webhooks import SECRET_PREFIX, URL_SAFE
 BASE64URL: Final = "base64url"
 """An encoding that the search recognises, although no scheme can be configured for it."""
 HMAC_LENGTHS: Final = {"sha256": 32, "sha1": 20, "sha384": 48, "sha512": 64}
-"""Bytes of an HMAC by its digest; the schemes of billhook verify HMAC-SHA256 only."""
+"""Bytes of an HMAC by its hash function; those that no scheme of billhook has are recognised all the same."""
 SIGNATURE_LENGTHS: Final = (32, 64, 256, 384, 512)
-"""Of HMAC-SHA256, ed25519, and RSA with 2048, 3072 and 4096 bits."""
+"""Of HMAC-SHA256, ed25519 and HMAC-SHA512, and RSA with 2048, 3072 and 4096 bits."""
 MAX_TIMES: Final = 4
 MAX_IDS: Final = 3
 _YEARS: Final = range(2000, 2100)
@@ -390,6 +390,6 @@ def _signing(
             with suppress(InvalidSignature):
                 digests[public.recover_data_from_signature(raw, *algorithms.pkcs1_sha256())] = raw
         return digests, lambda content: hashlib.sha256(content).digest()
-    digest, material = algorithm.removeprefix("hmac-"), SECRET_ENCODINGS[encoding](text)
+    digest, material = digest_of(algorithm), SECRET_ENCODINGS[encoding](text)
     own = {raw: raw for raw in captured if len(raw) == HMAC_LENGTHS[digest]}
     return own, lambda content: hmac.digest(material, content, digest)

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from billhook.errors import ConfigError, MissingExtra, SignatureError, SignatureMalformed
-from billhook.signing.algorithms import SECRET_ENCODINGS, Ed25519, HmacSha256, RsaSha256
+from billhook.signing.algorithms import SECRET_ENCODINGS, AlgorithmName, Ed25519, HmacName, RsaSha256
 from billhook.signing.body_jwt import BodyJWT, read_token
 from billhook.signing.content_template import FIELDS
 from billhook.signing.scheme import Scheme
@@ -234,7 +234,7 @@ class _Search:
         seconds = range(int(at.timestamp()) - LOST_TIME_SECONDS, int(at.timestamp()) + LOST_TIME_SECONDS + 1)
         times = [Part("", str(second), moment=at) for second in seconds]
         templates = [template for template in KNOWN if "{timestamp}" in template]
-        keys = [key for key in self._keys if key.algorithm == HmacSha256.name]
+        keys = [key for key in self._keys if key.algorithm in get_args(HmacName)]
         request = replace(self._request, values={**values, "timestamp": times})
         for content, _, signature in self._matches(templates, request, keys):
             text = f"{signature.part.header} signs {content.template!r} with the time "
@@ -273,9 +273,10 @@ def configure(match: Match, request: CapturedRequest) -> FoundScheme | NearMiss:
     """Return the scheme for a match, or why no scheme of billhook can be configured for it."""
     content, key, (part, _, encoding, prefix) = match
     fits = f"{content.template!r} by secret {key.number}"
-    if key.algorithm in ("hmac-sha1", "hmac-sha384", "hmac-sha512"):
-        text = f"{part.header} is the {key.algorithm.upper()} of {fits}: billhook verifies HMAC-SHA256"
-        return NearMiss("algorithm", f"{text}, if the sender lets one choose it")
+    if key.algorithm not in get_args(AlgorithmName):
+        verified = " and ".join(map(str.upper, get_args(HmacName)))
+        text = f"{part.header} is the {key.algorithm.upper()} of {fits}: billhook verifies {verified}"
+        return NearMiss("algorithm", f"{text}, if the sender lets one choose")
     description = f"{part.header} is the {key.algorithm} of {fits}"
     if encoding == candidates.BASE64URL:
         text = f"{description}, in base64url or without padding, which no scheme of billhook reads"
@@ -318,6 +319,7 @@ def _schemes(match: Match) -> list[tuple[type[Scheme], dict[str, Any], str, str]
     before = f"{key.change}, then " if key.change else ""
     what = "characters" if key.encoding == "text" else "decoded bytes"
     as_found = key.secret, key.change
+    hmac = {} if key.algorithm == "hmac-sha256" else {"algorithm": key.algorithm}
     given = {
         "content": content.template,
         "algorithm": key.algorithm,
@@ -340,9 +342,9 @@ def _schemes(match: Match) -> list[tuple[type[Scheme], dict[str, Any], str, str]
         (StandardWebhooks, own, plain, f"leave out {surroundings}" if surroundings else ""),
         (StandardWebhooks, own, encoded, f"{before}write it as whsec_ and the base64 of its {what}"),
         (StandardWebhooks, own, *as_found),
-        (TimestampedHMAC, {"header": part.header}, *as_found),
+        (TimestampedHMAC, {"header": part.header, **hmac}, *as_found),
         (TimestampedRSA, {"signature_header": part.header, "timestamp_header": time.header}, *as_found),
-        (BodyHMAC, {"header": part.header, "prefix": prefix, **_DEDUPE_ONLY}, *as_found),
+        (BodyHMAC, {"header": part.header, "prefix": prefix, **hmac, **_DEDUPE_ONLY}, *as_found),
         (SignatureTemplate, needed, *as_found),
     ]
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0014"
+revision = "0015"
 down_revision = None
 
 ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
@@ -114,6 +114,7 @@ def _make_delivery() -> None:
         sa.Column("key", sa.Text, nullable=False),
         sa.Column("duplicate_slot", sa.Text, nullable=False, server_default=""),
         sa.Column("event_type", sa.Text, nullable=False),
+        sa.Column("type_field", sa.Text),
         sa.Column("sent_as", sa.Text),
         sa.Column("conflict_of", ID),
         sa.Column("edited_from", ID),
@@ -129,6 +130,7 @@ def _make_delivery() -> None:
     )
     op.create_index("delivery_event_type_id_idx", "delivery", ["event_type", "id"])
     _partial_index("delivery_received_idx", "state IN ('received')", "id")
+    _partial_index("delivery_unread_type_idx", "type_field IS NOT NULL AND state IN ('received')", "id")
     _partial_index("delivery_unfinished_idx", "state IN ('received', 'planned')", "id")
     _partial_index("delivery_failed_idx", "state IN ('dead', 'quarantined')", "state", "id")
     _partial_index("delivery_conflict_idx", "conflict_of IS NOT NULL", "id")
