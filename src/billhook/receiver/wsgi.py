@@ -41,13 +41,12 @@ PROBE = "billhook.probe"
 
 
 class DeliveryProbe:
-    """Put it into the environ of a request made in this process; the receiver sets `status`.
+    """Put it into the environ of a request of this process's own; the receiver sets `answer`.
 
-    If `status` is still None afterwards, something else in the app answered the request.
+    If that is still None afterwards, something else in the app answered the request.
     """
 
-    status: int | None = None
-    reason = ""
+    answer: WebhookResponse | None = None
 
 
 def find_probe(environ: Mapping[str, Any]) -> DeliveryProbe | None:
@@ -107,7 +106,7 @@ def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:
         if answer.status in (405, 413):  # refused before the body was read
             response.call_on_close(partial(receiver.drain, environ, taken.server_stream))
         if PROBE in environ and (probe := find_probe(environ)) is not None:
-            probe.status = answer.status
+            probe.answer = answer
         return response
 
     return receive
