@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ _BODY = b"{}"
 _SECONDS = 5
 """How long an answer is waited for."""
 _TOKEN = "X-Billhook-Probe"  # noqa: S105 - the name of a header
+_SEND = "send a delivery to the app where it runs, with `billhook send --to URL`"
 _EXCLUDE = 'exclude requests with request.blueprint == "billhook"'
 
 
@@ -44,8 +46,10 @@ def send_probe(setup: Setup, route: WebhookRoute) -> Iterator[Finding]:
         try:
             gateway, reply = _send(app, route, scheme, {"X-Forwarded-Proto": "https", **headers})
         except OSError as error:
-            text = f"no probe was sent: no port of 127.0.0.1 can be served: {error.strerror}"
-            ok, text = False, f"{text}; let this command open one, or send a delivery to the running app"
+            ok, text = (
+                False,
+                f"no probe was sent: no port of 127.0.0.1 can be opened: {error.strerror}; {_SEND}",
+            )
             break
         ok, text = _judge(app, route, gateway, reply, signed=bool(headers))
         if not ok and scheme == "http":  # as a proxy that ends TLS passes a delivery on
@@ -125,15 +129,17 @@ class _SilentServer(ThreadedWSGIServer):
 @contextmanager
 def _served(application: ProbeGateway) -> Iterator[int]:
     """Serve an application on a free port of this machine's own address; yield the port. Raises OSError."""
-    server = _SilentServer("127.0.0.1", 0, application, _SilentHandler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    # Bound here: the server would print an error, and exit.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = _SilentServer("127.0.0.1", 0, application, _SilentHandler, fd=listener.fileno())
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
 
 
 def _send(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
+import os
 import socket
 import threading
 from datetime import UTC, datetime
@@ -297,6 +299,22 @@ def test_check_prints_nothing_of_the_server_that_it_runs(shop, caplog):
 
     assert json.loads(result.stdout)
     assert (result.stderr, caplog.text) == ("", "")
+
+
+def test_check_where_no_port_can_be_opened_says_so(shop, monkeypatch):
+    app = shop()
+
+    def forbidden(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(socket, "create_server", forbidden)
+    code, found = checked(app)
+
+    assert code == 1
+    assert found[f"POST {PATH}"] == (
+        "no probe was sent: no port of 127.0.0.1 can be opened: Permission denied; send a delivery to the "
+        "app where it runs, with `shop billhook send --to URL`"
+    )
 
 
 # --- where the app is mounted -------------------------------------------------------------------------
