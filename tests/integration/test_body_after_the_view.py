@@ -295,3 +295,29 @@ def test_whatever_reads_the_body_afterwards_finds_it_on_other_servers(tmp_path, 
 def test_asgi_middleware_may_read_and_replay_the_body_on_other_servers(tmp_path, other_python, server):
     with serving(tmp_path, OTHER_ASGI_SERVERS[server], other_python) as shop:
         check_asgi(shop)
+
+
+PATCHED_LATE = """
+import eventlet
+eventlet.monkey_patch()
+from support.reading_app import make_app
+app = make_app()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_check_serves_an_app_that_eventlet_patches_when_all_is_imported(tmp_path, other_python):
+    """A server that waits in a selector of the unpatched library would stop the checker's own thread."""
+    (tmp_path / "shop.py").write_text(PATCHED_LATE, encoding="utf-8")
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
+    environ |= {"BILLHOOK_SECRETS": SECRET, "PYTHONPATH": str(TESTS)}
+
+    done = run_command(
+        [other_python, "-m", "flask", "--app", "shop", "billhook", "check"],
+        cwd=tmp_path,
+        env=environ,
+        timeout=scaled(60),
+    )
+
+    assert f"POST {PATH}  verified and answered by billhook (source default)" in done.stdout, done.stderr

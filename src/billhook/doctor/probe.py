@@ -12,7 +12,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -132,12 +132,19 @@ def _served(application: ProbeGateway) -> Iterator[int]:
     # Bound here: the server would print an error, and exit.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = _SilentServer("127.0.0.1", 0, application, _SilentHandler, fd=listener.fileno())
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+
+        def accept() -> None:
+            with suppress(OSError):  # the listener is shut down
+                while True:
+                    server.process_request(*listener.accept())
+
+        # Not serve_forever, whose selector stops every greenlet of an app that patches the library late.
+        thread = threading.Thread(target=accept, daemon=True)
         thread.start()
         try:
             yield listener.getsockname()[1]
         finally:
-            server.shutdown()
+            listener.shutdown(socket.SHUT_RDWR)
             thread.join()
             server.server_close()
 
