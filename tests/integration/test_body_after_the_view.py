@@ -314,10 +314,11 @@ def test_check_serves_an_app_that_eventlet_patches_when_all_is_imported(tmp_path
     environ |= {"BILLHOOK_SECRETS": SECRET, "PYTHONPATH": str(TESTS)}
 
     done = run_command(
-        [other_python, "-m", "flask", "--app", "shop", "billhook", "check"],
+        [other_python, "-m", "flask", "--app", "shop", "billhook", "check", "--json"],
         cwd=tmp_path,
         env=environ,
         timeout=scaled(60),
     )
 
-    assert f"POST {PATH}  verified and answered by billhook (source default)" in done.stdout, done.stderr
+    told = {check["what"]: check["told"] for check in json.loads(done.stdout)["checks"]}
+    assert told[f"POST {PATH}"] == "verified and answered by billhook (source default)"
