@@ -145,8 +145,8 @@ class WsgiReceiver:
             if isinstance(error, BodyIncomplete):
                 close_connection(stream)
         environ[TAKEN] = TakenBody(body, refusal, stream, time.monotonic() - started)
-        # The app's own limit, which is no matter of the receiver, must not fail what reads the body.
-        here.max_content_length = sys.maxsize
+        # Not the property: a request class of the app may have one that cannot be set.
+        here._max_content_length = sys.maxsize  # else MAX_CONTENT_LENGTH would fail what reads the body
         restore_body(here, body)
 
     def accept(self, environ: Mapping[str, Any], source: Source, taken: TakenBody) -> WebhookResponse:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import pytest
+from flask import Request as FlaskRequest
 from flask import after_this_request, request, request_finished, request_started, request_tearing_down
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Request
@@ -231,6 +232,19 @@ def test_the_limit_of_the_app_for_a_body_fails_no_reader_of_a_delivery(app_with,
     if not reader.startswith("another"):  # Flask's limit is a limit of Flask's request
         assert seen == [found]
     assert stored(app) == [BODY]
+
+
+def test_a_request_class_of_the_app_with_a_fixed_limit_is_no_obstacle(app):
+    class Limited(FlaskRequest):
+        max_content_length = property(lambda self: 1)
+
+    app.request_class, seen = Limited, []
+    app.after_request(lambda response: [response, seen.append(request.get_data())][0])
+
+    with served(app) as port:
+        assert post(port) == 200
+
+    assert (seen, stored(app)) == ([BODY], [BODY])
 
 
 # --- after a refusal ----------------------------------------------------------------------------------
