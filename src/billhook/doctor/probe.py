@@ -33,7 +33,6 @@ _BODY = b"{}"
 _SECONDS = 5
 """How long an answer is waited for."""
 _TOKEN = "X-Billhook-Probe"  # noqa: S105 - the name of a header
-_SEND = "send a delivery to the app where it runs, with `billhook send --to URL`"
 _EXCLUDE = 'exclude requests with request.blueprint == "billhook"'
 
 
@@ -41,22 +40,22 @@ def send_probe(setup: Setup, route: WebhookRoute) -> Iterator[Finding]:
     """Send a signed probe to a receiver through all of the app; it is not stored."""
     app = setup.app
     assert app is not None  # noqa: S101 - the runner has asked
-    headers = _sign(setup, route)
+    name, headers = f"POST {route.path}", _sign(setup, route)
     for scheme in ("https", "http"):
         try:
             gateway, reply = _send(app, route, scheme, {"X-Forwarded-Proto": "https", **headers})
         except OSError as error:
-            ok, text = (
-                False,
-                f"no probe was sent: no port of 127.0.0.1 can be opened: {error.strerror}; {_SEND}",
-            )
-            break
+            yield Finding(
+                "error", name, f"no probe was sent: no port of 127.0.0.1 can be opened: {error.strerror}",
+                remedy="send a delivery to the app where it runs, with `billhook send --to URL`",
+            )  # fmt: skip
+            return
         ok, text = _judge(app, route, gateway, reply, signed=bool(headers))
         if not ok and scheme == "http":  # as a proxy that ends TLS passes a delivery on
             text += "; it came over plain HTTP with X-Forwarded-Proto: https, and over https it is received"
         if not ok:
             break
-    yield Finding("ok" if ok else "error", f"POST {route.path}", text)
+    yield Finding("ok" if ok else "error", name, text)
 
 
 def _sign(setup: Setup, route: WebhookRoute) -> dict[str, str]:

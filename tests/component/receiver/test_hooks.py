@@ -21,6 +21,7 @@ from werkzeug.wrappers import Request
 
 from support.apps import inbox_file
 from support.inbox_view import rows
+from support.processes import until
 from support.signing import PATH, signed
 from support.timeouts import scaled
 
@@ -211,6 +212,7 @@ def test_wherever_the_body_is_read_after_the_view_it_is_found(app, place, chunke
 
     with place(app, lambda *found: seen.extend(found)), served(app) as port:
         assert post(port, chunked=chunked) == 200
+        until(lambda: len(seen) == 2)  # some of it is read when the answer has been sent
 
     assert (seen, stored(app)) == ([BODY, BODY], [BODY])
 
