@@ -160,9 +160,8 @@ class Billhook:
     def asgi_app(self, app: Flask) -> AsgiApp:
         """Return an ASGI 3 application for `app`, which receives deliveries on the event loop.
 
-        Every other path goes to the Flask app, in a thread. The app's `before_request` hooks and WSGI
-        middleware do not see deliveries; their signature is what lets them in. Raises ConfigError for an app
-        without billhook.
+        Every other path goes to the Flask app, in a thread. The app's hooks and WSGI middleware do not see
+        deliveries; their signature is what lets them in. Raises ConfigError for an app without billhook.
         """
         return get_state(app).asgi_app()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import http.client
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult
 
 from billhook.signing.source import TYPE_HEADER
@@ -109,24 +109,15 @@ def _reason(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AppPoster:
-    """Post to a path of a Flask app in this process, without a server.
-
-    `environ` is added to the WSGI environ of each request; over TLS, for an app may redirect plain HTTP.
-    """
+    """Post to a path of a Flask app in this process, without a server; as over TLS, which an app may want."""
 
     app: Flask
     path: str
-    environ: dict[str, Any] = field(default_factory=dict)
-    scheme: str = "https"
 
     def send(self, body: bytes, headers: Mapping[str, str]) -> TestResponse:
         """Post a delivery. What the app raises is raised here."""
         return self.app.test_client().post(
-            self.path,
-            data=body,
-            headers={**_HEADERS, **headers},
-            url_scheme=self.scheme,
-            environ_overrides=self.environ,
+            self.path, data=body, headers={**_HEADERS, **headers}, url_scheme="https"
         )
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:

@@ -129,9 +129,10 @@ def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
 
     HANDLERS are modules or .py files, as `worker` takes them; the default is BILLHOOK_HANDLERS.
 
-    A signed probe passes through all of the app's hooks and is not stored. If anything else answers in place
-    of the receiver (a login hook, CSRF protection, a missing route), the command shows what to change. Exit
-    code 1 if anything is wrong.
+    The app is served for a moment on a port of 127.0.0.1, to this command alone. A signed probe passes
+    through all of the app's hooks and is not stored. If anything else answers in place of the receiver (a
+    login hook, a missing route), or the receiver's answer is changed or does not arrive within 5 s, the
+    command shows what to change. Exit code 1 if anything is wrong.
 
     \b
     Examples:

@@ -15,7 +15,6 @@ BillhookError
 │   └── MissingExtra
 ├── DeliveryError                one delivery cannot be accepted or parsed
 │   ├── RequestError             the HTTP request is unusable (400, 413, 415)
-│   │   ├── BodyConsumed
 │   │   ├── BodyIncomplete
 │   │   ├── BodyTooLarge
 │   │   └── UnsupportedEncoding

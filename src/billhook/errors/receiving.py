@@ -9,7 +9,6 @@ from billhook.program import in_program
 __all__ = [
     "BacklogFull",
     "BillhookError",
-    "BodyConsumed",
     "BodyIncomplete",
     "BodyTooLarge",
     "ConfigError",
@@ -220,19 +219,6 @@ class BodyIncomplete(RequestError):
     """The body ended or stalled before it was complete."""
 
     cause = "body_incomplete"
-
-
-class BodyConsumed(RequestError):
-    """Code of the app read the body before the receiver, and kept no copy of it."""
-
-    cause = "body_consumed"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "code of the app read the body before billhook and kept no copy (request.form, request.values, "
-            "request.stream, get_data(cache=False)): exclude requests with request.blueprint == "
-            '"billhook" from that before_request hook'
-        )
 
 
 class BodyTooLarge(RequestError):

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from flask import Blueprint, Flask, Response
 
 from billhook.errors import ConfigError, InboxUnavailable, SchemaMismatch
-from billhook.receiver.wsgi import EveryMethod, WsgiReceiver, count_body_bytes, make_view
+from billhook.receiver.wsgi import EveryMethod, WsgiReceiver, make_view
 from billhook.signing.source import DEFAULT_SOURCE, Source
 
 Making = Callable[[Flask, str], AbstractContextManager[Blueprint]]
@@ -108,7 +108,7 @@ def make_blueprint(
     if "<" in url_prefix:
         raise ConfigError(f"url_prefix {url_prefix!r} has a variable part: use named sources instead")
     blueprint = Blueprint(name, __name__)
-    blueprint.url_value_preprocessor(count_body_bytes)
+    blueprint.url_value_preprocessor(receiver.take_body)
     prefix = "/" + url_prefix.strip("/") if url_prefix.strip("/") else ""
     for source in sources:
         view = make_view(receiver, source)

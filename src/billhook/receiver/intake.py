@@ -19,7 +19,6 @@ from typing import Any, Protocol, Self
 
 from billhook.clock import Clock
 from billhook.errors import (
-    BodyConsumed,
     BodyIncomplete,
     BodyTooLarge,
     InboxUnavailable,
@@ -259,8 +258,7 @@ class DeliveryRules:
         answer = error_response(error)
         level = logging.ERROR if isinstance(error, InboxUnavailable) else logging.WARNING
         # The cause, never the request's content: an attacker must not write our log.
-        is_explained = isinstance(error, InboxUnavailable | BodyConsumed)
-        reason = f"{error.cause}: {error}" if is_explained else error.cause
+        reason = f"{error.cause}: {error}" if isinstance(error, InboxUnavailable) else error.cause
         text = f"delivery to source {source.name} refused with {answer.status} ({printable(reason)})"
         self._log_rejection(source.name, error.cause, text, level)
         age_seconds = error.age_seconds if isinstance(error, SignatureError) else None

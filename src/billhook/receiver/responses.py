@@ -42,7 +42,6 @@ OUT_OF_RESOURCES = WebhookResponse(503, b'{"status": "unavailable"}', (("Retry-A
 _INCOMPLETE = _error(400, "invalid_request_error", "incomplete_body", "The body ended before all of it came.")
 _REQUESTS = {
     "body_incomplete": _INCOMPLETE,
-    "body_consumed": _INCOMPLETE,
     "body_too_large": _error(413, "invalid_request_error", "request_too_large", "The body is too large."),
     "content_encoding": _error(
         415, "invalid_request_error", "unsupported_content_encoding", "Send the body without encoding."

@@ -11,18 +11,18 @@ import errno
 import io
 import os
 import socket
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from flask import Response, request
+from flask import Request, Response, request
 
 from billhook.errors import (
-    BodyConsumed,
     BodyIncomplete,
     BodyTooLarge,
     InboxUnavailable,
@@ -41,15 +41,12 @@ PROBE = "billhook.probe"
 
 
 class DeliveryProbe:
-    """Put it into the environ of a request made in this process; the receiver sets `status`.
+    """Put it into the environ of a request of this process's own; the receiver sets `answer`.
 
-    If `status` is still None afterwards, something else in the app answered the request.
+    If that is still None afterwards, something else in the app answered the request.
     """
 
-    def __init__(self) -> None:
-        self.status: int | None = None
-        self.reason = ""
-        """Why the delivery was refused, if the app is the cause."""
+    answer: WebhookResponse | None = None
 
 
 def find_probe(environ: Mapping[str, Any]) -> DeliveryProbe | None:
@@ -65,61 +62,51 @@ class EveryMethod(set[str]):
         return True
 
 
-_COUNTED = "billhook.counted"
-"""Key in the environment of the stream that counts, also where a hook has replaced `wsgi.input`."""
+class TakenBody(NamedTuple):
+    """The body of a request as it was read before the hooks of the app, or why it is refused."""
 
-
-class CountedStream(io.RawIOBase):
-    """The stream of a request's body, which counts what hooks of the app read from it."""
-
+    body: bytes
+    """Empty if it is refused."""
+    refusal: RequestError | InboxUnavailable | MemoryError | None
     server_stream: Any
-    bytes_read = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        piece = self.server_stream.read(len(buffer))
-        buffer[: len(piece)] = piece
-        self.bytes_read += len(piece)
-        return len(piece)
+    """It may have more of a body that is refused."""
+    seconds: float
+    """How long reading took."""
 
 
-def count_body_bytes(endpoint: str | None, values: dict[str, Any] | None) -> None:
-    """Count what is read from the body of the current request. Flask calls this before the app's hooks."""
-    counted = CountedStream()
-    counted.server_stream = request.environ["wsgi.input"]
-    request.environ["wsgi.input"] = request.environ[_COUNTED] = counted
+TAKEN = "billhook.body"
+"""Key of the TakenBody in the WSGI environ."""
+
+
+def restore_body(here: Request, body: bytes) -> None:
+    """Have the app's code find the body as it came, however it reads it, and at its end no more than that."""
+    here._cached_data = body
+    here.__dict__.pop("stream", None)
+    here.environ["wsgi.input"] = io.BytesIO(body)
+    here.environ["wsgi.input_terminated"] = True
 
 
 def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:
     """Return the view that receives the deliveries of a source."""
 
     def receive() -> Response:
+        here: Request = request._get_current_object()  # type: ignore[attr-defined]
+        environ = here.environ
+        if TAKEN not in environ:  # of another route of the app, which was given this view
+            receiver.take_body(None, None)
+        taken: TakenBody = environ.pop(TAKEN)
         try:
-            return answer()
+            answer = METHOD_NOT_ALLOWED
+            if here.method == "POST":
+                answer = receiver.accept(environ, source, taken)
         except MemoryError:  # handled here, because the frames that held the body are released
-            return _response(receiver.intake.out_of_memory(source))
-
-    def answer() -> Response:
-        environ, cached_body, consumed = request.environ, request.__dict__.get("_cached_data"), False
-        # A hook that has read the body may have replaced the stream, so that the body can be read again.
-        counted = environ.get(_COUNTED)
-        replaced = counted is not environ["wsgi.input"]
-        if counted is not None and not replaced:
-            environ["wsgi.input"] = counted.server_stream
-            consumed = counted.bytes_read != len(cached_body or b"")
-        if request.method != "POST":
-            response = _response(METHOD_NOT_ALLOWED)
-        else:
-            original = counted if replaced and cached_body is None else None
-            response = _response(
-                receiver.accept(environ, source, cached_body, consumed=consumed, original=original)
-            )
-        if consumed or response.status_code in (405, 413):  # refused before the body was read
-            response.call_on_close(partial(receiver.drain, environ))
-        if PROBE in request.environ and (probe := find_probe(request.environ)) is not None:
-            probe.status = response.status_code
+            answer = receiver.intake.out_of_memory(source)
+        restore_body(here, taken.body)
+        response = _response(answer)
+        if answer.status in (405, 413):  # refused before the body was read
+            response.call_on_close(partial(receiver.drain, environ, taken.server_stream))
+        if PROBE in environ and (probe := find_probe(environ)) is not None:
+            probe.answer = answer
         return response
 
     return receive
@@ -139,39 +126,40 @@ class WsgiReceiver:
         self._inbox = inbox
         self._body_deadline = BodyDeadline(intake.body_seconds)
 
-    def accept(
-        self,
-        environ: Mapping[str, Any],
-        source: Source,
-        cached_body: bytes | None = None,
-        *,
-        consumed: bool = False,
-        original: CountedStream | None = None,
-    ) -> WebhookResponse:
-        """Accept one POST.
-
-        `cached_body` is the copy of the body that a hook of the app has read. With `consumed`, hooks have
-        read more than this copy. `original` is the stream that a hook has put another one in place of.
-        """
-        deadline = time.monotonic() + self.intake.deadline_seconds
+    def take_body(self, endpoint: str | None, values: dict[str, Any] | None) -> None:
+        """Read the body of the current request, if it is a POST. Flask calls this before the app's hooks."""
+        here: Request = request._get_current_object()  # type: ignore[attr-defined]
+        environ, cached_body = here.environ, here.__dict__.get("_cached_data")
+        stream, started = environ["wsgi.input"], time.monotonic()
         connection = None
         if cached_body is None:
             connection = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")
+        body, refusal = b"", None
         try:
-            if consumed:
-                raise BodyConsumed
-            # Read before any check: unread body bytes would be parsed as the connection's next request.
-            with nullcontext() if connection is None else self._body_deadline.reading(connection):
-                body = read_body(environ, self.intake.max_body_bytes, cached_body, original)
-            delivery = self.intake.verify(source, RequestHeaders.from_environ(environ), body)
+            if here.method == "POST":
+                # Read before any check: unread body bytes would be parsed as the connection's next request.
+                with nullcontext() if connection is None else self._body_deadline.reading(connection):
+                    body = read_body(environ, self.intake.max_body_bytes, cached_body)
+        except (RequestError, InboxUnavailable, MemoryError) as error:
+            refusal = error.with_traceback(None)  # whose frames hold what was read
+            if isinstance(error, BodyIncomplete):
+                close_connection(stream)
+        environ[TAKEN] = TakenBody(body, refusal, stream, time.monotonic() - started)
+        # Not the property: a request class of the app may have one that cannot be set.
+        here._max_content_length = sys.maxsize  # else MAX_CONTENT_LENGTH would fail what reads the body
+        restore_body(here, body)
+
+    def accept(self, environ: Mapping[str, Any], source: Source, taken: TakenBody) -> WebhookResponse:
+        """Accept one POST, whose body has been read."""
+        deadline = time.monotonic() + self.intake.deadline_seconds - taken.seconds
+        try:
+            if taken.refusal is not None:
+                raise taken.refusal
+            delivery = self.intake.verify(source, RequestHeaders.from_environ(environ), taken.body)
             if PROBE in environ and find_probe(environ) is not None:
                 return PROBE_RESPONSE
             receipt = self._inbox.put(delivery, deadline - time.monotonic())
         except (RequestError, SignatureError, InboxUnavailable) as error:
-            if isinstance(error, BodyConsumed | BodyIncomplete):
-                close_connection(environ)
-            if isinstance(error, BodyConsumed) and (probe := find_probe(environ)) is not None:
-                probe.reason = str(error)
             return self.intake.rejected(source, error)
         return self.intake.stored(delivery, receipt)
 
@@ -180,32 +168,26 @@ class WsgiReceiver:
         self._body_deadline.start()
         self._inbox.start()
 
-    def drain(self, environ: Mapping[str, Any]) -> None:
-        """Read the rest of a body that was rejected unread; call it after the response is sent."""
+    def drain(self, environ: Mapping[str, Any], stream: Any) -> None:
+        """Read the rest of a rejected body from its server's stream; call it after the response is sent."""
         connection = environ.get("gunicorn.socket")
         if connection is None:  # another server's own rules hold for its unread bodies
             return
         try:
             with self._body_deadline.reading(connection):
-                drain(environ)
+                drain(environ.get("CONTENT_LENGTH") or "", stream)
         except OutOfResources:
-            close_connection(environ)
+            close_connection(stream)
 
 
 # --- body ---------------------------------------------------------------------------------------------
 
 
-def read_body(
-    environ: Mapping[str, Any],
-    limit_bytes: int,
-    cached: bytes | None = None,
-    original: CountedStream | None = None,
-) -> bytes:
-    """Read the exact bytes of the body. Raises BodyTooLarge, BodyIncomplete or BodyConsumed, nothing else.
+def read_body(environ: Mapping[str, Any], limit_bytes: int, cached: bytes | None = None) -> bytes:
+    """Read the exact bytes of the body. Raises BodyTooLarge or BodyIncomplete, nothing else.
 
-    What a hook has read is taken from its copy, `cached`: Werkzeug's own server never ends a stream that was
-    read to its end, so reading it again would hang. A stream that a hook has put in place of the `original`
-    must have as many bytes as were read of that.
+    What code of the app has read before is taken from its copy, `cached`: Werkzeug's own server never ends a
+    stream that was read to its end, so reading it again would hang.
     """
     expected = declared_length(environ.get("CONTENT_LENGTH") or "", limit_bytes)
     if expected is None and not environ.get("wsgi.input_terminated"):
@@ -215,22 +197,16 @@ def read_body(
     body = _read_exactly(stream, limit_bytes + 1 if expected is None else expected)
     if len(body) > limit_bytes:
         raise BodyTooLarge(f"over {limit_bytes} bytes")
-    if original is not None:
-        # A body with a length must not be read beyond it: Werkzeug's own server would wait for more.
-        is_short = bool(original.server_stream.read(1)) if expected is None else len(body) < expected
-        if is_short or original.bytes_read != len(body):
-            raise BodyConsumed
     if expected is not None and len(body) < expected:
         raise BodyIncomplete(f"{len(body)} of {expected} bytes came")
     return body
 
 
-def close_connection(environ: Mapping[str, Any]) -> None:
-    """Make the server close the connection: unread body bytes must not be parsed as the next request.
+def close_connection(stream: Any) -> None:
+    """Make the server whose stream it is close the connection: the rest must not be parsed as a request.
 
     gunicorn closes by itself only after reading raised, and ignores a Connection header from an app.
     """
-    stream = environ["wsgi.input"]
     with suppress(AttributeError):  # another server's stream, or a test client's
         if hasattr(stream, "failed"):
             stream.failed = True
@@ -243,20 +219,20 @@ def _raise_closed(size: int | None = None) -> bytes:
     raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
 
 
-def drain(environ: Mapping[str, Any]) -> None:
+def drain(declared: str, stream: Any) -> None:
     """Read the rest of a rejected body up to a limit, so that its sender reads the response.
 
     A sender that is still writing would see a reset instead. Beyond the limit the connection is closed.
+    `declared` is its Content-Length.
     """
-    declared = environ.get("CONTENT_LENGTH") or ""
     whole = int(declared) if declared.isascii() and declared.isdigit() else None
     wanted = DRAIN_BYTES if whole is None else min(whole, DRAIN_BYTES)
     try:
-        read = len(_read_exactly(environ["wsgi.input"], wanted))
+        read = len(_read_exactly(stream, wanted))
     except (BodyIncomplete, MemoryError):
         read = wanted + 1
     if read != whole if whole is not None else read >= wanted:
-        close_connection(environ)
+        close_connection(stream)
 
 
 def _read_exactly(stream: Any, wanted: int) -> bytes:

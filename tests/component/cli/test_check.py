@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import http.client
 import json
+import os
+import socket
+import threading
 from datetime import UTC, datetime
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from flask import abort, redirect, request
+from flask import Flask, Response, abort, redirect, request
 from flask_wtf.csrf import CSRFProtect
+from werkzeug.exceptions import NotFound
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from billhook import Handlers, Source
+from billhook import Billhook, Handlers, Source
 from billhook.events import PingTest
 from billhook.inbox import WorkerRecord
 from billhook.receiver.wsgi import PROBE
@@ -20,6 +27,7 @@ from billhook.signing import TimestampedRSA
 from support.apps import deliver, inbox_file
 from support.inbox_view import open_inbox, rows
 from support.signing import PATH, SECRET, signed
+from support.timeouts import scaled
 
 
 @pytest.fixture
@@ -118,15 +126,16 @@ def test_check_reports_a_redirect_of_what_a_proxy_passes_on_without_tls(shop):
     assert checked(app)[0] == 0
 
 
-def test_check_says_what_a_hook_did_that_emptied_the_body(shop):
-    app = shop()
-    app.before_request(lambda: [request.get_data(cache=False), None][1])
+def test_check_says_what_middleware_did_that_emptied_the_body(shop):
+    app = shop(BILLHOOK_DEADLINE_SECONDS=0.5)
+    inner = app.wsgi_app
+    app.wsgi_app = lambda environ, start: [environ["wsgi.input"].read(2), inner(environ, start)][1]
 
     code, found = checked(app)
 
     assert code == 1
     assert found[f"POST {PATH}"].startswith(
-        "billhook answered 400: code of the app read the body before billhook"
+        "billhook answered 400: code of the app read the body before billhook and put nothing in its place: "
     )
 
 
@@ -141,21 +150,245 @@ def test_csrf_protection_is_recognised(shop):
     assert "400 came from the app, not from billhook: probably CSRF protection" in found[f"POST {PATH}"]
 
 
-def test_check_reports_an_after_request_hook_that_changes_the_status(shop):
+def failed(response):
+    response.status_code = 500
+    return response
+
+
+def wrapped(response):
+    response.set_data(json.dumps({"data": response.get_json()}))
+    return response
+
+
+@pytest.mark.parametrize(
+    ("hook", "changed"),
+    [
+        (failed, "to 500"),
+        (lambda response: redirect("/"), "to 302"),
+        (lambda response: Response(status=204), "to 204"),
+        (wrapped, "by another with the same status"),
+    ],
+)
+def test_check_reports_an_after_request_hook_that_changes_the_answer(shop, hook, changed):
+    app = shop()
+    app.after_request(hook)
+
+    code, found = checked(app)
+
+    assert code == 1
+    assert found[f"POST {PATH}"] == (
+        f"billhook answered 200, but a hook or middleware of the app changed it {changed}: exclude requests "
+        'with request.blueprint == "billhook" from after_request and teardown hooks and from middleware'
+    )
+
+
+def test_check_reports_middleware_that_changes_the_answer(shop):
+    app = shop()
+    inner = app.wsgi_app
+    app.wsgi_app = lambda environ, start: [b"".join(inner(environ, start)).upper()]
+
+    code, found = checked(app)
+
+    assert code == 1
+    assert "changed it by another with the same status" in found[f"POST {PATH}"]
+
+
+# --- what a test client would not show --------------------------------------------------------------
+
+
+class Impatient:
+    """Middleware that reads the body through the server's own stream, when the app has answered."""
+
+    def __init__(self, app):
+        self.app = app
+
+    def __call__(self, environ, start):
+        stream = environ["wsgi.input"]
+        yield from [b"".join(self.app(environ, start)), b"".join(iter(lambda: stream.read(2), b""))]
+
+
+def test_check_reports_an_answer_that_the_sender_does_not_get(shop, monkeypatch):
+    monkeypatch.setattr("billhook.doctor.probe._SECONDS", 0.5)
+    app = shop()
+    app.wsgi_app = Impatient(app.wsgi_app)
+
+    code, found = checked(app)
+
+    assert code == 1
+    assert found[f"POST {PATH}"] == (
+        "billhook answered 200, but its sender got no answer (no answer in time): code of the app that runs "
+        "after billhook does not end, or reads more of the body than there is: exclude requests with "
+        'request.blueprint == "billhook" from after_request and teardown hooks and from middleware'
+    )
+    assert app.test_client().post(PATH, data=b"{}", headers=signed()).status_code == 200  # sees nothing of it
+
+
+def test_check_reports_code_before_the_receiver_that_does_not_end(shop, monkeypatch):
+    monkeypatch.setattr("billhook.doctor.probe._SECONDS", 0.5)
+    app, given_up = shop(), threading.Event()
+    app.before_request(lambda: given_up.wait(scaled(20)) and None)
+
+    code, found = checked(app)
+    given_up.set()
+
+    assert code == 1
+    assert found[f"POST {PATH}"] == (
+        "no answer (no answer in time), and billhook was not reached: code of the app that runs before it "
+        'does not end: exclude requests with request.blueprint == "billhook" from before_request hooks and '
+        "from middleware"
+    )
+
+
+def test_check_reports_an_answer_that_breaks_off(shop):
     app = shop()
 
     @app.after_request
-    def spoil(response):
-        response.status_code = 500
+    def break_off(response):
+        request.environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
         return response
 
     code, found = checked(app)
 
     assert code == 1
-    assert (
-        "billhook answered 200, but a hook or middleware of the app changed it to 500"
-        in found[f"POST {PATH}"]
+    assert "its sender got no answer (RemoteDisconnected" in found[f"POST {PATH}"]
+
+
+def test_hooks_of_the_app_may_read_the_probes_body(shop):
+    app, seen = shop(), []
+    app.before_request(lambda: seen.append(request.get_data()))
+    app.after_request(lambda response: [response, seen.append(request.stream.read())][0])
+
+    assert checked(app)[0] == 0
+    assert seen == [b"{}"] * 4  # over https, and over http
+
+
+def test_a_stranger_who_finds_the_port_of_a_check_reaches_nothing_of_the_app(shop):
+    """The control is the checker's own request, in which the stranger's are made."""
+    app, ports, answers = shop(), [], []
+    inner = app.wsgi_app
+
+    def noting(environ, start):
+        ports.append(environ["werkzeug.socket"].getsockname()[1])
+        tokens = ["", "0" * 43, "\u00e9", environ.get("HTTP_X_BILLHOOK_PROBE", "none")]
+        for forged in [{}, *({"X-Billhook-Probe": token.encode("latin-1")} for token in tokens)]:
+            stranger = http.client.HTTPConnection("127.0.0.1", ports[-1], timeout=scaled(5))
+            headers = {**signed(), **forged, PROBE: "1", "Host": "localhost"}
+            stranger.request("POST", PATH, b"{}", headers)
+            answer = stranger.getresponse()
+            answers.append((answer.status, answer.read()))
+            stranger.close()
+        return inner(environ, start)
+
+    app.wsgi_app = noting
+
+    code, _ = checked(app)
+
+    assert code == 0
+    assert answers == [(403, b"")] * 10
+    assert len(ports) == 2  # the checker's own requests, over https and over http
+    assert stored(app) == []
+    for port in ports:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+
+
+def test_check_prints_nothing_of_the_server_that_it_runs(shop, caplog):
+    app = shop(TESTING=True)
+    app.before_request(lambda: 1 // 0)
+
+    result = app.test_cli_runner().invoke(args=["billhook", "check", "--json"])
+
+    assert json.loads(result.stdout)
+    assert (result.stderr, caplog.text) == ("", "")
+
+
+def test_check_where_no_port_can_be_opened_says_so(shop, monkeypatch):
+    app = shop()
+
+    def forbidden(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(socket, "create_server", forbidden)
+    code, found = checked(app)
+
+    assert code == 1
+    assert found[f"POST {PATH}"] == (
+        "no probe was sent: no port of 127.0.0.1 can be opened: Permission denied; send a delivery to the "
+        "app where it runs, with `shop billhook send --to URL`"
     )
+
+
+# --- where the app is mounted -------------------------------------------------------------------------
+
+
+def mounted_within(app):
+    """Mount an app by a dispatcher which is a part of it."""
+    app.wsgi_app = DispatcherMiddleware(NotFound(), {"/shop": app.wsgi_app})
+
+
+@pytest.mark.parametrize("mount", [lambda app: None, mounted_within])
+def test_check_reaches_an_app_with_a_root_that_a_dispatcher_strips(shop, mount):
+    app, roots = shop(APPLICATION_ROOT="/shop"), []
+    app.before_request(lambda: roots.append((request.script_root, request.path)))
+    mount(app)
+
+    assert checked(app)[0] == 0
+    assert roots == [("/shop", PATH)] * 2
+
+
+def test_check_of_a_path_below_a_root_that_no_receiver_has_is_a_404(shop):
+    app = shop(APPLICATION_ROOT="/shop")
+
+    code, found = checked(app, "--path", "/other")
+
+    assert code == 1
+    assert "404 came from the app" in found["POST /other"]
+
+
+@pytest.mark.parametrize(
+    ("config", "host"),
+    [
+        ({}, "localhost"),
+        ({"SERVER_NAME": "shop.example:8443"}, "shop.example:8443"),
+        ({"TRUSTED_HOSTS": [".shop.example", "localhost"]}, "shop.example"),
+        ({"TRUSTED_HOSTS": ["shop.example"], "SERVER_NAME": "shop.example"}, "shop.example"),
+    ],
+)
+def test_check_names_a_host_that_the_app_answers_for(shop, config, host):
+    app, hosts = shop(**config), []
+    app.before_request(lambda: hosts.append(request.host))
+
+    assert checked(app)[0] == 0
+    assert hosts == [host] * 2
+
+
+def test_check_reaches_a_receiver_of_a_subdomain(tmp_path, run):
+    app, hosts = Flask("shop", instance_path=str(tmp_path), subdomain_matching=True), []
+    app.config.update(BILLHOOK_SECRETS=[SECRET], BILLHOOK_ENGINE="worker", SERVER_NAME="shop.example")
+    handlers = Handlers()
+    handlers.on(PingTest, name="ping")(lambda event: None)
+    app.register_blueprint(Billhook(handlers=[handlers]).blueprint(PATH), subdomain="hooks")
+    app.before_request(lambda: hosts.append(request.host))
+
+    code, found = checked(app)
+
+    assert (code, hosts) == (0, ["hooks.shop.example"] * 2), found
+
+
+def test_check_reaches_a_receiver_of_one_host(tmp_path, run):
+    app = Flask("shop", instance_path=str(tmp_path), host_matching=True, static_host="shop.example")
+    app.config.update(BILLHOOK_SECRETS=[SECRET], BILLHOOK_ENGINE="worker")
+    handlers, hosts = Handlers(), []
+    handlers.on(PingTest, name="ping")(lambda event: None)
+    Billhook(app, handlers=[handlers])
+    view = app.view_functions["billhook.default"]
+    app.add_url_rule("/in", host="in.example", view_func=view, endpoint="in", methods=["POST"])
+    app.before_request(lambda: hosts.append(request.host))
+
+    _, found = checked(app, "--path", "/in")
+
+    assert found["POST /in"] == "verified and answered by billhook (source default)"
+    assert hosts == ["in.example"] * 2
 
 
 def test_check_of_an_unknown_path_lists_the_receiver_paths(shop):

@@ -114,8 +114,8 @@ def test_no_length_or_none_to_speak_of_is_no_body():
 def test_giving_up_marks_a_stream_that_can_be_marked_and_no_other():
     marked, plain = Stream(), io.BytesIO()
 
-    close_connection({"wsgi.input": marked})
-    close_connection({"wsgi.input": plain})
+    close_connection(marked)
+    close_connection(plain)
 
     assert marked.failed is True
     assert marked.read(1) == b""
@@ -127,7 +127,7 @@ def test_the_stream_of_an_older_gunicorn_cannot_be_read_for_the_next_request():
             return b"POST"
 
     stream = Older()
-    close_connection({"wsgi.input": stream})
+    close_connection(stream)
 
     for sizes in ((), (1024,)):
         with pytest.raises(OSError, match="not connected") as raised:
@@ -152,7 +152,7 @@ def test_the_stream_of_an_older_gunicorn_cannot_be_read_for_the_next_request():
 def test_the_rest_of_a_refused_body_is_read_to_its_end_or_the_connection_closed(length, pieces, closes):
     stream = Stream(*pieces)
 
-    drain(environ(stream, length, terminated=length is None))
+    drain(length or "", stream)
 
     assert getattr(stream, "failed", False) is closes
     assert sum(stream.asked[:1]) <= MIB

@@ -1,0 +1,324 @@
+"""Each server answers a delivery as if it were alone, whatever code of the app reads its body afterwards."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.inbox_view import rows
+from support.processes import run_command, until
+from support.reading_app import PLACES, READERS
+from support.signing import PATH, SECRET
+from support.templates import new_inbox
+from support.timeouts import scaled
+
+TESTS = Path(__file__).parents[1]
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+BODIES = {FORM: b"a=1", JSON: b'{"a": "1"}'}
+TOO_LARGE = b"a=" + b"1" * 2_000
+FIRST = ["after_request get_data", "middleware server's stream"]
+"""Two readers; for the others --long is needed."""
+PARSE_FIRST = ("data", "get_data, after the form")
+ALL = [f"{place} {reader}" for place in PLACES for reader in READERS]
+
+WSGI, ASGI = "support.reading_app:make_app", "support.reading_app:make_asgi_app"
+GUNICORN = ["-m", "gunicorn", "-b", "127.0.0.1:{port}", "--no-control-socket"]
+PROGRAMS = {
+    "gevent": """
+from gevent import monkey; monkey.patch_all()
+from gevent.pywsgi import WSGIServer
+from support.reading_app import make_app
+WSGIServer(("127.0.0.1", {port}), make_app()).serve_forever()
+""",
+    "eventlet": """
+import eventlet; eventlet.monkey_patch()
+from eventlet import wsgi
+from support.reading_app import make_app
+wsgi.server(eventlet.listen(("127.0.0.1", {port})), make_app())
+""",
+    "flask-socketio": """
+import eventlet; eventlet.monkey_patch()
+from flask_socketio import SocketIO
+from support.reading_app import make_app
+app = make_app()
+SocketIO(app, async_mode="eventlet").run(app, host="127.0.0.1", port={port})
+""",
+    "cheroot": """
+from cheroot.wsgi import Server
+from support.reading_app import make_app
+Server(("127.0.0.1", {port}), make_app()).start()
+""",
+}
+WSGI_SERVERS = {
+    "flask run": ["-m", "flask", "--app", WSGI, "run", "--port", "{port}"],
+    "gunicorn gthread": [*GUNICORN, "-k", "gthread", "--threads", "4", f"{WSGI}()"],
+    "gunicorn gevent": [*GUNICORN, "-k", "gevent", f"{WSGI}()"],
+    "gevent": ["-c", PROGRAMS["gevent"]],
+}
+ASGI_SERVERS = {
+    "gunicorn asgi": [*GUNICORN, "-k", "billhook.gunicorn_worker.AsgiWorker", f"{ASGI}()"],
+    "uvicorn": ["-m", "uvicorn", "--port", "{port}", "--factory", ASGI],
+    "hypercorn": ["-m", "hypercorn", "-b", "127.0.0.1:{port}", f"{ASGI}()"],
+}
+PACKAGES = ["waitress", "pyuwsgi", "eventlet", "flask-socketio", "cheroot", "granian", "sentry-sdk"]
+OTHER_WSGI_SERVERS = {
+    "gunicorn sync": [*GUNICORN, f"{WSGI}()"],
+    "waitress": ["-m", "waitress", "--listen", "127.0.0.1:{port}", "--call", WSGI],
+    "uwsgi": [
+        "-c", "import sys, pyuwsgi; pyuwsgi.run(sys.argv[1:])", "--http-socket", "127.0.0.1:{port}",
+        "--master", "--enable-threads", "--die-on-term", "--module", f"{WSGI}()",
+    ],
+    "eventlet": ["-c", PROGRAMS["eventlet"]],
+    "flask-socketio": ["-c", PROGRAMS["flask-socketio"]],
+    "cheroot": ["-c", PROGRAMS["cheroot"]],
+    "granian": ["-m", "granian", "--port", "{port}", "--interface", "wsgi", "--factory", WSGI],
+}  # fmt: skip
+OTHER_ASGI_SERVERS = {
+    "granian": ["-m", "granian", "--port", "{port}", "--interface", "asgi", "--factory", ASGI],
+}
+
+
+@dataclass
+class Shop:
+    """A server with the app that reads, and the sender of deliveries to it."""
+
+    port: int
+    folder: Path
+
+    def deliver(
+        self, read: str, content_type: str = FORM, *, body: bytes = b"", method: str = "POST", secret=SECRET
+    ) -> int:
+        """Sign and send a delivery as Standard Webhooks says, and return the status of its answer."""
+        body = body or BODIES[content_type]
+        key, at = f"msg_{secrets.token_hex(8)}", str(int(time.time()))
+        content = b".".join((key.encode(), at.encode(), body))
+        digest = hmac.digest(base64.b64decode(secret.removeprefix("whsec_")), content, hashlib.sha256)
+        headers = {
+            "webhook-id": key,
+            "webhook-timestamp": at,
+            "webhook-signature": "v1," + base64.b64encode(digest).decode(),
+            "X-Webhook-Type": "PingTest",
+            "Content-Type": content_type,
+            "X-Read": read,
+        }
+        with contextlib.closing(
+            http.client.HTTPConnection("127.0.0.1", self.port, timeout=scaled(5))
+        ) as connection:
+            connection.request(method, PATH, body, headers)
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status
+
+    def found(self, count: int) -> list[Any]:
+        """Wait until so many readers have written down what they found; all of that."""
+        until(lambda: len(self._lines()) >= count, scaled(5))
+        return [json.loads(line) for line in self._lines()]
+
+    def stored(self) -> list[bytes]:
+        """The bodies in the inbox."""
+        return [
+            body for (body,) in rows(self.folder / "billhook.db", "SELECT body FROM delivery ORDER BY id")
+        ]
+
+    def _lines(self) -> list[str]:
+        with contextlib.suppress(FileNotFoundError):
+            return (self.folder / "read.jsonl").read_text().splitlines()
+        return []
+
+
+@contextlib.contextmanager
+def serving(folder: Path, command: list[str], python: str = sys.executable, **environ: str) -> Iterator[Shop]:
+    """The app under a server, until the block ends."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    new_inbox(f"sqlite:///{folder / 'billhook.db'}")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
+    log = folder / "server.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [python, *(part.replace("{port}", str(port)) for part in command)],
+            env={
+                **kept,
+                "PYTHONPATH": os.pathsep.join([str(TESTS), kept.get("PYTHONPATH", "")]),
+                "READ_FILE": str(folder / "read.jsonl"),
+                "BILLHOOK_SECRETS": SECRET,
+                "BILLHOOK_ENGINE": "worker",
+                "BILLHOOK_INBOX_URL": f"sqlite:///{folder / 'billhook.db'}",
+                "BILLHOOK_MAX_BODY_BYTES": "1000",
+                **environ,
+            },
+            cwd=folder,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        until(lambda: process.poll() is not None or _answers(port), scaled(30))
+        assert process.poll() is None, log.read_text()
+        yield Shop(port, folder)
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+def expected(read: str, content_type: str) -> list[Any]:
+    """What a reader finds in the body with this type."""
+    place, _, reader = read.partition(" ")
+    if reader == "form":
+        return [read, {"a": "1"} if content_type == FORM else {}]
+    # A request object of its own reads the stream for its form, and then has no data: so it is in Werkzeug.
+    has_parsed = place == "middleware" and content_type == FORM
+    return [read, "" if has_parsed and reader in PARSE_FIRST else BODIES[content_type].decode()]
+
+
+def check_readers(shop: Shop, reads: list[str]) -> None:
+    """Each delivery is answered 200 and stored, and what reads its body finds it; after a refusal nothing."""
+    sent = [(read, content_type) for read in reads for content_type in BODIES]
+
+    statuses = [(*each, shop.deliver(*each)) for each in sent]
+    refused = [
+        shop.deliver(FIRST[0], body=b"a=2", secret="whsec_" + "QUJD" * 8),
+        shop.deliver(FIRST[0], body=TOO_LARGE),
+        shop.deliver(FIRST[1], method="PUT"),
+    ]
+    shop.deliver("")
+
+    assert statuses == [(*each, 200) for each in sent]
+    assert refused == [401, 413, 405]
+    found = shop.found(len(sent) + 3)
+    by_text = sorted(map(json.dumps, found[:-3]))
+    assert by_text == sorted(json.dumps(expected(*each)) for each in sent)
+    assert found[-3:] == [[FIRST[0], "a=2"], [FIRST[0], ""], [FIRST[1], ""]]
+    assert shop.stored() == [BODIES[content_type] for _, content_type in sent] + [BODIES[FORM]]
+
+
+def check_sentry(shop: Shop) -> None:
+    """Sentry, with its defaults and tracing, finds the body of a delivery."""
+    assert [shop.deliver("", content_type) for content_type in BODIES] == [200, 200]
+    assert shop.found(2) == [["sentry", {"a": "1"}]] * 2
+    assert shop.stored() == list(BODIES.values())
+
+
+def check_asgi(shop: Shop) -> None:
+    """Middleware around the ASGI application reads the body, replays it, and has it afterwards."""
+    sent = ["asgi x", "asgi y"]
+    assert [shop.deliver(read) for read in sent] == [200, 200]
+    assert shop.deliver("asgi z", body=TOO_LARGE) == 413
+    assert shop.deliver("asgi p", method="PUT") == 405
+    assert shop.found(4) == [
+        ["asgi x", "a=1"], ["asgi y", "a=1"], ["asgi z", TOO_LARGE.decode()], ["asgi p", "a=1"],
+    ]  # fmt: skip
+    assert shop.stored() == [BODIES[FORM]] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", WSGI_SERVERS)
+def test_whatever_reads_the_body_of_a_delivery_afterwards_finds_it(tmp_path, server, request):
+    with serving(tmp_path, WSGI_SERVERS[server]) as shop:
+        check_readers(shop, ALL if request.config.getoption("--long") else FIRST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "server",
+    [pytest.param(name, marks=() if name == "flask run" else pytest.mark.long) for name in WSGI_SERVERS],
+)
+def test_sentry_with_tracing_finds_the_body_of_a_delivery(tmp_path, server):
+    with serving(tmp_path, WSGI_SERVERS[server], SENTRY="1") as shop:
+        check_sentry(shop)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ASGI_SERVERS)
+def test_asgi_middleware_may_read_and_replay_the_body_of_a_delivery(tmp_path, server):
+    with serving(tmp_path, ASGI_SERVERS[server]) as shop:
+        check_asgi(shop)
+
+
+# --- servers that the extra `test` does not bring ---------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def other_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The Python of an environment with billhook and these servers."""
+    folder = tmp_path_factory.mktemp("servers") / "venv"
+    python = str(folder / "bin" / "python")
+    for command in (
+        [sys.executable, "-m", "venv", folder],
+        [python, "-m", "pip", "install", "--quiet", str(TESTS.parent), *PACKAGES],
+    ):
+        done = run_command(command, timeout=1200)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return python
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("server", OTHER_WSGI_SERVERS)
+def test_whatever_reads_the_body_afterwards_finds_it_on_other_servers(tmp_path, other_python, server):
+    for name in ("readers", "sentry"):
+        (tmp_path / name).mkdir()
+    with serving(tmp_path / "readers", OTHER_WSGI_SERVERS[server], other_python) as shop:
+        check_readers(shop, ALL)
+    with serving(tmp_path / "sentry", OTHER_WSGI_SERVERS[server], other_python, SENTRY="1") as shop:
+        check_sentry(shop)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("server", OTHER_ASGI_SERVERS)
+def test_asgi_middleware_may_read_and_replay_the_body_on_other_servers(tmp_path, other_python, server):
+    with serving(tmp_path, OTHER_ASGI_SERVERS[server], other_python) as shop:
+        check_asgi(shop)
+
+
+PATCHED_LATE = """
+import eventlet
+eventlet.monkey_patch()
+from support.reading_app import make_app
+app = make_app()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_check_serves_an_app_that_eventlet_patches_when_all_is_imported(tmp_path, other_python):
+    """A server that waits in a selector of the unpatched library would stop the checker's own thread."""
+    (tmp_path / "shop.py").write_text(PATCHED_LATE, encoding="utf-8")
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
+    environ |= {"BILLHOOK_SECRETS": SECRET, "PYTHONPATH": str(TESTS)}
+
+    done = run_command(
+        [other_python, "-m", "flask", "--app", "shop", "billhook", "check", "--json"],
+        cwd=tmp_path,
+        env=environ,
+        timeout=scaled(60),
+    )
+
+    told = {check["what"]: check["told"] for check in json.loads(done.stdout)["checks"]}
+    assert told[f"POST {PATH}"] == "verified and answered by billhook (source default)"
