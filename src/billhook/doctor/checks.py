@@ -36,6 +36,7 @@ from billhook.doctor.inbox import (
     about_paused,
     about_refusals,
     about_server_clock,
+    about_threads,
     about_worker,
 )
 from billhook.doctor.probe import send_probe
@@ -153,6 +154,7 @@ CHECKS = (
     Check("paused", about_paused, reads_inbox=True, well=lambda _: "no handler is paused"),
     Check("refusals", about_refusals, reads_inbox=True, well=refusals_text),
     Check("worker", about_worker, reads_inbox=True, well=workers_text),
+    Check("threads", about_threads, reads_inbox=True, well=lambda _: "none has crashed in 24 hours"),
     Check("handlers", about_handlers, _ALL),
     Check("names", about_missing, reads_inbox=True, well=lambda _: "what waits has its handler"),
     Check("time-outs", about_time_outs, well=lambda _: "each handler has one"),

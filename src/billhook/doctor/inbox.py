@@ -17,6 +17,7 @@ from billhook.inbox.database import CONNECTIONS_PER_PROCESS
 from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts
 from billhook.inbox.overview import read_refused_since
 from billhook.printable import printable
+from billhook.status import crashes_text
 
 if TYPE_CHECKING:
     from billhook.doctor.setup import Setup
@@ -298,6 +299,17 @@ def about_refusals(setup: Setup) -> Iterator[Finding]:
                 "if it was not changed: `billhook capture --to FOLDER`, then "
                 "`billhook doctor signature --request FILE`",
             )  # fmt: skip
+
+
+def about_threads(setup: Setup) -> Iterator[Finding]:
+    """Name the threads of billhook's own that an error has ended."""
+    for one in setup.overview.crashes:
+        yield Finding(
+            "warning", "thread-crashed", crashes_text(one, setup.overview.at),
+            "it is started again when it is needed, such as by a request; until then its work waits",
+            "look in the log for `has crashed`, where the whole error is, and correct what it names; if that "
+            "is billhook's, report it",
+        )  # fmt: skip
 
 
 def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -> Finding | None:

@@ -6,7 +6,6 @@ The notification is not part of the insert: transactions that notify commit one 
 
 from __future__ import annotations
 
-import select
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from billhook.inbox.postgres.driver import DeadlineConnection, reason
-from billhook.threads import reset_in_child
+from billhook.threads import reset_in_child, wait_readable
 
 _CHANNEL = "'billhook_' || %s::regclass::oid"
 """One channel for each inbox, by its table: a database may have several, in schemas of their own."""
@@ -109,9 +108,7 @@ class PostgresWaker:
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until a notification or the end of the time; True for the former. Raises OSError."""
         # Polled outside the lock: a listener sleeps for long, and `fileno` must not wait for it.
-        poll = select.poll()
-        poll.register(self.fileno(), select.POLLIN)
-        if not poll.poll(max(0.0, timeout_seconds) * 1000):
+        if not wait_readable((self.fileno(),), max(0.0, timeout_seconds)):
             return False
         with self._listening.use() as connection:
             return bool(list(connection.notifies(timeout=0)))
