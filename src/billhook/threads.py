@@ -108,7 +108,7 @@ def run_blocking(function: Callable[P, T], *arguments: P.args, **more: P.kwargs)
     """Call a function that waits for the disk; in a native thread where threads are gevent's greenlets.
 
     gevent cannot switch to another greenlet while C code waits: every request of the process would wait too.
-    Nor can eventlet, but its locks do not hold between native threads: there they wait, for some milliseconds.
+    Nor can eventlet, but its locks do not hold between native threads: there they wait some milliseconds.
     """
     if not _are_gevents():
         return function(*arguments, **more)
