@@ -10,13 +10,12 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from inspect import isroutine
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
-from flask import Blueprint, Flask, current_app, request
+from flask import Blueprint, Flask, current_app
 from flask.helpers import get_debug_flag
 
 from billhook.callables import describe_kind
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from billhook.receiver.asgi import AsgiApp
     from billhook.state import BillhookState
 
-__all__ = ["ENVIRON", "Billhook", "configured_scheme", "exempt_from_csrf", "get_settings", "get_state"]
+__all__ = ["ENVIRON", "Billhook", "configured_scheme", "get_settings", "get_state"]
 
 T = TypeVar("T")
 _SYSTEM_CLOCK = SystemClock()
@@ -118,9 +117,10 @@ class Billhook:
             state.wsgi_receiver,
             sources,
             url_prefix,
+            state.exemptions,
         )
         yield blueprint
-        exempt_from_csrf(app, blueprint)
+        state.exemptions.extend_to(blueprint)
         state.mounts.append(url_prefix)
         state.source_names |= known
         if "billhook" not in app.extensions:
@@ -195,21 +195,6 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         return self._loaded.invoke(ctx)
-
-
-def exempt_from_csrf(app: Flask, blueprint: Blueprint) -> None:
-    """Exempt a blueprint from flask-wtf's CSRF check, which knows neither signatures nor its tokens."""
-    if "csrf" in app.extensions:
-        app.extensions["csrf"].exempt(blueprint)
-    elif find_spec("flask_wtf") is not None:  # it may be initialised later; its hook then runs after this one
-
-        @app.before_request
-        def exempt() -> None:
-            here = app.blueprints.get(
-                request.blueprint or ""
-            )  # compared by object: a nested blueprint has a longer name
-            if here is blueprint and "csrf" in app.extensions:
-                app.extensions["csrf"].exempt(blueprint)
 
 
 def get_settings(app: Flask) -> Settings:

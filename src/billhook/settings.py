@@ -282,6 +282,11 @@ class Settings:
         _optional(_integer(1, 10**9)),
         unit="deliveries",
     )
+    rate_limits: str = _option(
+        "Whether the rate limits of an app (Flask-Limiter) also apply to deliveries: exempt or apply.",
+        _choice("exempt", "apply"),
+        default="exempt",
+    )
     log_format: str = _option(
         "Standalone, and `billhook worker`: format of log records, text or json (one object per line).",
         _choice("text", "json"),

@@ -31,6 +31,7 @@ from billhook.inbox import Inbox
 from billhook.logs import fields
 from billhook.notify import Notifier, read_addresses
 from billhook.program import add_app, remove_app
+from billhook.receiver.exemptions import Exemptions
 from billhook.receiver.intake import DeliveryRules
 from billhook.receiver.wsgi import WsgiReceiver, find_probe
 from billhook.settings import ENVIRON, Settings
@@ -58,6 +59,7 @@ class BillhookState:
         self.app = app
         self.settings = settings
         self.mounts: list[str] = []
+        self.exemptions = Exemptions(app, rate_limits_apply=settings.rate_limits == "apply")
         self.source_names: set[str] = set()
         self.handler_groups: list[Handlers] = []
         self.inbox = _open_inbox(app, settings)

@@ -129,7 +129,6 @@ def followed(plain_app, inbox_url, monkeypatch):
     def follow(door: str) -> Way:
         for signal in SIGNALS:  # observers that other tests left would have the answer made in a thread
             monkeypatch.setattr(signal, "receivers", {})
-        monkeypatch.setattr("billhook.extension.find_spec", lambda _: None)  # no hook for flask-wtf
         way, before = Way(_delays_the_answer), sys.getprofile()
         threading.setprofile(way.enter)
         sys.setprofile(way.enter)
@@ -174,7 +173,6 @@ def whole_way(plain_app, inbox_url, monkeypatch):
     """The way of the last of some deliveries, from its request until the worker sleeps again."""
     for signal in (*SIGNALS, signals.handler_started, signals.handler_ended, signals.handler_succeeded):
         monkeypatch.setattr(signal, "receivers", {})  # those of other tests
-    monkeypatch.setattr("billhook.extension.find_spec", lambda _: None)  # no hook for flask-wtf
     # Of no delivery, and at times of its own.
     monkeypatch.setattr("billhook.engines.maintenance.Maintenance.run_if_due", lambda *_: 3600.0)
     handlers, called = Handlers(), threading.Event()

@@ -30,6 +30,7 @@ from billhook.doctor.deliveries import (
     clock_findings,
     payload_findings,
 )
+from billhook.doctor.extensions import about_extensions
 from billhook.doctor.inbox import (
     about_database,
     about_inbox,
@@ -148,6 +149,7 @@ CHECKS = (
     Check("secret files", lambda setup: secret_file_findings(setup.settings), well=secret_files_text),
     Check("notifications", about_notifications, _ALL),
     Check("sources", lambda setup: source_findings(setup.load_sources()), well=sources_text),
+    Check("extensions", about_extensions, _ALL),
     Check("database", about_database, reads_inbox=True, well=lambda _: "a commit survives a power failure"),
     Check("schema and size", lambda _: iter(()), reads_inbox=True, well=size_text),
     Check("retention", lambda _: iter(()), well=retention_text),

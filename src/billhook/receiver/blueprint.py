@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from flask import Blueprint, Flask, Response
 
 from billhook.errors import ConfigError, InboxUnavailable, SchemaMismatch
+from billhook.receiver.exemptions import Exemptions
 from billhook.receiver.wsgi import EveryMethod, WsgiReceiver, make_view
 from billhook.signing.source import DEFAULT_SOURCE, Source
 
@@ -97,9 +98,15 @@ def find_route(
 
 
 def make_blueprint(
-    name: str, receiver: WsgiReceiver, sources: Sequence[Source], url_prefix: str
+    name: str,
+    receiver: WsgiReceiver,
+    sources: Sequence[Source],
+    url_prefix: str,
+    exemptions: Exemptions,
 ) -> Blueprint:
     """Create the routes `POST <url_prefix>` of the default source and `POST <url_prefix>/<name>` of others.
+
+    Its `exemptions` are extended to extensions that the app has by its first delivery.
 
     Raises ConfigError for a prefix with a variable part, or that is no path.
     """
@@ -108,6 +115,7 @@ def make_blueprint(
     if "<" in url_prefix:
         raise ConfigError(f"url_prefix {url_prefix!r} has a variable part: use named sources instead")
     blueprint = Blueprint(name, __name__)
+    exemptions.extend_before_first_request(blueprint)
     blueprint.url_value_preprocessor(receiver.take_body)
     prefix = "/" + url_prefix.strip("/") if url_prefix.strip("/") else ""
     for source in sources:
