@@ -126,12 +126,6 @@ def postgres_findings(facts: PostgresFacts) -> Iterator[Finding]:
             "what was answered 200 may be gone, and the database corrupt, after a power failure",
             "set both to on in postgresql.conf and restart the server",
         )  # fmt: skip
-    if facts.synchronous_commit in ("off", "local"):
-        yield Finding(
-            "error", "postgres-synchronous-commit", f"synchronous_commit is {facts.synchronous_commit}",
-            "a commit does not wait for the disk, or not for the standby: what was answered 200 may be gone",
-            "remove the setting from the role, the database and any pooler in between",
-        )  # fmt: skip
     if not facts.local and facts.sslmode != "verify-full":
         how = "without TLS" if not facts.encrypted else f"with sslmode={facts.sslmode}"
         yield Finding(

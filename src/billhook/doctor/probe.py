@@ -233,8 +233,6 @@ def _without_receiver(app: Flask, reply: HttpReply) -> str:
     if status in (404, 405):
         known = ", ".join(sorted({route.path for route in webhook_routes(app)}))
         return f"{text}no receiver at this path; the app has {known} (url_prefix)"
-    if status == 400 and "csrf" in app.extensions:
-        return f'{text}probably CSRF protection: call csrf.exempt(app.blueprints["billhook"])'
     kind = (
         "a redirect, for example to a login page"
         if 300 <= status < 400
