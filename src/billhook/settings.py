@@ -23,6 +23,7 @@ ENVIRON = "billhook_environ"
 """Key in `app.extensions` of an environment to read instead of os.environ: the standalone app has it."""
 _SECRET_MARKS = ("whsec_", "whsk_", "-----BEGIN")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_LINE_OF_ENV_FILE = re.compile(r"(?:export\s+)?[A-Z][A-Z0-9_]*\s*=\s*[^\s=]")
 _VERSION_OF_SECRET = re.compile(r"(?<![^,\s])v1a?,(?=wh(?:sec|sk|pk)_)")
 """Some senders show a secret with this prefix; its comma does not separate items."""
 # Variables of billhook's own tests, and variables that commands read by themselves; they are not options.
@@ -376,12 +377,17 @@ def read_secrets_file(path: str) -> tuple[str, ...]:
         raise ConfigError(f"BILLHOOK_SECRETS_FILE {_masked(path)} cannot be read: {why}") from None
     secrets: list[str] = []
     block: list[str] = []
-    for line in (raw.strip() for raw in text.splitlines()):
+    for number, line in enumerate((raw.strip() for raw in text.splitlines()), 1):
         if block or line.startswith("-----BEGIN "):
             block.append(line)
             if line.startswith("-----END "):
                 secrets.append("\n".join(block) + "\n")
                 block = []
+        elif _LINE_OF_ENV_FILE.match(line):
+            raise ConfigError(
+                f"BILLHOOK_SECRETS_FILE {path!r} has NAME=value on line {number}, as an .env file has: write "
+                "the secret alone on its line, without a name"
+            )
         elif line and not line.startswith("#"):
             secrets.append(line)
     if block:

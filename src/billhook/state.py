@@ -28,6 +28,7 @@ from billhook.errors import (
 from billhook.events import EVENT_TYPES
 from billhook.handlers import ConnectedHandlers, Handlers, RetrySchedule, connect
 from billhook.inbox import Inbox
+from billhook.inbox.probe import unavailable_text
 from billhook.logs import fields
 from billhook.notify import Notifier, read_addresses
 from billhook.program import add_app, remove_app
@@ -271,8 +272,7 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
             raise ConfigError(str(error)) from None
         # An exception here would stop gunicorn with all its workers. Instead, the schema is checked again
         # at each use, and deliveries are answered 503 until the database is back.
-        text = "inbox unavailable, deliveries get 503 until it recovers: %s"
-        logger.error(text, error, extra=fields(cause=error.cause))  # noqa: TRY400
+        logger.error(unavailable_text(), error, extra=fields(cause=error.cause))  # noqa: TRY400
     except SchemaMismatch as error:
         if ENVIRON in app.extensions or isinstance(error, ForeignFile | UnfitEncoding):
             raise  # the standalone app serves nothing else, and another program's file means a wrong option

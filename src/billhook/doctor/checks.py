@@ -15,6 +15,7 @@ import click
 from billhook.clock import format_ago, format_duration
 from billhook.doctor.configuration import (
     about_gunicorn,
+    about_late_options,
     about_notifications,
     option_findings,
     secret_file_findings,
@@ -146,6 +147,7 @@ CHECKS = (
         "options", lambda setup: option_findings(setup.settings, setup.environ),
         well=lambda setup: f"the engine is {setup.settings.engine}",
     ),
+    Check("late options", about_late_options, _ALL),
     Check("secret files", lambda setup: secret_file_findings(setup.settings), well=secret_files_text),
     Check("notifications", about_notifications, _ALL),
     Check("sources", lambda setup: source_findings(setup.load_sources()), well=sources_text),

@@ -548,3 +548,27 @@ def test_check_of_a_standalone_file_names_the_engine_that_serve_runs(run, tmp_pa
 
     engine = next(one["told"] for one in checks if one["what"] == "engine")
     assert engine.startswith("worker: `billhook serve`")
+
+
+def test_check_names_options_that_were_set_after_billhook_had_read_them(shop):
+    app = shop(sources=[Source("eu", secrets=[SECRET])])
+    well, _ = checked(app)
+    app.config.update(BILLHOOK_SECRETS=["whsec_" + "B" * 32], BILLHOOK_LEASE_SECONDS=60)
+
+    code, found = checked(app)
+
+    assert (well, code) == (0, 1)
+    assert found["late options"] == (
+        "BILLHOOK_SECRETS, BILLHOOK_LEASE_SECONDS changed after init_app, and not for billhook: it reads its "
+        "options once, when it is mounted; set them before init_app(app)"
+    )
+
+
+def test_the_engine_of_an_app_is_that_of_its_options_whichever_process_was_seen_last(shop):
+    app = shop(BILLHOOK_ENGINE="worker")
+    now = datetime.now(UTC)
+    app.extensions["billhook"].inbox.record_worker(WorkerRecord("web:1", "thread", 1, now), now)
+
+    _, found = checked(app)
+
+    assert found["engine"].startswith("worker: ")

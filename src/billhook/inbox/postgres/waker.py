@@ -1,11 +1,13 @@
 """The waker on PostgreSQL: NOTIFY after each commit, and a connection that only LISTENs.
 
 Through a pooler nothing is heard, for LISTEN needs a session of its own; NOTIFY passes, for other listeners.
+Once in a while it is tried again: the address may lead to the server itself by then.
 The notification is not part of the insert: transactions that notify commit one after another.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +22,8 @@ from billhook.threads import reset_in_child, wait_readable
 _CHANNEL = "'billhook_' || %s::regclass::oid"
 """One channel for each inbox, by its table: a database may have several, in schemas of their own."""
 _DEAF = "a pooler is in between, which passes no notifications on"
+DEAF_SECONDS = 60.0
+"""How long a pooler is taken to be in between after one was met."""
 PAUSE_SECONDS = 2.0
 """Pause between two attempts to connect: an attempt may take as long."""
 
@@ -78,7 +82,7 @@ class PostgresWaker:
         """`connect` opens a connection with autocommit; `table` is the name of a table of the inbox."""
         self._connect = connect
         self._table = table
-        self._is_deaf = False
+        self._deaf_until = -math.inf
         self._parents_connections: list[ReconnectingConnection] = []
         self._reset()
         reset_in_child(self._reset_in_child)
@@ -104,6 +108,10 @@ class PostgresWaker:
             raise OSError(_DEAF)
         with self._listening.use() as connection:
             return connection.fileno()
+
+    @property
+    def _is_deaf(self) -> bool:
+        return time.monotonic() < self._deaf_until
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until a notification or the end of the time; True for the former. Raises OSError."""
@@ -132,7 +140,7 @@ class PostgresWaker:
 
     def _subscribe(self, connection: DeadlineConnection) -> None:
         if connection.is_pooled:
-            self._is_deaf = True
+            self._deaf_until = time.monotonic() + DEAF_SECONDS
             raise OSError(_DEAF)
         ((channel,),) = connection.execute(f"SELECT {_CHANNEL}", [self._table]).fetchall()
         connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
