@@ -45,7 +45,7 @@ from billhook.doctor.probe import send_probe
 from billhook.doctor.setup import LEVELS, Finding, Setup, finding_of
 from billhook.errors import BillhookError
 from billhook.inbox.diagnosis import SqliteFacts, inbox_facts
-from billhook.receiver.blueprint import WebhookRoute, webhook_routes
+from billhook.receiver.blueprint import webhook_routes
 
 _MIB = 1024 * 1024
 
@@ -182,7 +182,7 @@ def run_checks(setup: Setup, runner: Runner, path: str | None = None) -> Iterato
         if path is not None:
             matching = [route for route in routes if route.path.rstrip("/") == path.rstrip("/")]
             # Also a path that no receiver has is probed: what answers there instead shows what to change.
-            routes = [WebhookRoute(path, (matching or routes)[0].source)]
+            routes = [(matching or routes)[0]._replace(path=path)]
         checks += [Check(f"POST {route.path}", partial(send_probe, route=route)) for route in routes]
     for check in checks:
         if check.reads_inbox and setup.unusable:

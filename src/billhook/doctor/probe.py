@@ -21,7 +21,7 @@ from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 from billhook.doctor.setup import Finding, Setup
 from billhook.errors import BillhookError
 from billhook.posting import HttpPoster, HttpReply, sign
-from billhook.receiver.blueprint import SOURCE, WebhookRoute, webhook_routes
+from billhook.receiver.blueprint import WebhookRoute, host_of, webhook_routes
 from billhook.receiver.wsgi import PROBE, DeliveryProbe
 
 if TYPE_CHECKING:
@@ -155,11 +155,11 @@ def _send(
     root = "/" + app.config["APPLICATION_ROOT"].strip("/")
     path = root.rstrip("/") + "/" + route.path.removeprefix("/")
     gateway = ProbeGateway(app, scheme, root.rstrip("/"))
-    reply = _post(gateway, path, {"Host": _host(app, route), **headers})
+    reply = _post(gateway, path, {"Host": host_of(app, route), **headers})
     if root != "/" and gateway.probe.answer is None and reply.status == 404:
         # A dispatcher that is a part of the app, in its `wsgi_app`, takes the whole path.
         within = ProbeGateway(app, scheme, "")
-        second = _post(within, path, {"Host": _host(app, route), **headers})
+        second = _post(within, path, {"Host": host_of(app, route), **headers})
         if within.probe.answer is not None:
             return within, second
     return gateway, reply
@@ -170,18 +170,6 @@ def _post(gateway: ProbeGateway, path: str, headers: Mapping[str, str]) -> HttpR
         url = urlsplit(f"http://127.0.0.1:{port}{quote(path)}")
         with HttpPoster(url, _SECONDS) as poster:
             return poster.post(_BODY, {_TOKEN: gateway.token, **headers})
-
-
-def _host(app: Flask, route: WebhookRoute) -> str:
-    """Return a host name by which the app can be reached at a route."""
-    trusted = app.config["TRUSTED_HOSTS"] or ["localhost"]
-    host = str(app.config["SERVER_NAME"] or trusted[0].removeprefix("."))
-    for rule in app.url_map.iter_rules():
-        if rule.rule == route.path and hasattr(app.view_functions.get(rule.endpoint), SOURCE):
-            if app.url_map.host_matching:
-                return rule.host or host
-            return f"{rule.subdomain}.{host}" if rule.subdomain and app.subdomain_matching else host
-    return host
 
 
 # --- what its answer says -----------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from billhook import Billhook, Handlers, Source
+from billhook.errors import ConfigError
 from billhook.events import PingTest
 from billhook.inbox import WorkerRecord
 from billhook.receiver.wsgi import PROBE
@@ -379,7 +380,7 @@ def test_check_reaches_a_receiver_of_one_host(tmp_path, run):
     app.config.update(BILLHOOK_SECRETS=[SECRET], BILLHOOK_ENGINE="worker")
     handlers, hosts = Handlers(), []
     handlers.on(PingTest, name="ping")(lambda event: None)
-    Billhook(app, handlers=[handlers])
+    Billhook(handlers=[handlers]).init_app(app, host="shop.example")
     view = app.view_functions["billhook.default"]
     app.add_url_rule("/in", host="in.example", view_func=view, endpoint="in", methods=["POST"])
     app.before_request(lambda: hosts.append(request.host))
@@ -572,3 +573,46 @@ def test_the_engine_of_an_app_is_that_of_its_options_whichever_process_was_seen_
     _, found = checked(app)
 
     assert found["engine"].startswith("worker: ")
+
+
+def host_matching_app(tmp_path, **config):
+    app = Flask("shop", instance_path=str(tmp_path), host_matching=True, static_host="shop.example")
+    app.config.update(BILLHOOK_SECRETS=[SECRET], BILLHOOK_ENGINE="worker", **config)
+    return app
+
+
+@pytest.mark.parametrize("trusted", [None, ["shop.example", "hooks.example"]])
+def test_check_and_send_reach_the_receivers_of_the_host_that_init_app_was_given(tmp_path, run, trusted):
+    app, hosts = host_matching_app(tmp_path, TRUSTED_HOSTS=trusted), []
+    handlers = Handlers()
+    handlers.on(PingTest, name="ping")(lambda event: None)
+    hooks = Billhook(handlers=[handlers], sources=[Source("eu", secrets=[SECRET])])
+    hooks.init_app(app, host="hooks.example")
+    app.before_request(lambda: hosts.append(request.host))
+
+    code, found = checked(app)
+    sent = app.test_cli_runner().invoke(args=["billhook", "send", "PingTest", "--source", "eu"])
+    elsewhere = app.test_client().post(PATH, base_url="http://shop.example", data=b"{}", headers=signed())
+
+    assert code == 0, found
+    assert found[f"POST {PATH}/eu"] == "verified and answered by billhook (source eu)"
+    assert '200 {"status": "accepted"}' in sent.output
+    assert hosts == ["hooks.example"] * 5 + ["shop.example"]
+    assert elsewhere.status_code == 404
+
+
+def test_an_app_that_matches_hosts_needs_one_and_another_has_none(tmp_path, plain_app, run):
+    with pytest.raises(ConfigError, match=r"each route belongs to a host: give .*, init_app\(app, host="):
+        Billhook(host_matching_app(tmp_path))
+    with pytest.raises(
+        ConfigError, match=r"host is 'a.example', but this app tells no hosts apart: leave it out"
+    ):
+        Billhook().init_app(plain_app(), host="a.example")
+
+
+def test_send_names_a_host_that_the_app_trusts(shop):
+    app = shop(TRUSTED_HOSTS=["shop.example"])
+
+    sent = app.test_cli_runner().invoke(args=["billhook", "send", "PingTest"])
+
+    assert '200 {"status": "accepted"}' in sent.output
