@@ -221,9 +221,20 @@ def _without_receiver(app: Flask, reply: HttpReply) -> str:
     if status in (404, 405):
         known = ", ".join(sorted({route.path for route in webhook_routes(app)}))
         return f"{text}no receiver at this path; the app has {known} (url_prefix)"
-    kind = (
-        "a redirect, for example to a login page"
-        if 300 <= status < 400
-        else "a before_request hook or an error handler"
-    )
+    hook = f"a before_request hook{_named_hooks(app)}"
+    kind = f"{hook} or an error handler"
+    if 300 <= status < 400:
+        kind = f"a redirect, for example to a login page, by {hook} or middleware"
+    elif status == 429:
+        kind = f"a rate limit, by {hook} or middleware"
     return f"{text}{kind}: {_EXCLUDE} from it"
+
+
+def _named_hooks(app: Flask) -> str:
+    """Return the functions of the app that are called before each request, in brackets."""
+    hooks = [
+        f"{hook.__module__}.{getattr(hook, '__qualname__', type(hook).__name__)}"
+        for hook in app.before_request_funcs.get(None, ())
+    ]
+    own = [name for name in hooks if not name.startswith("billhook.")]
+    return f" ({', '.join(own)})" if own else ""

@@ -83,6 +83,9 @@ def test_check_starts_no_handling_of_stored_deliveries(shop):
     assert (after_the_probe, after_a_request) == (False, True)
 
 
+LAMBDA = "a before_request hook (test_check.<lambda>)"
+
+
 def login():
     if request.blueprint != "shop":
         abort(401)
@@ -91,13 +94,22 @@ def login():
 @pytest.mark.parametrize(
     ("hook", "status", "told"),
     [
-        (login, 401, "a before_request hook or an error handler"),
-        (lambda: redirect("/login"), 302, "a redirect, for example to a login page"),
-        (lambda: ("no", 400), 400, "a before_request hook or an error handler"),
+        (login, 401, "a before_request hook (test_check.login) or an error handler"),
+        (
+            lambda: redirect("/login"),
+            302,
+            f"a redirect, for example to a login page, by {LAMBDA} or middleware",
+        ),
+        (
+            lambda: ("no", 429),
+            429,
+            f"a rate limit, by {LAMBDA} or middleware",
+        ),
     ],
 )
 def test_check_reports_a_before_request_hook_that_answers_and_the_remedy(shop, hook, status, told):
-    app = shop()
+    app = shop(BILLHOOK_ENGINE="thread")
+    hook.__module__ = "test_check"
     app.before_request(hook)
 
     code, found = checked(app)
@@ -147,7 +159,7 @@ def test_a_hook_that_asks_for_csrf_tokens_itself_is_reported(shop):
     code, found = checked(app)
 
     assert code == 1
-    assert "400 came from the app, not from billhook: a before_request hook" in found[f"POST {PATH}"]
+    assert "400 came from the app, not from billhook: a before_request hook (" in found[f"POST {PATH}"]
 
 
 def failed(response):
