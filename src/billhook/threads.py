@@ -47,14 +47,14 @@ def start_thread(
 ) -> threading.Thread:
     """Start a daemon thread. Raises OutOfResources where a limit of the system, or memory, forbids it.
 
-    What needs it starts it again, so an error that ends it is logged, and told to observers.
+    What needs it mostly starts it again, so an error that ends it is logged, and told to observers.
     """
 
     def run() -> None:
         try:
             target(*arguments, **more)
         except Exception as error:
-            text = "the thread %s has crashed, and is started again when it is needed: %s: %s"
+            text = "the thread %s has crashed: %s: %s"
             cause = type(error).__name__
             # The traceback is printed by threading.excepthook, or by what the user has put there.
             logger.error(text, name, cause, first_line(str(error)), extra={"cause": cause})  # noqa: TRY400

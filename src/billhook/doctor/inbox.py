@@ -300,7 +300,7 @@ def about_threads(setup: Setup) -> Iterator[Finding]:
     for one in setup.overview.crashes:
         yield Finding(
             "warning", "thread-crashed", crashes_text(one, setup.overview.at),
-            "it is started again when it is needed, such as by a request; until then its work waits",
+            "its work waits until it is started again: by the next request, mostly, or with the process",
             "look in the log for `has crashed`, where the whole error is, and correct what it names; if that "
             "is billhook's, report it",
         )  # fmt: skip
