@@ -1,10 +1,9 @@
 """Threads, forks and memory: start a thread although a limit may forbid it; reset objects in a child process.
 
 A thread that ends by an error is logged, and told to those who count that. Where threads are greenlets,
-blocking work runs in a native one, if it can. A child process inherits no locked lock and
-uses no connection of its parent: an object that holds locks, threads or connections registers a method with
-`reset_in_child`. It runs in each child before anything else does, so no other code has to compare process
-ids.
+blocking work runs in a native one, if it can. A child process inherits no locked lock and uses no connection
+of its parent: an object that holds locks, threads or connections registers a method with `reset_in_child`. It
+runs in each child before anything else does, so no other code has to compare process ids.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 from flask import Blueprint, Flask
 
+from billhook.logs import fields
+
 logger = logging.getLogger("billhook.receiver")
 
 Kind = Literal["CSRF tokens", "rate limits"]
@@ -85,7 +87,8 @@ class Exemptions:
         for check in map(str, exempt(self._app, blueprint, self._kinds)):
             if check not in self._logged:
                 self._logged.add(check)
-                logger.info("deliveries are exempt from %s: they are signed", check)
+                text = "deliveries are exempt from %s: they are signed"
+                logger.info(text, check, extra=fields(cause="exempt"))
 
     def extend_before_first_request(self, blueprint: Blueprint) -> None:
         """Exempt it, once registered, from extensions that are initialised later than billhook, too."""
