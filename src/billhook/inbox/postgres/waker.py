@@ -104,14 +104,10 @@ class PostgresWaker:
 
     def fileno(self) -> int:
         """Return the descriptor of the listening connection. Raises OSError while there is none."""
-        if self._is_deaf:
+        if time.monotonic() < self._deaf_until:
             raise OSError(_DEAF)
         with self._listening.use() as connection:
             return connection.fileno()
-
-    @property
-    def _is_deaf(self) -> bool:
-        return time.monotonic() < self._deaf_until
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until a notification or the end of the time; True for the former. Raises OSError."""
@@ -129,7 +125,7 @@ class PostgresWaker:
         listener = PostgresWaker(self._connect, self._table)
         with suppress(OSError):  # tried again at each wait
             listener.fileno()
-        if listener._is_deaf:
+        if time.monotonic() < listener._deaf_until:
             raise OSError(_DEAF)
         return listener
 
