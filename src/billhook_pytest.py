@@ -184,13 +184,15 @@ def _refuse_other_inboxes(patch: pytest.MonkeyPatch, url: str) -> None:
 
     mount = Billhook._mounted
 
-    def checked(self: Billhook, app: Flask, url_prefix: str) -> AbstractContextManager[Blueprint]:
+    def checked(
+        self: Billhook, app: Flask, url_prefix: str, *, host: str | None
+    ) -> AbstractContextManager[Blueprint]:
         if get_settings(app).inbox_url != url:
             raise pytest.UsageError(
                 "the app has an inbox of its own, which tests must not use: leave BILLHOOK_INBOX_URL, "
                 "_SECRETS and _ENGINE to the environment, or override the fixture billhook_app with an app "
                 "that has billhook.testing.options(tmp_path) in its config"
             )
-        return mount(self, app, url_prefix)
+        return mount(self, app, url_prefix, host=host)
 
     patch.setattr(Billhook, "_mounted", checked)

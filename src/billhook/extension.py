@@ -8,15 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from inspect import isroutine
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
-from flask import Blueprint, Flask, current_app, request
+from flask import Blueprint, Flask, current_app
 from flask.helpers import get_debug_flag
 
 from billhook.callables import describe_kind
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from billhook.receiver.asgi import AsgiApp
     from billhook.state import BillhookState
 
-__all__ = ["ENVIRON", "Billhook", "configured_scheme", "exempt_from_csrf", "get_settings", "get_state"]
+__all__ = ["ENVIRON", "Billhook", "configured_scheme", "get_settings", "get_state"]
 
 T = TypeVar("T")
 _SYSTEM_CLOCK = SystemClock()
@@ -69,17 +68,19 @@ class Billhook:
         if app is not None:
             self.init_app(app)
 
-    def init_app(self, app: Flask, url_prefix: str = "/webhooks/billing") -> None:
+    def init_app(self, app: Flask, url_prefix: str = "/webhooks/billing", *, host: str | None = None) -> None:
         """Accept deliveries at `POST <url_prefix>` and `POST <url_prefix>/<source.name>`.
+
+        `host` is the one that they are posted to, for an app made with `host_matching=True`, which needs it.
 
         May be called for several apps, and by several Billhooks for one app, which then share its inbox.
         Raises ConfigError, which says what to change; the app is left unchanged then.
         """
         if not isinstance(app, Flask):
             raise _no_app(app)
-        app.register_blueprint(self.blueprint(url_prefix))
+        app.register_blueprint(self.blueprint(url_prefix, host=host))
 
-    def blueprint(self, url_prefix: str = "/webhooks/billing") -> Blueprint:
+    def blueprint(self, url_prefix: str = "/webhooks/billing", *, host: str | None = None) -> Blueprint:
         """Return the blueprint, to be registered by hand in an app or in another blueprint.
 
         >>> app.register_blueprint(hooks.blueprint(), url_prefix="/hooks")  # doctest: +SKIP
@@ -94,16 +95,17 @@ class Billhook:
                 f"url_prefix is {describe_kind(url_prefix)}: give the path that deliveries are posted to, as "
                 'url_prefix="/webhooks/billing"'
             )
-        return DeferredBlueprint("billhook", url_prefix, self._mounted)
+        return DeferredBlueprint("billhook", url_prefix, partial(self._mounted, host=host))
 
     @contextmanager
-    def _mounted(self, app: Flask, url_prefix: str) -> Iterator[Blueprint]:
+    def _mounted(self, app: Flask, url_prefix: str, *, host: str | None) -> Iterator[Blueprint]:
         """Yield the blueprint to register; after the block, complete the app's setup."""
         from billhook.receiver.blueprint import make_blueprint
         from billhook.state import (
             BillhookState,  # imports SQLAlchemy, which `import billhook` alone must not
         )
 
+        _check_host(app, host)
         settings = get_settings(app)
         sources = self._all_sources(settings)
         state: BillhookState | None = app.extensions.get("billhook")
@@ -118,9 +120,11 @@ class Billhook:
             state.wsgi_receiver,
             sources,
             url_prefix,
+            state.exemptions,
+            host,
         )
         yield blueprint
-        exempt_from_csrf(app, blueprint)
+        state.exemptions.extend_to(blueprint)
         state.mounts.append(url_prefix)
         state.source_names |= known
         if "billhook" not in app.extensions:
@@ -199,21 +203,6 @@ class _Commands(click.Group):
         return self._loaded.invoke(ctx)
 
 
-def exempt_from_csrf(app: Flask, blueprint: Blueprint) -> None:
-    """Exempt a blueprint from flask-wtf's CSRF check, which knows neither signatures nor its tokens."""
-    if "csrf" in app.extensions:
-        app.extensions["csrf"].exempt(blueprint)
-    elif find_spec("flask_wtf") is not None:  # it may be initialised later; its hook then runs after this one
-
-        @app.before_request
-        def exempt() -> None:
-            here = app.blueprints.get(
-                request.blueprint or ""
-            )  # compared by object: a nested blueprint has a longer name
-            if here is blueprint and "csrf" in app.extensions:
-                app.extensions["csrf"].exempt(blueprint)
-
-
 def get_settings(app: Flask) -> Settings:
     """Return the options of an app: from its config, or else from BILLHOOK_… in the environment.
 
@@ -274,6 +263,19 @@ def _no_app(given: object) -> ConfigError:
     elif isroutine(given):
         remedy = "call it, or call hooks.init_app(app) in it"
     return ConfigError(f"the app is {describe_kind(given)}: {remedy}")
+
+
+def _check_host(app: Flask, host: str | None) -> None:
+    if app.url_map.host_matching and host is None:
+        raise ConfigError(
+            "this app is made with host_matching=True, so each route belongs to a host: give the one that "
+            'deliveries are posted to, init_app(app, host="hooks.example.com")'
+        )
+    if host is not None and not app.url_map.host_matching:
+        raise ConfigError(
+            f"host is {host!r}, but this app tells no hosts apart: leave it out, or make the app with "
+            "Flask(…, host_matching=True, static_host=…)"
+        )
 
 
 def _check_clock(clock: Clock) -> None:

@@ -113,11 +113,17 @@ class AppPoster:
 
     app: Flask
     path: str
+    host: str = "localhost"
+    """What requests name as their host."""
 
     def send(self, body: bytes, headers: Mapping[str, str]) -> TestResponse:
         """Post a delivery. What the app raises is raised here."""
         return self.app.test_client().post(
-            self.path, data=body, headers={**_HEADERS, **headers}, url_scheme="https"
+            self.path,
+            data=body,
+            headers={**_HEADERS, **headers},
+            url_scheme="https",
+            environ_overrides={"HTTP_HOST": self.host},
         )
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:

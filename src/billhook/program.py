@@ -49,6 +49,15 @@ def program() -> str:
     return names.pop() if len(names) == 1 else "flask --app … billhook"
 
 
+def may_receive() -> bool:
+    """Return whether this process may be a receiver's: it runs no command of billhook's but `serve`."""
+    names, context = set(), click.get_current_context(silent=True)
+    while context is not None:
+        names.add(context.command.name)
+        context = context.parent
+    return _OWN not in names or "serve" in names
+
+
 def _typed() -> Iterator[str]:
     """Yield what was typed, if this thread runs a command of billhook's."""
     context = click.get_current_context(silent=True)

@@ -26,6 +26,7 @@ _SECRET_MARKS = ("whsec_", "whsk_", "-----BEGIN")
 SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
 """The schemes that options describe: the values of BILLHOOK_SIGNATURE."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_LINE_OF_ENV_FILE = re.compile(r"(?:export\s+)?[A-Z][A-Z0-9_]*\s*=\s*[^\s=]")
 _VERSION_OF_SECRET = re.compile(r"(?<![^,\s])v1a?,(?=wh(?:sec|sk|pk)_)")
 """Some senders show a secret with this prefix; its comma does not separate items."""
 # Variables of billhook's own tests, and variables that commands read by themselves; they are not options.
@@ -304,6 +305,11 @@ class Settings:
         _optional(_integer(1, 10**9)),
         unit="deliveries",
     )
+    rate_limits: str = _option(
+        "Whether the rate limits of an app (Flask-Limiter) also apply to deliveries: exempt or apply.",
+        _choice("exempt", "apply"),
+        default="exempt",
+    )
     log_format: str = _option(
         "Standalone, and `billhook worker`: format of log records, text or json (one object per line).",
         _choice("text", "json"),
@@ -393,12 +399,17 @@ def read_secrets_file(path: str) -> tuple[str, ...]:
         raise ConfigError(f"BILLHOOK_SECRETS_FILE {_masked(path)} cannot be read: {why}") from None
     secrets: list[str] = []
     block: list[str] = []
-    for line in (raw.strip() for raw in text.splitlines()):
+    for number, line in enumerate((raw.strip() for raw in text.splitlines()), 1):
         if block or line.startswith("-----BEGIN "):
             block.append(line)
             if line.startswith("-----END "):
                 secrets.append("\n".join(block) + "\n")
                 block = []
+        elif _LINE_OF_ENV_FILE.match(line):
+            raise ConfigError(
+                f"BILLHOOK_SECRETS_FILE {path!r} has NAME=value on line {number}, as an .env file has: write "
+                "the secret alone on its line, without a name"
+            )
         elif line and not line.startswith("#"):
             secrets.append(line)
     if block:

@@ -28,9 +28,11 @@ from billhook.errors import (
 from billhook.events import EVENT_TYPES
 from billhook.handlers import ConnectedHandlers, Handlers, RetrySchedule, connect
 from billhook.inbox import Inbox
+from billhook.inbox.probe import unavailable_text
 from billhook.logs import fields
 from billhook.notify import Notifier, read_addresses
 from billhook.program import add_app, remove_app
+from billhook.receiver.exemptions import Exemptions
 from billhook.receiver.intake import DeliveryRules
 from billhook.receiver.wsgi import WsgiReceiver, find_probe
 from billhook.settings import ENVIRON, Settings
@@ -58,6 +60,7 @@ class BillhookState:
         self.app = app
         self.settings = settings
         self.mounts: list[str] = []
+        self.exemptions = Exemptions(app, rate_limits_apply=settings.rate_limits == "apply")
         self.source_names: set[str] = set()
         self.handler_groups: list[Handlers] = []
         self.inbox = _open_inbox(app, settings)
@@ -268,8 +271,7 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
             raise ConfigError(str(error)) from None
         # An exception here would stop gunicorn with all its workers. Instead, the schema is checked again
         # at each use, and deliveries are answered 503 until the database is back.
-        text = "inbox unavailable, deliveries get 503 until it recovers: %s"
-        logger.error(text, error, extra=fields(cause=error.cause))  # noqa: TRY400
+        logger.error(unavailable_text(), error, extra=fields(cause=error.cause))  # noqa: TRY400
     except SchemaMismatch as error:
         if ENVIRON in app.extensions or isinstance(error, ForeignFile | UnfitEncoding):
             raise  # the standalone app serves nothing else, and another program's file means a wrong option

@@ -11,9 +11,11 @@ from billhook.clock import clock_off, format_ago, format_duration
 from billhook.events import EVENT_TYPES
 from billhook.inbox.counts import OTHER_TYPES, Counted, hour_of
 from billhook.inbox.overview import COUNT_LIMIT, RUNS_LIMIT, TypeFigures, read_periods
+from billhook.printable import printable
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
+    from billhook.inbox.crashes import ThreadCrashes
     from billhook.inbox.overview import HandlerBacklog, Overview
 
 OLD = timedelta(minutes=10)
@@ -85,7 +87,9 @@ def _refused_within(inbox: Inbox, now: datetime, hours: int) -> float:
 class Problem(NamedTuple):
     """Something that needs attention, as a part of a sentence; `about` is its kind, for a link."""
 
-    about: Literal["row-security", "worker", "dead", "quarantined", "paused", "age", "refused", "clock"]
+    about: Literal[
+        "row-security", "worker", "crash", "dead", "quarantined", "paused", "age", "refused", "clock"
+    ]
     text: str
 
 
@@ -102,6 +106,7 @@ def find_problems(
         problems.append(Problem("row-security", f"row security has no policy for {no_policy_for}"))
     if missing_worker is not None:
         problems.append(Problem("worker", missing_worker[0].lower() + missing_worker[1:]))
+    problems += [Problem("crash", crashes_text(one, overview.at)) for one in overview.crashes]
     if backlog.dead:
         problems.append(Problem("dead", f"{_are(backlog.dead, 'delivery', 'deliveries')} dead"))
     if backlog.quarantined:
@@ -118,6 +123,13 @@ def find_problems(
     if off := clock_off(overview.machine_ahead_seconds):
         problems.append(Problem("clock", off))
     return problems
+
+
+def crashes_text(crashes: ThreadCrashes, now: datetime) -> str:
+    """Return how often a thread has crashed, and by what the last time, as a part of a sentence."""
+    times = "once" if crashes.number == 1 else f"{number_text(crashes.number)} times"
+    last = f"last {format_ago(crashes.last_at, now)}, with {printable(crashes.last_error)}"
+    return f"the thread {printable(crashes.thread)} has crashed {times} in 24 hours, {last}"
 
 
 def healthy_summary(overview: Overview) -> str:

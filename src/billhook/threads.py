@@ -1,32 +1,39 @@
 """Threads, forks and memory: start a thread although a limit may forbid it; reset objects in a child process.
 
-Where threads are greenlets, blocking work runs in a native one. A child process inherits no locked lock and
-uses no connection of its parent: an object that holds locks, threads or connections registers a method with
-`reset_in_child`. It runs in each child before anything else does, so no other code has to compare process
-ids.
+A thread that ends by an error is logged, and told to those who count that. Where threads are greenlets,
+blocking work runs in a native one, if it can. A child process inherits no locked lock and uses no connection
+of its parent: an object that holds locks, threads or connections registers a method with `reset_in_child`. It
+runs in each child before anything else does, so no other code has to compare process ids.
 """
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 import secrets
+import select
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 from weakref import WeakMethod
 
 from billhook.errors import OutOfResources
+from billhook.printable import first_line
+
+logger = logging.getLogger("billhook.threads")
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Step = Callable[[], None]
+Crash = Callable[[str, Exception], None]
 _forking = threading.Lock()
 """Held during a fork and during a registration: one fork at a time, with the lists below complete."""
 _steps: list[tuple[Step, Step, Step]] = []
 _resets: list[WeakMethod[Step]] = []
+_observers: list[WeakMethod[Crash]] = []
 
 
 def unique_process_name() -> str:
@@ -37,8 +44,23 @@ def unique_process_name() -> str:
 def start_thread(
     target: Callable[P, object], name: str, *arguments: P.args, **more: P.kwargs
 ) -> threading.Thread:
-    """Start a daemon thread. Raises OutOfResources where a limit of the system, or memory, forbids it."""
-    thread = threading.Thread(target=target, args=arguments, kwargs=more, name=name, daemon=True)
+    """Start a daemon thread. Raises OutOfResources where a limit of the system, or memory, forbids it.
+
+    What needs it mostly starts it again, so an error that ends it is logged, and told to observers.
+    """
+
+    def run() -> None:
+        try:
+            target(*arguments, **more)
+        except Exception as error:
+            text = "the thread %s has crashed: %s: %s"
+            cause = type(error).__name__
+            # The traceback is printed by threading.excepthook, or by what the user has put there.
+            logger.error(text, name, cause, first_line(str(error)), extra={"cause": cause})  # noqa: TRY400
+            tell_of_crash(name, error)
+            raise
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
     try:
         thread.start()
     except (RuntimeError, MemoryError) as error:
@@ -48,23 +70,46 @@ def start_thread(
     return thread
 
 
+def tell_of_crash(name: str, error: Exception) -> None:
+    """Tell the observers that a thread was ended by an error."""
+    for observe in [reference() for reference in _observers]:
+        if observe is not None:
+            observe(name, error)
+
+
+def observe_crashes(observe: Crash) -> None:
+    """Call this bound method with the name and the error of a thread that crashes, while its object lives.
+
+    It is called in that thread, and must not raise.
+    """
+    with _forking:
+        _observers[:] = [reference for reference in _observers if reference() is not None]
+        _observers.append(WeakMethod(observe))
+
+
 def is_shortage(error: BaseException) -> bool:
     """Return whether memory is missing, or a thread that a pool of threads could not start."""
     return isinstance(error, MemoryError) or "can't start new thread" in str(error)
 
 
 def threads_are_greenlets() -> bool:
-    """Return whether gevent has replaced the threads of this process, as gunicorn's gevent worker does."""
+    """Return whether the threads of this process are gevent's or eventlet's, as in gunicorn's workers."""
+    patcher = sys.modules.get("eventlet.patcher")
+    return _are_gevents() or (patcher is not None and bool(patcher.is_monkey_patched("thread")))
+
+
+def _are_gevents() -> bool:
     monkey = sys.modules.get("gevent.monkey")
     return monkey is not None and bool(monkey.is_module_patched("threading"))
 
 
 def run_blocking(function: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T:
-    """Call a function that waits for the disk; in a native thread where threads are greenlets.
+    """Call a function that waits for the disk; in a native thread where threads are gevent's greenlets.
 
     gevent cannot switch to another greenlet while C code waits: every request of the process would wait too.
+    Nor can eventlet, but its locks do not hold between native threads: there they wait some milliseconds.
     """
-    if not threads_are_greenlets():
+    if not _are_gevents():
         return function(*arguments, **more)
     from gevent import get_hub  # type: ignore[import-untyped]
 
@@ -79,6 +124,16 @@ def run_blocking(function: Callable[P, T], *arguments: P.args, **more: P.kwargs)
     if outcome[1] is not None:
         raise outcome[1]
     return outcome[0]
+
+
+def wait_readable(descriptors: Iterable[int], seconds: float) -> set[int]:
+    """Wait until one of the descriptors is readable, or the time is over; return those that are."""
+    if not hasattr(select, "poll"):  # eventlet has removed it, and its own select() takes any descriptor
+        return set(select.select(list(descriptors), (), (), seconds)[0])
+    poll = select.poll()  # Python's select() refuses descriptors from 1,024 on
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
 
 
 def around_fork(before: Step, after_in_parent: Step, after_in_child: Step) -> None:

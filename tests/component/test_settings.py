@@ -97,7 +97,8 @@ def test_keys_without_the_prefix_are_ignored(tmp_path):
 def test_no_secret_refuses_to_start(tmp_path):
     for none in (None, "", (), [], " , "):
         with pytest.raises(
-            MissingSecret, match="'default' has no secret: set BILLHOOK_SECRETS or BILLHOOK_SECRETS_F"
+            MissingSecret,
+            match=r"'default' has no secret: set .*_FILE \(in a Flask app before init_app\), or pass",
         ):
             start(tmp_path, BILLHOOK_SECRETS=none)
 
@@ -604,3 +605,28 @@ def test_an_inbox_accessible_to_others_is_warned_of_with_the_remedy(tmp_path, ca
         f"others may {may} the inbox {tmp_path / 'i.db'}; run: chmod 600 {tmp_path / 'i.db'}" in caplog.text
     )
     inbox.close()
+
+
+@pytest.mark.parametrize("line", [f"BILLHOOK_SECRETS={SECRET}", f"export BILLHOOK_SECRETS = '{SECRET}'"])
+def test_a_line_of_an_env_file_is_named_and_its_value_is_not(tmp_path, line):
+    file = tmp_path / "secrets.txt"
+    file.write_text(f"# the service's\n\n{line}\n")
+    file.chmod(0o600)
+
+    with pytest.raises(ConfigError) as raised:
+        read_secrets_file(str(file))
+
+    told = "has NAME=value on line 3, as an .env file has: write the secret alone on its line, without a name"
+    assert str(raised.value).endswith(told)
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "secret", ["QUJDREVGR0hJSktMTU5PUA==", "whsec_QUJDREVGR0hJSktMTU5PUA==", "a=b1234567890abcde"]
+)
+def test_padding_and_other_secrets_with_an_equals_sign_are_no_such_line(tmp_path, secret):
+    file = tmp_path / "secrets.txt"
+    file.write_text(f"{secret}\n")
+    file.chmod(0o600)
+
+    assert read_secrets_file(str(file)) == (secret,)

@@ -44,7 +44,7 @@ from billhook.fields import strict_json
 from billhook.posting import AppPoster, HttpPoster, HttpReply, sign
 from billhook.printable import first_line
 from billhook.program import in_program
-from billhook.receiver.blueprint import find_route
+from billhook.receiver.blueprint import find_route, host_of
 from billhook.settings import SCHEMES, Settings
 from billhook.signing import Scheme
 from billhook.signing.source import DEFAULT_SOURCE
@@ -92,11 +92,12 @@ def open_target(
     """Give the target's name and its poster. Without a URL or an app it is where `serve` listens."""
     app = user_app()
     if url is None and app is not None:
-        path = find_route(app, source).path
+        route = find_route(app, source)
+        path = route.path
         click.echo(f"note: posting to the app itself, at {path}; use --to URL to post to a server", err=True)
         # The process of a command ends soon: handlers that it began would be interrupted.
         with get_state(app).engine_disabled():
-            yield path, AppPoster(app, path)
+            yield path, AppPoster(app, path, host_of(app, route))
         return
     url = url or f"http://{DEFAULT_BIND}/{load_settings().url_prefix.strip('/')}"
     with HttpPoster(parse_target(url), timeout_seconds) as poster:

@@ -6,19 +6,19 @@ import inspect
 import logging
 import secrets
 from collections.abc import Callable
-from functools import partial
+from functools import partial, update_wrapper
 from typing import Any
 
-from flask import Flask, Response, abort, current_app, request
+from flask import Blueprint, Flask, Response, abort, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
 from billhook.dashboard import deliveries, delivery, handlers, overview
 from billhook.dashboard.context import DashboardContext, last_error, run_state, tone
 from billhook.errors import ConfigError, InboxError, SchemaMismatch
-from billhook.extension import exempt_from_csrf
 from billhook.pages.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
+from billhook.receiver.exemptions import CSRF, exempt
 from billhook.status import backlog_text
 
 logger = logging.getLogger("billhook.dashboard")
@@ -107,15 +107,20 @@ class Dashboard:
             pages.blueprint.add_url_rule(
                 rule,
                 name,
-                partial(view, context),
+                update_wrapper(partial(view, context), view),  # extensions ask views for their names
                 methods=[method],
                 strict_slashes=False,
                 merge_slashes=False,
             )
         for failure in (InboxError, SchemaMismatch):
             pages.blueprint.register_error_handler(failure, partial(_storage_failed, context))
+        # The app's own check does not know the tokens of these forms. It may be initialised after this.
+        pages.blueprint.url_value_preprocessor(partial(_exempt, app, pages.blueprint))
         app.register_blueprint(pages.blueprint, url_prefix="/" + url_prefix.strip("/"))
-        exempt_from_csrf(app, pages.blueprint)  # the app's own check does not know the tokens of these forms
+
+
+def _exempt(app: Flask, blueprint: Blueprint, *_: object) -> None:
+    exempt(app, blueprint, CSRF)
 
 
 def _checked(permission: Permission | None) -> Callable[[], Any]:

@@ -83,6 +83,7 @@ def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[s
     addresses = {
         "row-security": url_for(".health"),
         "worker": url_for(".health"),
+        "crash": url_for(".health"),
         "dead": url_for(".failures"),
         "quarantined": url_for(".deliveries", state="quarantined"),
         "paused": url_for(".handlers"),

@@ -15,6 +15,7 @@ import click
 from billhook.clock import format_ago, format_duration
 from billhook.doctor.configuration import (
     about_gunicorn,
+    about_late_options,
     about_notifications,
     option_findings,
     secret_file_findings,
@@ -30,19 +31,21 @@ from billhook.doctor.deliveries import (
     clock_findings,
     payload_findings,
 )
+from billhook.doctor.extensions import about_extensions
 from billhook.doctor.inbox import (
     about_database,
     about_inbox,
     about_paused,
     about_refusals,
     about_server_clock,
+    about_threads,
     about_worker,
 )
 from billhook.doctor.probe import send_probe
 from billhook.doctor.setup import LEVELS, Finding, Setup, finding_of
 from billhook.errors import BillhookError
 from billhook.inbox.diagnosis import SqliteFacts, inbox_facts
-from billhook.receiver.blueprint import WebhookRoute, webhook_routes
+from billhook.receiver.blueprint import webhook_routes
 
 _MIB = 1024 * 1024
 
@@ -144,15 +147,18 @@ CHECKS = (
         "options", lambda setup: option_findings(setup.settings, setup.environ),
         well=lambda setup: f"the engine is {setup.settings.engine}",
     ),
+    Check("late options", about_late_options, _ALL),
     Check("secret files", lambda setup: secret_file_findings(setup.settings), well=secret_files_text),
     Check("notifications", about_notifications, _ALL),
     Check("sources", lambda setup: source_findings(setup.load_sources()), well=sources_text),
+    Check("extensions", about_extensions, _ALL),
     Check("database", about_database, reads_inbox=True, well=lambda _: "a commit survives a power failure"),
     Check("schema and size", lambda _: iter(()), reads_inbox=True, well=size_text),
     Check("retention", lambda _: iter(()), well=retention_text),
     Check("paused", about_paused, reads_inbox=True, well=lambda _: "no handler is paused"),
     Check("refusals", about_refusals, reads_inbox=True, well=refusals_text),
     Check("worker", about_worker, reads_inbox=True, well=workers_text),
+    Check("threads", about_threads, reads_inbox=True, well=lambda _: "none has crashed in 24 hours"),
     Check("handlers", about_handlers, _ALL),
     Check("names", about_missing, reads_inbox=True, well=lambda _: "what waits has its handler"),
     Check("time-outs", about_time_outs, well=lambda _: "each handler has one"),
@@ -176,7 +182,7 @@ def run_checks(setup: Setup, runner: Runner, path: str | None = None) -> Iterato
         if path is not None:
             matching = [route for route in routes if route.path.rstrip("/") == path.rstrip("/")]
             # Also a path that no receiver has is probed: what answers there instead shows what to change.
-            routes = [WebhookRoute(path, (matching or routes)[0].source)]
+            routes = [(matching or routes)[0]._replace(path=path)]
         checks += [Check(f"POST {route.path}", partial(send_probe, route=route)) for route in routes]
     for check in checks:
         if check.reads_inbox and setup.unusable:

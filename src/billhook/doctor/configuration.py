@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from billhook.doctor.setup import Finding
+from billhook.extension import get_settings, get_state
 from billhook.file_modes import access_by_others
+from billhook.settings import OPTIONS
 
 if TYPE_CHECKING:
     from billhook.doctor.setup import Setup
@@ -64,6 +66,21 @@ def option_findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[
         yield Finding(
             "error", "api-without-tls", "BILLHOOK_API_URL is not https",
             "the API token goes over the network unencrypted", "write https:// in BILLHOOK_API_URL",
+        )  # fmt: skip
+
+
+def about_late_options(setup: Setup) -> Iterator[Finding]:
+    """Name the options of an app that were set after billhook had read them. Raises ConfigError."""
+    if setup.app is None:
+        return
+    now, read = get_settings(setup.app), get_state(setup.app).settings
+    late = [
+        option.key for option in OPTIONS if getattr(now, option.attribute) != getattr(read, option.attribute)
+    ]
+    if late:
+        yield Finding(
+            "error", "option-late", f"{', '.join(late)} changed after init_app, and not for billhook",
+            "it reads its options once, when it is mounted", "set them before init_app(app)",
         )  # fmt: skip
 
 

@@ -212,7 +212,8 @@ def about_types(setup: Setup) -> Iterator[Finding]:
 
 def about_engine(setup: Setup) -> Iterator[Finding]:
     """Say which engine runs the handlers."""
-    engine = setup.workers[0].engine if setup.workers else setup.settings.engine
+    # An app's own option decides. Standalone, `serve` chooses the engine, as its worker tells.
+    engine = setup.settings.engine if setup.own_app or not setup.workers else setup.workers[0].engine
     yield Finding(
         "ok", "engine", _STANDALONE if engine == "thread" and not setup.own_app else _ENGINES[engine]
     )

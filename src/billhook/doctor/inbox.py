@@ -17,6 +17,7 @@ from billhook.inbox.database import CONNECTIONS_PER_PROCESS
 from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts
 from billhook.inbox.overview import read_refused_since
 from billhook.printable import printable
+from billhook.status import crashes_text
 
 if TYPE_CHECKING:
     from billhook.doctor.setup import Setup
@@ -124,12 +125,6 @@ def postgres_findings(facts: PostgresFacts) -> Iterator[Finding]:
             "error", "postgres-fsync", "the server runs with fsync or full_page_writes off",
             "what was answered 200 may be gone, and the database corrupt, after a power failure",
             "set both to on in postgresql.conf and restart the server",
-        )  # fmt: skip
-    if facts.synchronous_commit in ("off", "local"):
-        yield Finding(
-            "error", "postgres-synchronous-commit", f"synchronous_commit is {facts.synchronous_commit}",
-            "a commit does not wait for the disk, or not for the standby: what was answered 200 may be gone",
-            "remove the setting from the role, the database and any pooler in between",
         )  # fmt: skip
     if not facts.local and facts.sslmode != "verify-full":
         how = "without TLS" if not facts.encrypted else f"with sslmode={facts.sslmode}"
@@ -298,6 +293,17 @@ def about_refusals(setup: Setup) -> Iterator[Finding]:
                 "if it was not changed: `billhook capture --to FOLDER`, then "
                 "`billhook doctor signature --request FILE`",
             )  # fmt: skip
+
+
+def about_threads(setup: Setup) -> Iterator[Finding]:
+    """Name the threads of billhook's own that an error has ended."""
+    for one in setup.overview.crashes:
+        yield Finding(
+            "warning", "thread-crashed", crashes_text(one, setup.overview.at),
+            "its work waits until it is started again: by the next request, mostly, or with the process",
+            "look in the log for `has crashed`, where the whole error is, and correct what it names; if that "
+            "is billhook's, report it",
+        )  # fmt: skip
 
 
 def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -> Finding | None:

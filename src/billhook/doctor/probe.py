@@ -21,7 +21,7 @@ from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 from billhook.doctor.setup import Finding, Setup
 from billhook.errors import BillhookError
 from billhook.posting import HttpPoster, HttpReply, sign
-from billhook.receiver.blueprint import SOURCE, WebhookRoute, webhook_routes
+from billhook.receiver.blueprint import WebhookRoute, host_of, webhook_routes
 from billhook.receiver.wsgi import PROBE, DeliveryProbe
 
 if TYPE_CHECKING:
@@ -155,11 +155,11 @@ def _send(
     root = "/" + app.config["APPLICATION_ROOT"].strip("/")
     path = root.rstrip("/") + "/" + route.path.removeprefix("/")
     gateway = ProbeGateway(app, scheme, root.rstrip("/"))
-    reply = _post(gateway, path, {"Host": _host(app, route), **headers})
+    reply = _post(gateway, path, {"Host": host_of(app, route), **headers})
     if root != "/" and gateway.probe.answer is None and reply.status == 404:
         # A dispatcher that is a part of the app, in its `wsgi_app`, takes the whole path.
         within = ProbeGateway(app, scheme, "")
-        second = _post(within, path, {"Host": _host(app, route), **headers})
+        second = _post(within, path, {"Host": host_of(app, route), **headers})
         if within.probe.answer is not None:
             return within, second
     return gateway, reply
@@ -170,18 +170,6 @@ def _post(gateway: ProbeGateway, path: str, headers: Mapping[str, str]) -> HttpR
         url = urlsplit(f"http://127.0.0.1:{port}{quote(path)}")
         with HttpPoster(url, _SECONDS) as poster:
             return poster.post(_BODY, {_TOKEN: gateway.token, **headers})
-
-
-def _host(app: Flask, route: WebhookRoute) -> str:
-    """Return a host name by which the app can be reached at a route."""
-    trusted = app.config["TRUSTED_HOSTS"] or ["localhost"]
-    host = str(app.config["SERVER_NAME"] or trusted[0].removeprefix("."))
-    for rule in app.url_map.iter_rules():
-        if rule.rule == route.path and hasattr(app.view_functions.get(rule.endpoint), SOURCE):
-            if app.url_map.host_matching:
-                return rule.host or host
-            return f"{rule.subdomain}.{host}" if rule.subdomain and app.subdomain_matching else host
-    return host
 
 
 # --- what its answer says -----------------------------------------------------------------------------
@@ -233,11 +221,20 @@ def _without_receiver(app: Flask, reply: HttpReply) -> str:
     if status in (404, 405):
         known = ", ".join(sorted({route.path for route in webhook_routes(app)}))
         return f"{text}no receiver at this path; the app has {known} (url_prefix)"
-    if status == 400 and "csrf" in app.extensions:
-        return f'{text}probably CSRF protection: call csrf.exempt(app.blueprints["billhook"])'
-    kind = (
-        "a redirect, for example to a login page"
-        if 300 <= status < 400
-        else "a before_request hook or an error handler"
-    )
+    hook = f"a before_request hook{_named_hooks(app)}"
+    kind = f"{hook} or an error handler"
+    if 300 <= status < 400:
+        kind = f"a redirect, for example to a login page, by {hook} or middleware"
+    elif status == 429:
+        kind = f"a rate limit, by {hook} or middleware"
     return f"{text}{kind}: {_EXCLUDE} from it"
+
+
+def _named_hooks(app: Flask) -> str:
+    """Return the functions of the app that are called before each request, in brackets."""
+    hooks = [
+        f"{hook.__module__}.{getattr(hook, '__qualname__', type(hook).__name__)}"
+        for hook in app.before_request_funcs.get(None, ())
+    ]
+    own = [name for name in hooks if not name.startswith("billhook.")]
+    return f" ({', '.join(own)})" if own else ""

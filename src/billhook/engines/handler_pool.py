@@ -19,6 +19,7 @@ from billhook.events import Event, UnknownEvent
 from billhook.handlers import CANCEL_SECONDS, EVENT_LOOPS, Handler
 from billhook.inbox import Claim, Lease
 from billhook.logs import fields
+from billhook.threads import tell_of_crash
 
 logger = logging.getLogger("billhook.engines")
 
@@ -171,6 +172,8 @@ class HandlerPool:
             # An error of ours or of the machine: a handler's error is part of a result. The thread is
             # replaced, and its lease left to expire rather than renewed for ever.
             logger.exception("a handler thread crashed; it is replaced", extra=fields(cause=error))
+            if isinstance(error, Exception):
+                tell_of_crash("billhook-handler", error)
             with self._lock:
                 if thread in self._threads:
                     self._threads.remove(thread)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import select
 import threading
 import time
 from collections.abc import Iterable, Set
@@ -25,6 +24,7 @@ from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.errors import BillhookError, SchemaMismatch
 from billhook.inbox import NOTHING_DUE, Claim, Inbox, Lease, NextTimes, RunPlan
 from billhook.logs import fields
+from billhook.threads import wait_readable
 
 MAX_POLL_SECONDS = 2.0
 """The longest pause between two polls: how long a delivery can lie unseen if its notification was lost."""
@@ -76,11 +76,10 @@ class Wakeup:
         if seconds <= 0 or self._is_set:
             return
         waker = self._inbox.waker
-        poll = select.poll()  # select() refuses descriptors from 1,024 on
-        poll.register(self._read, select.POLLIN)
+        descriptors = [self._read]
         with suppress(OSError):
-            poll.register(waker.fileno(), select.POLLIN)
-        ready = {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
+            descriptors.append(waker.fileno())
+        ready = wait_readable(descriptors, seconds)
         if self._read in ready:
             with suppress(BlockingIOError):
                 os.read(self._read, 65_536)

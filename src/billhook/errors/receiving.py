@@ -77,7 +77,8 @@ class MissingSecret(ConfigError):
         """`secrets_file` is the file that was read and holds none."""
         self.source, self.secrets_file = source, secrets_file
         remedy = (
-            "set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, or pass secrets=[...] to Source"
+            "set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE (in a Flask app before init_app), or pass "
+            "secrets=[...] to Source"
             if secrets_file is None
             else f"write it into BILLHOOK_SECRETS_FILE, {secrets_file!r}, which holds none"
         )

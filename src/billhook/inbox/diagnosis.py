@@ -58,7 +58,6 @@ class PostgresFacts:
 
     place: str
     version: int
-    synchronous_commit: str
     fsync: bool
     full_page_writes: bool
     superuser: bool
@@ -153,7 +152,7 @@ def _postgres_facts(connection: Connection, inbox: Inbox) -> PostgresFacts:
 
     shown = {
         name: connection.execute(text(f"SHOW {name}")).scalar_one()
-        for name in ("server_version_num", "synchronous_commit", "fsync", "full_page_writes", "is_superuser")
+        for name in ("server_version_num", "fsync", "full_page_writes", "is_superuser")
     }
     role, schema = connection.execute(_NAMES, {"schema": inbox.database.schema}).one()
     session: Any = connection.connection.driver_connection
@@ -161,7 +160,6 @@ def _postgres_facts(connection: Connection, inbox: Inbox) -> PostgresFacts:
     return PostgresFacts(
         place=inbox.database.display_url,
         version=int(shown["server_version_num"]) // 10_000,
-        synchronous_commit=shown["synchronous_commit"],
         fsync=shown["fsync"] == "on",
         full_page_writes=shown["full_page_writes"] == "on",
         superuser=shown["is_superuser"] == "on",

@@ -21,7 +21,8 @@ from billhook.inbox import limits as handler_limits
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.claims import NextTimes, PendingDelivery
 from billhook.inbox.committer import BacklogLimit, Committer
-from billhook.inbox.counts import Counts
+from billhook.inbox.counts import Counts, Sum
+from billhook.inbox.crashes import crash_key
 from billhook.inbox.database import Database, Waker
 from billhook.inbox.ingest import ingest
 from billhook.inbox.probe import Probe, StartupCheck
@@ -38,7 +39,7 @@ from billhook.inbox.schema import any_schema, found_revision, require_known, upg
 from billhook.inbox.sql import upsert
 from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
-from billhook.threads import reset_in_child, run_blocking
+from billhook.threads import observe_crashes, reset_in_child, run_blocking
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -103,6 +104,7 @@ class Inbox:
         self._counts = BufferedCounts(self._native(self._write_counts))
         self.count = self._counts.add
         """Count what no transaction is written for, a refusal or a duplicate; see BufferedCounts.add."""
+        observe_crashes(self._count_crash)
         self.put = self._committer.put
         """Return a Receipt once a delivery is on stable storage; see Committer.put."""
         self.put_async = self._committer.put_async
@@ -281,6 +283,10 @@ class Inbox:
             failpoints.reach("after_close")
         self._noted = noted if more else latest
         return more
+
+    def _count_crash(self, thread: str, error: Exception) -> None:
+        now = self.database.clock.now()
+        self._counts.put(crash_key(thread, error, now), Sum(1, 0.0, now))
 
     def _write_counts(self, buffered: Counts) -> None:
         with self.database.write(storing=True) as connection:

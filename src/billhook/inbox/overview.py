@@ -21,6 +21,7 @@ from sqlalchemy import Connection, TextualSelect, bindparam, column, func, selec
 
 from billhook.inbox.claims import names_at_limit
 from billhook.inbox.counts import DURATION_BOUNDS, Counted, Counts, hour_of, read_counts
+from billhook.inbox.crashes import ThreadCrashes, read_crashes
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import find_paused
 from billhook.inbox.records import HandlerLimits, PausedHandler, WorkerRecord
@@ -116,6 +117,7 @@ class Overview(InboxState):
     """Of those whose signed time was outside the tolerance, by how much on average."""
     last_at: datetime | None
     """When the last delivery was received."""
+    crashes: Sequence[ThreadCrashes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,7 @@ def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
             refused=refused,
             refused_seconds=seconds,
             last_at=max(seen.values(), default=None),
+            crashes=read_crashes(connection, since),
             **_state(connection, inbox, now),
         )
 

@@ -16,6 +16,7 @@ from functools import partial
 
 from billhook.errors import DeadlinePassed, InboxUnavailable
 from billhook.logs import fields
+from billhook.program import may_receive
 from billhook.threads import reset_in_child, start_thread
 
 logger = logging.getLogger("billhook.inbox")
@@ -78,12 +79,20 @@ class Probe:
         check.committed_at = self._monotonic()
 
 
+def unavailable_text() -> str:
+    """Return what is logged of an inbox that is away at the start of a process; `%s` is its error."""
+    if may_receive():
+        return "inbox unavailable, deliveries get 503 until it recovers: %s"
+    return "inbox unavailable to this command: %s"
+
+
 class StartupCheck:
     """A check at the start of a process; its thread continues when the caller no longer waits."""
 
     def __init__(self, check: Callable[[], None], display_url: str) -> None:
         """`check` raises what is wrong with the database at `display_url`. Raises OutOfResources."""
         self._display_url = display_url
+        self._unavailable_text = unavailable_text()
         self._result: Future[None] = Future()
         self._lock = threading.Lock()
         self._until: float | None = None
@@ -133,8 +142,7 @@ class StartupCheck:
         if error is None:
             logger.info("inbox %s is available again", self._display_url)
         else:
-            text = "inbox unavailable, deliveries get 503 until it recovers: %s"
-            logger.error(text, error, extra=fields(cause=error))
+            logger.error(self._unavailable_text, error, extra=fields(cause=error))
 
 
 def _run(check: Callable[[], None], result: Future[None]) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from flask import Blueprint, Flask, Response
 
 from billhook.errors import ConfigError, InboxUnavailable, SchemaMismatch
+from billhook.receiver.exemptions import Exemptions
 from billhook.receiver.wsgi import EveryMethod, WsgiReceiver, make_view
 from billhook.signing.source import DEFAULT_SOURCE, Source
 
@@ -46,10 +47,12 @@ SOURCE = "billhook_source"
 
 
 class WebhookRoute(NamedTuple):
-    """The path that accepts the deliveries of a source."""
+    """The path that accepts the deliveries of a source; and the host, where an app tells hosts apart."""
 
     path: str
     source: Source
+    host: str | None = None
+    subdomain: str | None = None
 
 
 # Every method is routed here, so that the app's own handlers for 405 and OPTIONS do not answer for us.
@@ -68,9 +71,21 @@ def webhook_routes(app: Flask) -> list[WebhookRoute]:
 
     They are read from the URL map, so nested blueprints and prefixes are included.
     """
-    rules = app.url_map.iter_rules()
-    views = ((rule.rule, app.view_functions.get(rule.endpoint)) for rule in rules)
-    return [WebhookRoute(path, getattr(view, SOURCE)) for path, view in views if hasattr(view, SOURCE)]
+    views = ((rule, app.view_functions.get(rule.endpoint)) for rule in app.url_map.iter_rules())
+    return [
+        WebhookRoute(rule.rule, getattr(view, SOURCE), rule.host, rule.subdomain)
+        for rule, view in views
+        if hasattr(view, SOURCE)
+    ]
+
+
+def host_of(app: Flask, route: WebhookRoute) -> str:
+    """Return a host name by which the app can be reached at a route."""
+    trusted = app.config["TRUSTED_HOSTS"] or ["localhost"]
+    host = str(app.config["SERVER_NAME"] or trusted[0].removeprefix("."))
+    if app.url_map.host_matching:
+        return route.host or host
+    return f"{route.subdomain}.{host}" if route.subdomain and app.subdomain_matching else host
 
 
 def find_route(
@@ -97,9 +112,17 @@ def find_route(
 
 
 def make_blueprint(
-    name: str, receiver: WsgiReceiver, sources: Sequence[Source], url_prefix: str
+    name: str,
+    receiver: WsgiReceiver,
+    sources: Sequence[Source],
+    url_prefix: str,
+    exemptions: Exemptions,
+    host: str | None = None,
 ) -> Blueprint:
     """Create the routes `POST <url_prefix>` of the default source and `POST <url_prefix>/<name>` of others.
+
+    Its `exemptions` are extended to extensions that the app has by its first delivery. `host` is for an app
+    that matches hosts.
 
     Raises ConfigError for a prefix with a variable part, or that is no path.
     """
@@ -108,6 +131,7 @@ def make_blueprint(
     if "<" in url_prefix:
         raise ConfigError(f"url_prefix {url_prefix!r} has a variable part: use named sources instead")
     blueprint = Blueprint(name, __name__)
+    exemptions.extend_before_first_request(blueprint)
     blueprint.url_value_preprocessor(receiver.take_body)
     prefix = "/" + url_prefix.strip("/") if url_prefix.strip("/") else ""
     for source in sources:
@@ -118,6 +142,7 @@ def make_blueprint(
             endpoint=source.name,
             view_func=view,
             methods=_METHODS,
+            host=host,
             provide_automatic_options=False,
             strict_slashes=False,
             merge_slashes=False,  # else //webhooks/billing would be answered with a redirect

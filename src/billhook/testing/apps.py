@@ -22,7 +22,7 @@ from billhook.handlers import Delivery, Handler, Handlers, Headers
 from billhook.inbox import DeliveryFilter, RunState
 from billhook.inbox.deliveries import DeliveryDetails, RunDetails, export
 from billhook.posting import AppPoster, sign
-from billhook.receiver.blueprint import find_route
+from billhook.receiver.blueprint import find_route, host_of
 from billhook.signing.source import DEFAULT_SOURCE, TYPE_HEADER, Source
 from billhook.state import BillhookState
 
@@ -250,7 +250,7 @@ def deliver(
         now = preparation(app).clock.now() - timedelta(seconds=age_seconds)
         signed_as = (event_type, body, now, key or _new_key())
         headers |= sign(route.source.scheme, secret, *signed_as, type_header=type_header)
-    with AppPoster(app, route.path).send(body, headers) as response:
+    with AppPoster(app, route.path, host_of(app, route)).send(body, headers) as response:
         return Answer(response.status_code, response.get_json(silent=True))
 
 

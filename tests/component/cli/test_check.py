@@ -20,6 +20,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from billhook import Billhook, Handlers, Source
+from billhook.errors import ConfigError
 from billhook.events import PingTest
 from billhook.inbox import WorkerRecord
 from billhook.receiver.wsgi import PROBE
@@ -83,6 +84,9 @@ def test_check_starts_no_handling_of_stored_deliveries(shop):
     assert (after_the_probe, after_a_request) == (False, True)
 
 
+LAMBDA = "a before_request hook (test_check.<lambda>)"
+
+
 def login():
     if request.blueprint != "shop":
         abort(401)
@@ -91,13 +95,22 @@ def login():
 @pytest.mark.parametrize(
     ("hook", "status", "told"),
     [
-        (login, 401, "a before_request hook or an error handler"),
-        (lambda: redirect("/login"), 302, "a redirect, for example to a login page"),
-        (lambda: ("no", 400), 400, "a before_request hook or an error handler"),
+        (login, 401, "a before_request hook (test_check.login) or an error handler"),
+        (
+            lambda: redirect("/login"),
+            302,
+            f"a redirect, for example to a login page, by {LAMBDA} or middleware",
+        ),
+        (
+            lambda: ("no", 429),
+            429,
+            f"a rate limit, by {LAMBDA} or middleware",
+        ),
     ],
 )
 def test_check_reports_a_before_request_hook_that_answers_and_the_remedy(shop, hook, status, told):
-    app = shop()
+    app = shop(BILLHOOK_ENGINE="thread")
+    hook.__module__ = "test_check"
     app.before_request(hook)
 
     code, found = checked(app)
@@ -139,15 +152,15 @@ def test_check_says_what_middleware_did_that_emptied_the_body(shop):
     )
 
 
-def test_csrf_protection_is_recognised(shop):
-    app = shop(SECRET_KEY="x")
-    app.before_request_funcs.clear()  # what would have exempted it
-    CSRFProtect(app)
+def test_a_hook_that_asks_for_csrf_tokens_itself_is_reported(shop):
+    app = shop(SECRET_KEY="x", WTF_CSRF_CHECK_DEFAULT=False)
+    csrf = CSRFProtect(app)
+    app.before_request(lambda: csrf.protect())
 
     code, found = checked(app)
 
     assert code == 1
-    assert "400 came from the app, not from billhook: probably CSRF protection" in found[f"POST {PATH}"]
+    assert "400 came from the app, not from billhook: a before_request hook (" in found[f"POST {PATH}"]
 
 
 def failed(response):
@@ -380,7 +393,7 @@ def test_check_reaches_a_receiver_of_one_host(tmp_path, run):
     app.config.update(BILLHOOK_SECRETS=[SECRET], BILLHOOK_ENGINE="worker")
     handlers, hosts = Handlers(), []
     handlers.on(PingTest, name="ping")(lambda event: None)
-    Billhook(app, handlers=[handlers])
+    Billhook(handlers=[handlers]).init_app(app, host="shop.example")
     view = app.view_functions["billhook.default"]
     app.add_url_rule("/in", host="in.example", view_func=view, endpoint="in", methods=["POST"])
     app.before_request(lambda: hosts.append(request.host))
@@ -549,3 +562,70 @@ def test_check_of_a_standalone_file_names_the_engine_that_serve_runs(run, tmp_pa
 
     engine = next(one["told"] for one in checks if one["what"] == "engine")
     assert engine.startswith("worker: `billhook serve`")
+
+
+def test_check_names_options_that_were_set_after_billhook_had_read_them(shop):
+    app = shop(sources=[Source("eu", secrets=[SECRET])])
+    well, _ = checked(app)
+    app.config.update(BILLHOOK_SECRETS=["whsec_" + "B" * 32], BILLHOOK_LEASE_SECONDS=60)
+
+    code, found = checked(app)
+
+    assert (well, code) == (0, 1)
+    assert found["late options"] == (
+        "BILLHOOK_SECRETS, BILLHOOK_LEASE_SECONDS changed after init_app, and not for billhook: it reads its "
+        "options once, when it is mounted; set them before init_app(app)"
+    )
+
+
+def test_the_engine_of_an_app_is_that_of_its_options_whichever_process_was_seen_last(shop):
+    app = shop(BILLHOOK_ENGINE="worker")
+    now = datetime.now(UTC)
+    app.extensions["billhook"].inbox.record_worker(WorkerRecord("web:1", "thread", 1, now), now)
+
+    _, found = checked(app)
+
+    assert found["engine"].startswith("worker: ")
+
+
+def host_matching_app(tmp_path, **config):
+    app = Flask("shop", instance_path=str(tmp_path), host_matching=True, static_host="shop.example")
+    app.config.update(BILLHOOK_SECRETS=[SECRET], BILLHOOK_ENGINE="worker", **config)
+    return app
+
+
+@pytest.mark.parametrize("trusted", [None, ["shop.example", "hooks.example"]])
+def test_check_and_send_reach_the_receivers_of_the_host_that_init_app_was_given(tmp_path, run, trusted):
+    app, hosts = host_matching_app(tmp_path, TRUSTED_HOSTS=trusted), []
+    handlers = Handlers()
+    handlers.on(PingTest, name="ping")(lambda event: None)
+    hooks = Billhook(handlers=[handlers], sources=[Source("eu", secrets=[SECRET])])
+    hooks.init_app(app, host="hooks.example")
+    app.before_request(lambda: hosts.append(request.host))
+
+    code, found = checked(app)
+    sent = app.test_cli_runner().invoke(args=["billhook", "send", "PingTest", "--source", "eu"])
+    elsewhere = app.test_client().post(PATH, base_url="http://shop.example", data=b"{}", headers=signed())
+
+    assert code == 0, found
+    assert found[f"POST {PATH}/eu"] == "verified and answered by billhook (source eu)"
+    assert '200 {"status": "accepted"}' in sent.output
+    assert hosts == ["hooks.example"] * 5 + ["shop.example"]
+    assert elsewhere.status_code == 404
+
+
+def test_an_app_that_matches_hosts_needs_one_and_another_has_none(tmp_path, plain_app, run):
+    with pytest.raises(ConfigError, match=r"each route belongs to a host: give .*, init_app\(app, host="):
+        Billhook(host_matching_app(tmp_path))
+    with pytest.raises(
+        ConfigError, match=r"host is 'a.example', but this app tells no hosts apart: leave it out"
+    ):
+        Billhook().init_app(plain_app(), host="a.example")
+
+
+def test_send_names_a_host_that_the_app_trusts(shop):
+    app = shop(TRUSTED_HOSTS=["shop.example"])
+
+    sent = app.test_cli_runner().invoke(args=["billhook", "send", "PingTest"])
+
+    assert '200 {"status": "accepted"}' in sent.output

@@ -224,7 +224,6 @@ def test_the_facts_of_an_inbox_are_those_of_its_database(inbox_url):
         assert facts.lax_files == {}
     else:
         assert isinstance(facts, PostgresFacts)
-        assert facts.synchronous_commit == "on"
         assert facts.version >= 15
         assert (facts.local, facts.encrypted) == (True, False)
         assert facts.sslmode in ("prefer", "disable")

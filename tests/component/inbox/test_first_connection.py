@@ -7,8 +7,10 @@ import logging
 import socket
 import threading
 
+import click
 import pytest
 
+from billhook import Billhook
 from billhook.errors import InboxUnavailable, OutOfResources, SchemaMismatch
 from billhook.extension import get_state
 from billhook.inbox import Inbox
@@ -70,6 +72,30 @@ def test_an_error_of_a_late_startup_check_is_logged(gate, caplog):
     until(lambda: "has schema 0001" in caplog.text)
     assert "deliveries get 503 until it recovers" in caplog.text
     assert {record.levelname for record in caplog.records} == {"ERROR"}
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("send", "inbox unavailable to this command: "),
+        ("serve", "inbox unavailable, deliveries get 503 until"),
+    ],
+)
+def test_a_command_that_receives_nothing_does_not_speak_of_deliveries(plain_app, gate, caplog, command, told):
+    def look():
+        gate.wait(LONG)
+        raise SchemaMismatch("0001", "0002")
+
+    app = plain_app(BILLHOOK_INBOX_URL="postgresql+psycopg://nobody@127.0.0.1:1/none")
+    with click.Context(click.Group("billhook")) as group, click.Context(click.Command(command), group):
+        Billhook(app)
+        late = StartupCheck(look, "here")
+    with pytest.raises(InboxUnavailable):
+        late.result(0.01)
+    gate.set()
+    until(lambda: "has schema 0001" in caplog.text)
+
+    assert [record.getMessage().startswith(told) for record in caplog.records] == [True, True]
 
 
 def test_only_the_first_deliveries_wait_for_it(gate):

@@ -18,12 +18,14 @@ from billhook.engines.worker import MAX_POLL_SECONDS
 from billhook.errors import InboxUnavailable
 from billhook.events import PingTest
 from billhook.inbox.diagnosis import inbox_facts
+from billhook.inbox.postgres import waker
 from billhook.metrics import metrics_text
 from support.apps import deliver
 from support.inbox_view import incoming, open_inbox, rows, upgraded, value
 from support.pgbouncer import leave_settings, note_commits, pooled, set_for_database
 from support.postgres import with_options
 from support.processes import until
+from support.proxy import proxied
 from support.signing import SECRET
 
 pytestmark = pytest.mark.slow
@@ -306,6 +308,31 @@ def test_nobody_listens_through_it_and_who_is_connected_directly_is_notified(url
     direct.close()
 
     assert heard is True
+
+
+def test_an_inbox_listens_again_once_its_address_leads_to_the_server(url, pooler, monkeypatch):
+    monkeypatch.setattr(waker, "DEAF_SECONDS", 0.3)
+    monkeypatch.setattr(waker, "PAUSE_SECONDS", 0.0)
+    with proxied(pooler.url) as address:
+        inbox = open_inbox(address.url)
+        with pytest.raises(OSError, match="a pooler is in between"):
+            inbox.waker.fileno()
+        address.lead_to(url)
+        address.cut()
+
+        until(lambda: listens(inbox))
+        inbox.waker.wake()
+        heard = inbox.waker.wait(5)
+        inbox.close()
+
+    assert heard is True
+
+
+def listens(inbox) -> bool:
+    try:
+        return inbox.waker.fileno() >= 0
+    except OSError:
+        return False
 
 
 def test_with_a_session_for_each_connection_all_is_as_without_a_pooler(url):

@@ -32,7 +32,6 @@ GOOD_SQLITE = SqliteFacts(
 GOOD_POSTGRES = PostgresFacts(
     place="postgresql://billing@db/billing",
     version=15,
-    synchronous_commit="on",
     fsync=True,
     full_page_writes=True,
     superuser=False,
@@ -86,8 +85,6 @@ SERVER_FAULTS = [
     ({"version": 14}, "error", "postgres-version"),
     ({"fsync": False}, "error", "postgres-fsync"),
     ({"full_page_writes": False}, "error", "postgres-fsync"),
-    ({"synchronous_commit": "off"}, "error", "postgres-synchronous-commit"),
-    ({"synchronous_commit": "local"}, "error", "postgres-synchronous-commit"),
     ({"sslmode": "require"}, "warning", "postgres-tls"),
     ({"sslmode": "prefer", "encrypted": False}, "warning", "postgres-tls"),
     ({"superuser": True}, "warning", "postgres-superuser"),

@@ -6,7 +6,6 @@ An inbox is in a schema of its own, which an app's migration tool does not see.
 from __future__ import annotations
 
 import re
-import select
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -21,6 +20,7 @@ from sqlalchemy.exc import DisconnectionError
 from billhook.errors import UnfitEncoding
 from billhook.inbox import schema
 from billhook.inbox.records import NewDelivery
+from billhook.threads import wait_readable
 
 SESSION = {
     "synchronous_commit": "on",
@@ -172,11 +172,7 @@ def connect(
 
 def is_lost(connection: psycopg.Connection[Any]) -> bool:
     """Return whether an idle connection has ended: an idle server sends nothing but its goodbye."""
-    if connection.closed:
-        return True
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
+    return connection.closed or bool(wait_readable((connection.fileno(),), 0))
 
 
 def replace_lost(connection: psycopg.Connection[Any], *_: object) -> None:

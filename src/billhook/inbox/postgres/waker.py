@@ -1,12 +1,13 @@
 """The waker on PostgreSQL: NOTIFY after each commit, and a connection that only LISTENs.
 
 Through a pooler nothing is heard, for LISTEN needs a session of its own; NOTIFY passes, for other listeners.
+Once in a while it is tried again: the address may lead to the server itself by then.
 The notification is not part of the insert: transactions that notify commit one after another.
 """
 
 from __future__ import annotations
 
-import select
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,11 +17,13 @@ import psycopg
 from psycopg import sql
 
 from billhook.inbox.postgres.driver import DeadlineConnection, reason
-from billhook.threads import reset_in_child
+from billhook.threads import reset_in_child, wait_readable
 
 _CHANNEL = "'billhook_' || %s::regclass::oid"
 """One channel for each inbox, by its table: a database may have several, in schemas of their own."""
 _DEAF = "a pooler is in between, which passes no notifications on"
+DEAF_SECONDS = 60.0
+"""How long a pooler is taken to be in between after one was met."""
 PAUSE_SECONDS = 2.0
 """Pause between two attempts to connect: an attempt may take as long."""
 
@@ -79,7 +82,7 @@ class PostgresWaker:
         """`connect` opens a connection with autocommit; `table` is the name of a table of the inbox."""
         self._connect = connect
         self._table = table
-        self._is_deaf = False
+        self._deaf_until = -math.inf
         self._parents_connections: list[ReconnectingConnection] = []
         self._reset()
         reset_in_child(self._reset_in_child)
@@ -101,7 +104,7 @@ class PostgresWaker:
 
     def fileno(self) -> int:
         """Return the descriptor of the listening connection. Raises OSError while there is none."""
-        if self._is_deaf:
+        if time.monotonic() < self._deaf_until:
             raise OSError(_DEAF)
         with self._listening.use() as connection:
             return connection.fileno()
@@ -109,9 +112,7 @@ class PostgresWaker:
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until a notification or the end of the time; True for the former. Raises OSError."""
         # Polled outside the lock: a listener sleeps for long, and `fileno` must not wait for it.
-        poll = select.poll()
-        poll.register(self.fileno(), select.POLLIN)
-        if not poll.poll(max(0.0, timeout_seconds) * 1000):
+        if not wait_readable((self.fileno(),), max(0.0, timeout_seconds)):
             return False
         with self._listening.use() as connection:
             return bool(list(connection.notifies(timeout=0)))
@@ -124,7 +125,7 @@ class PostgresWaker:
         listener = PostgresWaker(self._connect, self._table)
         with suppress(OSError):  # tried again at each wait
             listener.fileno()
-        if listener._is_deaf:
+        if time.monotonic() < listener._deaf_until:
             raise OSError(_DEAF)
         return listener
 
@@ -135,7 +136,7 @@ class PostgresWaker:
 
     def _subscribe(self, connection: DeadlineConnection) -> None:
         if connection.is_pooled:
-            self._is_deaf = True
+            self._deaf_until = time.monotonic() + DEAF_SECONDS
             raise OSError(_DEAF)
         ((channel,),) = connection.execute(f"SELECT {_CHANNEL}", [self._table]).fetchall()
         connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))

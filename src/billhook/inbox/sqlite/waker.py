@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import stat
 import threading
 import time
@@ -19,7 +18,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from billhook.threads import reset_in_child
+from billhook.threads import reset_in_child, wait_readable
 
 NO_READER_SECONDS = 0.1
 """How long the pipe is taken to have no reader after it had none."""
@@ -182,9 +181,7 @@ def _own_folder_changed_at_ns(path: Path) -> int:
 
 
 def _wait(descriptor: int, timeout_seconds: float) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    ready = poll.poll(max(0.0, timeout_seconds) * 1000)
+    ready = wait_readable((descriptor,), max(0.0, timeout_seconds))
     if ready:
         with suppress(BlockingIOError):  # another worker read the byte first; this one is awake too
             os.read(descriptor, 65_536)

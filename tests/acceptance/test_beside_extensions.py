@@ -1,0 +1,233 @@
+"""Real Flask extensions that check every request, and servers with greenlets, installed beside billhook."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.examples import free_port
+from support.pages import ROOT
+from support.processes import run_command
+from support.signing import SECRET
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+EXTENSIONS = ("flask-limiter", "flask-seasurf", "flask-talisman", "flask-wtf")
+GREENLETS = ("eventlet", "gevent", "flask-socketio")
+
+
+def call(*command, **options):
+    done = run_command(command, timeout=1200, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory) -> Path:
+    """A Python with billhook and the newest of each."""
+    folder = tmp_path_factory.mktemp("venv")
+    call(sys.executable, "-m", "venv", str(folder))
+    made = folder / "bin" / "python"
+    call(made, "-m", "pip", "install", "--quiet", f"{ROOT}[postgres]", *EXTENSIONS, *GREENLETS)
+    return made
+
+
+def environ(tmp_path: Path, **more: str) -> dict[str, str]:
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(("BILLHOOK", "PYTHON"))}
+    url = f"sqlite:///{tmp_path / 'billhook.db'}"
+    return {**kept, "BILLHOOK_SECRETS": SECRET, "BILLHOOK_INBOX_URL": url, **more}
+
+
+# --- extensions ---------------------------------------------------------------------------------------
+
+SHOP = """
+from flask import Blueprint, Flask
+from billhook import Billhook, Handlers
+
+handlers = Handlers()
+handlers.on_any(name="any")(lambda event: None)
+app = Flask(__name__)
+app.config.update(SECRET_KEY="not-a-secret", BILLHOOK_ENGINE="worker")
+app.post("/order")(lambda: "ordered")
+
+def flask_limiter():
+    from flask_limiter import Limiter
+    Limiter(lambda: "everyone", app=app, default_limits=["1/hour"], application_limits=["1/hour"])
+
+def flask_seasurf():
+    from flask_seasurf import SeaSurf
+    SeaSurf(app)
+
+def flask_wtf():
+    from flask_wtf.csrf import CSRFProtect
+    CSRFProtect(app)
+
+def flask_talisman():
+    from flask_talisman import Talisman
+    Talisman(app)
+
+def mount():
+    if NESTED:
+        shop = Blueprint("shop", __name__)
+        shop.register_blueprint(Billhook(handlers=[handlers]).blueprint("/webhooks/billing"))
+        app.register_blueprint(shop)
+    else:
+        Billhook(app, handlers=[handlers])
+"""
+DELIVER = """
+from datetime import UTC, datetime
+import os
+from billhook.signing import StandardWebhooks
+from shop import app
+
+client = app.test_client()
+for number in range(3):
+    signed = StandardWebhooks().sign(
+        b"{}", os.environ["BILLHOOK_SECRETS"], event_type="PingTest", now=datetime.now(UTC)
+    )
+    answer = client.post("/webhooks/billing", data=b"{}", headers={**signed, "X-Webhook-Type": "PingTest"})
+    print(answer.status_code)
+print([client.post("/order").status_code for _ in range(2)][-1])
+"""
+REFUSED = {"flask_limiter": "429", "flask_seasurf": "403", "flask_wtf": "400"}
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("order", ["{extension}(); mount()", "mount(); {extension}()"])
+@pytest.mark.parametrize("extension", REFUSED)
+def test_deliveries_are_exempt_and_the_apps_own_forms_are_not(tmp_path, python, extension, order, nested):
+    steps = f"NESTED = {nested}\n{order.format(extension=extension)}\n"
+    (tmp_path / "shop.py").write_text(SHOP + steps)
+
+    delivered = call(python, "-c", DELIVER, env=environ(tmp_path), cwd=tmp_path)
+    checked = call(
+        python, "-m", "flask", "--app", "shop", "billhook", "check", env=environ(tmp_path), cwd=tmp_path
+    )
+
+    assert delivered.split() == ["200", "200", "200", REFUSED[extension]]
+    assert "deliveries are exempt from Flask-" in checked
+
+
+def test_the_limit_of_an_app_is_kept_by_an_option(tmp_path, python):
+    (tmp_path / "shop.py").write_text(SHOP + "NESTED = False\nflask_limiter(); mount()\n")
+    kept = environ(tmp_path, BILLHOOK_RATE_LIMITS="apply")
+
+    delivered = call(python, "-c", DELIVER, env=kept, cwd=tmp_path)
+
+    assert delivered.split()[:3] == ["200", "429", "429"]
+
+
+def test_check_says_that_talisman_redirects_what_comes_without_tls(tmp_path, python):
+    (tmp_path / "shop.py").write_text(SHOP + "NESTED = False\nflask_talisman(); mount()\n")
+
+    delivered = call(python, "-c", DELIVER, env=environ(tmp_path), cwd=tmp_path)
+    checked = call(
+        python, "-m", "flask", "--app", "shop", "billhook", "check", env=environ(tmp_path), cwd=tmp_path
+    )
+
+    assert delivered.split()[0] == "302"
+    assert "Flask-Talisman redirects requests that come without TLS" in " ".join(checked.split())
+
+
+def test_the_dashboard_works_beside_each(tmp_path, python):
+    dashboard = """
+from billhook.dashboard import Dashboard
+NESTED = False
+mount(); flask_seasurf(); flask_wtf(); flask_limiter()
+Dashboard(may_look=lambda: True, may_act=lambda: True).init_app(app)
+"""
+    (tmp_path / "shop.py").write_text(SHOP + dashboard)
+    visit = "from shop import app; print(app.test_client().get('/billhook/').status_code)"
+
+    assert call(python, "-c", visit, env=environ(tmp_path), cwd=tmp_path).split() == ["200"]
+
+
+# --- greenlets ----------------------------------------------------------------------------------------
+
+SOCKETS = """
+import sys
+how, where = sys.argv[1:3]
+if how == "eventlet":
+    import eventlet
+    eventlet.monkey_patch()
+elif how == "gevent":
+    from gevent import monkey
+    monkey.patch_all()
+import asyncio, http.client, os, threading, time
+from datetime import UTC, datetime
+from flask import Flask
+from flask_socketio import SocketIO
+from billhook import Billhook, Handlers
+from billhook.events import PingTest
+from billhook.signing import StandardWebhooks
+
+handlers = Handlers()
+
+@handlers.on(PingTest, name="fails", retry=[0.1, 0.1])
+def fail(event, delivery):
+    raise ValueError(f"attempt {delivery.attempt}")
+
+@handlers.on(PingTest, name="waits")
+async def wait(event, delivery):
+    await asyncio.sleep(0.05)
+
+app = Flask("shop")
+app.config.update(BILLHOOK_ENGINE="thread", BILLHOOK_RETRY_JITTER=0, BILLHOOK_INBOX_URL=where)
+sockets = SocketIO(app, async_mode=None if how == "unpatched" else how)
+Billhook(app, handlers=[handlers])
+assert sockets.async_mode == ("eventlet" if how == "unpatched" else how)
+NUMBER = 5
+
+def deliver(port):
+    for number in range(NUMBER):
+        signed = StandardWebhooks().sign(
+            b"{}", os.environ["BILLHOOK_SECRETS"], event_type="PingTest", now=datetime.now(UTC)
+        )
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("POST", "/webhooks/billing", b"{}", {**signed, "X-Webhook-Type": "PingTest"})
+        print(connection.getresponse().status, flush=True)
+        connection.close()
+
+def watch(port):
+    for _ in range(200):
+        try:
+            http.client.HTTPConnection("127.0.0.1", port, timeout=30).request("GET", "/")
+            break
+        except OSError:
+            time.sleep(0.05)
+    deliver(port)
+    inbox, end = app.extensions["billhook"].inbox, time.monotonic() + 60
+    while time.monotonic() < end:
+        with inbox.database.read() as connection:
+            states = connection.exec_driver_sql(
+                f"SELECT handler, state, attempts FROM {RUN} ORDER BY handler, id"
+            ).fetchall()
+        if len(states) == 2 * NUMBER and {state for _, state, _ in states} <= {"dead", "succeeded"}:
+            break
+        time.sleep(0.1)
+    print(*sorted({tuple(one) for one in states}), flush=True)
+    os._exit(0)
+
+RUN = "run" if where.startswith("sqlite") else "billhook.run"
+port = int(sys.argv[3])
+threading.Thread(target=watch, args=(port,), daemon=True).start()
+sockets.run(app, port=port, allow_unsafe_werkzeug=True)
+"""
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("how", ["eventlet", "unpatched", "gevent"])
+def test_under_socketio_each_run_gets_all_its_attempts(tmp_path, python, request, how, database):
+    where = f"sqlite:///{tmp_path / 'billhook.db'}"
+    if database == "postgresql":
+        where = request.getfixturevalue("database_url")
+        call(python, "-m", "billhook", "db", "upgrade", env=environ(tmp_path, BILLHOOK_INBOX_URL=where))
+
+    ran = call(python, "-c", SOCKETS, how, where, str(free_port()), env=environ(tmp_path), cwd=tmp_path)
+
+    lines = ran.splitlines()
+    assert lines[:5] == ["200"] * 5
+    assert lines[5] == "('fails', 'dead', 3) ('waits', 'succeeded', 1)"
