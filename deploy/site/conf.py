@@ -33,7 +33,7 @@ autodoc_typehints = "none"
 autodoc_default_options = {"members": True}
 
 PARTS = {
-    "Begin": ["deploy/site/TUTORIAL", "examples/README"],
+    "Begin": ["deploy/site/TUTORIAL", "deploy/LAPTOP", "examples/README"],
     "Chapters": [
         "src/billhook/handlers/README",
         "src/billhook/events/README",
@@ -47,7 +47,7 @@ PARTS = {
         "src/billhook/reconcile/README",
         "src/billhook/sandbox/README",
     ],
-    "Production": ["deploy/README", "src/billhook/cli/RUNBOOK", "deploy/CAPACITY", "deploy/DATA"],
+    "Production": ["deploy/FLASK", "deploy/README", "src/billhook/cli/RUNBOOK", "deploy/CAPACITY", "deploy/DATA"],
     "Reference": ["src/billhook/cli/README", "deploy/site/REFERENCE", "CHANGELOG"],
     "Development": [".github/CONTRIBUTING", ".github/SECURITY", "src/billhook/README", "tests/README"],
 }
@@ -83,7 +83,7 @@ def _names() -> list[str]:
     """Return a section for each module of which pages import names: what autodoc says of them."""
     by_module: dict[str, list[str]] = {}
     for module, name in re.findall(
-        r"^from (\S+) import (\S+)$", SURFACE.read_text(encoding="utf-8"), re.MULTILINE
+        r"^from (\S+) import (\w+)$", SURFACE.read_text(encoding="utf-8"), re.MULTILINE
     ):
         if name not in EVENT_TYPES:
             by_module.setdefault(module, []).append(name)

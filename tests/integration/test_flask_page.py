@@ -208,8 +208,8 @@ def test_a_stranger_gets_to_a_handled_delivery_and_through_an_upgrade(tmp_path, 
         assert sent == (200, '{"status": "accepted"}')
         assert deliver(nginx, https, "inv_independent") == (200, '{"status": "duplicate"}')
         assert request(nginx, https, "GET", "/") == (200, "the shop")
-        # The limit on deliveries is not the app's, which does not know this method.
-        assert request(nginx, https, "POST", "/", b"x" * 300_000)[0] == 405
+        # The limit on deliveries is not the app's: 405, or 502 if gunicorn closes before nginx has sent all.
+        assert request(nginx, https, "POST", "/", b"x" * 300_000)[0] in (405, 502)
         assert request(nginx, https, "POST", "/webhooks/billing", b"x" * 300_000)[0] == 413
         told = project.typed("look")
         assert "verified and answered by billhook" in told

@@ -21,12 +21,12 @@ def _paths() -> list[Path]:
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(_paths())}
 """Each page by its path in the checkout."""
 README = PAGES["README.md"]
-OWN_PROJECTS = {"deploy/FLASK.md"}
-"""Pages whose files a reader saves in a project apart: see support.production."""
+APART = {"deploy/FLASK.md", "deploy/LAPTOP.md"}
+"""Pages that have a test file of their own in integration/; all others are read in one folder."""
 
 
-def marked(pages: Iterable[str] = PAGES.keys() - OWN_PROJECTS) -> list[tuple[str, str, str]]:
-    """Kind, name and text of each marked block of pages, without others of those that share one folder."""
+def marked(pages: Iterable[str] = PAGES.keys() - APART) -> list[tuple[str, str, str]]:
+    """Kind, name and text of each marked block of pages."""
     return [found for page in sorted(pages) for found in MARKED.findall(PAGES[page])]
 
 
