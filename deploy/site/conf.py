@@ -26,10 +26,14 @@ root_doc = "README"
 include_patterns = ["README.md", "CHANGELOG.md", ".github/*.md", "*/**.md"]
 exclude_patterns = [".venv", ".git", ".[a-fh-z]*", "build", "site", ".github/PULL_REQUEST_TEMPLATE.md"]
 html_copy_source = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 myst_heading_anchors = 4
 default_role = "code"  # a docstring's `name` is a name
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 100
 autodoc_default_options = {"members": True}
 
 PARTS = {
@@ -47,7 +51,13 @@ PARTS = {
         "src/billhook/reconcile/README",
         "src/billhook/sandbox/README",
     ],
-    "Production": ["deploy/FLASK", "deploy/README", "src/billhook/cli/RUNBOOK", "deploy/CAPACITY", "deploy/DATA"],
+    "Production": [
+        "deploy/FLASK",
+        "deploy/README",
+        "src/billhook/cli/RUNBOOK",
+        "deploy/CAPACITY",
+        "deploy/DATA",
+    ],
     "Reference": ["src/billhook/cli/README", "deploy/site/REFERENCE", "CHANGELOG"],
     "Development": [".github/CONTRIBUTING", ".github/SECURITY", "src/billhook/README", "tests/README"],
 }
