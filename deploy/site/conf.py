@@ -26,14 +26,18 @@ root_doc = "README"
 include_patterns = ["README.md", "CHANGELOG.md", ".github/*.md", "*/**.md"]
 exclude_patterns = [".venv", ".git", ".[a-fh-z]*", "build", "site", ".github/PULL_REQUEST_TEMPLATE.md"]
 html_copy_source = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 myst_heading_anchors = 4
 default_role = "code"  # a docstring's `name` is a name
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 100
 autodoc_default_options = {"members": True}
 
 PARTS = {
-    "Begin": ["deploy/site/TUTORIAL", "examples/README"],
+    "Begin": ["deploy/site/TUTORIAL", "deploy/LAPTOP", "examples/README"],
     "Chapters": [
         "src/billhook/handlers/README",
         "src/billhook/events/README",
@@ -47,7 +51,13 @@ PARTS = {
         "src/billhook/reconcile/README",
         "src/billhook/sandbox/README",
     ],
-    "Production": ["deploy/README", "src/billhook/cli/RUNBOOK", "deploy/CAPACITY", "deploy/DATA"],
+    "Production": [
+        "deploy/FLASK",
+        "deploy/README",
+        "src/billhook/cli/RUNBOOK",
+        "deploy/CAPACITY",
+        "deploy/DATA",
+    ],
     "Reference": ["src/billhook/cli/README", "deploy/site/REFERENCE", "CHANGELOG"],
     "Development": [".github/CONTRIBUTING", ".github/SECURITY", "src/billhook/README", "tests/README"],
 }
@@ -83,7 +93,7 @@ def _names() -> list[str]:
     """Return a section for each module of which pages import names: what autodoc says of them."""
     by_module: dict[str, list[str]] = {}
     for module, name in re.findall(
-        r"^from (\S+) import (\S+)$", SURFACE.read_text(encoding="utf-8"), re.MULTILINE
+        r"^from (\S+) import (\w+)$", SURFACE.read_text(encoding="utf-8"), re.MULTILINE
     ):
         if name not in EVENT_TYPES:
             by_module.setdefault(module, []).append(name)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 from collections.abc import Iterator
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 from weakref import finalize
 
 import click
@@ -89,3 +91,27 @@ def in_program(text: str) -> str:
     # Parts of a text may be converted already: an error's, in the text of another error or of a command.
     before = re.escape(name.removesuffix(_OWN))
     return re.sub(f"(?:{before})?{COMMAND.pattern}", lambda _: f"{name} ", text)
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra of billhook from where billhook itself was installed.
+
+    Source: PEP 610, which has installers keep that in `direct_url.json`; there is none for a package index.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution  # of no use until a hint is needed
+
+    try:
+        noted = distribution(_OWN).read_text("direct_url.json")
+    except PackageNotFoundError:
+        noted = None
+    if noted is None:
+        return f"pip install {shlex.quote(f'{_OWN}[{extra}]')}"
+    origin = json.loads(noted)
+    url = re.sub(r"(?<=://)(?!git@)[^/@]*@", "", origin["url"])  # a hint shows no password
+    if "dir_info" in origin:
+        editable = "--editable " if origin["dir_info"].get("editable") else ""
+        return f"pip install {editable}{shlex.quote(f'{unquote(urlsplit(url).path)}[{extra}]')}"
+    if "vcs_info" in origin:
+        how = origin["vcs_info"]
+        url = f"{how['vcs']}+{url}@{how.get('requested_revision') or how['commit_id']}"
+    return f"pip install {shlex.quote(f'{_OWN}[{extra}] @ {url}')}"

@@ -16,6 +16,7 @@ from billhook.errors import Discard
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox.operations import replay
+from billhook.program import install_command
 from support.apps import deliver, inbox_at
 from support.engines import celery_engine
 from support.inbox_view import rows
@@ -197,5 +198,5 @@ except Exception as error:
 
     assert ran.stdout.splitlines() == [
         "[]",
-        "MissingExtra billhook.tracing needs the extra otel: pip install '.[otel]' in the checkout",
+        f"MissingExtra billhook.tracing needs the extra otel: {install_command('otel')}",
     ]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from billhook.program import install_command
 from support.inbox_view import rows
 from support.postgres import unavailable
 from support.processes import children, run_command, until
@@ -247,7 +248,7 @@ def test_on_an_older_gunicorn_a_sentence_names_the_extra(tmp_path, call, argumen
     assert ran.stdout == ""
     assert ran.stderr == (
         "Error: serving with gunicorn 27.0.1 or newer, where 26.2.0 is installed, needs the extra serve: "
-        "pip install '.[serve]' in the checkout\n"
+        f"{install_command('serve')}\n"
     )
 
 

@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from billhook.settings import OPTIONS
 from support.pages import PAGES, README, ROOT, anchors, links
 
 MOST_LINES = 180
@@ -63,3 +64,21 @@ def test_each_command_of_a_part_of_the_tests_names_folders_that_are_there():
 
     assert len(commands) == 8
     assert [one for command in commands for one in command.split() if not (ROOT / one).is_dir()] == []
+
+
+def test_one_page_says_how_long_a_failing_handler_is_tried_and_it_is_right():
+    default = {option.key: option.default for option in OPTIONS}
+    waits = default["BILLHOOK_RETRY_SCHEDULE_SECONDS"]
+    shortest = sum(waits) / 3600
+    longest = shortest * (1 + default["BILLHOOK_RETRY_JITTER"])
+    text = f"by default after the eighth, {shortest:.1f} to {longest:.1f} hours after the first"
+
+    assert len(waits) + 1 == 8
+    assert [page for page, told in PAGES.items() if text in " ".join(told.split())] == [
+        "src/billhook/handlers/README.md"
+    ]
+    others = {
+        page: re.findall(r"1[789](?:\.\d)? hours|(?:seven|eight|nine)teen hours", told)
+        for page, told in PAGES.items()
+    }
+    assert [page for page, found in others.items() if found] == ["src/billhook/handlers/README.md"]

@@ -50,7 +50,8 @@ def test_a_secret_can_be_pasted_twice(page: str, lines: str, tmp_path: Path) -> 
     assert all(len(value) > 20 for value in first.values())
     assert pasted(lines, tmp_path) == first
     if "BILLHOOK_SECRETS_FILE" in first:
-        (secret,) = read_secrets_file(str(tmp_path / "secret.txt"))
+        name = re.search(r"BILLHOOK_SECRETS_FILE=\$PWD/(\S+)", lines)[1]
+        (secret,) = read_secrets_file(str(tmp_path / name))
         assert len(StandardWebhooks().load([secret])) == 1
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -11,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from billhook.events import EVENT_TYPES
+from support.browser import chromium
 from support.pages import PAGES, ROOT
 from support.processes import run_command
 
@@ -47,15 +50,19 @@ def broken(site: Path, pages: dict[Path, Page]) -> Iterator[tuple[str, str]]:
                 yield path.relative_to(site).as_posix(), target
 
 
-@pytest.mark.slow
-def test_the_site_has_every_page_and_no_broken_link(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The folder of the built site."""
     pytest.importorskip("sphinx", reason="the extra docs is not installed")
-    site = tmp_path.resolve() / "site"
+    folder = tmp_path_factory.mktemp("site").resolve()
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "deploy/site", "."]
-
-    done = run_command([*command, str(site), "-d", str(tmp_path / "doctrees")], cwd=ROOT)
-
+    done = run_command([*command, str(folder / "site"), "-d", str(folder / "doctrees")], cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
+    return folder / "site"
+
+
+@pytest.mark.slow
+def test_the_site_has_every_page_and_no_broken_link(site):
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
     built = {path.relative_to(site).with_suffix(".md").as_posix() for path in pages}
     assert PAGES.keys() - built == NO_PAGES
@@ -64,6 +71,20 @@ def test_the_site_has_every_page_and_no_broken_link(tmp_path):
     assert {name.lower() for name in EVENT_TYPES} <= reference.anchors
     assert {"billhook.Handlers.on", "billhook.Delivery.once", "billhook.testing.Deliver"} <= reference.anchors
     assert (site / "searchindex.js").is_file()
+    text = re.sub(r"<[^>]+>", "", (site / "deploy/site/REFERENCE.html").read_text(encoding="utf-8"))
+    assert "once(transaction: Transaction) → bool" in unescape(text)
+
+
+@pytest.mark.slow
+def test_no_line_of_code_is_cut_off(site):
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.goto(f"file://{site}/README.html")
+        blocks = "[...document.querySelectorAll('.highlight pre')]"
+        cut = page.evaluate(f"{blocks}.filter(e => e.scrollWidth > e.clientWidth).map(e => e.innerText)")
+
+        assert cut == []
+        assert page.evaluate(f"{blocks}.length") > 10
 
 
 def test_control_a_broken_link_and_a_broken_anchor_are_noticed(tmp_path):

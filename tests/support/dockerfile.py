@@ -1,4 +1,4 @@
-"""The instructions of deploy/Dockerfile, read without an engine."""
+"""The instructions of a Dockerfile, read without an engine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from support.pages import ROOT
 Stage = list[tuple[str, str]]
 
 
-def stages() -> list[Stage]:
-    """Instruction and argument of each line of the Dockerfile, by stage."""
-    text = re.sub(r"(?m)^\s*#.*\n", "", (ROOT / "deploy" / "Dockerfile").read_text())
+def stages(text: str = (ROOT / "deploy" / "Dockerfile").read_text()) -> list[Stage]:
+    """Instruction and argument of each line of a Dockerfile, by stage."""
+    text = re.sub(r"(?m)^\s*#.*\n", "", text)
     lines = [line.split(None, 1) for line in re.sub(r"\\\n\s*", "", text).splitlines() if line]
     found: list[Stage] = []
     for name, argument in lines:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MARKED = re.compile(r"<!-- (command|file|run): (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
+MARKED = re.compile(r"<!-- (command|file|run): (\S+) -->\n```\w*\n(.*?)```", re.DOTALL)
 
 
 def _paths() -> list[Path]:
     found = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / ".github").glob("*.md")]
-    found += (ROOT / "deploy" / "site").glob("*.md")
+    found += [*(ROOT / "deploy").glob("[A-Z]*.md"), *(ROOT / "deploy" / "site").glob("*.md")]
     for folder in ("deploy", "examples", "src", "tests"):
         found += (ROOT / folder).rglob("README.md")
     return [path for path in found if not any(part.startswith(".pytest") for part in path.parts)]
@@ -20,11 +21,13 @@ def _paths() -> list[Path]:
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(_paths())}
 """Each page by its path in the checkout."""
 README = PAGES["README.md"]
+APART = {"deploy/FLASK.md", "deploy/LAPTOP.md"}
+"""Pages that have a test file of their own in integration/; all others are read in one folder."""
 
 
-def marked() -> list[tuple[str, str, str]]:
-    """Kind, name and text of each marked block, of all pages."""
-    return [found for text in PAGES.values() for found in MARKED.findall(text)]
+def marked(pages: Iterable[str] = PAGES.keys() - APART) -> list[tuple[str, str, str]]:
+    """Kind, name and text of each marked block of pages."""
+    return [found for page in sorted(pages) for found in MARKED.findall(PAGES[page])]
 
 
 def block(marker: str) -> str:

@@ -51,8 +51,9 @@ def discard(selection: Selection, reason: str) -> None:
     """Discard deliveries: those given by ID, or those that the options select.
 
     Handlers that have not succeeded are not called again, and the deliveries are done, with the reason as
-    their last error. Quarantined deliveries and those not yet parsed can be discarded, too. A handler that is
-    running continues, but its result is ignored. `replay` undoes a discard.
+    their last error: all handlers of a delivery, also if --handler selected it by one. Quarantined deliveries
+    and those not yet parsed can be discarded, too. A handler that is running continues, but its result is
+    ignored. `replay` undoes a discard.
 
     \b
     Examples:

@@ -41,13 +41,12 @@ from billhook.fields import strict_json
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import page
 from billhook.posting import HttpPoster, HttpReply
+from billhook.program import install_command
 
 if TYPE_CHECKING:
     from billhook.sandbox import Sandbox
 
-_SAMPLES_ONLY = (
-    "Note: sending samples; pip install '.[sandbox]' in the checkout to see the events of a billing service"
-)
+_SAMPLES_ONLY = "Note: sending samples; to see the events of a billing service: {}"
 _NEXT = "Next: README.md shows how to write your own handlers and try them with a sandbox"
 
 
@@ -75,7 +74,7 @@ def demo(stay: bool, as_json: bool) -> None:
         if environment.sandbox is None:
             if stay:
                 raise MissingExtra("a demo that stays", "sandbox")
-            click.echo(_SAMPLES_ONLY, err=True)
+            click.echo(_SAMPLES_ONLY.format(install_command("sandbox")), err=True)
         with progress("running the demo", None) as steps:
             rows = environment.play(steps)
         if not as_json:

@@ -63,7 +63,7 @@ def sandbox(
     Prints the client id, the API token (only once), and the signing secret or the public key that receivers
     verify with. BILLHOOK_SIGNATURE sets the scheme. Open the printed address to work with it in a browser: it
     logs you in once. The reference of the API is at /openapi/, the control API under /_sandbox. Stops on
-    SIGTERM, Ctrl-C and with its terminal. Needs pip install '.[sandbox]'.
+    SIGTERM, Ctrl-C and with its terminal. Needs the extra sandbox.
 
     \b
     Examples:

@@ -204,7 +204,7 @@ def metrics(output: Path | None) -> None:
     """Print the metrics of the inbox in Prometheus' text format.
 
     A web app serves the same with billhook.metrics.metrics_blueprint(), the standalone receiver with
-    BILLHOOK_METRICS_TOKEN_FILE. Needs `pip install '.[metrics]'`.
+    BILLHOOK_METRICS_TOKEN_FILE. Needs the extra metrics.
 
     \b
     Examples:

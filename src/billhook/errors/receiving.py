@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from billhook.program import in_program
+from billhook.program import in_program, install_command
 
 __all__ = [
     "BacklogFull",
@@ -199,7 +199,7 @@ class MissingExtra(ConfigError):
 
     def __init__(self, feature: str, extra: str) -> None:
         self.feature, self.extra = feature, extra
-        super().__init__(f"{feature} needs the extra {extra}: pip install '.[{extra}]' in the checkout")
+        super().__init__(f"{feature} needs the extra {extra}: {install_command(extra)}")
 
 
 # --- one delivery ---------------------------------------------------------------------------------

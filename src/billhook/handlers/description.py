@@ -72,7 +72,8 @@ def missing_remedy(name: str) -> str:
     alias, quoted = json.dumps(name, ensure_ascii=False), shlex.quote(name)
     return in_program(
         f"if it has a new name or module, add aliases=[{alias}] there; if it was removed, `billhook "
-        f"deliveries discard --handler {quoted} --reason removed` ends what waits of its deliveries"
+        f"deliveries discard --handler {quoted} --reason removed` ends its deliveries, and with them what is "
+        "unfinished of their other handlers"
     )
 
 

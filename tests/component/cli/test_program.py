@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import re
 import sys
@@ -17,8 +18,8 @@ from flask.cli import ScriptInfo
 from flask.cli import cli as flask_cli
 
 from billhook.cli import main
-from billhook.errors import ConfigError, SchemaMismatch
-from billhook.program import add_app, in_program, program, remove_app
+from billhook.errors import ConfigError, MissingExtra, SchemaMismatch
+from billhook.program import add_app, in_program, install_command, program, remove_app
 from support.signing import SECRET
 
 SHOP = """
@@ -184,3 +185,42 @@ def test_the_standalone_program_is_billhook(tmp_path, monkeypatch):
     assert program() == "billhook"
     assert in_program("run `billhook db upgrade`") == "run `billhook db upgrade`"
     assert "flask --app … billhook deliveries" in result.output  # what else it may have been
+
+
+FORGE = "https://git.example.com/tools/billhook"
+
+
+@pytest.mark.parametrize(
+    ("noted", "command"),
+    [
+        (None, "pip install 'billhook[client]'"),
+        ({"url": "file:///srv/bill%20hook", "dir_info": {}}, "pip install '/srv/bill hook[client]'"),
+        (
+            {"url": "file:///srv/billhook", "dir_info": {"editable": True}},
+            "pip install --editable '/srv/billhook[client]'",
+        ),
+        (
+            {"url": FORGE, "vcs_info": {"vcs": "git", "commit_id": "0f1e", "requested_revision": "v1"}},
+            f"pip install 'billhook[client] @ git+{FORGE}@v1'",
+        ),
+        (
+            {"url": "ssh://git@git.example.com/billhook", "vcs_info": {"vcs": "git", "commit_id": "0f1e"}},
+            "pip install 'billhook[client] @ git+ssh://git@git.example.com/billhook@0f1e'",
+        ),
+        (
+            {"url": "https://me:secret@files.example.com/billhook.whl", "archive_info": {}},
+            "pip install 'billhook[client] @ https://files.example.com/billhook.whl'",
+        ),
+    ],
+    ids=["index", "folder", "editable", "git", "git by ssh", "file"],
+)
+def test_a_missing_extra_is_installed_from_where_billhook_was(tmp_path, monkeypatch, noted, command):
+    metadata = tmp_path / "billhook-0.1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.4\nName: billhook\nVersion: 0.1.0\n")
+    if noted is not None:
+        (metadata / "direct_url.json").write_text(json.dumps(noted))
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert install_command("client") == command
+    assert str(MissingExtra("billhook.client", "client")).endswith(f": {command}")

@@ -19,6 +19,7 @@ from billhook.client import OPERATIONS, BillingClient
 from billhook.client.operations import IMPLIED
 from billhook.errors import ConfigError, RuleBroken
 from billhook.events import InvoiceApproved
+from billhook.program import install_command
 from billhook.resources import Contract, Customer, Invoice, sample
 from billhook.settings import Settings
 from support.billing_service import CLIENT_ID, REFRESH_TOKEN, answered
@@ -266,7 +267,7 @@ except Exception as error:
     assert python("import sys, billhook; print({'httpx2', 'billhook.client'} & set(sys.modules))") == "set()"
     assert python("import sys, billhook.client; print('httpx2' in sys.modules)") == "True"
     assert python(without.format(missing="httpx2")) == (
-        "MissingExtra billhook.client needs the extra client: pip install '.[client]' in the checkout"
+        f"MissingExtra billhook.client needs the extra client: {install_command('client')}"
     )
     assert python(without.format(missing="billhook.resources")).startswith("ModuleNotFoundError")
 

@@ -174,7 +174,8 @@ def test_a_run_of_an_unregistered_handler_fails_and_ends_dead(shop, clock):
     assert error == (
         "LookupError: no handler of PingTest is named 'gone' here: if it has a new name or module, add "
         'aliases=["gone"] there; if it was removed, `flask --app shop billhook deliveries discard '
-        "--handler gone --reason removed` ends what waits of its deliveries"
+        "--handler gone --reason removed` ends its deliveries, and with them what is "
+        "unfinished of their other handlers"
     )
 
 

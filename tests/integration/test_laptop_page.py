@@ -1,0 +1,111 @@
+"""deploy/LAPTOP.md: its commands bring deliveries of one receiver to another, and record requests."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from billhook.events import InvoiceApproved, sample
+from support.examples import Server, answers, environment, eventually, free_port
+from support.pages import block, marked
+from support.processes import run_command
+from support.signing import SECRET
+from support.timeouts import scaled
+
+BLOCKS = {name: text for _, name, text in marked(["deploy/LAPTOP.md"])}
+PATH = "/webhooks/billing"
+
+
+@contextlib.contextmanager
+def terminal(commands: str, folder: Path, **options: str) -> Iterator[Path]:
+    """A program that a shell runs until Ctrl-C; gives what it has said."""
+    log = folder / f"{len(list(folder.glob('*.log')))}.log"
+    environ = {**environment(), "PYTHONUNBUFFERED": "1", **options}
+    if "BILLHOOK_SECRETS_FILE" in commands:
+        del environ["BILLHOOK_SECRETS"]
+    *first, last = commands.strip().splitlines()
+    shell = ["bash", "-euc", "\n".join([*first, f"exec {last}"])]
+    with log.open("w") as out:
+        process = subprocess.Popen(shell, cwd=folder, env=environ, stdout=out, stderr=out)
+    try:
+        yield log
+    except AssertionError as error:
+        error.add_note(log.read_text())
+        raise
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(scaled(30))
+
+
+def typed(name: str, port: int) -> str:
+    assert "5000" in BLOCKS[name]
+    return BLOCKS[name].replace("5000", str(port))
+
+
+def say(command: str, folder: Path, **options: str) -> str:
+    done = run_command(["bash", "-euc", command], cwd=folder, env={**environment(), **options})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_deliveries_of_one_receiver_come_to_another_and_a_request_is_recorded(tmp_path: Path) -> None:
+    for name in ("billing.py", "shop.py"):
+        (tmp_path / name).write_text(block(f"file: {name}"))
+    (tmp_path / "secret.txt").write_text(f"{SECRET}\n")
+    (tmp_path / "secret.txt").chmod(0o600)
+    here, there = free_port(), free_port()
+    staging = {"BILLHOOK_INBOX_URL": f"sqlite:///{tmp_path}/staging.db"}
+    service = Server(there, tmp_path, PATH)
+
+    with (
+        terminal(typed("laptop-serve", here), tmp_path) as laptop,
+        terminal(f"flask --app shop run --port {there}", tmp_path, **staging),
+    ):
+        eventually(lambda: answers(here) and answers(there))
+        assert service.deliver(sample(InvoiceApproved, invoice_id="inv_stored")) == (
+            200,
+            {"status": "accepted"},
+        )
+
+        stored, follow = typed("laptop-forward", here).strip().splitlines()
+        assert "1 of 1 delivery sent, 1 accepted" in say(stored, tmp_path, **staging)
+        eventually(lambda: "invoice inv_stored approved" in laptop.read_text())
+        with terminal(follow, tmp_path, **staging) as followed:
+            eventually(lambda: "sending new deliveries" in followed.read_text())
+            service.deliver(sample(InvoiceApproved, invoice_id="inv_new"))
+            eventually(lambda: "invoice inv_new approved" in laptop.read_text())
+        assert laptop.read_text().count("inv_stored") == 1
+
+        # As through a tunnel: an app that has the service's secret is sent to at a public address.
+        send, subscribe = BLOCKS["laptop-tunnel"].strip().splitlines()
+        public = f"https://laptop.example.com{PATH}"
+        assert '200 {"status": "accepted"}' in say(
+            send.replace(public, f"http://127.0.0.1:{there}{PATH}"), tmp_path
+        )
+        assert "InvoiceApproved" in say(f"{subscribe} --dry-run", tmp_path)
+        assert send.count(public) == subscribe.count(public) == 1
+
+
+@pytest.mark.slow
+def test_a_recorded_request_shows_how_it_is_signed(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text(f"{SECRET}\n")
+    port = free_port()
+    capture, find = typed("laptop-capture", port).strip().splitlines()
+
+    with terminal(capture, tmp_path) as log:
+        eventually(lambda: answers(port))
+        say(f"billhook send InvoiceApproved --to http://127.0.0.1:{port}{PATH}", tmp_path)
+        eventually(lambda: list((tmp_path / "captured").iterdir()))
+        found = say(find, tmp_path)
+
+    assert "standard-webhooks" in found, log.read_text()
+
+
+def test_every_block_of_the_page_is_played() -> None:
+    assert BLOCKS.keys() == {f"laptop-{name}" for name in ("serve", "forward", "tunnel", "capture")}

@@ -1,0 +1,66 @@
+"""nginx with a site of deploy/, and a certificate made for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.examples import answers, eventually
+from support.postgres import unavailable
+from support.processes import run_command
+from support.timeouts import scaled
+
+HOST = "hooks.example.com"
+KEY_AND_CERTIFICATE = (
+    f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={HOST} -addext subjectAltName=DNS:{HOST}"
+)
+FOLDERS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+
+
+class Nginx:
+    """A site in a folder of its own; the text is that of deploy/nginx.conf, perhaps with other ports."""
+
+    def __init__(self, folder: Path, site: str) -> None:
+        program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+        openssl = shutil.which("openssl")
+        if program is None or openssl is None:
+            unavailable("no nginx or no openssl: apt-get install nginx openssl")
+        folder.mkdir()
+        self._log = folder / "log"
+        made = [*KEY_AND_CERTIFICATE.split(), "-keyout", "key.pem", "-out", "cert.pem"]
+        run_command([openssl, *made], cwd=folder, check=True)
+        site = site.replace("/etc/ssl/billhook/fullchain.pem", str(folder / "cert.pem"))
+        (folder / "site.conf").write_text(
+            site.replace("/etc/ssl/billhook/privkey.pem", str(folder / "key.pem"))
+        )
+        temporary = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in FOLDERS)
+        account = "user root root;" if os.geteuid() == 0 else ""  # whom a test's folder belongs to
+        (folder / "nginx.conf").write_text(
+            f"pid {folder}/pid; error_log stderr; daemon off; worker_processes 1; {account} events {{}}"
+            f" http {{ access_log off; {temporary} include {folder}/site.conf; }}"
+        )
+        self._command = [program, "-q", "-p", str(folder), "-c", str(folder / "nginx.conf")]
+        self.trust = ssl.create_default_context(cafile=folder / "cert.pem")
+        self.trust.check_hostname = False  # it is asked for by its address
+
+    def check(self) -> subprocess.CompletedProcess[str]:
+        """What nginx says of the site."""
+        return run_command([self._command[0], "-t", *self._command[1:]])
+
+    @contextlib.contextmanager
+    def running(self, port: int) -> Iterator[None]:
+        """Serve until the block ends; `port` is one on which the site listens."""
+        with self._log.open("w") as log:
+            process = subprocess.Popen([self._command[0], *self._command[2:]], stdout=log, stderr=log)
+        try:
+            eventually(lambda: answers(port) or process.poll() is not None)
+            assert process.poll() is None, self._log.read_text()
+            yield
+        finally:
+            process.terminate()
+            process.wait(scaled(15))
