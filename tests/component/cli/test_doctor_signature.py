@@ -90,7 +90,7 @@ def test_the_options_that_are_printed_describe_the_scheme(asked, scheme, secret,
 
 def test_the_python_that_is_printed_receives_what_the_service_sends(asked, tmp_path):
     for headers, body, secret, at in SENT.values():
-        code, told = asked(raw_request(headers, body), secret)
+        code, told = asked(raw_request(headers, body, line="POST /webhooks/square HTTP/1.1"), secret)
         defined: dict[str, object] = {}
         exec(told["schemes"][0]["python"], defined)
 
