@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from billhook import Billhook, Delivery, Handlers, Source
+from billhook import Billhook, Delivery, Handlers
 from billhook.clock import FrozenClock
 from billhook.events import Event, UnknownEvent
 from billhook.extension import get_state
@@ -24,7 +24,7 @@ from billhook.inbox import Deliveries, DeliveryFilter
 from billhook.signing.search import search
 from billhook.testing import handled, options, prepare, settle
 from support.sender_packages import Recording, differences, play
-from support.sender_recipes import BEGIN, BLOCKS, CHALLENGE, END, PAGE, RECORDINGS, receiver
+from support.sender_recipes import BEGIN, BLOCKS, CHALLENGE, END, PAGE, RECORDINGS, SOURCES, receiver
 
 NAMES = sorted(RECORDINGS)
 SIGNS_AN_ID, SIGNS_THE_TIME = {"acme", "svix"}, {"stripe", "slack", "paddle"}
@@ -51,10 +51,6 @@ def app(module: ModuleType, clock: FrozenClock) -> Flask:
     return module.app
 
 
-def source_of(module: ModuleType, one: Recording) -> Source:
-    return next(source for source in module.sources if source.name == one.name)
-
-
 def handler_of(app: Flask, one: Recording) -> str:
     (handler,) = (each.name for each in get_state(app).handlers.every() if one.name in each.sources)
     return handler
@@ -68,10 +64,10 @@ def post(app: Flask, one: Recording, body: str | None = None, **headers: str) ->
         return answer.status_code, answer.get_json(silent=True) or answer.text
 
 
-def signed(module: ModuleType, one: Recording, body: str, later: timedelta = timedelta()) -> Recording:
+def signed(one: Recording, body: str, later: timedelta = timedelta()) -> Recording:
     """What this sender sends with another body, or later: the recorded headers, signed anew."""
     message_id = one.headers.get("webhook-id") or one.headers.get("svix-id")
-    made = source_of(module, one).scheme.sign(
+    made = SOURCES[one.name].scheme.sign(
         body.encode(),
         one.secret,
         event_type=one.event_type,
@@ -101,32 +97,32 @@ def test_a_recipe_handles_what_the_senders_package_signed_and_nothing_else(app, 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_billhook_signs_what_the_senders_package_does(module, name):
+def test_billhook_signs_what_the_senders_package_does(name):
     one = RECORDINGS[name]
 
-    assert signed(module, one, one.body) == one
+    assert signed(one, one.body) == one
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_event_that_is_sent_again_is_handled_once(module, app, clock, capsys, name):
+def test_an_event_that_is_sent_again_is_handled_once(app, clock, capsys, name):
     one = RECORDINGS[name]
     body = one.body.replace("42", "77")
     later = timedelta(minutes=50)
 
-    assert post(app, signed(module, one, body)) == (200, {"status": "accepted"})
+    assert post(app, signed(one, body)) == (200, {"status": "accepted"})
     settle(app)
     clock.advance(seconds=later.total_seconds())
     status = "accepted" if name in SIGNS_THE_TIME else "duplicate"
-    assert post(app, signed(module, one, body, later)) == (200, {"status": status})
+    assert post(app, signed(one, body, later)) == (200, {"status": status})
     settle(app)
 
     assert capsys.readouterr().out == one.prints.replace("42", "77") + "\n"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_finder_finds_the_scheme_of_the_recipe(module, name):
+def test_the_finder_finds_the_scheme_of_the_recipe(name):
     one = RECORDINGS[name]
-    scheme = source_of(module, one).scheme
+    scheme = SOURCES[one.name].scheme
 
     found = search({"Host": "shop.example", **one.headers}, one.body.encode(), ["another secret", one.secret])
 
@@ -163,9 +159,9 @@ def test_the_pages_command_plays_the_sender(app, clock, capsys):
     assert capsys.readouterr().out.startswith("stripe: ")
 
 
-def test_slacks_challenge_is_answered_if_slack_signed_it(module, app):
+def test_slacks_challenge_is_answered_if_slack_signed_it(app):
     challenge = '{"token":"not-a-token","challenge":"3eZbrw1aBm2rZgRNFdxV","type":"url_verification"}'
-    asked = signed(module, RECORDINGS["slack"], challenge)
+    asked = signed(RECORDINGS["slack"], challenge)
 
     assert post(app, asked) == (200, "3eZbrw1aBm2rZgRNFdxV")
     status, answer = post(app, asked, challenge.replace("3eZ", "4eZ"))
@@ -173,9 +169,9 @@ def test_slacks_challenge_is_answered_if_slack_signed_it(module, app):
     assert "eZbrw" not in str(answer)
 
 
-def test_an_order_that_is_sent_under_two_topics_needs_a_source_for_each(module, tmp_path):
+def test_an_order_that_is_sent_under_two_topics_needs_a_source_for_each(tmp_path):
     created, handlers, calls = RECORDINGS["shopify"], Handlers(), []
-    shopify = source_of(module, created)
+    shopify = SOURCES[created.name]
     paid = replace(created, headers={**created.headers, "X-Shopify-Topic": "orders/paid"})
 
     @handlers.on_any()

@@ -6,14 +6,13 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from billhook import Source
 from billhook.events.base import _registered
-from billhook.signing import Scheme
 from support.pages import PAGES
 from support.sender_packages import Recording, read
 from support.templates import new_inbox
@@ -57,14 +56,12 @@ def executed(*blocks: str) -> Iterator[ModuleType]:
                 del _registered[name]
 
 
-@cache
-def schemes() -> dict[str, Scheme]:
-    """The scheme of each recipe."""
-    with executed(BEGIN, *RECORDINGS) as module:
-        return {source.name: source.scheme for source in module.sources}
-
-
 def secret_variable(one: Recording) -> tuple[str, str]:
     """The environment variable in which a recipe expects its secret, and the secret of the recording."""
     (variable,) = re.findall(r'os\.environ\["(\w+)"\]', BLOCKS[one.name])
     return variable, one.secret
+
+
+with executed(BEGIN, *RECORDINGS) as _module:
+    SOURCES: dict[str, Source] = {source.name: source for source in _module.sources}
+    """The source of each recipe."""

@@ -21,7 +21,7 @@ import jwt
 from stripe import WebhookSignature
 
 from billhook.signing import Scheme
-from support.sender_recipes import schemes
+from support.sender_recipes import SOURCES
 from support.signing_cases import TEXT_SECRET, rsa_pems
 
 PAGE = Path(__file__).parents[2] / "src" / "billhook" / "signing" / "README.md"
@@ -63,7 +63,7 @@ def recipes() -> dict[str, Scheme]:
     defined: dict[str, object] = {}
     exec(block, defined)
     own = {name: value for name, value in defined.items() if isinstance(value, Scheme)}
-    elsewhere = {name: scheme for name, scheme in schemes().items() if name in SENT}
+    elsewhere = {name: source.scheme for name, source in SOURCES.items() if name in SENT}
     assert not own.keys() & elsewhere.keys(), "a scheme is on two pages"
     return own | elsewhere
 
