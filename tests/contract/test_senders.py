@@ -19,8 +19,10 @@ from flask import Flask
 from billhook import Billhook, Delivery, Handlers
 from billhook.clock import FrozenClock
 from billhook.events import Event, UnknownEvent
-from billhook.extension import get_state
+from billhook.extension import default_source, get_state
 from billhook.inbox import Deliveries, DeliveryFilter
+from billhook.settings import Settings
+from billhook.signing import Scheme
 from billhook.signing.search import search
 from billhook.testing import handled, options, prepare, settle
 from support.sender_packages import Recording, differences, play
@@ -64,10 +66,12 @@ def post(app: Flask, one: Recording, body: str | None = None, **headers: str) ->
         return answer.status_code, answer.get_json(silent=True) or answer.text
 
 
-def signed(one: Recording, body: str, later: timedelta = timedelta()) -> Recording:
+def signed(
+    one: Recording, body: str, later: timedelta = timedelta(), scheme: Scheme | None = None
+) -> Recording:
     """What this sender sends with another body, or later: the recorded headers, signed anew."""
     message_id = one.headers.get("webhook-id") or one.headers.get("svix-id")
-    made = SOURCES[one.name].scheme.sign(
+    made = (scheme or SOURCES[one.name].scheme).sign(
         body.encode(),
         one.secret,
         event_type=one.event_type,
@@ -133,6 +137,21 @@ def test_the_finder_finds_the_scheme_of_the_recipe(name):
     assert best.scheme.sign(
         b"{}", one.secret, event_type="", now=one.moment, message_id="msg_1"
     ) == scheme.sign(b"{}", one.secret, event_type="", now=one.moment, message_id="msg_1")
+
+
+def test_the_options_of_the_page_describe_the_same_source():
+    rows = re.findall(r"^\| ([\w ]+) \| ((?:`BILLHOOK_\w+=\S*` ?)+)\|$", PAGE, re.MULTILINE)
+    named = {sender.lower().replace(" ", ""): options for sender, options in rows}
+    named["acme"] = named.pop("standardwebhooks")
+
+    assert named.keys() == {"acme", "stripe", "github", "lemonsqueezy", "paystack"}
+    for name, listed in named.items():
+        one, source = RECORDINGS[name], SOURCES[name]
+        given = dict(each.split("=", 1) for each in re.findall(r"`(\S+)`", listed))
+        made = default_source(Settings.from_mapping({**given, "BILLHOOK_SECRETS": [one.secret]}))
+        assert (made.type_field, made.type_header) == (source.type_field, source.type_header)
+        assert made.scheme.headers == source.scheme.headers
+        assert signed(one, one.body, scheme=made.scheme) == one
 
 
 @pytest.mark.parametrize("name", NAMES)
