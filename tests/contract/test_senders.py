@@ -186,6 +186,13 @@ def test_slacks_challenge_is_answered_if_slack_signed_it(app):
     status, answer = post(app, asked, challenge.replace("3eZ", "4eZ"))
     assert status == 401
     assert "eZbrw" not in str(answer)
+    settle(app)
+    asked_for = DeliveryFilter(source="slack", state="quarantined")
+    (stored,) = Deliveries(get_state(app).inbox).find(asked_for)
+    (command,) = re.findall(r"`flask --app receiver (billhook deliveries discard ID .*?)`", PAGE)
+    command = command.replace("ID", str(stored.summary.id))
+    discarded = app.test_cli_runner().invoke(args=shlex.split(command), input="y\n")
+    assert discarded.exit_code == 0, discarded.output
 
 
 def test_an_order_that_is_sent_under_two_topics_needs_a_source_for_each(tmp_path):
