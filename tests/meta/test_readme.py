@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from billhook.cli import main
+from support import sender_recipes
 from support.examples import answers, eventually, free_port
 from support.pages import PAGES, ROOT, between, block, marked
 from support.processes import run_command
@@ -412,6 +413,7 @@ def test_every_block_of_python_is_typed_as_a_careful_user_has_it(folder, environ
     snippets += [block("run: own_scheme"), block("run: once"), block("run: reading")]
     for number, snippet in enumerate(snippets):
         (folder / f"snippet_{number}.py").write_text(snippet)
+    (folder / "receiver.py").write_text(sender_recipes.code())
     (folder / "wrong.py").write_text("from shop import app\n\napp.nope\n")
     files = sorted(path.name for path in folder.glob("*.py"))
     command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--no-error-summary", *files]

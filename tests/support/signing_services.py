@@ -1,8 +1,9 @@
-"""What each service of the signatures' page sends, and the page's recipe for it.
+"""What some services send, and their schemes on the signatures' page and in the recipes for senders.
 
 Published: GitHub, Slack ("Verifying requests from Slack"), Orb (its SDKs' test data), Bridge ("Webhook event
-signature verification"). Stripe and PyJWT are asked themselves. Metronome, Shopify, Lago and Paddle publish
-no vector, and their rule is computed here by hashlib. That Metronome's date is an HTTP date is an assumption.
+signature verification"). Stripe and PyJWT are asked themselves. Metronome, Shopify, Lago, Paddle and Square
+publish no vector, and their rule is computed here by hashlib. That Metronome's date is an HTTP date is an
+assumption.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import hmac
 import re
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import cache
 from pathlib import Path
 
 import jwt
 from stripe import WebhookSignature
 
 from billhook.signing import Scheme
+from support.sender_recipes import SOURCES
 from support.signing_cases import TEXT_SECRET, rsa_pems
 
 PAGE = Path(__file__).parents[2] / "src" / "billhook" / "signing" / "README.md"
@@ -53,12 +56,16 @@ BRIDGE_SIGNATURE = (
 )
 
 
+@cache
 def recipes() -> dict[str, Scheme]:
-    """What the page's block defines, by name."""
+    """The scheme of each service, as a page has it."""
     (block,) = re.findall(r"<!-- recipes -->\n```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     defined: dict[str, object] = {}
     exec(block, defined)
-    return {name: value for name, value in defined.items() if isinstance(value, Scheme)}
+    own = {name: value for name, value in defined.items() if isinstance(value, Scheme)}
+    elsewhere = {name: source.scheme for name, source in SOURCES.items() if name in SENT}
+    assert not own.keys() & elsewhere.keys(), "a scheme is on two pages"
+    return own | elsewhere
 
 
 def digest(content: bytes) -> bytes:
@@ -110,6 +117,11 @@ def sent() -> dict[str, tuple[dict[str, str], bytes, str, datetime]]:
         ),
         "paddle": (
             {"Paddle-Signature": f"ts={seconds};h1={digest(b'%d:%b' % (seconds, BODY)).hex()}"},
+            BODY, TEXT_SECRET, AT,
+        ),
+        "square": (
+            {"X-Square-HmacSha256-Signature":
+             b64(digest(b"https://shop.example/webhooks/square" + BODY))},
             BODY, TEXT_SECRET, AT,
         ),
         "shopify": ({"X-Shopify-Hmac-Sha256": b64(digest(BODY))}, BODY, TEXT_SECRET, AT),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -39,6 +40,7 @@ from billhook.receiver.intake import RequestHeaders
 from billhook.settings import read_secrets_file
 from billhook.signing.search import FoundScheme, SearchResult, search
 from billhook.signing.source import DEFAULT_SOURCE, TYPE_HEADER, Source
+from billhook.type_names import ANY_TYPE_NAME
 
 
 @click.group(
@@ -155,8 +157,14 @@ def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
         sys.exit(1)
 
 
-_USUAL_FIELDS = ("type", "event_type", "eventType", "event", "topic", "event.type")
-"""Where senders name the event type in the body."""
+_USUAL_HEADERS = re.compile(
+    r"([a-z0-9-]+-)?(topic|event(-name|-key)?|(event|hook|webhook)-type)", re.IGNORECASE
+)
+"""Headers in which senders name the event type."""
+_USUAL_FIELDS = (
+    "event.type", "type", "event_type", "eventType", "event_name", "event", "topic", "meta.event_name"
+)  # fmt: skip
+"""Where senders name the event type in the body, the most specific first: Slack's `type` is an envelope's."""
 _MAX_FILE_BYTES = 32 * 1024 * 1024
 _OPTIONS = {
     "header": "signature_header",
@@ -348,12 +356,17 @@ def _about_the_type(request: RawRequest, names: Collection[str]) -> Iterator[str
         yield f"the body has no event type in the field {type_field!r}: such a delivery waits in quarantine"
     elif type_header.lower() not in names:
         text = f"the request has no {type_header} header: a delivery without it waits in quarantine; "
+        found = [
+            f"its header {name} names {value!r}, BILLHOOK_TYPE_HEADER={name}"
+            for name, value in request.headers.items()
+            if _USUAL_HEADERS.fullmatch(name) and ANY_TYPE_NAME.fullmatch(value)
+        ]
         for path in _USUAL_FIELDS:
             with suppress(PayloadError):
                 named = parse_unread("", path, request.body).type
-                yield f"{text}its body names {named!r} in a field, BILLHOOK_TYPE_FIELD={path}"
-                return
-        yield f"{text}a proxy in front can add it"
+                found.append(f"its body names {named!r} in a field, BILLHOOK_TYPE_FIELD={path}")
+                break
+        yield text + (", or ".join(found) or "a proxy in front can add it")
 
 
 def _about_what_is_set(request: RawRequest, result: SearchResult, secrets: Sequence[str]) -> list[str]:

@@ -12,7 +12,8 @@ import pytest
 
 import billhook
 from billhook import Handlers, Source
-from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, sample
+from billhook.events import Event, InvoiceApproved, InvoicePaymentStatusChanged, sample
+from billhook.events.base import _registered
 from billhook.extension import get_state
 from billhook.fields import strict_json
 from billhook.inbox import Counted, WorkerRecord
@@ -414,6 +415,18 @@ def test_unknown_fields_values_and_types_are_told_with_examples_and_the_change(s
     assert by_what["1 of the newest deliveries are of the unknown type BrandNew"]["level"] == "note"
     assert by_what["1 of the newest deliveries name no usable event type"]["level"] == "warning"
     assert len(notes) == 5
+
+
+def test_a_class_of_ones_own_need_not_list_what_a_sender_sends(shop):
+    class PartOfAnOrder(Event, type="order.part"):
+        id: str
+
+    app = shop()
+    try:
+        deliver(app, b'{"id": "o-1", "theirs": 1, "lines": [{"sku": "a"}]}', "order.part")
+        assert "unknown-field" not in examine(app)
+    finally:
+        del _registered["order.part"]
 
 
 def test_what_billhook_send_sent_tells_nothing_of_the_service(shop):

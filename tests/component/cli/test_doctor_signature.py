@@ -15,6 +15,7 @@ from billhook import Source
 from billhook.extension import configured_scheme
 from billhook.settings import Settings
 from billhook.signing import BodyHMAC, Scheme, SignatureTemplate, StandardWebhooks, TimestampedHMAC
+from support.sender_recipes import RECORDINGS, SOURCES
 from support.signing_cases import CASES, TEXT_SECRET, WHSEC, rsa_pems
 from support.signing_services import SENT
 
@@ -90,7 +91,7 @@ def test_the_options_that_are_printed_describe_the_scheme(asked, scheme, secret,
 
 def test_the_python_that_is_printed_receives_what_the_service_sends(asked, tmp_path):
     for headers, body, secret, at in SENT.values():
-        code, told = asked(raw_request(headers, body), secret)
+        code, told = asked(raw_request(headers, body, line="POST /webhooks/square HTTP/1.1"), secret)
         defined: dict[str, object] = {}
         exec(told["schemes"][0]["python"], defined)
 
@@ -98,6 +99,17 @@ def test_the_python_that_is_printed_receives_what_the_service_sends(asked, tmp_p
         assert code == 0
         assert isinstance(source, Source)
         assert source.scheme.verify(headers, body, source.keys, event_type="", now=at, tolerance_seconds=1)
+
+
+def test_where_a_sender_names_the_type_is_told(asked):
+    for name, one in RECORDINGS.items():
+        _, told = asked(raw_request(dict(one.headers), one.body.encode()), one.secret)
+
+        (note,) = (note for note in told["notes"] if "the request has no X-Webhook-Type header" in note)
+        source = SOURCES[name]
+        option = f"HEADER={source.type_header}" if source.type_header else f"FIELD={source.type_field}"
+        assert f"names {one.event_type!r}" in note
+        assert note.endswith(f"BILLHOOK_TYPE_{option}")
 
 
 def test_people_are_told_what_to_set_and_what_to_write(run, tmp_path, secret_file):

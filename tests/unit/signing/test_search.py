@@ -86,7 +86,7 @@ def test_each_services_scheme_is_found():
     for service, (headers, body, secret, at) in SENT.items():
         timed_one = recipes()[service].read(headers, body, "").signed_at is not None
 
-        result = search({**USUAL, **headers}, body, [OTHER_TEXT_SECRET, secret])
+        result = search({**USUAL, **headers}, body, [OTHER_TEXT_SECRET, secret], target="/webhooks/square")
 
         best = result.schemes[0]
         assert best.secret_number == 2
@@ -565,6 +565,16 @@ def test_a_path_that_is_signed_is_told():
     assert kind == "template"
     assert said.startswith("X-Sig is the hmac-sha256 of '{timestamp}.{path}.{body}' by secret 1")
     assert "has the placeholder {path}" in said
+
+
+def test_the_url_that_is_signed_before_the_body_is_found_by_the_header_that_has_its_host():
+    for host in ({"Host": "shop.example"}, {"Host": "127.0.0.1:8080", "X-Forwarded-Host": "shop.example"}):
+        for scheme in ("https", "http"):
+            signature = hmac_of(f"{scheme}://shop.example/hooks?a=1".encode() + BODY).hex()
+            headers = {**host, "X-Sig": signature}
+            (best,) = search(headers, BODY, [TEXT_SECRET], target="/hooks?a=1").schemes
+            assert best.arguments["content"] == f"{scheme}://shop.example/hooks?a=1{{body}}"
+    assert search({**headers, "Host": "x", "X-Forwarded-Host": "y"}, BODY, [TEXT_SECRET]).schemes == ()
 
 
 def test_base64url_is_recognised_and_told():

@@ -203,6 +203,15 @@ def uniform_templates(
             yield f"v{number}{separator}{joined}"
 
 
+def url_templates(request: CapturedRequest) -> Iterator[str]:
+    """Yield the request's URL before the body, as Square signs it: a constant text for each endpoint."""
+    headers = {name.lower(): text for name, text in request.headers.items()}
+    (path,) = request.values["path"]
+    for scheme, header in product(("https", "http"), ("x-forwarded-host", "host")):
+        if host := headers.get(header):
+            yield f"{scheme}://{host}{path.text}{{body}}"
+
+
 def mixed_templates(start: str) -> Iterator[str]:
     """Yield every order of the fields behind `start` with any of the usual separators between two of them.
 

@@ -176,6 +176,7 @@ class _Search:
         steps = (
             self._fitting(KNOWN, request),
             self._fitting(uniform_templates(), request),
+            self._fitting(candidates.url_templates(request), request),
             self._changed_body(),
             self._lost_time(),
             self._fitting(_WITH_PATH, likely),
