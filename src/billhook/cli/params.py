@@ -128,7 +128,8 @@ class DefaultGroup(click.Group):
         return super().parse_args(ctx, args if named else [self.default, *args])
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = [each.get_help_record(ctx) for each in self.commands[self.default].get_params(ctx)]
+        params = self.commands[self.default].get_params(ctx)
+        records = [each.get_help_record(ctx) for each in params if isinstance(each, click.Option)]
         with formatter.section("Options"):
             formatter.write_dl([each for each in records if each is not None])
         self.format_commands(ctx, formatter)
