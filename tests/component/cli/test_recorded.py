@@ -143,7 +143,7 @@ COMMANDS: dict[str, list[str]] = {
         "deliveries tail --conflicts --json",
         "deliveries tail --since 2026-01-15T12:07",
     ],
-    "deliveries.export": ["deliveries export --state dead", "deliveries export --twins"],
+    "deliveries.export": ["deliveries export --state dead", "deliveries export --conflicts"],
     "doctor": [
         f"{UNUSABLE} doctor",
         f"{UNUSABLE} doctor examine",
