@@ -42,6 +42,8 @@ class Option:
     help: str
     parse: Callable[[str, Any], Any]
     secret: bool = False
+    exposes: Mapping[str, str] | None = None
+    """Of the path of a file with secrets: what follows if others may `read` it, or `write` it."""
 
     @property
     def attribute(self) -> str:
@@ -168,10 +170,10 @@ def _option(
     default: Any = None,
     unit: str = "",
     secret: bool = False,
+    exposes: Mapping[str, str] | None = None,
 ) -> Any:
     """Declare a field of Settings, with the arguments of its Option as metadata."""
-    metadata = {"default": default, "unit": unit, "help": help, "parse": parse, "secret": secret}
-    return field(repr=not secret, metadata=metadata)
+    return field(repr=not secret, metadata=locals())
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,12 @@ class Settings:
         secret=True,
     )
     secrets_file: str | None = _option(
-        "A file with the secrets instead, one per line (or PEM blocks), newest first.", unit="path"
+        "A file with the secrets instead, one per line (or PEM blocks), newest first.",
+        unit="path",
+        exposes={
+            "read": "who knows a signing secret can forge deliveries",
+            "write": "who can write it can put a secret of their own into it, and then forge deliveries",
+        },
     )
     signature_header: str | None = _option(
         "The header with the signature, where the scheme lets one choose (default X-Webhook-Signature)."
@@ -319,16 +326,29 @@ class Settings:
         unit="path",
     )
     dashboard: str | None = _option(
-        "Standalone: a password file for the dashboard at /billhook, one USER:PASSWORD per line.", unit="path"
+        "Standalone: a password file for the dashboard at /billhook, one USER:PASSWORD per line.",
+        unit="path",
+        exposes={
+            "read": "who knows a password of the dashboard sees every delivery, and may replay and discard",
+            "write": "who can write it can let anyone see every delivery, and replay and discard",
+        },
     )
     notify_file: str | None = _option(
         "A file with the addresses that are notified of issues, one for each line (extra billhook[notify]).",
         unit="path",
+        exposes={
+            "read": "the addresses hold passwords and tokens: who knows them can send in your name",
+            "write": "who can write it can have messages sent elsewhere, or none at all",
+        },
     )
     dashboard_url: str | None = _option("Where the dashboard is, for links in notifications.", unit="URL")
     metrics_token_file: str | None = _option(
         "Standalone: a file with the bearer token of /metrics; /metrics is served only if this is set.",
         unit="path",
+        exposes={
+            "read": "who knows the token reads the metrics: numbers of deliveries, names of handlers",
+            "write": "who can write it can let anyone read the metrics",
+        },
     )
     api_url: str | None = _option(
         "For calls to the service's API: its base address, of production or of the sandbox.", unit="URL"
@@ -339,7 +359,14 @@ class Settings:
     api_refresh_token: str | None = _option(
         "For calls to the service's API: the API token, created in its dashboard.", secret=True
     )
-    api_refresh_token_file: str | None = _option("A file with that token instead.", unit="path")
+    api_refresh_token_file: str | None = _option(
+        "A file with that token instead.",
+        unit="path",
+        exposes={
+            "read": "who knows the API token calls the service in your organization's name",
+            "write": "who can write it can have billhook call the service in another organization's name",
+        },
+    )
 
     @classmethod
     def from_mapping(cls, config: Mapping[str, Any]) -> Settings:
