@@ -15,6 +15,7 @@ from typing import Any
 
 from billhook.errors import ConfigError
 from billhook.file_modes import check_secret_file
+from billhook.signing.schemes import SCHEMES, schemes_with
 from billhook.type_names import is_path
 
 __all__ = ["ENVIRON", "OPTIONS", "Option", "Settings", "from_environ", "read_secrets_file"]
@@ -23,8 +24,6 @@ PREFIX = "BILLHOOK_"
 ENVIRON = "billhook_environ"
 """Key in `app.extensions` of an environment to read instead of os.environ: the standalone app has it."""
 _SECRET_MARKS = ("whsec_", "whsk_", "-----BEGIN")
-SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
-"""The schemes that options describe: the values of BILLHOOK_SIGNATURE."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _VERSION_OF_SECRET = re.compile(r"(?<![^,\s])v1a?,(?=wh(?:sec|sk|pk)_)")
 """Some senders show a secret with this prefix; its comma does not separate items."""
@@ -184,12 +183,12 @@ class Settings:
     """
 
     signature: str = _option(
-        f"How deliveries are signed: {', '.join(SCHEMES[:-1])} or {SCHEMES[-1]}.",
+        f"How deliveries are signed: {' or '.join(', '.join(SCHEMES).rsplit(', ', 1))}.",
         _choice(*SCHEMES),
         default="standard-webhooks",
     )
     signature_algorithm: str = _option(
-        "How timestamped-hmac and body-hmac sign, where it is not by SHA-256: hmac-sha512.",
+        f"How {schemes_with('signature_algorithm')} sign, where it is not by SHA-256: hmac-sha512.",
         # What there is, the schemes know.
         lambda key, value: _text(key, value) or "hmac-sha256",
         default="hmac-sha256",
@@ -213,7 +212,8 @@ class Settings:
         "The header with the signature, where the scheme lets one choose (default X-Webhook-Signature)."
     )
     timestamp_header: str | None = _option(
-        "The header with the time of signing, for timestamped-rsa (default X-Webhook-Timestamp)."
+        f"The header with the time of signing, for {schemes_with('timestamp_header')} (default "
+        "X-Webhook-Timestamp)."
     )
     type_header: str = _option(
         "The header that names the event type; a source may have its own, Source(type_header=…).",
@@ -226,12 +226,14 @@ class Settings:
         _optional(_path_of_field),
     )
     signature_prefix: str = _option(
-        "What body-hmac expects before the hex digits (with hmac-sha512: sha512=). Empty for bare digits.",
+        f"What {schemes_with('signature_prefix')} expects before the hex digits (with hmac-sha512: sha512=). "
+        "Empty for bare digits.",
         lambda key, value: _text(key, value) or "",
         default="sha256=",
     )
     replay_protection: str | None = _option(
-        "body-hmac signs no time: set dedupe-only to accept deduplication as the only protection.",
+        f"{schemes_with('replay_protection')} signs no time: set dedupe-only to accept deduplication as the "
+        "only protection.",
         _optional(_choice("dedupe-only")),
     )
     tolerance_seconds: int = _option(

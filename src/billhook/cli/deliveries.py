@@ -366,9 +366,6 @@ def _readable(body: bytes) -> str:
 
 # Of several runs the one whose state comes first is shown; a `due` run that failed before is `retrying`.
 _STATES_BY_SEVERITY = ("dead", "paused", "retrying", "running", "due", "waiting", "discarded", "succeeded")
-_OPTIONAL_COLUMNS = (
-    "about", "source", "next try (UTC)", "twin of", "conflict of", "why discarded", "last error"
-)  # fmt: skip
 _SPARE_COLUMNS = ("key", "next try (UTC)", "attempts", "handler", "about")
 """The columns that a narrow terminal leaves out, in this order; `show` prints them all."""
 
@@ -381,7 +378,7 @@ def _print_list(shown: Sequence[ListedDelivery]) -> None:
     cut = next((name for name in ("last error", "why discarded") if any(row[name] for row in rows)), "key")
     print_table(
         list(rows[0]), [row.values() for row in rows],
-        whole=rows[0].keys() - {cut}, cut=cut, optional=_OPTIONAL_COLUMNS,
+        whole=rows[0].keys() - {cut}, cut=cut, optional=rows[0].keys(),
         spare=[name for name in _SPARE_COLUMNS if name != cut],
     )  # fmt: skip
 

@@ -129,7 +129,7 @@ class Handlers:
         *more: type[Event],
         **options: Unpack[EventHandlerOptions],
     ) -> Registration[Event]: ...
-    @tell_options(for_types=True)
+    @tell_options
     def on(self, *event_types: type[Event], **options: Unpack[EventHandlerOptions]) -> Registration[Any]:
         """Register the decorated function for these event types; it stays a plain function.
 
@@ -148,15 +148,19 @@ class Handlers:
         parsed = parse_options("on", options, event_types)
         return Registration(partial(self._add, signals, parsed, event_types))
 
-    @tell_options(for_types=False)
     def on_any(self, **options: Unpack[HandlerOptions]) -> Registration[Event | UnknownEvent]:
-        """Register the decorated function for every event type, unknown ones included."""
+        """Register the decorated function for every event type, unknown ones included.
+
+        It takes the options of `on` that need no field of an event.
+        """
         parsed = parse_options("on_any", options)
         return Registration(partial(self._add, _ANY, parsed, (Event, UnknownEvent)))
 
-    @tell_options(for_types=False)
     def on_unknown(self, **options: Unpack[HandlerOptions]) -> Registration[UnknownEvent]:
-        """Register the decorated function for event types without a model in this billhook."""
+        """Register the decorated function for event types without a model in this billhook.
+
+        It takes the options of `on` that need no field of an event.
+        """
         parsed = parse_options("on_unknown", options)
         return Registration(partial(self._add, (UnknownEvent.signal_name,), parsed, (UnknownEvent,)))
 

@@ -167,72 +167,56 @@ def _option(*description: Any, default: Any = None, **more: Any) -> Any:
 class Options:
     """The parsed options of a handler, one field each, with its meaning, its parser and its words."""
 
+    # fmt: off
     name: str = _option(
-        "Stored with every run, so keep it when the function moves; default `module.qualname`.", _name
-    )
+        "Stored with every run, so keep it when the function moves; default `module.qualname`.", _name)
     aliases: tuple[str, ...] = _option(
         "Former names: the runs stored under them still belong to it.",
-        _names, "formerly", "\n".join, default=(),
-    )  # fmt: skip
+        _names, "formerly", "\n".join, default=())
     retry: RetrySchedule | None = _option(
         "The waits between attempts, in seconds; default `BILLHOOK_RETRY_SCHEDULE_SECONDS`, `[]` tries once.",
-        _retry, "retries", key="retry_schedule_seconds",
-    )  # fmt: skip
+        _retry, "retries", key="retry_schedule_seconds")
     timeout_seconds: float | None = _option(
-        "How long one attempt may take; default without end.", _seconds, "time-out", format_duration
-    )
+        "How long one attempt may take; default without end.", _seconds, "time-out", format_duration)
     sources: tuple[str, ...] = _option(
         "The names of the sources whose deliveries it handles; default all.",
-        _texts, "sources", "\n".join, default=(),
-    )  # fmt: skip
+        _texts, "sources", "\n".join, default=())
     at_most: int | None = _option(
         "How many of its runs are under way at once, over all workers of the inbox.",
-        _number, "limits", "at most {} at once".format,
-    )  # fmt: skip
+        _number, "limits", "at most {} at once".format)
     rate: Rate | None = _option(
         'How many of its runs start, over all workers, evenly spread: `"10/s"`, `"100/min"`, `"1000/h"`.',
-        _rate, "limits",
-    )  # fmt: skip
+        _rate, "limits")
     pause_after: int | None = _option(
         "After so many failed attempts in a row, of any runs, it is paused until an operator resumes it.",
-        _number, "limits", "pauses after {} failures in a row".format,
-    )  # fmt: skip
+        _number, "limits", "pauses after {} failures in a row".format)
     ordered_by: str | None = _option(
         "A field of all the event types: deliveries of one source with the same value in it are handled one "
         "at a time, in the order of arrival, across all processes; `None` in it orders nothing.",
-        lambda _, field: field, "ordered by", for_types=True, of_fields=True,
-    )  # fmt: skip
+        lambda _, field: field, "ordered by", for_types=True, of_fields=True)
     newest_only: bool = _option(
         "Of several that wait with the same value in `ordered_by`, only the newest is handled.",
-        lambda _, value: bool(value), "ordered by", lambda _: "newest only", for_types=True, default=False,
-    )  # fmt: skip
+        lambda _, value: bool(value), "ordered by", lambda _: "newest only", for_types=True, default=False)
     identity: tuple[str, ...] = _option(
         "The fields by which content duplicates are recognised: a delivery with the same values as an "
         "earlier one is discarded without a call.",
-        _texts, "identity", "\n".join, for_types=True, of_fields=True, default=(),
-    )  # fmt: skip
+        _texts, "identity", "\n".join, for_types=True, of_fields=True, default=())
     identity_window_seconds: float = _option(
         "For how long they are recognised, at most 7 days; default a day.",
-        _window, "identity", "for {:g} s".format, for_types=True, default=IDENTITY_WINDOW_SECONDS,
-    )  # fmt: skip
+        _window, "identity", "for {:g} s".format, for_types=True, default=IDENTITY_WINDOW_SECONDS)
+    # fmt: on
 
 
 OPTIONS: dict[str, Option] = {each.name: each.metadata["option"] for each in fields(Options)}
 """Every option by its name."""
 
 
-def tell_options(*, for_types: bool) -> Callable[[F], F]:
-    """Return a decorator that adds the options to a function's help."""
-
-    def decorate(function: F) -> F:
-        told = [inspect.cleandoc(function.__doc__ or ""), "", "Options:", ""]
-        for name, option in OPTIONS.items():
-            if for_types or not option.for_types:
-                told.append(textwrap.fill(f"- `{name}`: {option.help}", 100, subsequent_indent="  "))
-        function.__doc__ = "\n".join(told)
-        return function
-
-    return decorate
+def tell_options(function: F) -> F:
+    """Add the options to a function's help."""
+    told = [f"- `{name}`: {option.help}" for name, option in OPTIONS.items()]
+    lines = [textwrap.fill(each, 100, subsequent_indent="  ") for each in told]
+    function.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), "", "Options:", "", *lines])
+    return function
 
 
 def values_of(options: Options) -> dict[str, Any]:

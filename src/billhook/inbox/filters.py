@@ -155,51 +155,41 @@ class DeliveryFilter:
     conflicts that no handler has had, and those without a type, in a field of the body too.
     """
 
+    # fmt: off
     event_type: str | tuple[str, ...] | None = _filter(
         "Of this event type; may be repeated.",
-        partial(_is_one_of, delivery.c.event_type), "Type", "texts", "TYPE", option="type",
-    )  # fmt: skip
+        partial(_is_one_of, delivery.c.event_type), "Type", "texts", "TYPE", option="type")
     state: str | None = _filter("In this state.", _has_status, "State", "state")
     error: str | None = _filter(
-        "With this text in the last error, in upper or lower case.", _says, "Error contains", private=True
-    )
+        "With this text in the last error, in upper or lower case.", _says, "Error contains", private=True)
     source: str | tuple[str, ...] | None = _filter(
         "From this source; may be repeated.",
-        partial(_is_one_of, delivery.c.source), "Source", "texts", "NAME",
-    )  # fmt: skip
+        partial(_is_one_of, delivery.c.source), "Source", "texts", "NAME")
     key: str | None = _filter(
         "With this key, the id that the sender signed.",
-        lambda key: and_(delivery.c.source.in_(_sources()), delivery.c.key == key), "Key", metavar="KEY",
-    )  # fmt: skip
+        lambda key: and_(delivery.c.source.in_(_sources()), delivery.c.key == key), "Key", metavar="KEY")
     search: str | None = _filter(
         "With this id, this key, or this identifying value, such as an invoice's id; whole.",
-        lambda text: delivery.c.id.in_(union_all(*_ways(text))), private=True,
-    )  # fmt: skip
+        lambda text: delivery.c.id.in_(union_all(*_ways(text))), private=True)
     issue: str | None = _filter(
-        "Of this issue: see `billhook failures list`.", _of_issue, "Issue", metavar="ISSUE"
-    )
+        "Of this issue: see `billhook failures list`.", _of_issue, "Issue", metavar="ISSUE")
     since: datetime | None = _filter(
-        "Received since this time", lambda at: delivery.c.received_at >= at, "Since", "time"
-    )
+        "Received since this time", lambda at: delivery.c.received_at >= at, "Since", "time")
     until: datetime | None = _filter(
-        "Received before this time", lambda at: delivery.c.received_at < at, "Until", "time"
-    )
+        "Received before this time", lambda at: delivery.c.received_at < at, "Until", "time")
     contains: str | None = _filter(
         "With this text in the body, exactly as sent. The search is bounded.",
-        _contains, "Body contains", private=True,
-    )  # fmt: skip
+        _contains, "Body contains", private=True)
     handler: str | None = _filter(
         "With a run of this handler.",
-        lambda name: exists().where(_OWN, run.c.handler == name), "Handler", metavar="NAME",
-    )  # fmt: skip
+        lambda name: exists().where(_OWN, run.c.handler == name), "Handler", metavar="NAME")
     twins: bool = _filter(
         "Deliveries that a handler has already had under another key.",
-        lambda _: exists().where(_OWN, run.c.twin_of.is_not(None)), "same content", "flag", default=False,
-    )  # fmt: skip
+        lambda _: exists().where(_OWN, run.c.twin_of.is_not(None)), "same content", "flag", default=False)
     conflicts: bool = _filter(
         "Deliveries with the key of another delivery but other content.",
-        lambda _: delivery.c.conflict_of.is_not(None), "in conflict", "flag", default=False,
-    )  # fmt: skip
+        lambda _: delivery.c.conflict_of.is_not(None), "in conflict", "flag", default=False)
+    # fmt: on
     decided: bool = False
     from_id: int | None = None
     quarantined: tuple[int, ...] = ()
