@@ -36,13 +36,14 @@ class Option:
     """One configuration key. `parse` takes what Flask's config or the environment holds."""
 
     key: str
-    default: Any
-    unit: str
     help: str
     parse: Callable[[str, Any], Any]
+    default: Any = None
+    unit: str = ""
     secret: bool = False
-    exposes: Mapping[str, str] | None = None
-    """Of the path of a file with secrets: what follows if others may `read` it, or `write` it."""
+    if_read: str = ""
+    """What follows if others may read the file that it names; only a file with secrets has it."""
+    if_written: str = ""
 
     @property
     def attribute(self) -> str:
@@ -166,13 +167,11 @@ def _option(
     help: str,  # noqa: A002 - the attribute's name
     parse: Callable[[str, Any], Any] = _text,
     *,
-    default: Any = None,
-    unit: str = "",
     secret: bool = False,
-    exposes: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> Any:
     """Declare a field of Settings, with the arguments of its Option as metadata."""
-    return field(repr=not secret, metadata=locals())
+    return field(repr=not secret, metadata={"help": help, "parse": parse, "secret": secret, **more})
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +202,8 @@ class Settings:
     secrets_file: str | None = _option(
         "A file with the secrets instead, one per line (or PEM blocks), newest first.",
         unit="path",
-        exposes={
-            "read": "who knows a signing secret can forge deliveries",
-            "write": "who can write it can put a secret of their own into it, and then forge deliveries",
-        },
+        if_read="who knows a signing secret can forge deliveries",
+        if_written="who can write it can put a secret of their own into it, and then forge deliveries",
     )
     signature_header: str | None = _option(
         "The header with the signature, where the scheme lets one choose (default X-Webhook-Signature)."
@@ -330,27 +327,21 @@ class Settings:
     dashboard: str | None = _option(
         "Standalone: a password file for the dashboard at /billhook, one USER:PASSWORD per line.",
         unit="path",
-        exposes={
-            "read": "who knows a password of the dashboard sees every delivery, and may replay and discard",
-            "write": "who can write it can let anyone see every delivery, and replay and discard",
-        },
+        if_read="who knows a password of the dashboard sees every delivery, and may replay and discard",
+        if_written="who can write it can let anyone see every delivery, and replay and discard",
     )
     notify_file: str | None = _option(
         "A file with the addresses that are notified of issues, one for each line (extra billhook[notify]).",
         unit="path",
-        exposes={
-            "read": "the addresses hold passwords and tokens: who knows them can send in your name",
-            "write": "who can write it can have messages sent elsewhere, or none at all",
-        },
+        if_read="the addresses hold passwords and tokens: who knows them can send in your name",
+        if_written="who can write it can have messages sent elsewhere, or none at all",
     )
     dashboard_url: str | None = _option("Where the dashboard is, for links in notifications.", unit="URL")
     metrics_token_file: str | None = _option(
         "Standalone: a file with the bearer token of /metrics; /metrics is served only if this is set.",
         unit="path",
-        exposes={
-            "read": "who knows the token reads the metrics: numbers of deliveries, names of handlers",
-            "write": "who can write it can let anyone read the metrics",
-        },
+        if_read="who knows the token reads the metrics: numbers of deliveries, names of handlers",
+        if_written="who can write it can let anyone read the metrics",
     )
     api_url: str | None = _option(
         "For calls to the service's API: its base address, of production or of the sandbox.", unit="URL"
@@ -364,10 +355,8 @@ class Settings:
     api_refresh_token_file: str | None = _option(
         "A file with that token instead.",
         unit="path",
-        exposes={
-            "read": "who knows the API token calls the service in your organization's name",
-            "write": "who can write it can have billhook call the service in another organization's name",
-        },
+        if_read="who knows the API token calls the service in your organization's name",
+        if_written="who can write it can have billhook call the service in another organization's name",
     )
 
     @classmethod

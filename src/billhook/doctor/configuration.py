@@ -55,7 +55,7 @@ def option_findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[
 
 def secret_files(settings: Settings) -> list[tuple[Option, Path]]:
     """Return the files with secrets by the option that names them."""
-    named = [(option, getattr(settings, option.attribute)) for option in OPTIONS if option.exposes]
+    named = [(option, getattr(settings, option.attribute)) for option in OPTIONS if option.if_read]
     return [(option, Path(name).absolute()) for option, name in named if name is not None]
 
 
@@ -67,7 +67,7 @@ def secret_file_findings(settings: Settings) -> Iterator[Finding]:
             yield Finding(
                 "error" if access == "write" else "warning", f"secret-file-{access}",
                 f"other users may {access} {path} ({option.key})",
-                (option.exposes or {})[access],
+                option.if_written if access == "write" else option.if_read,
                 f"chmod 600 {shlex.quote(str(path))}",
             )  # fmt: skip
         with suppress(OSError):

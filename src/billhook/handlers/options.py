@@ -141,7 +141,7 @@ HEADINGS = {
 """The columns of options, in their order, with what stands there for a handler that sets none of them."""
 
 
-class Option(NamedTuple):
+class HandlerOption(NamedTuple):
     """One option of a handler: `parse` takes its name and what was given, `words` its value, if it is set.
 
     Options with the same `heading`, one of HEADINGS, share a column; without one it is shown in none. `key`
@@ -159,8 +159,8 @@ class Option(NamedTuple):
 
 
 def _option(*description: Any, default: Any = None, **more: Any) -> Any:
-    """Declare a field of Options: its default, and the arguments of its Option."""
-    return field(default=default, metadata={"option": Option(*description, **more)})
+    """Declare a field of Options: its default, and the arguments of its HandlerOption."""
+    return field(default=default, metadata={"option": HandlerOption(*description, **more)})
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -188,7 +188,7 @@ class Options:
         'How many of its runs start, over all workers, evenly spread: `"10/s"`, `"100/min"`, `"1000/h"`.',
         _rate, "limits")
     pause_after: int | None = _option(
-        "After so many failed attempts in a row, of any runs, it is paused until an operator resumes it.",
+        "After this number of failed attempts in a row, of any runs, it is paused until it is resumed.",
         _number, "limits", "pauses after {} failures in a row".format)
     ordered_by: str | None = _option(
         "A field of all the event types: deliveries of one source with the same value in it are handled one "
@@ -207,7 +207,7 @@ class Options:
     # fmt: on
 
 
-OPTIONS: dict[str, Option] = {each.name: each.metadata["option"] for each in fields(Options)}
+OPTIONS: dict[str, HandlerOption] = {each.name: each.metadata["option"] for each in fields(Options)}
 """Every option by its name."""
 
 

@@ -265,10 +265,8 @@ class DeliveryFilter:
         if self.from_id is not None:
             conditions.append(delivery.c.id >= self.from_id)
         if self.decided:
-            conditions += [
-                or_(delivery.c.conflict_of.is_(None), exists().where(_OWN)),
-                or_(delivery.c.event_type != "", delivery.c.type_field.is_not(None)),
-            ]
+            conditions.append(or_(delivery.c.conflict_of.is_(None), exists().where(_OWN)))
+            conditions.append(or_(delivery.c.event_type != "", delivery.c.type_field.is_not(None)))
         return conditions
 
 
