@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from importlib.metadata import entry_points
 from inspect import isroutine
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from flask import Blueprint, Flask, current_app
@@ -22,8 +22,9 @@ from billhook.callables import describe_kind
 from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError, DuplicateHandlerName, MissingSecret
 from billhook.handlers import Handlers
-from billhook.settings import ENVIRON, Settings, from_environ
-from billhook.signing import BodyHMAC, Scheme, StandardWebhooks, TimestampedHMAC, TimestampedRSA
+from billhook.settings import ENVIRON, OPTIONS, Settings, from_environ
+from billhook.signing import Scheme
+from billhook.signing.schemes import SCHEMES, schemes_with
 from billhook.signing.source import DEFAULT_SOURCE, RECONCILE_SOURCE, TYPE_HEADER, Source
 
 if TYPE_CHECKING:
@@ -327,27 +328,15 @@ def default_source(settings: Settings) -> Source:
 
 def configured_scheme(settings: Settings) -> Scheme:
     """Return the scheme that BILLHOOK_SIGNATURE and its related options describe. Raises ConfigError."""
-    header = settings.signature_header or "X-Webhook-Signature"
-    timestamp = settings.timestamp_header or "X-Webhook-Timestamp"
-    if settings.signature != "body-hmac" and settings.signature_prefix != "sha256=":
-        raise ConfigError(f"{settings.signature} has no prefix to choose: unset BILLHOOK_SIGNATURE_PREFIX")
-    algorithm: Any = settings.signature_algorithm
-    if settings.signature not in ("timestamped-hmac", "body-hmac") and algorithm != "hmac-sha256":
-        raise ConfigError(
-            f"{settings.signature} has no algorithm to choose: unset BILLHOOK_SIGNATURE_ALGORITHM"
-        )
-    if settings.signature == "timestamped-hmac":
-        return TimestampedHMAC(header=header, algorithm=algorithm)
-    if settings.signature == "timestamped-rsa":
-        return TimestampedRSA(signature_header=header, timestamp_header=timestamp)
-    if settings.signature == "body-hmac":
-        dedupe_only: Literal["dedupe-only"] | None = "dedupe-only" if settings.replay_protection else None
-        # The default is of the algorithm.
-        prefix = None if settings.signature_prefix == "sha256=" else settings.signature_prefix
-        return BodyHMAC(header, prefix, algorithm=algorithm, replay_protection=dedupe_only)
-    if settings.signature_header or settings.timestamp_header:
-        raise ConfigError(
-            "standard-webhooks has headers of its own: "
-            "unset BILLHOOK_SIGNATURE_HEADER and BILLHOOK_TIMESTAMP_HEADER"
-        )
-    return StandardWebhooks()
+    scheme = SCHEMES[settings.signature]
+    arguments: dict[str, Any] = {}
+    for option in OPTIONS:
+        value = getattr(settings, option.attribute)
+        if value == option.default:  # then it is that of the scheme, or what its algorithm makes of it
+            continue
+        if option.attribute in scheme.options:
+            arguments[scheme.options[option.attribute]] = value
+        elif option.attribute != "replay_protection" and schemes_with(option.attribute):
+            what = option.attribute.removeprefix("signature_").replace("_", " ")
+            raise ConfigError(f"{settings.signature} has no {what} to choose: unset {option.key}")
+    return scheme(**arguments)

@@ -15,6 +15,7 @@ from typing import Any
 
 from billhook.errors import ConfigError
 from billhook.file_modes import check_secret_file
+from billhook.signing.schemes import SCHEMES, schemes_with
 from billhook.type_names import is_path
 
 __all__ = ["ENVIRON", "OPTIONS", "Option", "Settings", "from_environ", "read_secrets_file"]
@@ -23,8 +24,6 @@ PREFIX = "BILLHOOK_"
 ENVIRON = "billhook_environ"
 """Key in `app.extensions` of an environment to read instead of os.environ: the standalone app has it."""
 _SECRET_MARKS = ("whsec_", "whsk_", "-----BEGIN")
-SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
-"""The schemes that options describe: the values of BILLHOOK_SIGNATURE."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _LINE_OF_ENV_FILE = re.compile(r"(?:export\s+)?[A-Z][A-Z0-9_]*\s*=\s*[^\s=]")
 _VERSION_OF_SECRET = re.compile(r"(?<![^,\s])v1a?,(?=wh(?:sec|sk|pk)_)")
@@ -38,11 +37,14 @@ class Option:
     """One configuration key. `parse` takes what Flask's config or the environment holds."""
 
     key: str
-    default: Any
-    unit: str
     help: str
     parse: Callable[[str, Any], Any]
+    default: Any = None
+    unit: str = ""
     secret: bool = False
+    if_read: str = ""
+    """What follows if others may read the file that it names; only a file with secrets has it."""
+    if_written: str = ""
 
     @property
     def attribute(self) -> str:
@@ -166,13 +168,11 @@ def _option(
     help: str,  # noqa: A002 - the attribute's name
     parse: Callable[[str, Any], Any] = _text,
     *,
-    default: Any = None,
-    unit: str = "",
     secret: bool = False,
+    **more: Any,
 ) -> Any:
     """Declare a field of Settings, with the arguments of its Option as metadata."""
-    metadata = {"default": default, "unit": unit, "help": help, "parse": parse, "secret": secret}
-    return field(repr=not secret, metadata=metadata)
+    return field(repr=not secret, metadata={"help": help, "parse": parse, "secret": secret, **more})
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +183,12 @@ class Settings:
     """
 
     signature: str = _option(
-        f"How deliveries are signed: {', '.join(SCHEMES[:-1])} or {SCHEMES[-1]}.",
+        f"How deliveries are signed: {' or '.join(', '.join(SCHEMES).rsplit(', ', 1))}.",
         _choice(*SCHEMES),
         default="standard-webhooks",
     )
     signature_algorithm: str = _option(
-        "How timestamped-hmac and body-hmac sign, where it is not by SHA-256: hmac-sha512.",
+        f"How {schemes_with('signature_algorithm')} sign, where it is not by SHA-256: hmac-sha512.",
         # What there is, the schemes know.
         lambda key, value: _text(key, value) or "hmac-sha256",
         default="hmac-sha256",
@@ -201,13 +201,17 @@ class Settings:
         secret=True,
     )
     secrets_file: str | None = _option(
-        "A file with the secrets instead, one per line (or PEM blocks), newest first.", unit="path"
+        "A file with the secrets instead, one per line (or PEM blocks), newest first.",
+        unit="path",
+        if_read="who knows a signing secret can forge deliveries",
+        if_written="who can write it can put a secret of their own into it, and then forge deliveries",
     )
     signature_header: str | None = _option(
         "The header with the signature, where the scheme lets one choose (default X-Webhook-Signature)."
     )
     timestamp_header: str | None = _option(
-        "The header with the time of signing, for timestamped-rsa (default X-Webhook-Timestamp)."
+        f"The header with the time of signing, for {schemes_with('timestamp_header')} (default "
+        "X-Webhook-Timestamp)."
     )
     type_header: str = _option(
         "The header that names the event type; a source may have its own, Source(type_header=…).",
@@ -220,12 +224,14 @@ class Settings:
         _optional(_path_of_field),
     )
     signature_prefix: str = _option(
-        "What body-hmac expects before the hex digits (with hmac-sha512: sha512=). Empty for bare digits.",
+        f"What {schemes_with('signature_prefix')} expects before the hex digits (with hmac-sha512: sha512=). "
+        "Empty for bare digits.",
         lambda key, value: _text(key, value) or "",
         default="sha256=",
     )
     replay_protection: str | None = _option(
-        "body-hmac signs no time: set dedupe-only to accept deduplication as the only protection.",
+        f"{schemes_with('replay_protection')} signs no time: set dedupe-only to accept deduplication as the "
+        "only protection.",
         _optional(_choice("dedupe-only")),
     )
     tolerance_seconds: int = _option(
@@ -325,16 +331,23 @@ class Settings:
         unit="path",
     )
     dashboard: str | None = _option(
-        "Standalone: a password file for the dashboard at /billhook, one USER:PASSWORD per line.", unit="path"
+        "Standalone: a password file for the dashboard at /billhook, one USER:PASSWORD per line.",
+        unit="path",
+        if_read="who knows a password of the dashboard sees every delivery, and may replay and discard",
+        if_written="who can write it can let anyone see every delivery, and replay and discard",
     )
     notify_file: str | None = _option(
         "A file with the addresses that are notified of issues, one for each line (extra billhook[notify]).",
         unit="path",
+        if_read="the addresses hold passwords and tokens: who knows them can send in your name",
+        if_written="who can write it can have messages sent elsewhere, or none at all",
     )
     dashboard_url: str | None = _option("Where the dashboard is, for links in notifications.", unit="URL")
     metrics_token_file: str | None = _option(
         "Standalone: a file with the bearer token of /metrics; /metrics is served only if this is set.",
         unit="path",
+        if_read="who knows the token reads the metrics: numbers of deliveries, names of handlers",
+        if_written="who can write it can let anyone read the metrics",
     )
     api_url: str | None = _option(
         "For calls to the service's API: its base address, of production or of the sandbox.", unit="URL"
@@ -345,7 +358,12 @@ class Settings:
     api_refresh_token: str | None = _option(
         "For calls to the service's API: the API token, created in its dashboard.", secret=True
     )
-    api_refresh_token_file: str | None = _option("A file with that token instead.", unit="path")
+    api_refresh_token_file: str | None = _option(
+        "A file with that token instead.",
+        unit="path",
+        if_read="who knows the API token calls the service in your organization's name",
+        if_written="who can write it can have billhook call the service in another organization's name",
+    )
 
     @classmethod
     def from_mapping(cls, config: Mapping[str, Any]) -> Settings:

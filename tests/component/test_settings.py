@@ -390,9 +390,19 @@ def test_a_prefix_is_for_body_hmac_alone(tmp_path):
         start(tmp_path, BILLHOOK_SIGNATURE_PREFIX="")
 
 
+def test_a_header_of_the_time_is_for_timestamped_rsa_alone(tmp_path):
+    for scheme in ("timestamped-hmac", "body-hmac"):
+        told = f"{scheme} has no timestamp header to choose: unset BILLHOOK_TIMESTAMP_HEADER"
+        with pytest.raises(ConfigError, match=told):
+            start(tmp_path, BILLHOOK_SIGNATURE=scheme, BILLHOOK_TIMESTAMP_HEADER="X-When")
+
+
 def test_standard_webhooks_refuses_other_header_names(tmp_path):
-    for key in ("BILLHOOK_SIGNATURE_HEADER", "BILLHOOK_TIMESTAMP_HEADER"):
-        with pytest.raises(ConfigError, match="has headers of its own: unset BILLHOOK_SIGNATURE_HEADER"):
+    for key, what in (
+        ("BILLHOOK_SIGNATURE_HEADER", "header"),
+        ("BILLHOOK_TIMESTAMP_HEADER", "timestamp header"),
+    ):
+        with pytest.raises(ConfigError, match=f"standard-webhooks has no {what} to choose: unset {key}"):
             start(tmp_path, **{key: "X-Mine"})
 
 

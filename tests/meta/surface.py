@@ -34,14 +34,17 @@ FILE = Path(__file__).with_name("surface.txt")
 if str(TESTS) not in sys.path:
     sys.path.insert(0, str(TESTS))
 
-from billhook import Handlers, signals  # noqa: E402
+from billhook import Handlers, signals, signing  # noqa: E402
 from billhook.cli import flask_group, main  # noqa: E402
 from billhook.cli.demo import report  # noqa: E402
 from billhook.cli.demo_expectations import samples  # noqa: E402
 from billhook.cli.output import CliError, UsageConfigError  # noqa: E402
 from billhook.effects import metadata as effect_tables  # noqa: E402
+from billhook.errors import ConfigError  # noqa: E402
 from billhook.events import EVENT_TYPES, InvoiceApproved, PaymentFailed, sample  # noqa: E402
+from billhook.events.inspection import event_json_schema, schema_fields  # noqa: E402
 from billhook.extension import get_state  # noqa: E402
+from billhook.handlers.options import OPTIONS as HANDLER_OPTIONS  # noqa: E402
 from billhook.inbox.issues import list_issues  # noqa: E402
 from billhook.inbox.occurrences import IssueKind  # noqa: E402
 from billhook.inbox.schema import metadata as inbox_tables  # noqa: E402
@@ -49,7 +52,8 @@ from billhook.logs import fields  # noqa: E402
 from billhook.metrics import InboxCollector  # noqa: E402
 from billhook.sandbox import Sandbox, SandboxOptions  # noqa: E402
 from billhook.sandbox.pages.app import _create_app as pages_app  # noqa: E402
-from billhook.settings import OPTIONS  # noqa: E402
+from billhook.settings import OPTIONS, Option  # noqa: E402
+from billhook.signing.schemes import SCHEMES  # noqa: E402
 from billhook.standalone import create_app  # noqa: E402
 from support.apps import deliver, make_app  # noqa: E402
 from support.pages import PAGES  # noqa: E402
@@ -228,9 +232,43 @@ def _write_secret(path: Path, text: str) -> None:
 
 
 def option_lines() -> Iterator[str]:
-    """Yield each option with its unit and its default."""
+    """Yield each option with its unit and its default, and its values where it is a choice."""
     for option in OPTIONS:
-        yield f"{option.key} = {option.default_text or '(none)'}{f' {option.unit}' if option.unit else ''}"
+        unit = f" {option.unit}" if option.unit else ""
+        yield f"{option.key} = {option.default_text or '(none)'}{unit}{_choices(option)}"
+
+
+def _choices(option: Option) -> str:
+    try:
+        option.parse(option.key, "no such value")
+    except ConfigError as error:
+        found = re.search("it must be one of (.*)", str(error))
+        return f": {found[1]}" if found else ""
+    return ""
+
+
+def handler_option_lines() -> Iterator[str]:
+    """Yield each option of a handler, with its key in the JSON of `billhook handlers` if that is another."""
+    for name, option in HANDLER_OPTIONS.items():
+        taken = "on" if option.for_types else "on, on_any, on_unknown"
+        yield f"{name}: {taken}{f', {option.key}' if option.key else ''}"
+
+
+def scheme_lines() -> Iterator[str]:
+    """Yield each scheme of `billhook.signing` with its arguments, and its name if options describe it."""
+    for name in signing.__all__:
+        kind = getattr(signing, name)
+        if isinstance(kind, type) and issubclass(kind, signing.Scheme) and kind is not signing.Scheme:
+            arguments = ", ".join(inspect.signature(kind).parameters)
+            yield f"{name}({arguments}){f' = {kind.name}' if kind.name in SCHEMES else ''}"
+
+
+def event_lines() -> Iterator[str]:
+    """Yield each field of each event type, by its name on the wire, with its type."""
+    for name, model in EVENT_TYPES.items():
+        yield name
+        for row in schema_fields(event_json_schema(model)):
+            yield f"{name}: {row['name']} {row['type']}"
 
 
 def import_lines() -> Iterator[str]:
@@ -358,6 +396,9 @@ PARTS = {
     "exit codes": exit_code_lines,
     "keys of --json": json_lines,
     "options": option_lines,
+    "options of handlers": handler_option_lines,
+    "schemes": scheme_lines,
+    "fields of events": event_lines,
     "imports of the pages": import_lines,
     "signals": signal_lines,
     "metrics": metric_lines,

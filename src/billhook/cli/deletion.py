@@ -244,7 +244,7 @@ def _of_customer(inbox: Inbox, customer: str, selection: Selection) -> tuple[Fou
     with progress("searching", count(inbox, bounded)) as steps:
         search = search_bodies(inbox, bounded, search_parts(customer), examine, steps)
     click.echo(f"searched {delivery_count(search.searched)}: {len(search.found)} of this customer", err=True)
-    which = " ".join(filter(None, ["--customer …", selection.conditions]))
+    which = " ".join(filter(None, ["--customer …", selection.filter.as_options]))
     return Found([search.found], len(search.found), which), search.unsure
 
 

@@ -28,7 +28,7 @@ from billhook.cli.output import (
 )
 from billhook.cli.params import DELIVERY_ID, as_json, flag, integer, moment
 from billhook.cli.replay import replay, resend
-from billhook.cli.selection import ALL_FILTERS, Selection, no_match, recording, selecting
+from billhook.cli.selection import Selection, no_match, recording, selecting
 from billhook.errors import PayloadError
 from billhook.events import Event
 from billhook.events.type_field import parse_unread
@@ -37,6 +37,7 @@ from billhook.handlers.description import parse_error, users_frames
 from billhook.inbox import Deliveries, DeliveryDetails, RunState
 from billhook.inbox.deliveries import ListedDelivery, RunDetails, count, details, page, with_runs
 from billhook.inbox.deliveries import export as export_these
+from billhook.inbox.filters import FILTERS
 from billhook.inbox.records import DeliveryStatus
 from billhook.program import in_program
 from billhook.receiver.masking import masked_headers, signature_headers
@@ -50,7 +51,7 @@ _WIDTHS = (23, 6, 30, 11, 7, 0)
 
 
 @click.command(short_help="Follow new deliveries.")
-@selecting("event_type", "source", "key", "search", "contains", "conflicts")
+@selecting("event_type", "source", "key", "search", "contains", "conflicts", limit=False)
 @click.option(
     "-n", "--lines", type=click.IntRange(0, 100_000), metavar="N",
     help="Begin with the newest N. Default: 10; with --since all of them.",
@@ -135,7 +136,7 @@ deliveries.add_command(tail)
 
 
 @deliveries.command("list")
-@selecting(*ALL_FILTERS)
+@selecting(*FILTERS)
 @integer("--limit", 1, 10_000, 50, "The highest number of deliveries.")
 @click.option(
     "--after",
@@ -225,7 +226,7 @@ def export(selection: Selection) -> None:
       billhook deliveries export --since 7d > deliveries.jsonl
     """
     exported: list[int] = []
-    with open_inbox() as inbox, recording(inbox, "export", selection.conditions) as add:
+    with open_inbox() as inbox, recording(inbox, "export", selection.filter.as_options) as add:
         bounded = selection.bounded(inbox)
         try:
             with progress("exporting", count(inbox, bounded)) as steps:
@@ -365,9 +366,6 @@ def _readable(body: bytes) -> str:
 
 # Of several runs the one whose state comes first is shown; a `due` run that failed before is `retrying`.
 _STATES_BY_SEVERITY = ("dead", "paused", "retrying", "running", "due", "waiting", "discarded", "succeeded")
-_OPTIONAL_COLUMNS = (
-    "about", "source", "next try (UTC)", "twin of", "conflict of", "why discarded", "last error"
-)  # fmt: skip
 _SPARE_COLUMNS = ("key", "next try (UTC)", "attempts", "handler", "about")
 """The columns that a narrow terminal leaves out, in this order; `show` prints them all."""
 
@@ -380,7 +378,7 @@ def _print_list(shown: Sequence[ListedDelivery]) -> None:
     cut = next((name for name in ("last error", "why discarded") if any(row[name] for row in rows)), "key")
     print_table(
         list(rows[0]), [row.values() for row in rows],
-        whole=rows[0].keys() - {cut}, cut=cut, optional=_OPTIONAL_COLUMNS,
+        whole=rows[0].keys() - {cut}, cut=cut, optional=rows[0].keys(),
         spare=[name for name in _SPARE_COLUMNS if name != cut],
     )  # fmt: skip
 

@@ -38,6 +38,7 @@ from billhook.extension import configured_scheme, default_source
 from billhook.receiver.blueprint import webhook_routes
 from billhook.receiver.intake import RequestHeaders
 from billhook.settings import read_secrets_file
+from billhook.signing.schemes import SCHEMES
 from billhook.signing.search import FoundScheme, SearchResult, search
 from billhook.signing.source import DEFAULT_SOURCE, TYPE_HEADER, Source
 from billhook.type_names import ANY_TYPE_NAME
@@ -166,12 +167,6 @@ _USUAL_FIELDS = (
 )  # fmt: skip
 """Where senders name the event type in the body, the most specific first: Slack's `type` is an envelope's."""
 _MAX_FILE_BYTES = 32 * 1024 * 1024
-_OPTIONS = {
-    "header": "signature_header",
-    "prefix": "signature_prefix",
-    "algorithm": "signature_algorithm",
-}
-"""Names of options, where they are not those of the arguments."""
 
 
 @doctor.command(short_help="Find the signature scheme of a captured request.")
@@ -266,12 +261,11 @@ def _type_field() -> str | None:
 
 def options_of(found: FoundScheme) -> dict[str, str] | None:
     """Return the BILLHOOK_ options that describe a scheme; None if none do."""
-    renamed = found.kind == "StandardWebhooks" and found.arguments
-    if renamed or found.kind in ("SignatureTemplate", "BodyJWT"):
+    names = {argument: option for option, argument in found.scheme.options.items()}
+    if type(found.scheme) not in SCHEMES.values() or not names.keys() >= found.arguments.keys():
         return None
-    arguments = {_OPTIONS.get(name, name): value for name, value in found.arguments.items()}
-    options = {"signature": found.scheme.name, **arguments}
-    return {f"BILLHOOK_{name.upper()}": value for name, value in options.items()}
+    options = {f"BILLHOOK_{names[each].upper()}": value for each, value in found.arguments.items()}
+    return {"BILLHOOK_SIGNATURE": found.scheme.name, **options}
 
 
 def python_of(found: FoundScheme, secret_file: str | None) -> str:

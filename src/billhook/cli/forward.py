@@ -295,7 +295,7 @@ class _Forwarder:
         url = urlsplit(self.url)
         if selection.asks and not is_local(f"{url.hostname}:{url.port or 443}"):
             confirm(f"Send each new delivery to {url.netloc}?")
-        which = " ".join(filter(None, ["--follow", selection.conditions]))
+        which = " ".join(filter(None, ["--follow", selection.filter.as_options]))
         sent: list[int] = []
         with recording(inbox, "forward", which) as add, suppress(KeyboardInterrupt):
             stream = Deliveries(inbox).follow(selection.filter, on_unavailable=Outage().wait)

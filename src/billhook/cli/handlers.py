@@ -18,14 +18,9 @@ from billhook.engines.dispatcher import handler_limits
 from billhook.errors import BillhookError
 from billhook.events import EVENT_TYPES
 from billhook.extension import get_state
-from billhook.handlers import ConnectedHandlers, Handler, connect
-from billhook.handlers.description import (
-    identity_text,
-    limits_text,
-    missing_names,
-    order_text,
-    types_by_handler,
-)
+from billhook.handlers import ConnectedHandlers, Handler, RetrySchedule, connect
+from billhook.handlers.description import missing_names, types_by_handler
+from billhook.handlers.options import HEADINGS, OPTIONS, Rate, in_words, values_of
 from billhook.inbox import Inbox, PausedHandler
 from billhook.inbox.deliveries import handler_names
 from billhook.inbox.limits import find_paused
@@ -191,26 +186,22 @@ def _print_table(
     paused: Mapping[str, PausedHandler],
     waiting: Mapping[str, str],
 ) -> None:
-    # Most apps use none of these: a column appears with the first handler that does.
     every = len(EVENT_TYPES) + 1
-    optional = ("state", "runs", "limits", "sources", "ordered by", "identity")
-    has_sources = any(handler.sources for handler, _ in by_name.values())
+    told = {name: in_words(handler) for name, (handler, _) in by_name.items()}
+    # Most apps use few options: the column of one appears with the first handler that sets it.
+    used = [heading for heading in HEADINGS if any(each[heading] for each in told.values())]
     rows = [
         (
             name,
             "all" if len(types) == every else "\n".join(types),
-            handler.timeout_seconds,
             "PAUSED" if name in paused else None,
             waiting.get(name),
-            limits_text(handler),
-            "\n".join(handler.sources) or ("all" if has_sources else None),
-            order_text(handler),
-            identity_text(handler),
+            *(told[name][heading] or HEADINGS[heading] for heading in used),
         )
-        for name, (handler, types) in by_name.items()
+        for name, (_, types) in by_name.items()
     ]
-    columns = ("handler", "event types", "time-out (s)", *optional)
-    print_table(columns, rows, whole=["event types"], keep="\n", optional=optional)
+    columns = ("handler", "event types", "state", "runs", *used)
+    print_table(columns, rows, whole=["event types"], keep="\n", optional=("state", "runs"))
 
 
 class _Sender:
@@ -236,12 +227,15 @@ def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
 def _to_json(
     handler: Handler, types: list[str], paused: PausedHandler | None, backlog: HandlerBacklog | None
 ) -> dict[str, object]:
-    same = ("name", "aliases", "timeout_seconds", "sources", "ordered_by", "newest_only", "identity")
-    return {name: getattr(handler, name) for name in (*same, "at_most", "pause_after")} | {
+    options = {OPTIONS[name].key or name: _plain(value) for name, value in values_of(handler).items()}
+    return options | {
         "event_types": types,
-        "retry_schedule_seconds": handler.retry and handler.retry.delays_seconds,
-        "identity_window_seconds": handler.identity_window_seconds if handler.identity else None,
-        "rate": None if handler.rate is None else {"runs": handler.rate[0], "seconds": handler.rate[1]},
         "paused": paused and {"since": paused.since, "why": paused.why},
         "runs": backlog and asdict(backlog),
     }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, RetrySchedule):
+        return value.delays_seconds
+    return value._asdict() if isinstance(value, Rate) else value

@@ -66,17 +66,10 @@ def _delivery_id(text: str) -> int:
     return int(text)
 
 
-_STATES = (
-    "received", "waiting", "paused", "running", "retrying", "done", "dead", "quarantined", "pruned", "erased"
-)  # fmt: skip
-
 TIME = Parsed("time", lambda text: parse_time(text, datetime.now(UTC)))
 """An age (90s, 30m, 2h, 7d, 1w) or ISO 8601, which is UTC without an offset."""
 TEXT = Parsed("text", _utf8)
 DELIVERY_ID = Parsed("id", _delivery_id)
-STATE = click.Choice((*_STATES, "planned"), case_sensitive=False)
-STATE_METAVAR = f"[{'|'.join(_STATES)}]"
-"""Without the state that is stored and never shown."""
 
 
 def flag(*names: str, told: str, **more: Any) -> Callable[[FC], FC]:
@@ -128,7 +121,8 @@ class DefaultGroup(click.Group):
         return super().parse_args(ctx, args if named else [self.default, *args])
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = [each.get_help_record(ctx) for each in self.commands[self.default].get_params(ctx)]
+        params = self.commands[self.default].get_params(ctx)
+        records = [each.get_help_record(ctx) for each in params if isinstance(each, click.Option)]
         with formatter.section("Options"):
             formatter.write_dl([each for each in records if each is not None])
         self.format_commands(ctx, formatter)

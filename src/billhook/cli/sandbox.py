@@ -19,6 +19,7 @@ from billhook.cli.send import FILE_TO_SIGN_WITH, signing_settings
 from billhook.extension import configured_scheme
 from billhook.fields import strict_json
 from billhook.settings import OPTIONS, Settings
+from billhook.signing.schemes import SCHEMES
 
 if TYPE_CHECKING:
     from billhook.sandbox import Sandbox
@@ -155,12 +156,6 @@ def _prepare(sandbox: Sandbox, seed: str | None) -> dict[str, str | None]:
     }
 
 
-_SIGNING = [
-    f"BILLHOOK_{name}"
-    for name in (
-        "SIGNATURE", "SIGNATURE_ALGORITHM", "SIGNATURE_HEADER", "TIMESTAMP_HEADER", "SIGNATURE_PREFIX",
-    )
-]  # fmt: skip
 _PEM_FILE = "billhook-sandbox.pem"
 
 
@@ -192,11 +187,9 @@ def _exports(settings: Settings, secret: str | None) -> Iterator[str]:
     """Yield the signature options that differ from their defaults, and the secret."""
     for option in OPTIONS:
         value = getattr(settings, option.attribute)
-        if option.key in _SIGNING and value != option.default:
+        is_needed = option.attribute in ("signature", *SCHEMES[settings.signature].options)
+        if is_needed and value != option.default:
             yield f"  export {option.key}={shlex.quote(str(value))}"
-    # It signs no time, and a receiver refuses to start unless that is acknowledged.
-    if settings.signature == "body-hmac":
-        yield "  export BILLHOOK_REPLAY_PROTECTION=dedupe-only"
     if secret is not None and "\n" not in secret:
         yield f"  export BILLHOOK_SECRETS={shlex.quote(secret)}"
     elif secret is not None:

@@ -8,9 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, replace
-from datetime import datetime
-from shlex import quote
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -20,57 +18,33 @@ from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, printable, progress
 from billhook.cli.params import (
     DELIVERY_ID,
-    STATE,
-    STATE_METAVAR,
+    FC,
     TEXT,
     FiniteNumber,
     as_json,
     flag,
     moment,
-    string,
 )
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.actions import ids_text, recorded
 from billhook.inbox.deliveries import BATCH, count, details, handler_names, id_batches, search_bound
+from billhook.inbox.filters import FILTERS, STATES
 from billhook.inbox.issues import find_issue, of_issue
 from billhook.inbox.operations import DiscardResult, EraseResult, ReplayResult
+from billhook.inbox.records import DeliveryStatus
 
 _SEARCH_LIMIT = 100_000
 """How many bodies a search for a text reads: some seconds' work for the database."""
 
-# By the names of the fields of DeliveryFilter.
-_FILTERS = {
-    "event_type": click.option(
-        "--type", "event_type", type=TEXT, multiple=True, metavar="TYPE",
-        help="Of this event type; may be repeated.",
-    ),
-    "state": click.option("--state", type=STATE, metavar=STATE_METAVAR, help="In this state."),
-    "error": string("--error", "TEXT", "With this text in the last error, in upper or lower case."),
-    "source": string("--source", "NAME", "From this source; may be repeated.", multiple=True),
-    "key": string("--key", "KEY", "With this key, the id that the sender signed."),
-    "search": string(
-        "--search", "TEXT",
-        "With this id, this key, or this identifying value, such as an invoice's id; whole.",
-    ),
-    "issue": click.option(
-        "--issue", type=TEXT, metavar="ISSUE", help="Of this issue: see `billhook failures list`."
-    ),
-    "since": moment("--since", "Received since this time"),
-    "until": moment("--until", "Received before this time"),
-    "contains": string(
-        "--contains", "TEXT", "With this text in the body, exactly as sent. The search is bounded."
-    ),
-    "search_limit": click.option(
-        "--search-limit", type=click.IntRange(1), metavar="N",
-        help=f"How many deliveries --contains reads, the newest first. Default: {_SEARCH_LIMIT}.",
-    ),
-    "handler": string("--handler", "NAME", "With a run of this handler."),
-    "twins": flag("--twins", told="Deliveries that a handler has already had under another key."),
-    "conflicts": flag("--conflicts", told="Deliveries with the key of another delivery but other content."),
-}  # fmt: skip
-ALL_FILTERS = tuple(_FILTERS)
-MOST_FILTERS = tuple(name for name in _FILTERS if name != "twins")
+_LIMIT = click.option(
+    "--search-limit", type=click.IntRange(1), metavar="N",
+    help=f"How many deliveries --contains reads, the newest first. Default: {_SEARCH_LIMIT}.",
+)  # fmt: skip
+_STATE = click.Choice(STATES, case_sensitive=False)
+# Without the state that is stored and never shown.
+_STATE_METAVAR = f"[{'|'.join(DeliveryStatus)}]"
+MOST_FILTERS = tuple(name for name in FILTERS if name != "twins")
 _IDS = click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
 
 _HOW = ("delivery_ids", "dry_run", "yes", "as_json", "rate")
@@ -79,11 +53,13 @@ Command = Callable[..., None]
 R = TypeVar("R", DiscardResult, EraseResult, ReplayResult)
 
 
-def selecting(*names: str, ids: bool = False, other: str | None = None) -> Callable[[Command], Command]:
+def selecting(
+    *names: str, ids: bool = False, other: str | None = None, limit: bool = True
+) -> Callable[[Command], Command]:
     """Add the options that select deliveries, all or those named; the command gets a Selection instead.
 
-    With `ids` the command changes deliveries: either ids or an option has to be given, or the argument
-    `other`, which selects too.
+    Without `limit` the command bounds a search for a text itself. With `ids` it changes deliveries: either
+    ids or an option has to be given, or the argument `other`, which selects too.
     """
     names = names or MOST_FILTERS
 
@@ -91,6 +67,7 @@ def selecting(*names: str, ids: bool = False, other: str | None = None) -> Calla
         @functools.wraps(command)
         def select(**arguments: Any) -> None:
             options = {name: arguments.pop(name) for name in names}
+            options["search_limit"] = arguments.pop("search_limit", None)
             how = {name: arguments.pop(name) for name in _HOW if name in arguments}
             selection = Selection.of(options, **how)
             if ids:
@@ -98,10 +75,26 @@ def selecting(*names: str, ids: bool = False, other: str | None = None) -> Calla
             command(selection, **arguments)
 
         for name in reversed(names):
-            select = _FILTERS[name](select)
+            if name == "contains" and limit:
+                select = _LIMIT(select)
+            select = _option(name)(select)
         return _IDS(select) if ids else select
 
     return decorate
+
+
+def _option(name: str) -> Callable[[FC], FC]:
+    """Return the option of a filter."""
+    one = FILTERS[name]
+    option = f"--{one.option}"
+    if one.kind == "flag":
+        return flag(option, name, told=one.told)
+    if one.kind == "time":
+        return moment(option, one.told)
+    if one.kind == "state":
+        return click.option(option, type=_STATE, metavar=_STATE_METAVAR, help=one.told)
+    several = one.kind == "texts"
+    return click.option(option, name, type=TEXT, metavar=one.metavar, multiple=several, help=one.told)
 
 
 def confirming(command: Command) -> Command:
@@ -160,10 +153,8 @@ class Selection:
         """Raise UsageError unless there are either ids or options, or something else `is_enough`."""
         if not (self.ids or is_enough) and self.filter.is_everything:
             also = "--customer " if _verb() == "erase" else ""
-            raise click.UsageError(
-                f"nothing to {_verb()} is selected: give ids, or one of {also}--type --state --error "
-                "--source --key --search --issue --since --until --contains --handler --conflicts"
-            )
+            options = " ".join(f"--{FILTERS[name].option}" for name in MOST_FILTERS)
+            raise click.UsageError(f"nothing to {_verb()} is selected: give ids, or one of {also}{options}")
         if self.ids and not self.filter.is_everything:
             raise click.UsageError("give ids or filters, not both")
 
@@ -178,7 +169,7 @@ class Selection:
             found = Found(in_batches(ids, BATCH), len(ids), ids_text(ids), is_named=True)
         else:
             bounded = self.bounded(inbox)
-            found = Found(id_batches(inbox, bounded), count(inbox, bounded), self.conditions)
+            found = Found(id_batches(inbox, bounded), count(inbox, bounded), self.filter.as_options)
         if not (found.total or self.as_json):
             click.echo(no_match(inbox, self.filter))
             raise click.exceptions.Exit
@@ -206,24 +197,6 @@ class Selection:
             searched += f", back to {received_at:%Y-%m-%d %H:%M:%S} UTC"
         click.echo(searched + ("; --search-limit N searches more" if is_full else ""), err=True)
         return replace(selected, from_id=from_id)
-
-    @property
-    def conditions(self) -> str:
-        """The filter as the options that it comes from, without texts that may be of a payload."""
-        options = []
-        for field in fields(self.filter):
-            value = getattr(self.filter, field.name)
-            if value in (None, False, ()) or field.name == "decided":
-                continue
-            option = "--type" if field.name == "event_type" else f"--{field.name}"
-            for one in value if isinstance(value, tuple) else [value]:
-                text = f"{one:%Y-%m-%dT%H:%M:%S}" if isinstance(one, datetime) else printable(one)
-                if field.name in ("contains", "error", "search"):
-                    text = "…"
-                elif field.name == "event_type":  # it may have a blank
-                    text = quote(text)
-                options.append(option if one is True else f"{option} {text}")
-        return " ".join(options)
 
     def apply(self, inbox: Inbox, found: Found, change: Callable[..., R], start: R) -> R:
         """Call `change` with each batch and `dry_run`, record it, and return the sum of its results."""

@@ -45,8 +45,9 @@ from billhook.posting import AppPoster, HttpPoster, HttpReply, sign
 from billhook.printable import first_line
 from billhook.program import in_program
 from billhook.receiver.blueprint import find_route, host_of
-from billhook.settings import SCHEMES, Settings
+from billhook.settings import Settings
 from billhook.signing import Scheme
+from billhook.signing.schemes import SCHEMES
 from billhook.signing.source import DEFAULT_SOURCE
 
 _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
@@ -57,7 +58,7 @@ FILE_TO_SIGN_WITH = (
     "A file with the signing secret (for timestamped-rsa: the private key). Default: BILLHOOK_SECRETS"
 )
 SCHEME = click.option(
-    "--scheme", type=click.Choice(SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
+    "--scheme", type=click.Choice([*SCHEMES]), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
 )
 TIMEOUT = click.option(
     "--timeout", type=FiniteNumber(0.1, 600), default=10.0, show_default=True,

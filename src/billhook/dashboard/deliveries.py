@@ -19,32 +19,19 @@ from billhook.dashboard.context import DashboardContext, describe, parse_rate, r
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import BATCH, count, handler_names, id_batches, page, search_bound, with_runs
+from billhook.inbox.filters import FILTERS, STATES
 from billhook.inbox.issues import of_issue
 from billhook.inbox.operations import ReplayResult, replay
-from billhook.inbox.records import DeliveryState, DeliveryStatus
+from billhook.inbox.records import DeliveryStatus
 from billhook.status import number_text
 
-FIELDS = (
-    "search",
-    "issue",
-    "type",
-    "state",
-    "source",
-    "handler",
-    "key",
-    "error",
-    "contains",
-    "since",
-    "until",
-)
-"""The text fields of the form, named like the options of the command."""
-FLAGS = ("conflicts", "twins")
 SEARCH_LIMIT = 100_000
 """How many of the newest deliveries a search for a text in bodies reads. In an inbox with as many, the list
 does not count what matches filters that may have no index."""
 _LONGEST = 200
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 """What no database takes: NUL and parts of characters."""
+_FLAGS = [one.option for one in FILTERS.values() if one.kind == "flag"]
 PAGE = 50
 MOST_REPLAYED = 10_000
 """The most deliveries in one replay of the page, which bounds the duration of the request."""
@@ -65,8 +52,9 @@ class FilterForm(NamedTuple):
 
     def with_absolute_times(self) -> FilterForm:
         """Return the form with times instead of ages, so that it selects the same deliveries later on."""
-        times = {"since": self.filter.since, "until": self.filter.until}
-        fixed = {name: at.isoformat() for name, at in times.items() if at is not None}
+        given = self.filter.given()
+        times = [name for name in given if FILTERS[name].kind == "time"]
+        fixed = {FILTERS[name].option: given[name].isoformat() for name in times}
         return self._replace(fields={**self.fields, **fixed})
 
     def command(self, program: str, what: str) -> str | None:
@@ -78,7 +66,7 @@ class FilterForm(NamedTuple):
             return None
         words = [program, "deliveries", what]
         for name, value in self.fields.items():
-            words.append(f"--{name}" if name in FLAGS else f"--{name} {_quote(value)}")
+            words.append(f"--{name}" if name in _FLAGS else f"--{name} {_quote(value)}")
         return " ".join(words)
 
     def within_search_limit(self, inbox: Inbox) -> FilterForm:
@@ -110,30 +98,23 @@ def parse_filter_form(values: Mapping[str, str], now: datetime) -> FilterForm:
     """Parse the fields of a form or a query; an unreadable value is among the mistakes."""
     fields: dict[str, Any] = {}
     mistakes: list[str] = []
-    for name in (*FIELDS, *FLAGS):
-        value = values.get(name, "").strip()
+    given: dict[str, Any] = {}
+    for name, one in FILTERS.items():
+        value = values.get(one.option, "").strip()
         if not value:
             continue
         if len(value) > _LONGEST or _NO_TEXT.search(value):
-            mistakes.append(f"{name}: no more than {_LONGEST} characters of text")
+            mistakes.append(f"{one.option}: no more than {_LONGEST} characters of text")
             continue
-        fields[name] = "1" if name in FLAGS else value
-    times: dict[str, Any] = {}
-    for name in ("since", "until"):
-        if name in fields:
-            try:
-                times[name] = parse_time(fields[name], now)
-            except ValueError as error:
-                mistakes.append(f"{name}: {error}")
-    state = fields.get("state")
-    if state is not None and state not in (*DeliveryStatus, DeliveryState.PLANNED):
-        mistakes.append(f"state: there is none that is named {state!r}")
-        state = None
-    chosen: dict[str, Any] = {name: name in fields for name in FLAGS}
-    named = ("search", "issue", "source", "handler", "key", "error", "contains")
-    chosen |= {name: fields.get(name) for name in named}
-    selection = DeliveryFilter(event_type=fields.get("type"), state=state, **times, **chosen)
-    return FilterForm(fields, selection, tuple(mistakes))
+        fields[one.option] = "1" if one.kind == "flag" else value
+        if one.kind == "state" and value not in STATES:
+            mistakes.append(f"{one.option}: there is none that is named {value!r}")
+            continue
+        try:
+            given[name] = parse_time(value, now) if one.kind == "time" else one.kind == "flag" or value
+        except ValueError as error:
+            mistakes.append(f"{one.option}: {error}")
+    return FilterForm(fields, DeliveryFilter(**given), tuple(mistakes))
 
 
 def show_list(context: DashboardContext) -> Response:
@@ -160,6 +141,7 @@ def show_list(context: DashboardContext) -> Response:
         if len(found) > PAGE
         else None,
         command=f"{form.command(context.command, 'list')}{f' --after {previous_id}' if previous_id else ''}",
+        filters=FILTERS.values(),
         types=sorted(EVENT_TYPES),
         states=list(DeliveryStatus),
         handlers=sorted(loaded.union(handler_names(inbox))),
@@ -223,7 +205,7 @@ def replay_selected(context: DashboardContext) -> Response:
             return _preview(context, ids, form, grown=True)
         if number > MOST_REPLAYED:
             abort(400, f"These are more than {MOST_REPLAYED:,} deliveries: use the command, or more filters.")
-        batches, which = id_batches(context.inbox, form.filter), _conditions(form)
+        batches, which = id_batches(context.inbox, form.filter), form.filter.as_options or "all"
     done = replay_batches(context, batches, which, rate=rate)
     tone = "good" if done.deliveries else "warn"
     return context.pages.redirect(url_for(".deliveries", **form.fields), describe(done), tone)
@@ -247,11 +229,3 @@ def _chosen(context: DashboardContext) -> tuple[list[int], FilterForm]:
 
 def _batches(ids: list[int]) -> list[list[int]]:
     return [ids[start : start + BATCH] for start in range(0, len(ids), BATCH)]
-
-
-def _conditions(form: FilterForm) -> str:
-    """Return the filters for the record, without texts of a search: they may name a customer."""
-    bare = (*FLAGS, "contains", "error", "search")
-    return (
-        ", ".join(name if name in bare else f"{name} {value}" for name, value in form.fields.items()) or "all"
-    )

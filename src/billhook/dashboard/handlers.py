@@ -23,15 +23,9 @@ from billhook.dashboard.context import (
     replay_batches,
 )
 from billhook.events import EVENT_TYPES
-from billhook.handlers.description import (
-    identity_text,
-    limits_text,
-    missing_names,
-    order_text,
-    types_by_handler,
-    users_frames,
-)
-from billhook.handlers.handler import Handler
+from billhook.handlers import Handler, RetrySchedule
+from billhook.handlers.description import missing_names, types_by_handler, users_frames
+from billhook.handlers.options import HEADINGS, in_words
 from billhook.inbox import PausedHandler
 from billhook.inbox.deliveries import handler_names
 from billhook.inbox.issues import (
@@ -270,15 +264,7 @@ def _known(context: DashboardContext) -> set[str]:
 
 def _terms(handler: Handler, default_retries: Sequence[float]) -> list[tuple[str, str]]:
     """Return the options of a handler in words."""
-    seconds = handler.timeout_seconds
-    retries = handler.retry.delays_seconds if handler.retry is not None else default_retries
-    delays = ", ".join(map(format_duration, retries))
+    unset = {**HEADINGS, "retries": str(RetrySchedule.of(default_retries))}
     return [
-        ("time-out", "none" if seconds is None else format_duration(seconds)),
-        ("retries", f"after {delays}" if delays else "none"),
-        ("limits", ", ".join(limits_text(handler).splitlines()) or "none"),
-        ("ordered by", order_text(handler) or ""),
-        ("same content", ", ".join(identity_text(handler).splitlines())),
-        ("sources", ", ".join(handler.sources)),
-        ("formerly", ", ".join(handler.aliases)),
+        (heading, text.replace("\n", ", ") or unset[heading]) for heading, text in in_words(handler).items()
     ]

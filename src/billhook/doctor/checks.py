@@ -6,6 +6,7 @@ Also what a check tells where it finds nothing wrong: numbers, ages and sizes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Literal, NamedTuple
@@ -53,9 +54,10 @@ _MIB = 1024 * 1024
 def secret_files_text(setup: Setup) -> str:
     """Return the files with secrets, and how old they are."""
     ages = []
-    for key, path in secret_files(setup.settings):
-        changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        ages.append(f"{key}: {path.name}, changed {format_ago(changed, setup.now)}")
+    for option, path in secret_files(setup.settings):
+        with suppress(OSError):  # what reads a file that is missing says so
+            changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+            ages.append(f"{option.key}: {path.name}, changed {format_ago(changed, setup.now)}")
     return "; ".join(ages) or "no option names one"
 
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from billhook.doctor.setup import Finding
 from billhook.extension import get_settings, get_state
 from billhook.file_modes import access_by_others
-from billhook.settings import OPTIONS
+from billhook.settings import OPTIONS, Option
 
 if TYPE_CHECKING:
     from billhook.doctor.setup import Setup
@@ -28,21 +28,6 @@ _GOOD_BYTES = 24
 _MOST_TOLERANCE_SECONDS = 900
 _PLACEHOLDER = re.compile(r"changeme|change-me|password|placeholder|example|secret", re.IGNORECASE)
 _PUBLIC = ("whpk_", "-----BEGIN")
-_WHY_SECRET = {
-    "read": "who knows a signing secret can forge deliveries",
-    "write": "who can write it can put a secret of their own into it, and then forge deliveries",
-}
-"""By what others may do with the file."""
-_WHY_OTHER_SECRET = {
-    "BILLHOOK_DASHBOARD": {
-        "read": "who knows a password of the dashboard sees every delivery, and may replay and discard",
-        "write": "who can write it can let anyone see every delivery, and replay and discard",
-    },
-    "BILLHOOK_METRICS_TOKEN_FILE": {
-        "read": "who knows the token reads the metrics: numbers of deliveries, names of handlers",
-        "write": "who can write it can let anyone read the metrics",
-    },
-}
 _OWN_CLASS = "billhook.gunicorn_worker.AsgiWorker"
 _REFERENCE = "take deploy/gunicorn.conf.py, which says why each setting is as it is"
 
@@ -84,33 +69,29 @@ def about_late_options(setup: Setup) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def secret_files(settings: Settings) -> list[tuple[str, Path]]:
+def secret_files(settings: Settings) -> list[tuple[Option, Path]]:
     """Return the files with secrets by the option that names them."""
-    named = (
-        ("BILLHOOK_SECRETS_FILE", settings.secrets_file),
-        ("BILLHOOK_API_REFRESH_TOKEN_FILE", settings.api_refresh_token_file),
-        ("BILLHOOK_DASHBOARD", settings.dashboard),
-        ("BILLHOOK_METRICS_TOKEN_FILE", settings.metrics_token_file),
-    )
-    return [(key, Path(name).absolute()) for key, name in named if name is not None]
+    named = [(option, getattr(settings, option.attribute)) for option in OPTIONS if option.if_read]
+    return [(option, Path(name).absolute()) for option, name in named if name is not None]
 
 
 def secret_file_findings(settings: Settings) -> Iterator[Finding]:
     """Judge who may read or replace the files with secrets."""
-    for key, path in secret_files(settings):
+    for option, path in secret_files(settings):
         access = access_by_others(path)
         if access is not None:
             yield Finding(
                 "error" if access == "write" else "warning", f"secret-file-{access}",
-                f"other users may {access} {path} ({key})",
-                _WHY_OTHER_SECRET.get(key, _WHY_SECRET)[access],
+                f"other users may {access} {path} ({option.key})",
+                option.if_written if access == "write" else option.if_read,
                 f"chmod 600 {shlex.quote(str(path))}",
             )  # fmt: skip
         with suppress(OSError):
             mode = path.parent.stat().st_mode
             if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
                 yield Finding(
-                    "error", "secret-folder-write", f"any user may replace files in {path.parent} ({key})",
+                    "error", "secret-folder-write",
+                    f"any user may replace files in {path.parent} ({option.key})",
                     "the file's own mode does not protect it: another can be put in its place",
                     f"chmod o-w {shlex.quote(str(path.parent))}",
                 )  # fmt: skip

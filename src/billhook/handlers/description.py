@@ -1,4 +1,4 @@
-"""What operators see of handlers: their options in words, their tracebacks, and why a delivery waits."""
+"""What operators see of handlers: their event types, their tracebacks, and why a delivery waits."""
 
 from __future__ import annotations
 
@@ -11,33 +11,6 @@ from typing import Any
 from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.handlers.handler import ConnectedHandlers, Handler
 from billhook.program import in_program
-
-_UNITS = {1.0: "s", 60.0: "min", 3_600.0: "h", 86_400.0: "d"}
-
-
-def order_text(handler: Handler) -> str | None:
-    """Return the field by which its runs are ordered, or None."""
-    return f"{handler.ordered_by}, newest only" if handler.newest_only else handler.ordered_by
-
-
-def identity_text(handler: Handler) -> str:
-    """Return the fields by which it recognises content duplicates, a line each; empty if there are none."""
-    if not handler.identity:
-        return ""
-    return "\n".join([*handler.identity, f"for {handler.identity_window_seconds:g} s"])
-
-
-def limits_text(handler: Handler) -> str:
-    """Return its limits, a line each; empty if there are none."""
-    limits = []
-    if handler.at_most is not None:
-        limits.append(f"at most {handler.at_most} at once")
-    if handler.rate is not None:
-        number, seconds = handler.rate
-        limits.append(f"{number}/{_UNITS[seconds]}")
-    if handler.pause_after is not None:
-        limits.append(f"pauses after {handler.pause_after} failures in a row")
-    return "\n".join(limits)
 
 
 def types_by_handler(

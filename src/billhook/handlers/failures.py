@@ -20,6 +20,7 @@ from pathlib import Path
 from types import CodeType, TracebackType
 from typing import NamedTuple
 
+from billhook.clock import format_duration
 from billhook.errors import ConfigError, Discard, Retry
 from billhook.printable import without_ids
 
@@ -49,6 +50,12 @@ class RetrySchedule:
                     f"a wait between attempts is {delay:g} seconds: it must be from 0 to 2678400 (31 days)"
                 )
         return cls(delays)
+
+    def __str__(self) -> str:
+        """Return the waits in words, as `after 10 s, 1 min`."""
+        return (
+            f"after {', '.join(map(format_duration, self.delays_seconds))}" if self.delays_seconds else "none"
+        )
 
     @property
     def attempts(self) -> int:

@@ -23,8 +23,9 @@ from billhook.callables import function_name, signature_of
 from billhook.errors import ConfigError, Discard, DuplicateHandlerName, HandlerSignature, Retry
 from billhook.events import EVENT_TYPES, Event, UnknownEvent
 from billhook.handlers.event_loop import EVENT_LOOPS
-from billhook.handlers.failures import FailureGroup, RetrySchedule, group_of
+from billhook.handlers.failures import FailureGroup, group_of
 from billhook.handlers.field_keys import content_digest, order_key
+from billhook.handlers.options import Options
 from billhook.signals import event_signal
 from billhook.signing.source import RECONCILE_SOURCE
 
@@ -155,40 +156,16 @@ class Delivery:
         return self.make_client()
 
 
-IDENTITY_WINDOW_SECONDS = 86_400.0
-"""How long content duplicates are recognised by default."""
-
-
 @dataclass(eq=False, repr=False)
-class Handler:
-    """A function, its name and its options, called as `handler(sender, event=…, delivery=…)`.
+class Handler(Options):
+    """A function and its options, called as `handler(sender, event=…, delivery=…)`.
 
-    `aliases` are former names: runs stored under them still belong to it. `retry` overrides the app's
-    schedule. `timeout_seconds` bounds one attempt: an async handler is cancelled then, but a thread cannot
-    be stopped, so another one may still be running when it is tried again. `ordered_by` is the event field
-    whose value is the order key of its runs; with `newest_only` a newer run of the same key replaces those
-    that wait. `identity` are the fields by which content duplicates are recognised for
-    `identity_window_seconds`. `sources` are the sources whose deliveries it handles; empty means all.
-    `at_most` of its runs are under way at once, over all workers; `rate` is a number of runs and the seconds
-    in which that number may start; after `pause_after` failed attempts in a row it is paused. `plain`: the
-    function is a blinker receiver, `function(sender, *, event, delivery)`; any other raises HandlerSignature
-    if it does not take an event.
+    `plain`: the function is a blinker receiver, `function(sender, *, event, delivery)`; any other raises
+    HandlerSignature if it does not take an event.
     """
 
     function: Callable[..., Any]
     _: KW_ONLY
-    name: str = ""
-    aliases: tuple[str, ...] = ()
-    retry: RetrySchedule | None = None
-    timeout_seconds: float | None = None
-    ordered_by: str | None = None
-    newest_only: bool = False
-    identity: tuple[str, ...] = ()
-    identity_window_seconds: float = IDENTITY_WINDOW_SECONDS
-    sources: tuple[str, ...] = ()
-    at_most: int | None = None
-    rate: tuple[int, float] | None = None
-    pause_after: int | None = None
     plain: bool = False
 
     def __post_init__(self) -> None:

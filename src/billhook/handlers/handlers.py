@@ -15,7 +15,7 @@ from billhook.errors import ConfigError, DuplicateHandlerName, LateRegistration
 from billhook.events import EVENT_TYPES, Event, UnknownEvent
 from billhook.handlers.annotations import check_annotations
 from billhook.handlers.handler import Delivery, Handler
-from billhook.handlers.options import EventHandlerOptions, HandlerOptions, parse_options
+from billhook.handlers.options import EventHandlerOptions, HandlerOptions, parse_options, tell_options
 
 A = TypeVar("A", bound=Event)
 B = TypeVar("B", bound=Event)
@@ -129,11 +129,9 @@ class Handlers:
         *more: type[Event],
         **options: Unpack[EventHandlerOptions],
     ) -> Registration[Event]: ...
+    @tell_options
     def on(self, *event_types: type[Event], **options: Unpack[EventHandlerOptions]) -> Registration[Any]:
         """Register the decorated function for these event types; it stays a plain function.
-
-        Options: `name`, `aliases`, `retry`, `timeout_seconds`, `sources` (see HandlerOptions), `ordered_by`,
-        `newest_only`, `identity`, `identity_window_seconds` (see EventHandlerOptions).
 
         Raises ConfigError, HandlerSignature, DuplicateHandlerName, LateRegistration.
         """
@@ -147,17 +145,23 @@ class Handlers:
                     raise ConfigError("on() needs an event class: @handlers.on(InvoiceApproved), or on_any()")
                 raise ConfigError(f"on() takes classes of billhook.events, got {event_type!r}")
         signals = tuple(event_type.signal_name for event_type in event_types)
-        parsed = parse_options("on", EventHandlerOptions, options, event_types)
+        parsed = parse_options("on", options, event_types)
         return Registration(partial(self._add, signals, parsed, event_types))
 
     def on_any(self, **options: Unpack[HandlerOptions]) -> Registration[Event | UnknownEvent]:
-        """Register the decorated function for every event type, unknown ones included."""
-        parsed = parse_options("on_any", HandlerOptions, options)
+        """Register the decorated function for every event type, unknown ones included.
+
+        It takes the options of `on` that need no field of an event.
+        """
+        parsed = parse_options("on_any", options)
         return Registration(partial(self._add, _ANY, parsed, (Event, UnknownEvent)))
 
     def on_unknown(self, **options: Unpack[HandlerOptions]) -> Registration[UnknownEvent]:
-        """Register the decorated function for event types without a model in this billhook."""
-        parsed = parse_options("on_unknown", HandlerOptions, options)
+        """Register the decorated function for event types without a model in this billhook.
+
+        It takes the options of `on` that need no field of an event.
+        """
+        parsed = parse_options("on_unknown", options)
         return Registration(partial(self._add, (UnknownEvent.signal_name,), parsed, (UnknownEvent,)))
 
     def _add(

@@ -1,19 +1,28 @@
-"""The options of `Handlers.on`, `on_any` and `on_unknown`: their types, and the checks of their values."""
+"""The options of handlers, declared once: meaning, parser and words of each, as the fields of Options.
+
+The help of `Handlers.on`, `billhook handlers`, the dashboard and the chapter's table are made from OPTIONS.
+Type checkers read HandlerOptions and EventHandlerOptions, which a test compares with it.
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterable, Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 from pydantic.alias_generators import to_snake
 
+from billhook.clock import format_duration
 from billhook.errors import ConfigError
 from billhook.events import Event
 from billhook.handlers.failures import RetrySchedule
-from billhook.handlers.handler import IDENTITY_WINDOW_SECONDS
 
+IDENTITY_WINDOW_SECONDS = 86_400.0
+"""How long content duplicates are recognised by default."""
 LONGEST_WINDOW_SECONDS = 7 * 86_400
 MOST_RUNS = 1_000
 """The highest `at_most` and `pause_after`, and the highest `rate` in runs a second."""
@@ -21,21 +30,13 @@ _UNITS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
 NAME_LENGTH = 200
 _RATE = re.compile(r"(?P<number>[0-9]{1,9})/(?P<unit>s|min|h|d)")
 
+F = TypeVar("F", bound=Callable[..., Any])
 _Texts: TypeAlias = "list[str] | tuple[str, ...] | set[str] | frozenset[str]"
 """Not Iterable[str]: a str is an iterable of its letters, so a type checker would accept it."""
 
 
 class HandlerOptions(TypedDict, total=False):
-    """The options of every handler.
-
-    `name` (default `module.qualname`) is stored with every run, so keep it when the function moves, or list
-    the old one in `aliases`. `retry` is the waits between attempts, in seconds; `timeout_seconds` bounds one
-    attempt. `sources` are the names of the sources whose deliveries it handles; empty means all.
-
-    Over all workers of the inbox, `at_most` runs of it are under way at once, and `rate` bounds how many
-    start: "10/s", "100/min", "1000/h", evenly spread. After `pause_after` failed attempts in a row, of any of
-    its runs, it is paused until an operator resumes it.
-    """
+    """The options of every handler: `help(Handlers.on)` tells them."""
 
     name: str | None
     aliases: _Texts
@@ -48,14 +49,7 @@ class HandlerOptions(TypedDict, total=False):
 
 
 class EventHandlerOptions(HandlerOptions, total=False):
-    """The options of a handler of certain event types.
-
-    `ordered_by` is a field of all the event types: deliveries of one source with the same value are
-    handled one at a time, in the order of arrival, across all processes; the value None orders nothing.
-    With `newest_only`, of several that wait with the same value only the newest is handled.
-    `identity` are fields by which content duplicates are recognised: a delivery with the same values as
-    another of the last `identity_window_seconds` (at most 7 days) is discarded without a call.
-    """
+    """The options of a handler of certain event types: those of every handler, and these."""
 
     ordered_by: str | None
     newest_only: bool
@@ -63,59 +57,29 @@ class EventHandlerOptions(HandlerOptions, total=False):
     identity_window_seconds: float
 
 
-def parse_options(
-    call: str,
-    allowed: type[HandlerOptions],
-    options: Mapping[str, Any],
-    event_types: tuple[type[Event], ...] = (),
-) -> dict[str, Any]:
-    """Return the options of `on`, `on_any` or `on_unknown` as the arguments of Handler.
+class Rate(NamedTuple):
+    """How many runs may start in how many seconds."""
 
-    Raises ConfigError, and TypeError for an unknown option, as Python does.
-    """
-    known: frozenset[str] = vars(allowed)["__optional_keys__"]  # including the inherited ones
-    for option in options:
-        if option not in known:
-            near = get_close_matches(option, known, n=1)
-            hint = f". Did you mean '{near[0]}'?" if near else ""
-            raise TypeError(f"Handlers.{call}() got an unexpected keyword argument '{option}'{hint}")
-    retry, timeout_seconds = options.get("retry"), options.get("timeout_seconds")
-    if timeout_seconds is not None and not (
-        isinstance(timeout_seconds, int | float) and 0 < timeout_seconds <= 86_400
-    ):
-        raise ConfigError(f"timeout_seconds is {timeout_seconds!r}: it must be above 0 and at most 86400")
-    ordered_by, identity = options.get("ordered_by"), _texts("identity", options)
-    for option, fields in (("ordered_by", (ordered_by,)), ("identity", identity)):
-        for field in fields:
-            if field is not None:
-                _check_field(option, field, event_types)
-    newest_only = options.get("newest_only", False)
-    if newest_only and ordered_by is None:
-        raise ConfigError("newest_only needs ordered_by, the field by which one delivery replaces another")
-    return {
-        "name": _name(options.get("name")),
-        "aliases": tuple(map(_name, _texts("aliases", options))),
-        "retry": None if retry is None else _retry(retry),
-        "timeout_seconds": timeout_seconds,
-        "sources": _texts("sources", options),
-        "at_most": _number("at_most", options),
-        "rate": _rate(options.get("rate")),
-        "pause_after": _number("pause_after", options),
-        "ordered_by": ordered_by,
-        "newest_only": bool(newest_only),
-        "identity": identity,
-        "identity_window_seconds": _window(options.get("identity_window_seconds", IDENTITY_WINDOW_SECONDS)),
-    }
+    runs: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.runs}/{next(unit for unit, seconds in _UNITS.items() if seconds == self.seconds)}"
 
 
-def _name(name: Any) -> Any:
-    """Return a handler's name, or None for the default. It is stored with every run, and shown everywhere."""
+def _name(option: str, name: Any) -> Any:
     if name is None or (isinstance(name, str) and 0 < len(name) <= NAME_LENGTH and name.isprintable()):
         return name
     raise ConfigError(f"a handler's name is {name!r:.80}: give 1 to {NAME_LENGTH} printable characters")
 
 
-def _retry(waits: object) -> RetrySchedule:
+def _names(option: str, names: object) -> tuple[str, ...]:
+    return tuple(_name(option, name) for name in _texts(option, names))
+
+
+def _retry(option: str, waits: object) -> RetrySchedule | None:
+    if waits is None:
+        return None
     if isinstance(waits, str) or not isinstance(waits, Iterable):
         kind = "the text " if isinstance(waits, str) else ""
         raise ConfigError(
@@ -125,15 +89,19 @@ def _retry(waits: object) -> RetrySchedule:
     return RetrySchedule.of(waits)
 
 
-def _number(option: str, options: Mapping[str, Any]) -> int | None:
-    value = options.get(option)
+def _seconds(option: str, seconds: Any) -> float | None:
+    if seconds is None or (isinstance(seconds, int | float) and 0 < seconds <= 86_400):
+        return seconds
+    raise ConfigError(f"{option} is {seconds!r}: it must be above 0 and at most 86400")
+
+
+def _number(option: str, value: Any) -> int | None:
     if value is None or (type(value) is int and 0 < value <= MOST_RUNS):
         return value
     raise ConfigError(f"{option} is {value!r}: it must be a whole number from 1 to {MOST_RUNS}")
 
 
-def _rate(text: object) -> tuple[int, float] | None:
-    """Return how many runs may start in how many seconds."""
+def _rate(option: str, text: object) -> Rate | None:
     if text is None:
         return None
     example = 'as "10/s", "100/min", "1000/h" or "5000/d"'
@@ -147,15 +115,146 @@ def _rate(text: object) -> tuple[int, float] | None:
         raise ConfigError(f"rate is {text!r}, so no run would start: `billhook handlers pause` does that")
     if number > MOST_RUNS * seconds:
         raise ConfigError(f"rate is {text!r}, which is over {MOST_RUNS} a second: leave it out")
-    return number, seconds
+    return Rate(number, seconds)
 
 
-def _texts(option: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+def _texts(option: str, value: Any) -> tuple[str, ...]:
     # A str is an iterable of its letters, so it would otherwise be accepted as a list of letters.
-    value = options.get(option, ())
     if isinstance(value, str):
         raise ConfigError(f"{option} is the text {value!r}: give a tuple, {option}=({value!r},)")
     return tuple(value)
+
+
+def _window(option: str, seconds: Any) -> float:
+    if not (isinstance(seconds, int | float) and 0 < seconds <= LONGEST_WINDOW_SECONDS):
+        raise ConfigError(
+            f"{option} is {seconds!r}: it must be above 0 and at most 604800 (7 days, "
+            "for so long every delivery is kept)"
+        )
+    return float(seconds)
+
+
+HEADINGS = {
+    "time-out": "none", "retries": "", "limits": "none", "ordered by": "", "identity": "", "sources": "all",
+    "formerly": "",
+}  # fmt: skip
+"""The columns of options, in their order, with what stands there for a handler that sets none of them."""
+
+
+class HandlerOption(NamedTuple):
+    """One option of a handler: `parse` takes its name and what was given, `words` its value, if it is set.
+
+    Options with the same `heading`, one of HEADINGS, share a column; without one it is shown in none. `key`
+    is that of `--json`, where it is not the name. One that is `for_types` is of handlers of certain event
+    types, and with `of_fields` its values are names of fields of these.
+    """
+
+    help: str
+    parse: Callable[[str, Any], Any]
+    heading: str = ""
+    words: Callable[[Any], str] = str
+    key: str = ""
+    for_types: bool = False
+    of_fields: bool = False
+
+
+def _option(*description: Any, default: Any = None, **more: Any) -> Any:
+    """Declare a field of Options: its default, and the arguments of its HandlerOption."""
+    return field(default=default, metadata={"option": HandlerOption(*description, **more)})
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Options:
+    """The parsed options of a handler, one field each, with its meaning, its parser and its words."""
+
+    # fmt: off
+    name: str = _option(
+        "Stored with every run, so keep it when the function moves; default `module.qualname`.", _name)
+    aliases: tuple[str, ...] = _option(
+        "Former names: the runs stored under them still belong to it.",
+        _names, "formerly", "\n".join, default=())
+    retry: RetrySchedule | None = _option(
+        "The waits between attempts, in seconds; default `BILLHOOK_RETRY_SCHEDULE_SECONDS`, `[]` tries once.",
+        _retry, "retries", key="retry_schedule_seconds")
+    timeout_seconds: float | None = _option(
+        "How long one attempt may take; default without end.", _seconds, "time-out", format_duration)
+    sources: tuple[str, ...] = _option(
+        "The names of the sources whose deliveries it handles; default all.",
+        _texts, "sources", "\n".join, default=())
+    at_most: int | None = _option(
+        "How many of its runs are under way at once, over all workers of the inbox.",
+        _number, "limits", "at most {} at once".format)
+    rate: Rate | None = _option(
+        'How many of its runs start, over all workers, evenly spread: `"10/s"`, `"100/min"`, `"1000/h"`.',
+        _rate, "limits")
+    pause_after: int | None = _option(
+        "After this number of failed attempts in a row, of any runs, it is paused until it is resumed.",
+        _number, "limits", "pauses after {} failures in a row".format)
+    ordered_by: str | None = _option(
+        "A field of all the event types: deliveries of one source with the same value in it are handled one "
+        "at a time, in the order of arrival, across all processes; `None` in it orders nothing.",
+        lambda _, field: field, "ordered by", for_types=True, of_fields=True)
+    newest_only: bool = _option(
+        "Of several that wait with the same value in `ordered_by`, only the newest is handled.",
+        lambda _, value: bool(value), "ordered by", lambda _: "newest only", for_types=True, default=False)
+    identity: tuple[str, ...] = _option(
+        "The fields by which content duplicates are recognised: a delivery with the same values as an "
+        "earlier one is discarded without a call.",
+        _texts, "identity", "\n".join, for_types=True, of_fields=True, default=())
+    identity_window_seconds: float = _option(
+        "For how long they are recognised, at most 7 days; default a day.",
+        _window, "identity", "for {:g} s".format, for_types=True, default=IDENTITY_WINDOW_SECONDS)
+    # fmt: on
+
+
+OPTIONS: dict[str, HandlerOption] = {each.name: each.metadata["option"] for each in fields(Options)}
+"""Every option by its name."""
+
+
+def tell_options(function: F) -> F:
+    """Add the options to a function's help."""
+    told = [f"- `{name}`: {option.help}" for name, option in OPTIONS.items()]
+    lines = [textwrap.fill(each, 100, subsequent_indent="  ") for each in told]
+    function.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), "", "Options:", "", *lines])
+    return function
+
+
+def values_of(options: Options) -> dict[str, Any]:
+    """Return the options by name; a window that nothing needs is None."""
+    found = {name: getattr(options, name) for name in OPTIONS}
+    return found if options.identity else {**found, "identity_window_seconds": None}
+
+
+def in_words(options: Options) -> dict[str, str]:
+    """Return what is set by its heading, a line each; an empty text where nothing is."""
+    lines: dict[str, list[str]] = {heading: [] for heading in HEADINGS}
+    for name, value in values_of(options).items():
+        if OPTIONS[name].heading and value not in (None, False, ()):
+            lines[OPTIONS[name].heading].append(OPTIONS[name].words(value))
+    return {heading: "\n".join(each) for heading, each in lines.items()}
+
+
+def parse_options(
+    call: str, options: Mapping[str, Any], event_types: tuple[type[Event], ...] = ()
+) -> dict[str, Any]:
+    """Return the options of `on`, `on_any` or `on_unknown`, the first with its types, as those of Handler.
+
+    Raises ConfigError, and TypeError for an unknown option, as Python does.
+    """
+    known = [name for name, option in OPTIONS.items() if event_types or not option.for_types]
+    parsed: dict[str, Any] = {}
+    for name, given in options.items():
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f". Did you mean '{near[0]}'?" if near else ""
+            raise TypeError(f"Handlers.{call}() got an unexpected keyword argument '{name}'{hint}")
+        parsed[name] = value = OPTIONS[name].parse(name, given)
+        if OPTIONS[name].of_fields and value is not None:
+            for each in value if isinstance(value, tuple) else (value,):
+                _check_field(name, each, event_types)
+    if parsed.get("newest_only") and parsed.get("ordered_by") is None:
+        raise ConfigError("newest_only needs ordered_by, the field by which one delivery replaces another")
+    return parsed
 
 
 def _check_field(option: str, field: object, event_types: Iterable[type[Event]]) -> None:
@@ -168,12 +267,3 @@ def _check_field(option: str, field: object, event_types: Iterable[type[Event]])
             if not near and event_type.identify:
                 hint = f"what it is about is in {', '.join(event_type.identify)}; {hint}"
             raise ConfigError(f"{option} names {field!r}, which is no field of {event_type.type}: {hint}")
-
-
-def _window(seconds: float) -> float:
-    if not (isinstance(seconds, int | float) and 0 < seconds <= LONGEST_WINDOW_SECONDS):
-        raise ConfigError(
-            f"identity_window_seconds is {seconds!r}: it must be above 0 and at most 604800 (7 days, "
-            "for so long every delivery is kept)"
-        )
-    return float(seconds)

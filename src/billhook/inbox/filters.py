@@ -1,12 +1,18 @@
-"""DeliveryFilter: which deliveries to select, as SQL conditions that the indexes serve."""
+"""DeliveryFilter: which deliveries to select, as SQL conditions that the indexes serve.
+
+What operators may give is declared once, as its fields: the options of commands, the fields of the form on
+the dashboard's page and the record of actions are made from FILTERS.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Any
+from functools import partial
+from shlex import quote
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select, union_all
 
@@ -14,7 +20,7 @@ from billhook.inbox.limits import PAUSED_RUN
 from billhook.inbox.records import DeliveryState, DeliveryStatus, RunState
 from billhook.inbox.schema import IDENTIFIERS, delivery, failure, issue, run
 from billhook.inbox.sql import in_states, in_values, position_of
-from billhook.printable import IDENTIFIER_CHARACTERS, first_line
+from billhook.printable import IDENTIFIER_CHARACTERS, first_line, printable
 
 # In the words of the partial index too, or the whole table is walked.
 _OPEN_RUN = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
@@ -27,10 +33,111 @@ TYPE_IS_UNREAD = and_(
     delivery.c.event_type == "",
 )
 """The type of a delivery is in the body, and no worker has read it yet."""
+_OWN = run.c.delivery_id == delivery.c.id
 _IDS_END = 2**63
 _MATCH = delivery.alias("found")
+STATES = (*DeliveryStatus, DeliveryState.PLANNED)
+"""What `state` may be."""
 _PARTS = (1_000, 4_000, 16_000, 40_000)
 """How many matches of a search are read together; among them a page is found of one in a thousand."""
+
+
+def _has_status(name: str) -> ColumnElement[bool]:
+    """Build the condition for this status, or the state `planned`. ValueError for other names."""
+    if name not in STATES:
+        raise ValueError(name)
+    not_paused = ~exists().where(_OWN, PAUSED_RUN)
+    # By the open runs, not by the deliveries: of a long queue few fail.
+    retrying, running = (
+        delivery.c.id.in_(select(run.c.delivery_id).where(_OPEN_RUN, which))
+        for which in (_RETRYING, _RUNNING)
+    )
+    conditions: dict[str, list[ColumnElement[bool]]] = {
+        DeliveryState.PLANNED: [],
+        DeliveryStatus.PAUSED: [exists().where(_OWN, PAUSED_RUN)],
+        DeliveryStatus.WAITING: [not_paused, ~exists().where(_OWN, or_(_RETRYING, _RUNNING))],
+        DeliveryStatus.RUNNING: [not_paused, running, ~exists().where(_OWN, _RETRYING)],
+        DeliveryStatus.RETRYING: [not_paused, retrying],
+    }
+    if name not in conditions:
+        return delivery.c.state == name
+    # In the words of the partial index, so that it applies.
+    unfinished = in_states(delivery.c.state, DeliveryState.RECEIVED, DeliveryState.PLANNED)
+    return and_(unfinished, delivery.c.state == DeliveryState.PLANNED.value, *conditions[name])
+
+
+def _is_one_of(column: ColumnElement[str], value: str | tuple[str, ...]) -> ColumnElement[bool]:
+    return column.in_(value) if isinstance(value, tuple) else column == value
+
+
+def _contains(text: str) -> ColumnElement[bool]:
+    # Senders may escape what is not ASCII, or write it as it is.
+    forms = {text.encode(), json.dumps(text)[1:-1].encode()}
+    return or_(*(position_of(form, delivery.c.body) > 0 for form in sorted(forms)))
+
+
+def _says(text: str) -> ColumnElement[bool]:
+    """Build the condition that an error of the delivery contains a text.
+
+    It searches each table once, not once for each delivery.
+    """
+    other = delivery.alias("other")
+    runs = select(run.c.delivery_id).where(run.c.last_error.icontains(text, autoescape=True))
+    own = select(other.c.id).where(other.c.error.icontains(text, autoescape=True))
+    return delivery.c.id.in_(union_all(runs, own))
+
+
+def _of_issue(issue_id: str) -> ColumnElement[bool]:
+    """Build the condition that an issue of failures or of dead runs concerns a delivery, by their indexes."""
+    failed = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
+    handler = select(issue.c.subject).where(issue.c.fingerprint == issue_id, issue.c.kind == "dead")
+    dead = select(run.c.delivery_id).where(
+        in_states(run.c.state, RunState.DEAD), run.c.handler == handler.scalar_subquery()
+    )
+    return delivery.c.id.in_(union_all(failed.where(failure.c.fingerprint == issue_id), dead))
+
+
+def _ways(text: str) -> list[Select[Any]]:
+    """Select the deliveries of which a text is the id, the key or an identifying value: by an index each."""
+    value = first_line(text, IDENTIFIER_CHARACTERS)  # as it is stored
+    ways: list[ColumnElement[bool]] = [_MATCH.c[column.name] == value for column in IDENTIFIERS]
+    ways.append(and_(_MATCH.c.source.in_(_sources("sources_of_key")), _MATCH.c.key == text))
+    if text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) < _IDS_END:
+        ways.append(_MATCH.c.id == int(text))
+    return [select(_MATCH.c.id).where(way) for way in ways]
+
+
+def _sources(name: str = "sources") -> Select[tuple[str]]:
+    """Select the names of all sources: the index of keys begins with the source.
+
+    The recursion reads one row of the index for each name, where DISTINCT would read the whole index.
+    """
+    first = select(func.min(delivery.c.source).label("source")).cte(name, recursive=True)
+    other = delivery.alias("other")
+    following = select(func.min(other.c.source)).where(other.c.source > first.c.source).scalar_subquery()
+    steps = first.union_all(select(following).where(first.c.source.is_not(None)))
+    return select(steps.c.source).where(steps.c.source.is_not(None))
+
+
+class Filter(NamedTuple):
+    """A condition of DeliveryFilter: how operators give it, and what it is in SQL.
+
+    `told` is the help of the command line's option, and `label` names the field in the dashboard's form, if
+    it is in there. `option` is the name of both. A `private` value may be of a payload: no record has it.
+    """
+
+    told: str
+    condition: Callable[[Any], ColumnElement[bool]]
+    label: str = ""
+    kind: Literal["text", "texts", "time", "state", "flag"] = "text"
+    metavar: str = "TEXT"
+    option: str = ""
+    private: bool = False
+
+
+def _filter(*description: Any, default: Any = None, **more: Any) -> Any:
+    """Declare a field of DeliveryFilter, with the arguments of its Filter."""
+    return field(default=default, metadata={"filter": Filter(*description, **more)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,37 +145,53 @@ class DeliveryFilter:
     """Which deliveries to select: every condition given must hold.
 
     A delivery has one of several types or sources; a type in the body counts once it is read. `state` is a
-    DeliveryStatus or `planned`; `error` is part of a run's last error or of the delivery's own, in upper or
-    lower case. `handler`: it has a run of this name. `twins`: it is a content duplicate for a handler.
-    `conflicts`: it contradicts another delivery of its key. `decided` leaves out deliveries whose type an
-    operator has to decide: conflicts that no handler has had, and those without a type, in a field of the
-    body too.
-
-    `contains` is a text in the body, as it was sent or as JSON escapes it; the database reads each body for
-    it, so bound the search by `from_id` (see billhook.inbox.deliveries.search_bound).
-
-    `search` is an id, a key or an identifying value, whole: all three are found by indexes.
+    DeliveryStatus or `planned`. `contains` is a text in the body, as it was sent or as JSON escapes it; the
+    database reads each body for it, so bound the search by `from_id` (see
+    billhook.inbox.deliveries.search_bound). `search` is found by indexes.
 
     `issue` is the id of an issue: deliveries of which an attempt failed by its bug, or of which the runs are
     dead that it is about. Why a delivery is quarantined no index tells: `of_issue` in billhook.inbox.issues
-    adds these as `quarantined`.
+    adds these as `quarantined`. `decided` leaves out deliveries whose type an operator has to decide:
+    conflicts that no handler has had, and those without a type, in a field of the body too.
     """
 
-    event_type: str | tuple[str, ...] | None = None
-    state: str | None = None
-    source: str | tuple[str, ...] | None = None
-    handler: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    twins: bool = False
-    error: str | None = None
-    conflicts: bool = False
+    # fmt: off
+    event_type: str | tuple[str, ...] | None = _filter(
+        "Of this event type; may be repeated.",
+        partial(_is_one_of, delivery.c.event_type), "Type", "texts", "TYPE", option="type")
+    state: str | None = _filter("In this state.", _has_status, "State", "state")
+    error: str | None = _filter(
+        "With this text in the last error, in upper or lower case.", _says, "Error contains", private=True)
+    source: str | tuple[str, ...] | None = _filter(
+        "From this source; may be repeated.",
+        partial(_is_one_of, delivery.c.source), "Source", "texts", "NAME")
+    key: str | None = _filter(
+        "With this key, the id that the sender signed.",
+        lambda key: and_(delivery.c.source.in_(_sources()), delivery.c.key == key), "Key", metavar="KEY")
+    search: str | None = _filter(
+        "With this id, this key, or this identifying value, such as an invoice's id; whole.",
+        lambda text: delivery.c.id.in_(union_all(*_ways(text))), private=True)
+    issue: str | None = _filter(
+        "Of this issue: see `billhook failures list`.", _of_issue, "Issue", metavar="ISSUE")
+    since: datetime | None = _filter(
+        "Received since this time", lambda at: delivery.c.received_at >= at, "Since", "time")
+    until: datetime | None = _filter(
+        "Received before this time", lambda at: delivery.c.received_at < at, "Until", "time")
+    contains: str | None = _filter(
+        "With this text in the body, exactly as sent. The search is bounded.",
+        _contains, "Body contains", private=True)
+    handler: str | None = _filter(
+        "With a run of this handler.",
+        lambda name: exists().where(_OWN, run.c.handler == name), "Handler", metavar="NAME")
+    twins: bool = _filter(
+        "Deliveries that a handler has already had under another key.",
+        lambda _: exists().where(_OWN, run.c.twin_of.is_not(None)), "same content", "flag", default=False)
+    conflicts: bool = _filter(
+        "Deliveries with the key of another delivery but other content.",
+        lambda _: delivery.c.conflict_of.is_not(None), "in conflict", "flag", default=False)
+    # fmt: on
     decided: bool = False
-    key: str | None = None
-    contains: str | None = None
     from_id: int | None = None
-    search: str | None = None
-    issue: str | None = None
     quarantined: tuple[int, ...] = ()
 
     @property
@@ -117,115 +240,41 @@ class DeliveryFilter:
         query = ordered(select(delivery.c.id).where(*self.conditions()), delivery.c.id, limit - len(found))
         return [*found, *connection.execute(query).scalars()]
 
+    def given(self) -> dict[str, Any]:
+        """Return what operators gave, by the names of FILTERS."""
+        return {name: value for name in FILTERS if (value := getattr(self, name)) not in (None, False)}
+
+    @property
+    def as_options(self) -> str:
+        """The conditions as the command line's options, for the record of actions."""
+        words = []
+        for name, given in self.given().items():
+            one = FILTERS[name]
+            for value in given if isinstance(given, tuple) else (given,):
+                text = f"{value:%Y-%m-%dT%H:%M:%S}" if one.kind == "time" else quote(printable(value))
+                words.append(f"--{one.option}")
+                words += [] if one.kind == "flag" else ["…" if one.private else text]
+        return " ".join(words)
+
     def conditions(self) -> list[ColumnElement[bool]]:
         """Return the conditions as SQL, over `delivery`."""
-        conditions: list[ColumnElement[bool]] = []
-        if self.search is not None:
-            conditions.append(delivery.c.id.in_(union_all(*_ways(self.search))))
-        for column, value in ((delivery.c.event_type, self.event_type), (delivery.c.source, self.source)):
-            if isinstance(value, tuple):
-                conditions.append(column.in_(value))
-            elif value is not None:
-                conditions.append(column == value)
-        if self.since is not None:
-            conditions.append(delivery.c.received_at >= self.since)
-        if self.until is not None:
-            conditions.append(delivery.c.received_at < self.until)
-        if self.conflicts:
-            conditions.append(delivery.c.conflict_of.is_not(None))
-        if self.state is not None:
-            conditions += _has_status(self.state)
-        return [*conditions, *self._of_runs(), *self._of_content()]
-
-    def _of_runs(self) -> Iterator[ColumnElement[bool]]:
-        own = run.c.delivery_id == delivery.c.id
-        if self.handler is not None:
-            yield exists().where(own, run.c.handler == self.handler)
-        if self.twins:
-            yield exists().where(own, run.c.twin_of.is_not(None))
-        if self.error is not None:
-            yield _says(self.error)
-        if self.decided:
-            yield or_(delivery.c.conflict_of.is_(None), exists().where(own))
-            yield or_(delivery.c.event_type != "", delivery.c.type_field.is_not(None))
+        found = {name: FILTERS[name].condition(value) for name, value in self.given().items()}
         if self.issue is not None:
-            yield or_(_of_issue(self.issue), in_values(delivery.c.id, self.quarantined))
-
-    def _of_content(self) -> Iterator[ColumnElement[bool]]:
-        if self.key is not None:
-            yield delivery.c.source.in_(_sources())
-            yield delivery.c.key == self.key
+            found["issue"] = or_(found["issue"], in_values(delivery.c.id, self.quarantined))
+        conditions = list(found.values())
         if self.from_id is not None:
-            yield delivery.c.id >= self.from_id
-        if self.contains is not None:
-            # Senders may escape what is not ASCII, or write it as it is.
-            forms = {self.contains.encode(), json.dumps(self.contains)[1:-1].encode()}
-            yield or_(*(position_of(form, delivery.c.body) > 0 for form in sorted(forms)))
+            conditions.append(delivery.c.id >= self.from_id)
+        if self.decided:
+            conditions.append(or_(delivery.c.conflict_of.is_(None), exists().where(_OWN)))
+            conditions.append(or_(delivery.c.event_type != "", delivery.c.type_field.is_not(None)))
+        return conditions
 
 
-def _has_status(name: str) -> list[ColumnElement[bool]]:
-    """Return SQL conditions for this status, or the state `planned`. ValueError for other names."""
-    if name not in (*DeliveryStatus, DeliveryState.PLANNED):
-        raise ValueError(name)
-    own = run.c.delivery_id == delivery.c.id
-    not_paused = ~exists().where(own, PAUSED_RUN)
-    # By the open runs, not by the deliveries: of a long queue few fail.
-    retrying, running = (
-        delivery.c.id.in_(select(run.c.delivery_id).where(_OPEN_RUN, which))
-        for which in (_RETRYING, _RUNNING)
+FILTERS: dict[str, Filter] = {
+    each.name: each.metadata["filter"]._replace(
+        option=each.metadata["filter"].option or each.name.replace("_", "-")
     )
-    conditions: dict[str, list[ColumnElement[bool]]] = {
-        DeliveryState.PLANNED: [],
-        DeliveryStatus.PAUSED: [exists().where(own, PAUSED_RUN)],
-        DeliveryStatus.WAITING: [not_paused, ~exists().where(own, or_(_RETRYING, _RUNNING))],
-        DeliveryStatus.RUNNING: [not_paused, running, ~exists().where(own, _RETRYING)],
-        DeliveryStatus.RETRYING: [not_paused, retrying],
-    }
-    if name not in conditions:
-        return [delivery.c.state == name]
-    # In the words of the partial index, so that it applies.
-    unfinished = in_states(delivery.c.state, DeliveryState.RECEIVED, DeliveryState.PLANNED)
-    return [unfinished, delivery.c.state == DeliveryState.PLANNED.value, *conditions[name]]
-
-
-def _says(text: str) -> ColumnElement[bool]:
-    """Build the condition that an error of the delivery contains a text.
-
-    It searches each table once, not once for each delivery.
-    """
-    other = delivery.alias("other")
-    runs = select(run.c.delivery_id).where(run.c.last_error.icontains(text, autoescape=True))
-    own = select(other.c.id).where(other.c.error.icontains(text, autoescape=True))
-    return delivery.c.id.in_(union_all(runs, own))
-
-
-def _of_issue(issue_id: str) -> ColumnElement[bool]:
-    """Build the condition that an issue of failures or of dead runs concerns a delivery, by their indexes."""
-    failed = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
-    handler = select(issue.c.subject).where(issue.c.fingerprint == issue_id, issue.c.kind == "dead")
-    dead = select(run.c.delivery_id).where(
-        in_states(run.c.state, RunState.DEAD), run.c.handler == handler.scalar_subquery()
-    )
-    return delivery.c.id.in_(union_all(failed.where(failure.c.fingerprint == issue_id), dead))
-
-
-def _ways(text: str) -> list[Select[Any]]:
-    """Select the deliveries of which a text is the id, the key or an identifying value: by an index each."""
-    value = first_line(text, IDENTIFIER_CHARACTERS)  # as it is stored
-    ways: list[ColumnElement[bool]] = [_MATCH.c[column.name] == value for column in IDENTIFIERS]
-    ways.append(and_(_MATCH.c.source.in_(_sources("sources_of_key")), _MATCH.c.key == text))
-    if text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) < _IDS_END:
-        ways.append(_MATCH.c.id == int(text))
-    return [select(_MATCH.c.id).where(way) for way in ways]
-
-
-def _sources(name: str = "sources") -> Select[tuple[str]]:
-    """Select the names of all sources: the index of keys begins with the source.
-
-    The recursion reads one row of the index for each name, where DISTINCT would read the whole index.
-    """
-    first = select(func.min(delivery.c.source).label("source")).cte(name, recursive=True)
-    other = delivery.alias("other")
-    following = select(func.min(other.c.source)).where(other.c.source > first.c.source).scalar_subquery()
-    steps = first.union_all(select(following).where(first.c.source.is_not(None)))
-    return select(steps.c.source).where(steps.c.source.is_not(None))
+    for each in fields(DeliveryFilter)
+    if each.metadata
+}
+"""What operators may give, by the names of the fields."""

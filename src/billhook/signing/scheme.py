@@ -131,8 +131,12 @@ class Scheme(ABC):
     """One way of signing webhooks. Immutable, without secrets, shared by all threads."""
 
     name: ClassVar[str]
+    options: ClassVar[Mapping[str, str]] = {}
+    """The options (fields of Settings) that have a choice here, each with the argument that takes it."""
     headers: tuple[str, ...]
     """The names of the headers that it reads and writes."""
+    separator: str | None = None
+    """What is between the signatures of several secrets in one header; None where there is room for one."""
 
     def _use_headers(self, *names: str) -> None:
         """Set `headers`; raise ConfigError for an invalid name, and for one header with two meanings."""

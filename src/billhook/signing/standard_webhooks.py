@@ -51,6 +51,7 @@ class StandardWebhooks(Scheme):
     """
 
     name: ClassVar[str] = "standard-webhooks"
+    separator = " "
 
     def __init__(
         self,

@@ -142,6 +142,7 @@ class SignatureTemplate(Scheme):
         if signature_entry is not None:
             self._entries = HeaderEntries(signature_entry, time_entry, entry_separator)
             self._entries.check(self._time_format)
+            self.separator = entry_separator
         self._algorithm: Final = algorithm_of(algorithm, secret_encoding)
         self._encoding: Final = encoding
         # HTTP libraries strip white space at the beginning of a header.
@@ -253,6 +254,7 @@ class TimestampedHMAC(SignatureTemplate):
     """
 
     name: ClassVar[str] = "timestamped-hmac"
+    options: ClassVar[Mapping[str, str]] = {"signature_header": "header", "signature_algorithm": "algorithm"}
 
     def __init__(self, header: str = "X-Webhook-Signature", *, algorithm: HmacName = "hmac-sha256") -> None:
         check_option("algorithm", algorithm, get_args(HmacName))
@@ -273,6 +275,10 @@ class TimestampedRSA(SignatureTemplate):
     """
 
     name: ClassVar[str] = "timestamped-rsa"
+    options: ClassVar[Mapping[str, str]] = {
+        "signature_header": "signature_header",
+        "timestamp_header": "timestamp_header",
+    }
 
     def __init__(
         self,
@@ -299,10 +305,16 @@ class BodyHMAC(SignatureTemplate):
     """
 
     name: ClassVar[str] = "body-hmac"
+    options: ClassVar[Mapping[str, str]] = {
+        "signature_header": "header",
+        "signature_prefix": "prefix",
+        "signature_algorithm": "algorithm",
+        "replay_protection": "replay_protection",
+    }
 
     def __init__(
         self,
-        header: str,
+        header: str = "X-Webhook-Signature",
         prefix: str | None = None,
         *,
         algorithm: HmacName = "hmac-sha256",

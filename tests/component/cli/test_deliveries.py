@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from billhook.inbox.filters import FILTERS
 from support.apps import deliver
 from support.postgres import BOTH
 from support.signing import APPROVED, PATH, signed
@@ -57,8 +58,12 @@ def test_every_filter_selects(run, shop):
         "--contains inv_1 --search-limit 2": [],
         "--conflicts": [],
         "--twins": [],
+        "--error MAIL": [2],
+        "--error nothing": [],
     }
+    tested = {word for line in selected for word in line.split()} | {"--issue"}  # by test_failures.py
 
+    assert {f"--{one.option}" for one in FILTERS.values()} <= tested
     found = {one: ids(run("deliveries", "list", "--json", *one.split())) for one in selected}
 
     assert found == selected

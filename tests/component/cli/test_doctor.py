@@ -20,6 +20,7 @@ from billhook.inbox import Counted, WorkerRecord
 from billhook.inbox.counts import Counts
 from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts, newest_deliveries
 from billhook.inbox.sqlite.library import sqlite3
+from billhook.settings import OPTIONS
 from billhook.signing import BodyHMAC, BodyJWT, TimestampedHMAC
 from support.apps import deliver, inbox_file
 from support.inbox_view import change, incoming, open_inbox, place_of
@@ -142,18 +143,22 @@ def test_a_secret_that_can_be_guessed_is_a_finding_that_does_not_show_it(run, ex
         assert secret not in run("doctor", **options).output
 
 
-def test_a_secret_file_that_others_may_use_is_a_finding(examined, inbox, tmp_path):
-    token = tmp_path / "token.txt"
-    token.touch()
+FILES = [one.key for one in OPTIONS if one.unit == "path" and one.key != "BILLHOOK_URL_PREFIX"]
+
+
+@pytest.mark.parametrize("key", FILES)
+def test_a_secret_file_that_others_may_use_is_a_finding(examined, inbox, tmp_path, key):
+    file = tmp_path / "other.txt"
+    file.touch()
+    file.write_text(f"{SECRET}\n" if key == "BILLHOOK_SECRETS_FILE" else "")
     for mode, code in ((0o644, "secret-file-read"), (0o620, "secret-file-write"), (0o600, None)):
-        (tmp_path / "secret.txt").chmod(mode)
-        token.chmod(mode)
+        file.chmod(mode)
 
-        by_token = examined(API_REFRESH_TOKEN_FILE=str(token), SECRETS_FILE="", SECRETS=SECRET)
-        by_secret = examined()
+        found = examined(**{key.removeprefix("BILLHOOK_"): str(file)})
 
-        assert (code in by_token, code in by_secret) == (code is not None,) * 2
-        assert code is None or by_secret[code]["remedy"].startswith("chmod 600 ")
+        assert [one for one in found if one.startswith("secret-file")] == ([code] if code else [])
+        assert code is None or f"({key})" in found[code]["what"]
+        assert code is None or found[code]["remedy"].startswith("chmod 600 ")
 
 
 def test_a_folder_in_which_anyone_may_replace_the_secret_is_a_finding(examined, inbox, tmp_path):

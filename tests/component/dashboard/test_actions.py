@@ -71,7 +71,7 @@ def test_all_that_the_filters_select_is_counted_first_and_then_replayed(failing)
     assert "billhook deliveries replay --type InvoiceApproved --error LEDGER<" in preview.text
     assert done == "Replayed: 3 runs are due again."
     assert [status(failing, one) for one in (1, 2, 3)] == ["done"] * 3
-    assert recorded(failing) == [("alice", "replay", "type InvoiceApproved, error: 1-3", 3)]
+    assert recorded(failing) == [("alice", "replay", "--type InvoiceApproved --error …: 1-3", 3)]
 
 
 def test_what_has_grown_since_it_was_counted_is_asked_about_again(failing):

@@ -364,7 +364,8 @@ def test_a_handler_has_a_page_of_what_waits_its_durations_issues_and_options(sit
     )
     assert re.search(r"KeyError: … .* open 1 Failed attempts by hour: (?:0, )+1 just now", text)
     assert text.endswith(
-        "event types InvoiceApproved, PaymentFailed time-out 30 s retries after 10 s, 1 min limits none"
+        "event types InvoiceApproved, PaymentFailed time-out 30 s retries after 10 s, 1 min "
+        "limits none sources all"
     )
     assert "ordered by invoice_id" in " ".join(made.text("handler?name=shop.mail&range=30d").split())
     assert made.get("handler?name=shop.other").status_code == 404

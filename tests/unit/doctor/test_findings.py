@@ -14,6 +14,7 @@ from billhook.doctor.configuration import gunicorn_findings, read_gunicorn_file
 from billhook.doctor.deliveries import clock_findings
 from billhook.doctor.inbox import postgres_findings, sqlite_findings
 from billhook.inbox.diagnosis import PostgresFacts, SampledDelivery, SqliteFacts, file_system_of, is_local
+from billhook.settings import OPTIONS
 
 NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
 GIB = 1024**3
@@ -199,8 +200,9 @@ def test_what_is_well_is_told_with_its_age_and_number(tmp_path):
     file.touch()
     changed = NOON - timedelta(days=40)
     os.utime(file, (changed.timestamp(), changed.timestamp()))
-    unset = dict.fromkeys(("api_refresh_token_file", "dashboard", "metrics_token_file"))
-    settings = SimpleNamespace(secrets_file=str(file), key_days=None, retention_days=30.0, **unset)
+    settings = SimpleNamespace(
+        **{**{one.attribute: one.default for one in OPTIONS}, "secrets_file": str(file)}
+    )
     setup = SimpleNamespace(
         settings=settings, now=NOON, sample=sampled(90, 3), overview=SimpleNamespace(workers=[])
     )

@@ -145,7 +145,7 @@ def rotate_signing_secret(call: Call[Rotation]) -> Rotated:
     """Sign with a new secret from now on; with `overlap` also with the previous one."""
     signer = signing_secrets.current_signer(call.tx)
     # Signing with the new secret alone would break receivers that rely on the overlap.
-    if call.request.overlap and not signer.can_overlap:
+    if call.request.overlap and not signer.scheme.separator:
         raise invalid_request(
             f"a delivery signed by {signer.scheme.name} has room for one signature: give the new secret to "
             "the receivers beside the old one, and rotate without overlap",

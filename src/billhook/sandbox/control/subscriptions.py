@@ -206,7 +206,7 @@ def _check_fault(tx: Transaction, request: NewFault) -> None:
     if kind in SPOILING and not tx.options.retry_seconds:
         raise invalid_request("nothing would come after it: the sandbox has no retries", "fault")
     # Receivers can refuse an old delivery only by the signed time.
-    if kind is FaultKind.STALE and not signing_secrets.current_signer(tx).signs_time:
+    if kind is FaultKind.STALE and not signing_secrets.current_signer(tx).scheme.signs_time:
         name = tx.options.scheme.name
         raise invalid_request(f"{name} signs no time here: no delivery can be stale", "fault")
 

@@ -281,7 +281,7 @@ def _page(secret: signing_secrets.Secret | None) -> Response:
         "secrets.html",
         scheme=signer.scheme.name,
         headers=sorted(signer.scheme.headers),
-        can_overlap=signer.can_overlap,
+        can_overlap=signer.scheme.separator is not None,
         overlapping=len(signer.secrets) > 1,
         secrets=texts,
         commands={name: _export(text) for name, text in texts.items()},

@@ -10,11 +10,11 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from billhook.errors import ConfigError
 from billhook.sandbox.storage.database import Transaction
-from billhook.signing import Scheme, StandardWebhooks, TimestampedHMAC
+from billhook.signing import Scheme
 
 Secret = str | Mapping[str, str]
 """A secret or PEM, or {key id: PEM} where the scheme names its key."""
@@ -112,26 +112,12 @@ class Signer:
         ]
         return {name: self._joined([one[name] for one in signed]) for name in signed[0]}
 
-    @property
-    def can_overlap(self) -> bool:
-        """True if the scheme's headers can hold the signatures of several secrets."""
-        return isinstance(self.scheme, StandardWebhooks | TimestampedHMAC)
-
-    @property
-    def signs_time(self) -> bool:
-        """True if the scheme signs the time, so that a delivery can be stale."""
-        early, late = (
-            self.sign(b"{}", event_type="A", now=now, message_id="1")
-            for now in (_THEN, _THEN + timedelta(hours=1))
-        )
-        return early != late
-
     def _joined(self, values: list[str]) -> str:
-        if len(set(values)) == 1:
+        separator = self.scheme.separator
+        if separator is None or len(set(values)) == 1:
             return values[0]
-        if isinstance(self.scheme, StandardWebhooks):
-            return " ".join(values)
-        return ",".join([values[0], *(value.partition(",")[2] for value in values[1:])])  # t=…,v1=…,v1=…
+        # What all of them have, such as the time, once.
+        return separator.join(dict.fromkeys(part for value in values for part in value.split(separator)))
 
 
 def ensure_secret(tx: Transaction) -> None:
@@ -150,7 +136,7 @@ def ensure_secret(tx: Transaction) -> None:
 def current_signer(tx: Transaction) -> Signer:
     """Return the signer with the secrets in use; only one, if the scheme cannot overlap."""
     made = Signer(tx.options.scheme, _kept(tx))
-    return made if made.can_overlap else Signer(made.scheme, made.secrets[:1])
+    return made if made.scheme.separator else Signer(made.scheme, made.secrets[:1])
 
 
 def rotate(tx: Transaction, *, overlap: bool) -> Secret:

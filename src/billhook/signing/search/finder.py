@@ -21,12 +21,13 @@ from billhook.signing.algorithms import SECRET_ENCODINGS, AlgorithmName, Ed25519
 from billhook.signing.body_jwt import BodyJWT, read_token
 from billhook.signing.content_template import FIELDS
 from billhook.signing.scheme import Scheme
+from billhook.signing.schemes import SCHEMES
 from billhook.signing.search import candidates
 from billhook.signing.search.candidates import KNOWN, CapturedRequest, Part, uniform_templates
 from billhook.signing.secret_text import plain_secret
 from billhook.signing.source import TYPE_HEADER
 from billhook.signing.standard_webhooks import SECRET_PREFIX, VERSIONS, StandardWebhooks
-from billhook.signing.template import BodyHMAC, SignatureTemplate, TimestampedHMAC, TimestampedRSA
+from billhook.signing.template import SignatureTemplate
 
 BUDGET_BYTES: Final = 8_000_000_000
 """The limit of one search, in bytes hashed: some seconds of work."""
@@ -320,7 +321,13 @@ def _schemes(match: Match) -> list[tuple[type[Scheme], dict[str, Any], str, str]
     before = f"{key.change}, then " if key.change else ""
     what = "characters" if key.encoding == "text" else "decoded bytes"
     as_found = key.secret, key.change
-    hmac = {} if key.algorithm == "hmac-sha256" else {"algorithm": key.algorithm}
+    options = {
+        "signature_header": part.header,
+        "timestamp_header": time.header,
+        "signature_prefix": prefix,
+        **({} if key.algorithm == "hmac-sha256" else {"signature_algorithm": key.algorithm}),
+        **_DEDUPE_ONLY,
+    }
     given = {
         "content": content.template,
         "algorithm": key.algorithm,
@@ -343,9 +350,11 @@ def _schemes(match: Match) -> list[tuple[type[Scheme], dict[str, Any], str, str]
         (StandardWebhooks, own, plain, f"leave out {surroundings}" if surroundings else ""),
         (StandardWebhooks, own, encoded, f"{before}write it as whsec_ and the base64 of its {what}"),
         (StandardWebhooks, own, *as_found),
-        (TimestampedHMAC, {"header": part.header, **hmac}, *as_found),
-        (TimestampedRSA, {"signature_header": part.header, "timestamp_header": time.header}, *as_found),
-        (BodyHMAC, {"header": part.header, "prefix": prefix, **hmac, **_DEDUPE_ONLY}, *as_found),
+        *(
+            (kind, {name: options[own] for own, name in kind.options.items() if own in options}, *as_found)
+            for kind in SCHEMES.values()
+            if kind.options
+        ),
         (SignatureTemplate, needed, *as_found),
     ]
 

@@ -1,0 +1,63 @@
+"""Each option of a handler is described once: types, help, columns and the chapter say the same."""
+
+from __future__ import annotations
+
+from billhook import Handlers
+from billhook.events import InvoiceApproved
+from billhook.handlers import Handler, RetrySchedule
+from billhook.handlers.options import (
+    HEADINGS,
+    OPTIONS,
+    EventHandlerOptions,
+    HandlerOptions,
+    in_words,
+)
+from support.pages import between
+
+OF_ANY = {name for name, option in OPTIONS.items() if not option.for_types}
+
+
+def test_type_checkers_know_the_options_that_are_described():
+    assert HandlerOptions.__optional_keys__ == OF_ANY
+    assert EventHandlerOptions.__optional_keys__ == set(OPTIONS)
+
+
+def test_the_help_of_the_decorator_tells_the_options():
+    told = " ".join(Handlers.on.__doc__.split())
+
+    for name, option in OPTIONS.items():
+        assert f"- `{name}`: {option.help}" in told
+
+
+def test_the_chapter_has_a_table_of_the_options():
+    lines = ["| Option | Meaning |", "|---|---|"]
+    lines += [f"| `{name}` | {option.help} |" for name, option in OPTIONS.items()]
+
+    assert between("handler-options", "src/billhook/handlers/README.md").splitlines() == lines
+
+
+def test_every_option_but_the_name_has_a_column():
+    assert {option.heading for name, option in OPTIONS.items() if name != "name"} == set(HEADINGS)
+
+
+def test_options_that_are_set_are_told_in_words():
+    handlers = Handlers()
+    handlers.on(
+        InvoiceApproved,
+        aliases=["old", "older"], retry=[10, 60], timeout_seconds=90, sources=("eu",),
+        at_most=2, rate="90/min", pause_after=5, ordered_by="invoice_id", newest_only=True,
+        identity=("date",), identity_window_seconds=60,
+    )(lambda event: None)  # fmt: skip
+    ((_, handler),) = handlers.freeze()
+
+    assert in_words(handler) == {
+        "time-out": "1 min 30 s",
+        "retries": "after 10 s, 1 min",
+        "limits": "at most 2 at once\n90/min\npauses after 5 failures in a row",
+        "ordered by": "invoice_id\nnewest only",
+        "identity": "date\nfor 60 s",
+        "sources": "eu",
+        "formerly": "old\nolder",
+    }
+    assert set(in_words(Handler(lambda event: None)).values()) == {""}
+    assert in_words(Handler(lambda event: None, retry=RetrySchedule(())))["retries"] == "none"
