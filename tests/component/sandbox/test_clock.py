@@ -5,9 +5,12 @@ The specification shows no clock: all of this is the sandbox's own.
 
 from __future__ import annotations
 
+import itertools
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import timedelta
 from typing import Any
 
@@ -258,3 +261,38 @@ def test_a_failed_step_is_rolled_back_and_logged_and_the_next_runs() -> None:
 
     assert stopped == START + timedelta(hours=1)
     assert (done_before, done_after) == (1, 2)
+
+
+def test_moves_take_turns_and_others_are_told_to_wait_while_all_else_is_served(sandbox: Running) -> None:
+    """Forty moves, and a job of the first one waits as long as another transaction writes."""
+    sandbox.ok("GET", "/_sandbox/clock")
+    with ThreadPoolExecutor(40) as pool:
+        with sandbox.sandbox.service.transaction(writes=True):
+            moves = [
+                pool.submit(sandbox.call, "POST", "/_sandbox/clock", {"advance": "P1D"}) for _ in range(40)
+            ]
+            told = [done.result() for done in itertools.islice(as_completed(moves, timeout=60), 39)]
+            served = sandbox.call("GET", "/_sandbox/customers")
+        moved = [move.result().status for move in moves]
+
+    assert {(*answer.error(), answer.headers["Retry-After"]) for answer in told} == {
+        (503, "api_error", "busy", "1")
+    }
+    assert served.status == 200
+    assert sorted(moved) == [200, *[503] * 39]
+
+
+def test_requests_that_wait_for_deliveries_hold_no_connection(sandbox: Running) -> None:
+    """More of them than the pool has connections, and a receiver that never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(25) as pool:
+        hook = {"callbackUrl": f"http://127.0.0.1:{silent.getsockname()[1]}/", "eventType": "PingTest"}
+        sandbox.ok("POST", "/webhook", hook)
+        flush = {"timeoutSeconds": 4}
+        waiting = [pool.submit(sandbox.call, "POST", "/_sandbox/flush", flush) for _ in range(25)]
+        time.sleep(0.5)
+        served = sandbox.call("GET", "/_sandbox/customers")
+        early = [each.done() for each in waiting]
+
+    assert served.status == 200
+    assert not any(early)
+    assert [(each.result().status, each.result().json["due"]) for each in waiting] == [(200, 1)] * 25
