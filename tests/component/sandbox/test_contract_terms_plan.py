@@ -23,14 +23,14 @@ RENEWED = [
     (None, None, True),
     (None, True, True),
     (None, False, False),
-    (True, False, True),
-    (False, True, False),
+    (True, False, False),
+    (False, True, True),
     (False, None, False),
 ]
 
 
-def test_a_contracts_auto_renew_overrides_its_plans(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Contract, autoRenewContract: true when omitted."""
+def test_a_plans_renewal_is_used_as_is_and_else_the_contracts(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", Contract, planId; autoRenewContract: true when omitted."""
     made = [
         of_plan(
             sandbox,
@@ -66,13 +66,3 @@ def test_a_plans_duration_is_the_months_of_the_first_term(sandbox: Running) -> N
     told = [body["endDate"] for _, body in sandbox.raised("ContractCreated")]
 
     assert read == told == [end for *_, end in FIRST_TERMS]
-
-
-def test_a_contracts_own_end_goes_before_its_plans_duration_and_without_both_there_is_none(
-    sandbox: Running,
-) -> None:
-    made = of_plan(sandbox, {"duration": 12}, endDate="2026-03-01T00:00:00Z")
-    endless = of_plan(sandbox, {})
-
-    assert made["endDate"] == "2026-03-01T00:00:00Z"
-    assert "endDate" not in endless

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.sandbox import Answer, Running
-from support.scenarios import Customer, fee, invoices, metered, sent_to, top_up
+from support.scenarios import Customer, invoices, metered, sent_to, top_up
 
 PREPAID = {"pricing": {"type": "PerUnit", "price": 2}, "consumesCreditProductIds": ["crp_a", "crp_b"]}
 
@@ -429,18 +429,6 @@ def test_a_deleted_contract_takes_back_what_is_left_of_its_credits(sandbox: Runn
     ]
     assert taken["contractId"] == made
     assert invoices(sandbox) == []
-
-
-def test_credits_are_billed_by_the_next_invoice_after_an_inactive_time(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    acme.buy(fee(5), creditGrants=[PACK])
-    sandbox.advance("P20D")
-    sandbox.ok("PUT", f"/customers/{acme.id}", {"status": "Inactive"})
-    sandbox.advance("P3D")
-    sandbox.ok("PUT", f"/customers/{acme.id}", {"status": "Active"})
-    sandbox.advance("P60D")
-
-    assert [each["amount"] for each in invoices(sandbox)] == [95, 5]
 
 
 def test_a_top_up_whose_credits_have_expired_is_not_approved(sandbox: Running) -> None:

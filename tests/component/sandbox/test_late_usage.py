@@ -72,19 +72,6 @@ def test_control_usage_of_the_current_cycle_leaves_the_invoice_unchanged(sandbox
     assert invoice_amounts(sandbox) == [0, 7]
 
 
-def test_a_draft_is_rewritten_when_another_contract_takes_over_its_last_day(sandbox: Running) -> None:
-    """Although no usage has changed: what a cycle costs depends on what is known, not on an order."""
-    acme, calls = Customer.of(sandbox), metered(sandbox)
-    sold = {"catalogProductId": calls, "pricing": {"type": "Flat", "price": 31}}
-    terms = {"shouldProRateInvoices": True, "autoRenewContract": False}
-    acme.buy(sold, endDate="2026-01-15T12:00:00Z", **terms)
-    sandbox.advance("P5DT1H")
-    before = invoice_amounts(sandbox)
-    acme.buy(per_unit(calls), startDate="2026-01-15T12:00:00Z")
-
-    assert (before, invoice_amounts(sandbox)) == ([15], [14])
-
-
 # --- after that ---------------------------------------------------------------------------------------
 
 

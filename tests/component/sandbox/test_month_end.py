@@ -64,9 +64,9 @@ def test_uncharged_events_lists_unmetered_and_unsold_usage(sandbox: Running) -> 
 
     assert kinds == ["MonthEndReport", "UnchargedEvents"]
     assert len(ids) == 2
-    assert (month_end["events"], month_end["unchargedEvents"], month_end["unsoldEvents"]) == (6, 2, 2)
+    assert (month_end["events"], month_end["unchargedEvents"], month_end["unsoldEvents"]) == (7, 3, 2)
     assert uncharged[0]["type"] == "UnchargedEvents"
-    assert uncharged[0]["uncharged"] == [{"customerId": acme.id, "name": "unheard", "events": 2}]
+    assert uncharged[0]["uncharged"] == [{"customerId": acme.id, "name": "unheard", "events": 3}]
     for report in (month_end, uncharged[0]):
         assert sorted(report["unsold"], key=lambda each: each["customerId"] != acme.id) == [
             {"customerId": acme.id, "name": "storage", "events": 1},

@@ -27,6 +27,7 @@ from billhook.sandbox.billing.rating import (
     charge,
     commitment_terms,
     price_terms,
+    price_type,
     rate,
 )
 
@@ -52,7 +53,10 @@ def product(**wire: Any) -> ContractProduct:
 def rated(wire: dict[str, Any], units: str | int = 0, **facts: Any) -> Charge:
     """What a product costs, by itself, with so many units used of it."""
     sold = product(**wire)
-    promise, terms = commitment_terms(sold.commitment), price_terms(sold, metered=facts.pop("metered", True))
+    promise, terms = (
+        commitment_terms(sold.commitment),
+        price_terms(sold, price_type(sold, metered=facts.pop("metered", True))),
+    )
     part = PricedUsage(terms=terms, units=Decimal(units), fee=terms.fee + promise.fee, **facts)
     return charge("prd", "Calls", apply_commitment([part], promise))
 
@@ -197,9 +201,9 @@ def test_discount_is_a_share_or_an_amount_and_at_most_the_whole() -> None:
 
 def test_a_discount_recurs_for_its_number_of_cycles_or_for_all() -> None:
     """Source: spec, "Resources and their fields", pricing, discount, recurring."""
-    thrice = price_terms(product(pricing={"discount": {"recurring": 3}}), metered=False)
-    always = price_terms(product(pricing={"discount": {}}), metered=False)
-    none = price_terms(product(), metered=False)
+    thrice = price_terms(product(pricing={"discount": {"recurring": 3}}), "Flat")
+    always = price_terms(product(pricing={"discount": {}}), "Flat")
+    none = price_terms(product(), "Flat")
 
     assert [thrice.is_discounted(before) for before in range(5)] == [True, True, True, False, False]
     assert always.is_discounted(999)

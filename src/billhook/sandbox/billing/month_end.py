@@ -17,7 +17,8 @@ from sqlalchemy import ColumnElement, Table, and_, false, func, insert, not_, or
 from billhook.events import MonthEndReport, UnchargedEvents
 from billhook.fields.types import ExactDecimal, Integer, MaybeListOf, UtcDatetime
 from billhook.sandbox import scheduled_jobs
-from billhook.sandbox.billing import contract_lifecycle, contracts
+from billhook.sandbox.billing import contract_lifecycle, contracts, meters
+from billhook.sandbox.billing.event_query import MONTH
 from billhook.sandbox.billing.money import exact_sum
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.operations import SandboxResource
@@ -25,6 +26,8 @@ from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.tables import contract, customer, event, invoice, report
 from billhook.sandbox.webhooks.outbox import raise_event
 
+_REPORTED_KEY = "reported_events"
+"""The serial number of the newest event at the last report."""
 MAX_REPORT_ROWS = 1000
 """The maximum number of rows that a report lists; the totals count all of them."""
 
@@ -63,7 +66,7 @@ class Report(SandboxResource, register=False):
     end_time: UtcDatetime
     """End of the month."""
     events: Annotated[Integer, Field(examples=[1200])]
-    """Number of events in the month."""
+    """Number of events in the month, and of earlier ones that came after that month's report."""
     uncharged_events: Integer
     """Number of events that no meter counted."""
     unsold_events: Integer = 0
@@ -134,15 +137,20 @@ def handle_month_end(tx: Transaction, _: str) -> None:
 def _count_events(
     tx: Transaction, start: datetime, end: datetime
 ) -> tuple[int, list[EventGroup], list[EventGroup]]:
-    """Return the month's number of events, those counted by no meter, and those of no product sold."""
-    columns = (event.c.customer_id, event.c.name, event.c.meter_ids)
+    """Return the number of events to report, those counted by no meter, and those of no product sold.
+
+    These are the month's events, and those of earlier months that have arrived since the last report.
+    """
+    reported = tx.setting(_REPORTED_KEY) or 0
+    tx.store_setting(_REPORTED_KEY, tx.connection.scalar(select(func.max(event.c.seq))))
+    columns = (event.c.customer_id, event.c.name, event.c.meter_ids, MONTH.label("month"))
     rows = tx.connection.execute(
         select(*columns, func.count().label("events"))
-        .where(_within(event.c.at, start, end))
+        .where(or_(_within(event.c.at, start, end), and_(event.c.at < start, event.c.seq > reported)))
         .group_by(*columns)
         .order_by(*columns)
     ).all()
-    charged: dict[str, frozenset[str]] = {}
+    charged: dict[tuple[str, str], frozenset[str]] = {}
     uncharged: defaultdict[tuple[str, str], int] = defaultdict(int)
     unsold: defaultdict[tuple[str, str], int] = defaultdict(int)
     for row in rows:
@@ -150,10 +158,12 @@ def _count_events(
         if not row.meter_ids:
             uncharged[row.customer_id, row.name] += row.events
             continue
-        # One query for each customer, not for each group of events.
-        if row.customer_id not in charged:
-            charged[row.customer_id] = _sold_meters(tx, row.customer_id, start, end)
-        if charged[row.customer_id].isdisjoint(row.meter_ids.split()):
+        # One query for each customer and month, not for each group of events.
+        key = row.customer_id, row.month
+        if key not in charged:
+            used = datetime.fromisoformat(f"{row.month}-01T00:00:00Z")
+            charged[key] = _sold_meters(tx, row.customer_id, used, add_months(used, 1))
+        if charged[key].isdisjoint(row.meter_ids.split()):
             unsold[row.customer_id, row.name] += row.events
     return sum(row.events for row in rows), _event_groups(uncharged), _event_groups(unsold)
 
@@ -173,7 +183,8 @@ def _sold_meters(tx: Transaction, customer_id: str, start: datetime, end: dateti
         contract.c.start_date < end,
         contract.c.end_date.is_(None) | (contract.c.end_date > start),
     )
-    return frozenset().union(*contracts.sold_meters(tx, sold))
+    products = frozenset[str]().union(*contracts.catalog_products(tx, sold))
+    return frozenset(each.id for each in meters.by_product(tx, products).values())
 
 
 def _count_created(tx: Transaction, table: Table, start: datetime, end: datetime) -> int:
