@@ -24,7 +24,7 @@ _OFFSET_KEY = "clock_ahead_microseconds"
 _POLL_SECONDS = 1.0
 _RETRY_SECONDS = 10.0
 _TURN_SECONDS = 1.0
-"""How long a move waits for the one before it; after that it is told to wait by itself."""
+"""How long a move waits for the one before it, until it is refused."""
 _MOVES = 4
 """How many moves may run or wait: a server has few threads."""
 logger = logging.getLogger("billhook.sandbox")

@@ -123,8 +123,7 @@ def _months(start: datetime, end: datetime) -> Iterable[str]:
 
 # Rounded down, not towards zero: before 1970 the two differ.
 _OF_DAY = "((event.at % 86400000000) + 86400000000) % 86400000000"
-MONTH = literal_column(f"strftime('%Y-%m', (event.at - {_OF_DAY}) / 86400000000 * 86400, 'unixepoch')", Text)
-"""The month of an event, as 2026-01."""
+_MONTH = f"strftime('%Y-%m', (event.at - {_OF_DAY}) / 86400000000 * 86400, 'unixepoch')"
 
 
 def grouping(group_by: str) -> Grouping:
@@ -133,7 +132,7 @@ def grouping(group_by: str) -> Grouping:
         "hour": _spans(timedelta(hours=1)),
         "day": _spans(_DAY),
         "week": _spans(timedelta(weeks=1)),
-        "month": Grouping(MONTH, all=_months),
+        "month": Grouping(literal_column(_MONTH, Text), all=_months),
         "customer": Grouping(event.c.customer_id),
         "eventName": Grouping(event.c.name),
     }

@@ -84,7 +84,7 @@ class ExactMax(ExactSum):
 
 
 def number_text(number: str) -> str:
-    """Return one spelling of a number's JSON for all that are equal; the SQL function of this name."""
+    """Return the one spelling of a number, given as JSON, that equal numbers share: an SQL function."""
     value = _EXACT.normalize(Decimal(number))
     # Minus zero equals zero.
     return f"{value:f}" if value else "0"
