@@ -300,6 +300,18 @@ def test_credits_that_pay_for_all_leave_no_cent(price: Decimal, units: Decimal) 
     )
 
 
+def test_credits_that_pay_for_all_but_a_discount_leave_no_cent() -> None:
+    """0.135 less 0.0135 is 0.14 less 0.01 on the invoice, and 0.1215 of credits are 0.13 there, not 0.12."""
+    terms = PriceTerms(unit_price=Decimal("0.135"), discount=Discount(type="Percentage", amount=Decimal(10)))
+    covered = UsageAmount(money=Decimal("0.1215"))
+
+    made = charge("prd", "Calls", [PricedUsage(terms=terms, units=Decimal(1), covered=covered)])
+
+    assert (made.subtotal, made.discount, made.credits_used, made.total) == (
+        Decimal("0.14"), Decimal("0.01"), Decimal("0.13"), 0,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("price", "rounded"), [("0.125", "0.12"), ("0.135", "0.14"), ("0.1251", "0.13")])
 def test_a_line_is_rounded_half_to_even(price: str, rounded: str) -> None:
     assert rated({"pricing": {"type": "Flat", "price": Decimal(price)}}).total == Decimal(rounded)

@@ -191,8 +191,8 @@ def _command(operation: Operation, path: Mapping[str, str], body: Mapping[str, A
 @ROUTES.get("/api")
 def reference() -> Response:
     """List all operations, each with what it does and a link to its form."""
-    groups: dict[str, list[tuple[Operation, str, bool]]] = {}
-    for group in page_context().runner.groups:
-        shown = [(one, _summary(one), is_offered(one)) for one in group.operations]
-        groups.setdefault(group.tag, []).extend(shown)
-    return render("reference.html", groups=groups)
+    shown = [
+        (group, [(one, _summary(one), is_offered(one)) for one in group.operations])
+        for group in page_context().runner.groups
+    ]
+    return render("reference.html", groups=shown)
