@@ -150,8 +150,9 @@ def test_an_event_is_raised_and_the_clock_moved_by_the_keyboard_alone(browser: A
 def test_everything_works_with_scripts_off(browser: Any) -> None:
     with running() as sandbox, watched(browser, sandbox.url, java_script_enabled=False) as visit:
         log_in(visit)
-        visit.page.goto("/pages/faults")
-        visit.page.get_by_role("button", name="Switch on corrupt").click()
+        visit.page.goto(f"/pages{form('POST /_sandbox/faults')}")
+        visit.page.select_option("[name=fault]", "corrupt")
+        visit.page.locator("button.primary:visible").click()
         switched = visit.page.get_by_role("status").inner_text()
         visit.page.goto("/pages/secrets")
         visit.page.get_by_role("button", name="Show the secret").click()
