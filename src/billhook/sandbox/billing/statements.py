@@ -8,6 +8,8 @@ difference is billed. The specification does not define late usage:
 | before its cycle is billed | the invoice of the cycle |
 | before that invoice is approved | the same invoice, which is rewritten |
 | later | the contract's next invoice, or one at the month's end if none follows |
+
+All else treats it as any usage: it draws credits when it arrives, and crosses the limits of its own cycle.
 """
 
 from __future__ import annotations
@@ -96,9 +98,9 @@ def settle_present(tx: Transaction, contract: ContractRecord) -> None:
 def handle_usage_changed(tx: Transaction, changed: Collection[UsageKey]) -> None:
     """Handle changed rows of daily usage, whenever that usage was.
 
-    Emit the events of each cycle that it belongs to, and draw credits for it. Then rewrite the cycles'
-    invoices that are not approved yet. It costs one query if no customer has a contract, and rates only the
-    products that the meters measure.
+    Emit the events of each cycle that it belongs to, and draw credits for it, so that late usage is charged
+    only for the rest. Then rewrite the cycles' invoices that are not approved yet. It costs one query if no
+    customer has a contract, and rates only the products that the meters measure.
     """
     if not changed:
         return
@@ -112,13 +114,13 @@ def handle_usage_changed(tx: Transaction, changed: Collection[UsageKey]) -> None
     for contract in found:
         if contract.customer_id in inactive:
             continue
-        own = [
-            (day, meter_id)
-            for customer_id, meter_id, day, _ in changed
-            if customer_id == contract.customer_id
-        ]
-        products = {product_of[meter_id] for _, meter_id in own if meter_id in product_of}
-        spans = _cycles_of_days(tx, contract, {day for day, meter_id in own if meter_id in product_of})
+        own = {
+            (product_of[meter_id], day)
+            for owner, meter_id, day, _ in changed
+            if owner == contract.customer_id and meter_id in product_of
+        }
+        products = {product_id for product_id, _ in own}
+        spans = _cycles_of_days(tx, contract, {day for _, day in own})
         past = [each for each in spans if each[1] <= tx.now]
         billed = _billed(tx, contract.id, min(past)[0]) if past else {}
         for span in spans:
