@@ -19,8 +19,8 @@ from support.sandbox_pages import form
 pytestmark = pytest.mark.slow
 HOSTILE = "<script>alert(1)</script><img src=https://evil.example/x onerror=alert(2)>\u202e"
 LISTS = (
-    "/pages/", "/pages/timeline", "/pages/customers", "/pages/contracts", "/pages/usage", "/pages/invoices",
-    "/pages/credits", "/pages/trigger", "/pages/webhooks", "/pages/faults", "/pages/secrets", "/pages/api",
+    "/pages/", "/pages/timeline", "/pages/customers", "/pages/contracts", "/pages/invoices",
+    "/pages/trigger", "/pages/webhooks", "/pages/secrets", "/pages/api",
     *(f"/pages{form(key)}" for key in (
         "POST /contracts", "POST /v2/events", "POST /_sandbox/customers", "POST /_sandbox/meters",
         "POST /_sandbox/trigger/{eventType}",
@@ -150,8 +150,9 @@ def test_an_event_is_raised_and_the_clock_moved_by_the_keyboard_alone(browser: A
 def test_everything_works_with_scripts_off(browser: Any) -> None:
     with running() as sandbox, watched(browser, sandbox.url, java_script_enabled=False) as visit:
         log_in(visit)
-        visit.page.goto("/pages/faults")
-        visit.page.get_by_role("button", name="Switch on corrupt").click()
+        visit.page.goto(f"/pages{form('POST /_sandbox/faults')}")
+        visit.page.fill("[name=fault]", "corrupt")
+        visit.page.locator("button.primary:visible").click()
         switched = visit.page.get_by_role("status").inner_text()
         visit.page.goto("/pages/secrets")
         visit.page.get_by_role("button", name="Show the secret").click()
@@ -171,18 +172,16 @@ def test_a_stranger_comes_to_an_invoice_by_forms_with_scripts_off(browser: Any) 
         page = visit.page
         page.goto(sandbox.sandbox.login_address(sandbox.url))
         page.get_by_role("button", name="Log in").click()
-        for name in ("Customer", "Product", "Meter of the product"):
-            page.goto("/pages/")
-            if page.get_by_role("link", name=name, exact=True).count() == 0:  # it is not empty any more
-                page.goto("/pages/usage")
-                name = {"Product": "New product", "Meter of the product": "New meter"}[name]
-            page.get_by_role("link", name=name, exact=True).click()
-            if "product" in name.lower() and "Meter" not in name:
+        page.get_by_role("link", name="Customer", exact=True).click()
+        page.locator("[name=name]").press("Enter")
+        for key in ("POST /catalogProducts", "POST /_sandbox/meters"):
+            page.goto("/pages/api")
+            page.get_by_role("link", name=f"Form of {key}", exact=True).click()
+            if "Products" in key:
                 page.fill("[name=name]", "API calls")
             page.locator("[name=name]").press("Enter")  # as the button does, though others come before it
         page.goto("/pages/contracts")
         page.get_by_role("link", name="New contract").click()
-        page.get_by_role("link", name="tiers").click()
         page.select_option("[name=customerId]", label="Acme Ltd")
         page.locator("button.primary:visible").click()
         contract = page.get_by_role("heading", level=1).inner_text()
@@ -197,9 +196,9 @@ def test_a_stranger_comes_to_an_invoice_by_forms_with_scripts_off(browser: Any) 
         page.goto("/pages/invoices")
         shown = page.locator("table.data tbody tr").inner_text()
 
-    assert contract == "Contract: tiers"
+    assert contract == "Contract"
     assert "Acme Ltd" in shown
-    assert "125.00 USD" in shown  # 100 units at 1, and 50 at 0.5
+    assert "150.00 USD" in shown
     assert visit.complaints == []
 
 

@@ -230,7 +230,7 @@ def test_the_description_holds_no_secret(standing: Running, description: dict[st
     assert [secret for secret in secrets if secret in json.dumps(description)] == []
 
 
-def test_the_reference_shows_all_that_the_document_has_and_needs_no_login(
+def test_the_reference_lists_all_operations_of_the_document_and_needs_no_login(
     standing: Running, description: dict[str, Any]
 ) -> None:
     ways = [standing.send("GET", path, None, {}) for path in ("/openapi", "/openapi/")]
@@ -239,15 +239,12 @@ def test_the_reference_shows_all_that_the_document_has_and_needs_no_login(
     keys = {
         f"{method.upper()} {path}" for path, methods in description["paths"].items() for method in methods
     }
-    linked = set(re.findall(r'href="#([^"]+)"', page))
     ids = set(re.findall(r' id="([^"]+)"', page))
 
     assert [(way.status, way.headers["Location"]) for way in ways] == [(302, "/pages/api")] * 2
     assert answer.status == 200
     assert [key for key in keys if f"<code>{key}</code>" not in page] == []
-    assert {f"model-{name}" for name in description["components"]["schemas"]} <= ids
-    assert {f"model-{name}" for name in description["webhooks"]} <= linked
-    assert linked - ids == set()
+    assert {key.replace(" ", "") for key in keys} <= ids
     assert [tag for tag in description["tags"] if escape(tag["description"]) not in page] == []
 
 

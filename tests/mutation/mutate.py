@@ -80,11 +80,7 @@ AREAS = {
     "suspects": Area({"engines/suspects.py": 15}, ("tests/component/engines/test_suspects.py",)),
     "rating": Area(
         {"sandbox/billing/rating.py": 25},
-        (
-            "tests/unit/sandbox",
-            "tests/component/sandbox/test_billing_rules.py",
-            "tests/component/sandbox/test_invoices.py",
-        ),
+        ("tests/unit/sandbox", "tests/component/sandbox/test_bills.py"),
     ),
 }
 

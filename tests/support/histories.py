@@ -34,9 +34,11 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 STEPS = 45
 CREDITS = ("money-credits", "unit-credits")
 METERS = {"call": "sum", "visit": "count", "peak": "max", "seat": "last", "user": "unique"}
+LATER_METERS = {"desk": "sum", "lamp": "count"}
+"""Products that have no meter in the beginning, and may get one later."""
 _STEPS = {
     "use": 18, "measure": 6, "contract": 6, "advance": 16, "grant": 3, "deduct": 1, "top_up": 2, "approve": 2,
-    "pay": 3, "activate": 1, "delete": 1, "status": 1,
+    "pay": 3, "activate": 1, "delete": 1, "status": 1, "currency": 1, "meter": 1, "rename": 1,
 }  # fmt: skip
 
 
@@ -50,9 +52,13 @@ class History:
         """Names by id, since ids differ from version to version."""
         self.told: list[Any] = []
         self.refs = itertools.count(1)
-        self.products = {name: self._meter(name, method) for name, method in METERS.items()}
+        self.products = {name: self._catalog_product(name) for name in (*METERS, *LATER_METERS)}
+        for name, method in METERS.items():
+            self._make_meter(name, method)
         self.customers = [self._customer(name) for name in ("acme", "bolt")]
         self.contracts: list[str] = []
+        self.ends: list[tuple[str, str]] = []
+        """Customer and end of contracts that are not renewed: others may begin at that moment."""
 
     def run(self) -> dict[str, Any]:
         """Live through it, and return what the sandbox has recorded in the end."""
@@ -91,7 +97,7 @@ class History:
             units = self.random.choice([1, 2, 5, 10, 25, 60, 0.5, -3])
             data = {"units": units, "id": self.random.randint(1, 6)}
             alias = "stranger" if self.chance(0.01) else self.random.choice(["acme", "acme", "bolt"])
-            name = self.random.choice([*METERS, "call", "call", "call"])
+            name = self.random.choice([*METERS, *LATER_METERS, "call", "call", "call"])
             at = self.moment(*reach).isoformat()
             ref = f"ref-{next(self.refs)}"
             event = {"name": name, "timestamp": at, "customerAlias": alias, "ref": ref, "data": data}
@@ -107,36 +113,50 @@ class History:
         self.call("POST", "/measurements", body)
 
     def _contract(self) -> None:
-        start = self.moment(-40, 15) if self.chance(0.6) else self.now
+        start, owner = self.moment(-40, 15) if self.chance(0.6) else self.now, self._owner()
+        if self.ends and self.chance(0.3):
+            owner, end = self.random.choice(self.ends)
+            start = datetime.fromisoformat(end)
+        fields = {**self._terms(start), **self._sold()}
+        name = f"contract {len(self.contracts) + 1}"
+        body = {"customerId": owner, "name": name, "startDate": start.isoformat(), **fields}
+        answer = self.call("POST", "/contracts", body)
+        if answer is not None:
+            if fields.get("autoRenewContract") is False:
+                self.ends.append((owner, fields["endDate"]))
+            self._name(answer["contract"]["id"], name)
+            self.contracts.append(answer["contract"]["id"])
+
+    def _terms(self, start: datetime) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         if self.chance(0.4):
             fields["endDate"] = (start + timedelta(days=self.random.choice([10, 30, 45.5]))).isoformat()
             fields["autoRenewContract"] = self.chance(0.3)
         if self.chance(0.3):
             fields["shouldProRateInvoices"] = True
+        if self.chance(0.2):
+            fields["currency"] = self.random.choice(["USD", "JPY"])
         if self.chance(0.15):
             fields["status"] = "InReview"
         if self.chance(0.25):
             fields["creditGrants"] = [self._credits(price=True)]
             fields["creditGrants"][0]["schedule"] = self.random.choice(["Once", "Monthly"])
+        return fields
+
+    def _sold(self) -> dict[str, Any]:
         scheduling: dict[str, Any] = {}
         if self.chance(0.4):
             unit, value = self.random.choice([("Weeks", 1), ("Days", 10), ("Months", 1), ("Months", 2)])
             scheduling = {"scheduling": {"duration": {"unit": unit, "value": value}}}
         aligned = self.chance(0.4)
-        chosen = self.random.sample([*METERS, "call"], self.random.choice([1, 1, 2, 3]))
+        chosen = self.random.sample([*METERS, *LATER_METERS, "call"], self.random.choice([1, 1, 2, 3]))
         sold = [{**self._product(name), **scheduling, "isCalendarAligned": aligned} for name in chosen]
+        if self.chance(0.1):
+            return {"planId": self._plan(sold)}
         if self.chance(0.15):
             group = {"displayName": "Bundle", "products": sold, "isCalendarAligned": aligned}
-            fields["productGroups"] = [{**group, "baseAmount": 7, **self._commitment()}]
-        else:
-            fields["products"] = sold
-        name = f"contract {len(self.contracts) + 1}"
-        body = {"customerId": self._owner(), "name": name, "startDate": start.isoformat(), **fields}
-        answer = self.call("POST", "/contracts", body)
-        if answer is not None:
-            self._name(answer["contract"]["id"], name)
-            self.contracts.append(answer["contract"]["id"])
+            return {"productGroups": [{**group, "baseAmount": 7, **self._commitment()}]}
+        return {"products": sold}
 
     def _product(self, name: str) -> dict[str, Any]:
         pricing: dict[str, Any] = {"type": "PerUnit", "price": self.random.choice([1, 2, 0.35])}
@@ -144,15 +164,27 @@ class History:
             pricing = {"type": "Tiered", "tiers": [{"upTo": 20, "price": 1}, {"upTo": None, "price": 0.5}]}
         elif self.chance(0.15):
             pricing = {"type": "Flat", "price": 31}
+        elif self.chance(0.1):
+            pricing = {"price": 3}
         if self.chance(0.15):
             kind = self.random.choice(["Percentage", "Amount"])
             pricing["discount"] = {"type": kind, "amount": 10, "recurring": self.random.choice([1, 9])}
         if self.chance(0.1):
             pricing["issuedSeparately"] = True
         product = {"catalogProductId": self.products[name], "displayName": name.title(), "pricing": pricing}
+        if self.chance(0.2):
+            del product["displayName"]
         if self.chance(0.35):
             product["consumesCreditProductIds"] = self.random.choice([["money-credits"], [*CREDITS]])
         return product | (self._commitment() if self.chance(0.35) else {})
+
+    def _plan(self, products: list[dict[str, Any]]) -> str:
+        billing: dict[str, Any] = {"proRated": self.chance(0.5), "autoRenewal": self.chance(0.5)}
+        if self.chance(0.5):
+            billing["duration"] = self.random.choice([1, 3])
+        body = {"name": "Plan", "products": products, "billingData": billing}
+        answer = self.call("POST", "/_sandbox/plans", body)
+        return "" if answer is None else self._name(answer["plan"]["id"], "plan")
 
     def _commitment(self) -> dict[str, Any]:
         kind = self.random.choice(["Units", "Currency"])
@@ -212,6 +244,19 @@ class History:
         status = self.random.choice(["Inactive", "Active", "Active"])
         self.call("PUT", f"/customers/{self._owner()}", {"status": status})
 
+    def _currency(self) -> None:
+        currency = self.random.choice(["JPY", "EUR", "USD", None])
+        self.call("PUT", f"/customers/{self._owner()}", {"currency": currency})
+
+    def _meter(self) -> None:
+        name = self.random.choice([*LATER_METERS])
+        self._make_meter(name, LATER_METERS[name])
+
+    def _rename(self) -> None:
+        product = self.products[self.random.choice([*self.products])]
+        name = f"name {self.random.randint(1, 99)}"
+        self.call("PUT", f"/catalogProducts/{product}", {"name": name})
+
     def _advance(self) -> None:
         self._move(timedelta(hours=self.random.choice([5, 12, 36, 24 * 4, 24 * 9])))
         for customer_id in self.customers:
@@ -235,12 +280,15 @@ class History:
         body = {"name": name, "aliases": [name], "contacts": contacts}
         return self._name(self.call("POST", "/_sandbox/customers", body)["customer"]["id"], name)
 
-    def _meter(self, name: str, method: str) -> str:
+    def _catalog_product(self, name: str) -> str:
         made = self.call("POST", "/catalogProducts", {"name": name})["catalogProduct"]["id"]
-        meter = {"name": name, "eventName": name, "aggregationMethod": method, "catalogProductId": made}
+        return self._name(made, f"product {name}")
+
+    def _make_meter(self, name: str, method: str) -> None:
+        meter = {"name": name, "eventName": name, "aggregationMethod": method}
+        meter["catalogProductId"] = self.products[name]
         meter["property"] = "id" if method == "unique" else "units"
         self.call("POST", "/_sandbox/meters", meter)
-        return self._name(made, f"product {name}")
 
     # --- what is recorded ---------------------------------------------------------------------------
 

@@ -263,7 +263,10 @@ def update_customer(call: Call[CustomerUpdate]) -> CustomerResponse:
     """Change the fields that are given; a null clears its field."""
     stored = customers.find(call.tx, call.path["customerId"])
     # A new alias may be the name of an anonymous customer, which is merged then.
+    inactive_since = customers.inactive_since(call.tx, stored.id)
     changed = anonymous_customers.save_customer(call.tx, stored, call.request)
+    if inactive_since is not None and not customers.is_inactive(changed):
+        contract_lifecycle.bill_postponed_cycles(call.tx, changed.id, inactive_since)
     return CustomerResponse(customer=customer_views(call.tx, [changed])[0])
 
 

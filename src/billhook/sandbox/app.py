@@ -34,7 +34,7 @@ from billhook.sandbox.errors import (
     too_large,
 )
 from billhook.sandbox.openapi import document
-from billhook.sandbox.operations import Call, Operation, OperationGroup, Services
+from billhook.sandbox.operations import Operation, OperationGroup, Services
 from billhook.sandbox.storage.database import Service
 from billhook.sandbox.tokens import ACCESS_SECONDS, JWT_ALGORITHM
 
@@ -229,9 +229,7 @@ def _handle(operation: Operation, **path: str) -> Response:
     parsed = _parse(operation)
     if any("\0" in part for part in path.values()):
         raise invalid_request("the address holds a NUL character: no id has one")
-    with service.transaction(writes=operation.writes) as tx:
-        tx.cause = operation.key
-        result = operation.function(Call(tx, parsed, path, services))
+    result = operation.run(service, services, parsed, path)
     # An empty object for None.
     body = result.to_response() if isinstance(result, Resource) else result or b"{}"
     return Response(body, mimetype="application/json")

@@ -65,6 +65,11 @@ def rate_limited(retry_after_seconds: int) -> SandboxError:
     return _error(429, body, retry_after_seconds)
 
 
+def busy(message: str, retry_after_seconds: int) -> SandboxError:
+    """Return 503 with a Retry-After header, for a request that would have to wait for others."""
+    return _error(503, ErrorBody(type="api_error", code="busy", message=message), retry_after_seconds)
+
+
 def _error(status: int, body: ErrorBody, retry_after_seconds: int | None = None) -> SandboxError:
     return SandboxError(status, body.code, body.message, body.to_response(), retry_after_seconds)
 

@@ -16,7 +16,7 @@ from pydantic import ConfigDict
 
 from billhook.resources import Resource
 from billhook.sandbox.options import DEFAULT_BODY_BYTES
-from billhook.sandbox.storage.database import Transaction
+from billhook.sandbox.storage.database import Service, Transaction
 
 _CONTROL_PREFIX = "/_sandbox"
 _PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
@@ -54,6 +54,8 @@ class Call(Generic[B]):
     """The body, or the query where there is no body, as the operation's model `takes`."""
     path: Mapping[str, str]
     services: Services
+    waited: Any = None
+    """What the operation's `waits` returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,8 @@ class Operation:
     """The model of the response; None: an empty object."""
     writes: bool = True
     """True if its transaction may change something."""
+    waits: Callable[[Any, Services], Any] | None = None
+    """Called with the request before the transaction, which would hold a connection while it waits."""
     open: bool = False
     """True if it needs no access token."""
     reads_bytes: int | None = DEFAULT_BODY_BYTES
@@ -84,6 +88,13 @@ class Operation:
     def key(self) -> str:
         """Method and path, which no other operation has."""
         return f"{self.method} {self.path}"
+
+    def run(self, service: Service, services: Services, request: Any, path: Mapping[str, str]) -> Any:
+        """Run the operation for a request that is authenticated and parsed; return what its function does."""
+        waited = None if self.waits is None else self.waits(request, services)
+        with service.transaction(writes=self.writes) as tx:
+            tx.cause = self.key
+            return self.function(Call(tx, request, path, services, waited))
 
     @property
     def path_names(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -11,7 +12,9 @@ from typing import Any
 from sqlalchemy import Row, delete, func, insert, select
 from sqlalchemy.exc import DBAPIError
 
+from billhook.errors import SandboxError
 from billhook.sandbox.clock import add_months
+from billhook.sandbox.errors import busy
 from billhook.sandbox.storage.database import Service, Transaction
 from billhook.sandbox.storage.tables import scheduled_job
 
@@ -20,6 +23,10 @@ _ORDER = (scheduled_job.c.due_at, scheduled_job.c.kind == "month_end", scheduled
 _OFFSET_KEY = "clock_ahead_microseconds"
 _POLL_SECONDS = 1.0
 _RETRY_SECONDS = 10.0
+_TURN_SECONDS = 1.0
+"""How long a move waits for the one before it, until it is refused."""
+_MOVES = 4
+"""How many moves may run or wait: a server has few threads."""
 logger = logging.getLogger("billhook.sandbox")
 
 
@@ -83,6 +90,10 @@ def discard(tx: Transaction, item: Row[Any]) -> None:
     tx.connection.execute(delete(scheduled_job).where(scheduled_job.c.seq == item.seq))
 
 
+def _busy() -> SandboxError:
+    return busy("the clock is being moved by another request: try again", math.ceil(_TURN_SECONDS))
+
+
 class Scheduler:
     """Runs scheduled jobs one after the other, in the order of time, until it is stopped.
 
@@ -94,6 +105,7 @@ class Scheduler:
         self._service = service
         self._jobs = jobs
         self._move_lock = threading.Lock()
+        self._places = threading.Semaphore(_MOVES)
         self._wake_up = threading.Event()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -124,15 +136,25 @@ class Scheduler:
     def move(self, target: Callable[[datetime], datetime]) -> tuple[datetime, int]:
         """Move the clock to `target` of its time, running all jobs that fall due up to then.
 
-        Returns the time reached and the number of jobs run. Concurrent moves run one after the other. If a
-        job fails, its exception is raised, the job is removed so that it does not block later ones, and the
-        clock stands at the last job before it.
+        Returns the time reached and the number of jobs run. Concurrent moves run one after the other; one
+        whose turn does not come soon is refused with 503, so that it keeps no thread of the server waiting.
+        If a job fails, its exception is raised, the job is removed so that it does not block later ones, and
+        the clock stands at the last job before it.
         """
-        # Inside the lock, so that `target` is applied to the time that a previous move has reached.
-        with self._move_lock:
-            goal = target(self._service.clock.now())
-            count = self._run_jobs(goal)
-            return self._service.clock.now(), count
+        if not self._places.acquire(blocking=False):
+            raise _busy()
+        try:
+            if not self._move_lock.acquire(timeout=_TURN_SECONDS):
+                raise _busy()
+            try:
+                # Inside the lock, so that `target` is applied to the time that a previous move has reached.
+                goal = target(self._service.clock.now())
+                count = self._run_jobs(goal)
+                return self._service.clock.now(), count
+            finally:
+                self._move_lock.release()
+        finally:
+            self._places.release()
 
     def _run_jobs(self, goal: datetime) -> int:
         count = 0

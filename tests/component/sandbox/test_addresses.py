@@ -127,14 +127,6 @@ def test_a_literal_address_is_checked_again_before_sending() -> None:
     assert receiver.got == []
 
 
-def test_an_unresolvable_name_is_an_unknown_name() -> None:
-    def unknown(*_: Any, **__: Any) -> Any:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    assert post("http://shop.example/", unknown) == PostResult(problem=FailureReason.UNKNOWN_NAME)
-    assert post("http://shop.example/", Names([])).problem is FailureReason.UNKNOWN_NAME
-
-
 def test_a_look_up_that_never_ends_takes_no_longer_than_an_attempt_may() -> None:
     ended = threading.Event()
 
@@ -146,28 +138,6 @@ def test_a_look_up_that_never_ends_takes_no_longer_than_an_attempt_may() -> None
     ended.set()
 
     assert outcome == PostResult(problem=FailureReason.TIMED_OUT)
-
-
-def test_a_look_up_that_never_ends_is_broken_off_when_the_sandbox_closes() -> None:
-    asked, ended = threading.Event(), threading.Event()
-
-    def stuck(*_: Any, **__: Any) -> Any:
-        asked.set()
-        ended.wait(60)
-        return []
-
-    async def broken_off() -> None:
-        url = "http://shop.example/"
-        sending = asyncio.create_task(
-            http_post.post(url, {}, b"{}", timeout_seconds=60, allow_private=True, lookup=stuck)
-        )
-        assert await asyncio.to_thread(asked.wait, 30)
-        sending.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await sending
-
-    asyncio.run(broken_off())
-    ended.set()
 
 
 def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,29 +215,6 @@ def test_aggregation_each_operator_of_a_filter_holds_for_what_the_meter_counts(s
         assert found["2026-01"][str(number)] == len(expected), FILTERS[number]
 
 
-FILLED = [
-    ("hour", 40 * 24 + 7, "2026-01-01T00:00:00Z", "2026-02-10T06:00:00Z"),
-    ("day", 41, "2026-01-01", "2026-02-10"),
-    ("week", 7, "2025-12-29", "2026-02-09"),
-    ("month", 2, "2026-01", "2026-02"),
-]
-
-
-def test_aggregation_filled_dates_have_zeros(sandbox: Running) -> None:
-    """Source: spec, "Endpoints", POST /v2/events/aggregation, fillDates."""
-    acme = customer(sandbox, "acme")
-    at = datetime(2026, 1, 7, 12, tzinfo=UTC)
-    sandbox.ok("PUT", "/events", {"events": [event(1, at, "acme")]})
-
-    for group_by, count, first, last in FILLED:
-        plain = points(sandbox, asked(acme, group_by, "calls"))
-        filled = points(sandbox, asked(acme, group_by, "calls", fillDates=True))
-
-        assert list(plain.values()) == [{"calls": 1}]
-        assert (len(filled), min(filled), max(filled)) == (count, first, last)
-        assert {group: values for group, values in filled.items() if values != {"calls": 0}} == plain
-
-
 def test_aggregation_what_cannot_be_added_up_is_refused(sandbox: Running) -> None:
     """Source: spec, "Errors", param; the values of groupBy are not shown."""
     turned = {"startTime": "2026-02-01", "endTime": "2026-01-01"}

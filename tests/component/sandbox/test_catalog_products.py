@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.sandbox import TAKEN, Running, check_refused
+from support.sandbox import TAKEN, Running
 
 WHOLE = {
     "name": "API calls",
@@ -29,18 +29,6 @@ def test_every_field_of_a_product_is_stored(sandbox: Running) -> None:
     assert read == product == {**WHOLE, **stamps}
 
 
-def test_a_product_update_changes_only_the_given_fields(sandbox: Running) -> None:
-    """Source: spec, "Endpoints", Catalog products: update, all optional."""
-    product = made(sandbox, **WHOLE)
-    sandbox.real.advance(seconds=60)
-    path = f"/catalogProducts/{product['id']}"
-    changed = sandbox.ok("PUT", path, {"productCode": "API-2"})["catalogProduct"]
-    untouched = sandbox.ok("PUT", path, {})["catalogProduct"]
-
-    assert changed == {**product, "productCode": "API-2", "updatedAt": "2026-01-10T12:01:00Z"}
-    assert untouched == changed
-
-
 def test_an_external_id_is_unique_until_it_is_removed(sandbox: Running) -> None:
     """A choice of ours."""
     first = made(sandbox, externalId="sku-1")
@@ -55,22 +43,3 @@ def test_an_external_id_is_unique_until_it_is_removed(sandbox: Running) -> None:
     assert created.error() == updated.error() == TAKEN
     assert created.json["param"] == updated.json["param"] == "externalId"
     assert (same.status, free.status) == (200, 200)
-
-
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"name": None}, "name"),
-    ({"name": " "}, "name"),
-    ({"disableDescription": "yes"}, "disableDescription"),
-    ({"externalId": ""}, "externalId"),
-    ({"externalId": "x" * 256}, "externalId"),
-]
-
-
-def test_a_field_of_another_type_or_form_is_refused_by_its_name(sandbox: Running) -> None:
-    """Source: spec, "Errors", param."""
-    product = made(sandbox)
-    for method, path in (("POST", "/catalogProducts"), ("PUT", f"/catalogProducts/{product['id']}")):
-        answers = [sandbox.call(method, path, {"name": "API calls", **fields}) for fields, _ in WRONG]
-
-        check_refused(answers, [param for _, param in WRONG])
-    assert sandbox.ok("GET", "/catalogProducts")["catalogProducts"] == [product]

@@ -5,9 +5,12 @@ The specification shows no clock: all of this is the sandbox's own.
 
 from __future__ import annotations
 
+import itertools
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import timedelta
 from typing import Any
 
@@ -54,9 +57,6 @@ def standing() -> Iterator[Running]:
         yield sandbox
 
 
-# --- moving it ------------------------------------------------------------------------------------
-
-
 def test_the_clock_shows_its_time_and_what_is_due_next(sandbox: Running) -> None:
     clock = shown(sandbox)
 
@@ -70,36 +70,6 @@ def test_the_clock_is_advanced_by_an_iso_8601_duration(sandbox: Running) -> None
 
     assert moved == {"now": "2026-02-12T15:00:00Z", "steps": 1}
     assert now == "2026-02-12T15:00:00Z"
-
-
-def test_the_clock_is_advanced_by_a_duration_as_commands_take_it(sandbox: Running) -> None:
-    moved = []
-    for duration in ("90s", "30m", "36h", "7d", "1w"):
-        moved.append(move(sandbox, advance=duration)["now"])
-        sandbox.token = ""
-
-    assert moved == [
-        "2026-01-10T12:01:30Z",
-        "2026-01-10T12:31:30Z",
-        "2026-01-12T00:31:30Z",
-        "2026-01-19T00:31:30Z",
-        "2026-01-26T00:31:30Z",
-    ]
-
-
-def test_the_clock_is_set_to_a_moment(sandbox: Running) -> None:
-    moved = move(sandbox, to="2026-03-01T00:00:00+01:00")
-
-    assert moved == {"now": "2026-02-28T23:00:00Z", "steps": 1}
-
-
-def test_the_clock_runs_on_after_it_was_set_ahead(sandbox: Running) -> None:
-    sandbox.advance("P1D")
-    sandbox.real.advance(seconds=90)
-
-    now = shown(sandbox)["now"]
-
-    assert now == "2026-01-11T12:01:30Z"
 
 
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
@@ -143,9 +113,6 @@ def test_a_machine_whose_clock_goes_back_does_not_take_the_sandbox_with_it(sandb
     assert afterwards == "2026-01-10T12:00:10Z"
 
 
-# --- what falls due -------------------------------------------------------------------------------
-
-
 def test_due_steps_run_in_order_at_their_own_time(sandbox: Running) -> None:
     customer(sandbox)
     sandbox.advance("P2M")
@@ -153,32 +120,6 @@ def test_due_steps_run_in_order_at_their_own_time(sandbox: Running) -> None:
     when = [body["date"] for kind, body in sandbox.raised() if kind != "CustomerCreated"]
 
     assert when == ["2026-01-17T12:00:00Z", "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"]
-
-
-def test_what_falls_due_at_the_very_moment_is_done(sandbox: Running) -> None:
-    move(sandbox, to="2026-02-01T00:00:00Z")
-
-    when = dates(sandbox, "MonthEndReport")
-
-    assert when == ["2026-02-01T00:00:00Z"]
-
-
-def test_months_end_without_any_business(sandbox: Running) -> None:
-    """Source: spec, "Events", MonthEndReport."""
-    moved = move(sandbox, advance="P1Y")
-    ends = dates(sandbox, "MonthEndReport")
-
-    assert moved["steps"] == 12
-    assert ends == [f"2026-{month:02}-01T00:00:00Z" for month in range(2, 13)] + ["2027-01-01T00:00:00Z"]
-
-
-def test_a_running_clock_executes_due_steps(sandbox: Running) -> None:
-    sandbox.real.advance(seconds=(30 * 24 * 3600))
-
-    _settled(lambda: len(dates(sandbox, "MonthEndReport")), 1)
-    when = dates(sandbox, "MonthEndReport")
-
-    assert when == ["2026-02-01T00:00:00Z"]
 
 
 @pytest.mark.slow
@@ -201,9 +142,6 @@ def test_other_requests_are_served_while_the_clock_moves() -> None:
 
     # Without taking turns it is one for some two hundred steps.
     assert turns > moved[0][1] / 10
-
-
-# --- once, and none left out ----------------------------------------------------------------------
 
 
 def test_the_clock_and_due_steps_survive_a_restart(sandbox_url) -> None:
@@ -258,3 +196,38 @@ def test_a_failed_step_is_rolled_back_and_logged_and_the_next_runs() -> None:
 
     assert stopped == START + timedelta(hours=1)
     assert (done_before, done_after) == (1, 2)
+
+
+def test_moves_take_turns_and_others_are_told_to_wait_while_all_else_is_served(sandbox: Running) -> None:
+    """Forty moves, and a job of the first one waits as long as another transaction writes."""
+    sandbox.ok("GET", "/_sandbox/clock")
+    with ThreadPoolExecutor(40) as pool:
+        with sandbox.sandbox.service.transaction(writes=True):
+            moves = [
+                pool.submit(sandbox.call, "POST", "/_sandbox/clock", {"advance": "P1D"}) for _ in range(40)
+            ]
+            told = [done.result() for done in itertools.islice(as_completed(moves, timeout=60), 39)]
+            served = sandbox.call("GET", "/_sandbox/customers")
+        moved = [move.result().status for move in moves]
+
+    assert {(*answer.error(), answer.headers["Retry-After"]) for answer in told} == {
+        (503, "api_error", "busy", "1")
+    }
+    assert served.status == 200
+    assert sorted(moved) == [200, *[503] * 39]
+
+
+def test_requests_that_wait_for_deliveries_hold_no_connection(sandbox: Running) -> None:
+    """More of them than the pool has connections, and a receiver that never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(25) as pool:
+        hook = {"callbackUrl": f"http://127.0.0.1:{silent.getsockname()[1]}/", "eventType": "PingTest"}
+        sandbox.ok("POST", "/webhook", hook)
+        flush = {"timeoutSeconds": 4}
+        waiting = [pool.submit(sandbox.call, "POST", "/_sandbox/flush", flush) for _ in range(25)]
+        time.sleep(0.5)
+        served = sandbox.call("GET", "/_sandbox/customers")
+        early = [each.done() for each in waiting]
+
+    assert served.status == 200
+    assert not any(early)
+    assert [(each.result().status, each.result().json["due"]) for each in waiting] == [(200, 1)] * 25

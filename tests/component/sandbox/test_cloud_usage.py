@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.sandbox import Running, check_refused
+from support.sandbox import Running
 
 RESULT = {
     "status": "Accepted",
@@ -53,33 +53,3 @@ def test_an_idempotency_key_is_taken_once_in_one_submission_and_over_several(san
         ("b", None),
         ("c", None),
     ]
-
-
-def test_results_without_an_idempotency_key_are_all_stored(sandbox: Running) -> None:
-    submitted(sandbox, {"status": "Accepted"}, {"status": "Accepted"}, {"idempotencyKey": None})
-    results = kept(sandbox)
-
-    assert len(results) == 3
-
-
-WRONG: list[tuple[Any, str]] = [
-    ({"productCode": "API-1"}, "results"),
-    ({"results": []}, "productCode"),
-    ({"results": [], "productCode": " "}, "productCode"),
-    ({"results": [{}, {"acceptedQuantity": "1"}], "productCode": "A"}, "results.1.acceptedQuantity"),
-    (
-        {"results": [{"usageWindow": {"start": "soon"}}], "productCode": "A"},
-        "results.0.usageWindow.start",
-    ),
-    ({"results": [{}, {"idempotencyKey": ""}], "productCode": "A"}, "results.1.idempotencyKey"),
-    ({"results": [{"idempotencyKey": "x" * 256}], "productCode": "A"}, "results.0.idempotencyKey"),
-]
-
-
-def test_a_submission_that_is_not_well_formed_is_refused_whole(sandbox: Running) -> None:
-    """Source: spec, "Endpoints", POST /cloudUsageSubmission: both fields are required."""
-    answers = [sandbox.call("POST", "/cloudUsageSubmission", body) for body, _ in WRONG]
-    results = kept(sandbox)
-
-    check_refused(answers, [param for _, param in WRONG])
-    assert results == []

@@ -42,17 +42,6 @@ def test_products_consumptions_has_the_remaining_amount_of_each_product(sandbox:
     )
 
 
-def test_products_consumptions_by_alias_are_the_same(sandbox: Running) -> None:
-    """Source: spec, "Endpoints", GET /customers/products-consumptions/alias/{alias}."""
-    product = metered(sandbox)
-    acme = Customer.of(sandbox, "acme/eu & co")
-    acme.buy({"catalogProductId": product})
-
-    by_alias = sandbox.ok("GET", "/customers/products-consumptions/alias/acme/eu%20%26%20co")
-
-    assert by_alias["productsConsumptions"] == acme.consumptions() != []
-
-
 def test_products_consumptions_of_an_unknown_customer_are_404(sandbox: Running) -> None:
     """Source: spec, "Endpoints": 404 resource_not_found when missing."""
     answers = [
@@ -60,68 +49,6 @@ def test_products_consumptions_of_an_unknown_customer_are_404(sandbox: Running) 
     ]
 
     assert {answer.error() for answer in answers} == {NOT_FOUND}
-
-
-def test_products_consumptions_without_a_contract_in_force_are_none(sandbox: Running) -> None:
-    product = metered(sandbox)
-    acme = Customer.of(sandbox)
-    never = acme.consumptions()
-    contract = acme.buy({"catalogProductId": product})
-    sold = acme.consumptions()
-
-    sandbox.ok("DELETE", f"/contracts/{contract}")
-
-    assert never == acme.consumptions() == []
-    assert len(sold) == 1
-
-
-def test_has_access_ends_with_a_commitment_that_blocks(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Commitment, overageStrategy; hasAccess."""
-    product = metered(sandbox)
-    for strategy in (None, "Bill", "Block"):
-        acme = Customer.of(sandbox, f"acme-{strategy}")
-        commitment = {"units": 100, "price": 70, **({"overageStrategy": strategy} if strategy else {})}
-        pricing = {"type": "PerUnit", "price": 1}
-        acme.buy({"catalogProductId": product, "pricing": pricing, "commitment": commitment})
-        acme.use(99)
-        before = acme.consumptions()[0]["hasAccess"]
-        acme.use(21)
-        after = acme.consumptions()[0]
-
-        assert before is True
-        assert (after["hasAccess"], after["exceededAmount"]) == (strategy != "Block", 20)
-    sandbox.advance("P1M")
-    billed = [each["revenueBreakdown"] for each in sandbox.ok("GET", "/invoices")["invoices"]]
-
-    assert [(each["overage"], each["total"]) for each in billed] == [(20, 90), (20, 90), (0, 70)]
-
-
-def test_a_product_group_is_one_line_item(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", ProductGroup."""
-    calls, storage = metered(sandbox), metered(sandbox, "store")
-    acme = Customer.of(sandbox)
-    sold = [
-        {"catalogProductId": calls, "pricing": {"type": "PerUnit", "price": 1}},
-        {"catalogProductId": storage, "pricing": {"type": "PerUnit", "price": 2}},
-    ]
-    commitment = {"units": 100, "price": 80, "overageStrategy": "Bill"}
-    acme.buy(
-        productGroups=[
-            {"displayName": "Bundle", "baseAmount": 15, "products": sold, "commitment": commitment},
-            {"displayName": "Seats", "baseAmount": 5},
-        ]
-    )
-
-    acme.use(70)
-    acme.use(40, name="store")
-
-    told = {each["productName"]: each for each in acme.consumptions()}
-    sandbox.advance("P1M")
-    assert list(told) == ["calls", "stores", "Bundle"]
-    assert [each["consumedAmount"] for each in told.values()] == [70, 40, 110]
-    assert [each["provisionedAmount"] for each in told.values()] == [0, 0, 100]
-    assert charged(sandbox, "subtotal") == [80 + 15 + 20, 5]
-    assert charged(sandbox, "overage") == [20, 0]
 
 
 @pytest.mark.slow

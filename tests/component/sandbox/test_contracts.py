@@ -25,9 +25,6 @@ def params(answer: Any) -> list[str]:
     return [each["param"] for each in answer.json.get("params", [])] or [answer.json.get("param")]
 
 
-# --- POST /contracts ------------------------------------------------------------------------------
-
-
 def test_a_contract_is_created_with_an_id_and_timestamps(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /contracts."""
     whole = {
@@ -61,16 +58,6 @@ def test_a_contract_is_created_with_an_id_and_timestamps(sandbox: Running) -> No
     assert read == made
 
 
-def test_a_contract_is_renewed_no_trial_not_pro_rated_and_active_where_nothing_is_said(
-    sandbox: Running,
-) -> None:
-    """Source: spec, Contract, the defaults of these fields; "States and transitions"."""
-    made = contract(sandbox)
-
-    assert (made["autoRenewContract"], made["isTrial"], made["status"]) == (True, False, "Active")
-    assert made["shouldProRateInvoices"] is False
-
-
 def test_a_contract_with_a_plan_ignores_products_and_groups(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Contract, planId: they "are ignored"."""
     plan_id = plan(sandbox, products=[fee(7)])
@@ -82,37 +69,6 @@ def test_a_contract_with_a_plan_ignores_products_and_groups(sandbox: Running) ->
 
     assert {"products", "productGroups"} & set(read) == set()
     assert [each["amount"] for each in billed] == [7]
-
-
-def test_a_contract_with_a_plan_is_billed_by_it(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Contract, planId."""
-    plan_id = plan(sandbox, products=[fee(7)], billingData={"billingInterval": "Quarterly"})
-    made = contract(sandbox, name=None, planId=plan_id)
-    sandbox.advance("P4M")
-    billed = invoices(sandbox)
-
-    assert made["name"] == "Growth"
-    assert [each["amount"] for each in billed] == [7]
-    assert billed[0]["billingCycle"] == {"startTime": STARTED, "endTime": "2026-04-10T12:00:00Z"}
-
-
-def test_custom_fields_are_set_and_come_back_as_custom_field_values(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Contract, customFields and customFieldValues."""
-    definition = sandbox.ok(
-        "POST",
-        "/_sandbox/customFields",
-        {"entity": "Contract", "customFieldName": "region", "valueType": "String"},
-    )["customField"]
-    made = contract(
-        sandbox,
-        customFields=[{"customFieldName": "region", "value": "EMEA"}],
-        customFieldValues=[{"fieldName": "region", "value": "ignored"}],
-    )
-
-    assert "customFields" not in made
-    assert made["customFieldValues"] == [
-        {"customFieldDefinitionId": definition["id"], "value": "EMEA", "fieldName": "region"}
-    ]
 
 
 def test_the_sandboxs_internal_contract_fields_are_neither_shown_nor_accepted(sandbox: Running) -> None:
@@ -263,25 +219,6 @@ def test_contract_created_has_the_contract_and_its_customer(sandbox: Running) ->
     assert told[1]["endDate"] is None
 
 
-# --- GET /contracts -------------------------------------------------------------------------------
-
-
-def test_contracts_are_those_of_a_customer_by_either_id(sandbox: Running) -> None:
-    """Source: spec, "Endpoints", GET /contracts."""
-    acme, other = customer(sandbox, externalId="crm-1"), customer(sandbox, name="Other")
-    ours, theirs = contract(sandbox, acme)["id"], contract(sandbox, other)["id"]
-
-    by_id = listed(sandbox, f"?customerId={other}")
-    by_external_id = listed(sandbox, "?customerExternalId=crm-1")
-    unknown = listed(sandbox, "?customerExternalId=crm-2")
-    everyone = listed(sandbox)
-
-    assert by_id == [theirs]
-    assert by_external_id == [ours]
-    assert unknown == []
-    assert everyone == [ours, theirs]
-
-
 def test_at_most_one_of_customer_id_and_customer_external_id(standing: Any) -> None:
     """Source: spec, "Endpoints", GET /contracts."""
     sandbox, owner = standing
@@ -290,9 +227,6 @@ def test_at_most_one_of_customer_id_and_customer_external_id(standing: Any) -> N
 
     assert answer.error() == INVALID
     assert params(answer) == ["customerId", "customerExternalId"]
-
-
-# --- DELETE /contracts/{contractId}, and the id in the path ---------------------------------------
 
 
 def test_a_deleted_contract_has_deleted_at_and_is_404_afterwards(sandbox: Running) -> None:
@@ -326,29 +260,3 @@ def test_an_external_id_stands_for_the_id_in_every_path(sandbox: Running) -> Non
         assert (active["id"], active["status"]) == (made["id"], "Active")
         deleted = sandbox.ok("DELETE", f"/contracts/{quote(external_id)}")["contract"]
         assert deleted["id"] == made["id"]
-
-
-def test_an_external_id_is_no_other_contracts_id(sandbox: Running) -> None:
-    """Else a path would name two. Source: spec, "Resources and their fields", Contract, externalId."""
-    owner = customer(sandbox)
-    first = contract(sandbox, owner, name="First")["id"]
-    body = {"customerId": owner, "startDate": STARTED, "name": "Second", "externalId": first}
-    refused = sandbox.call("POST", "/contracts", body)
-    sandbox.ok("DELETE", f"/contracts/{first}")
-    second = sandbox.ok("POST", "/contracts", body)["contract"]
-    found = sandbox.ok("GET", f"/_sandbox/contracts/{first}")["contract"]
-
-    assert refused.error() == TAKEN
-    assert params(refused) == ["externalId"]
-    assert found == second
-
-
-def test_nothing_falls_due_for_a_deleted_contract(sandbox: Running) -> None:
-    made = contract(sandbox, endDate="2026-06-10T12:00:00Z", products=[fee(1)])
-    sandbox.ok("DELETE", f"/contracts/{made['id']}")
-    sandbox.advance("P2Y")
-    kinds = {kind for kind, _ in sandbox.raised()}
-    billed = invoices(sandbox)
-
-    assert kinds == {"CustomerCreated", "ContractCreated", "NewCustomerWithoutContract", "MonthEndReport"}
-    assert billed == []

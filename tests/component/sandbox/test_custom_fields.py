@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.sandbox import INVALID, TAKEN, Answer, Running, check_refused
+from support.sandbox import INVALID, Answer, Running, check_refused
 
 REGION = {
     "customFieldName": "region",
@@ -33,9 +33,6 @@ def values(answer: Answer) -> dict[str, str]:
     return {each["fieldName"]: each["value"] for each in answer.json["customer"]["customFieldValues"]}
 
 
-# --- definitions ----------------------------------------------------------------------------------
-
-
 def test_a_custom_field_definition_is_stored_listed_and_read(sandbox: Running) -> None:
     """Source: spec, "Endpoints", GET /customFields and GET /customFields/{customFieldId}."""
     made = defined(sandbox, **REGION, entity="Customer", valueType="String", defaultValue="EMEA")
@@ -50,16 +47,6 @@ def test_a_custom_field_definition_is_stored_listed_and_read(sandbox: Running) -
     }.items() <= made.items()
     assert read == made
     assert listed == {"customFields": [made], "total": 1, "hasMore": False, "nextCursor": None}
-
-
-def test_a_name_is_defined_once_for_each_entity(sandbox: Running) -> None:
-    """A choice of ours."""
-    defined(sandbox, customFieldName="region")
-    twice = sandbox.call("POST", "/_sandbox/customFields", {"customFieldName": "region"})
-    other = defined(sandbox, customFieldName="region", entity="Contract")
-
-    check_refused([twice], ["customFieldName"], TAKEN)
-    assert other["entity"] == "Contract"
 
 
 WRONG_DEFINITIONS: list[tuple[dict[str, Any], str]] = [
@@ -86,23 +73,6 @@ def test_a_definition_that_contradicts_itself_is_refused(sandbox: Running) -> No
 
     check_refused(answers, [param for _, param in WRONG_DEFINITIONS])
     assert total == 0
-
-
-# --- values ---------------------------------------------------------------------------------------
-
-
-def test_a_definition_is_found_by_its_field_path_too(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Customer, customFields."""
-    names: list[dict[str, Any]] = [
-        {"fieldPath": "Region__c"},
-        {"customFieldName": "region", "fieldPath": "Region__c"},
-        {"customFieldName": "region", "integrationSource": "Salesforce", "valueType": "String"},
-    ]
-    defined(sandbox, **REGION)
-    defined(sandbox, customFieldName="tier", fieldPath="Tier__c", integrationSource="HubSpot")
-    answers = [given(sandbox, {**named, "value": "APAC"}) for named in names]
-
-    assert [values(answer) for answer in answers] == [{"region": "APAC"}] * 3
 
 
 WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
@@ -170,55 +140,3 @@ def test_a_custom_field_value_of_the_right_type_is_stored_as_text_and_another_re
     assert [answer.json["message"] for answer in refused] == [
         f"the definition requires a {value_type} here" for value_type, _ in bad
     ]
-
-
-def test_values_that_are_not_given_stay_and_a_null_takes_one_away(sandbox: Running) -> None:
-    """A choice of ours: customFields are merged, field by field."""
-    for name in ("a", "b", "c"):
-        defined(sandbox, customFieldName=name)
-    first = given(sandbox, *({"customFieldName": name, "value": f"{name}1"} for name in "abc"))
-    customer_id = first.json["customer"]["id"]
-    second = given(
-        sandbox,
-        {"customFieldName": "a", "value": "a2"},
-        {"customFieldName": "b", "value": None},
-        customer_id=customer_id,
-    )
-    none = sandbox.call("PUT", f"/customers/{customer_id}", {"legalName": "Acme"})
-    cleared = sandbox.call("PUT", f"/customers/{customer_id}", {"customFields": None})
-
-    assert values(second) == values(none) == {"a": "a2", "c": "c1"}
-    assert values(cleared) == {}
-
-
-def test_where_no_value_is_set_the_default_is_shown(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Custom-field definition, defaultValue."""
-    before = given(sandbox)
-    defined(sandbox, **REGION, defaultValue="EMEA")
-    customer_id = before.json["customer"]["id"]
-    default = given(sandbox, customer_id=customer_id)
-    one_set = given(sandbox, {"customFieldName": "region", "value": "APAC"}, customer_id=customer_id)
-    again = given(sandbox, {"customFieldName": "region", "value": None}, customer_id=customer_id)
-
-    assert [values(each) for each in (before, default, one_set, again)] == [
-        {},
-        {"region": "EMEA"},
-        {"region": "APAC"},
-        {"region": "EMEA"},
-    ]
-
-
-# --- definitions that inputs make -----------------------------------------------------------------
-
-
-def test_an_input_with_a_name_and_a_type_makes_its_definition(sandbox: Running) -> None:
-    """So that a program can set a value that knows the specification alone, which shows none being made."""
-    size = {"customFieldName": "size", "valueType": "Number", "fieldPath": "Size__c"}
-    first = given(sandbox, {**size, "value": 5})
-    again = given(sandbox, {"customFieldName": "size", "value": 6})
-    wrong = given(sandbox, {"customFieldName": "size", "value": "six"})
-    [made] = sandbox.ok("GET", "/customFields")["customFields"]
-
-    assert (values(first), values(again)) == ({"size": "5"}, {"size": "6"})
-    assert {name: made[name] for name in (*size, "entity")} == {**size, "entity": "Customer"}
-    assert wrong.json["param"] == "customFields.0.value"

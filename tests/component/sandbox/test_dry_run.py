@@ -59,33 +59,6 @@ def test_dry_run_has_the_value_of_a_matching_meter(sandbox: Running) -> None:
     assert other == []
 
 
-def test_dry_run_lists_meters_that_do_not_count_without_a_value(sandbox: Running) -> None:
-    """Source: spec, "Endpoints", POST /events/dry-run, value: number or null."""
-    meter(sandbox, "count", filters=[{"property": "region", "operator": "equals", "value": "us"}])
-    meter(sandbox, "sum", property="units")
-    meter(sandbox, "unique", property="host")
-
-    answer = sandbox.ok("POST", PATH, {"events": [event("r-1", data={"units": "3", "host": None})]})
-
-    found = answer["events"][0]["meterWithValues"]
-    assert [(each["name"], each["value"]) for each in found] == [
-        ("count", None), ("sum", None), ("unique", None)
-    ]  # fmt: skip
-
-
-def test_dry_run_events_of_the_wrong_form_and_duplicates_are_invalid(sandbox: Running) -> None:
-    """Source: spec, the dry-run rules, row 5; it validates as live ingestion would."""
-    sandbox.ok("PUT", "/events", {"events": [event("stored")]})
-    batch = [event("stored"), {"name": 1}, event("new"), event("new")]
-
-    answer = sandbox.ok("POST", PATH, {"events": batch})
-    live = sandbox.ok("POST", "/v2/events", {"events": batch})
-
-    assert answer["invalidEvents"] == live["invalidEvents"]
-    assert [each["event"] for each in answer["invalidEvents"]] == [batch[0], batch[1], batch[3]]
-    assert [each["event"] for each in answer["events"]] == live["validEvents"] == [batch[2]]
-
-
 def test_dry_run_stores_nothing(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /events/dry-run: stores nothing."""
     batch = {"events": [event("r-1"), event("r-2", customerAlias="new")]}

@@ -17,7 +17,6 @@ AGGREGATION = {
     "groupBy": "day",
 }
 CONTRACT = {"customerId": "cus_1", "name": "Deal", "startDate": "2026-01-01"}
-READ_BY_ID = ("/customers/integration/Salesforce/{}", "/plans/{}", "/catalogProducts/{}", "/customFields/{}")
 
 
 def is_an_error_of_the_specification(answer: Answer) -> bool:
@@ -88,22 +87,6 @@ def test_an_unexpected_exception_is_an_internal_error_without_details(
     assert API_TOKEN not in caplog.text
 
 
-def test_impossible_ids_are_404_without_an_internal_error(sandbox: Running) -> None:
-    """Source: spec, "Errors", resource_not_found."""
-    hostile = ("none", "a/b", "%FF", "%F0%9F%90%99", "'", "%25", "..%2f", "x" * 5000, "%20")
-    answers = {
-        path.format(name): sandbox.call("GET", path.format(name)).error()
-        for path in READ_BY_ID
-        for name in hostile
-    }
-    nul = [sandbox.call("GET", path.format("%00")) for path in READ_BY_ID]
-
-    assert answers == dict.fromkeys(answers, NOT_FOUND)
-    assert {(answer.error(), answer.json["message"]) for answer in nul} == {
-        (INVALID, "the address holds a NUL character: no id has one")
-    }
-
-
 NUL_BODIES: list[tuple[str, str, Any]] = [
     ("POST", "/login", {"refreshToken": "\0"}),
     ("POST", "/v2/events/aggregation", {**AGGREGATION, "customerIdPattern": "a\0"}),
@@ -127,20 +110,6 @@ def test_a_nul_anywhere_in_a_body_is_refused_and_never_reaches_the_database(sand
     assert all(is_an_error_of_the_specification(answer) for answer in answers)
     assert escaped.json["catalogProduct"]["name"] == r"a \u0000 that is none"
     assert raised == []
-
-
-def test_invalid_query_parameters_are_named(sandbox: Running) -> None:
-    """Source: spec, "Errors", param and params."""
-    missing = sandbox.call("GET", "/credits")
-    wrong = sandbox.call("GET", "/invoices?issuedAfter=x&issuedBefore=y")
-    nul = sandbox.call("GET", "/contracts?customerExternalId=%00")
-
-    assert missing.json["message"] == (
-        "the parameters of the URL are not valid, because of customerId: Field required"
-    )
-    assert missing.json["param"] == "customerId"
-    assert (nul.error(), nul.json["param"]) == (INVALID, "customerExternalId")
-    assert [each["param"] for each in wrong.json["params"]] == ["issuedAfter", "issuedBefore"]
 
 
 def test_one_invalid_field_is_in_the_message_and_several_in_params(sandbox: Running) -> None:

@@ -55,16 +55,6 @@ def test_query_filters_by_event_name_and_by_alias(sandbox: Running) -> None:
     assert refs(page(sandbox, customerAlias="nobody")) == []
 
 
-def test_query_returns_10_events_per_page_or_limit(sandbox: Running) -> None:
-    """Source: spec, "Limits", page size for GET /events."""
-    send(sandbox, *((f"r-{n:02}", f"2026-01-{n + 1:02}") for n in range(12)))
-
-    plain, all_of_them = page(sandbox), page(sandbox, limit=1000)
-
-    assert (len(plain["events"]), plain["total"], plain["hasMore"]) == (10, 12, True)
-    assert (len(all_of_them["events"]), all_of_them["hasMore"]) == (12, False)
-
-
 def test_query_pages_stay_right_while_events_come_in(sandbox: Running) -> None:
     """Source: spec, "Endpoints", GET /events, cursor. Events come late, and many at one time."""
     send(sandbox, *((f"r-{n}", "2026-01-10T00:00:00Z") for n in range(6)))

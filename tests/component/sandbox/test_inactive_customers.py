@@ -75,20 +75,3 @@ def test_measurements_and_top_ups_of_an_inactive_customer_are_refused(sandbox: R
         assert answer.json["param"] == "customerId"
     assert invoices(sandbox) == []
     assert top_up(sandbox, acme.id).status == top_up(sandbox, other.id).status == 200
-
-
-def test_a_commitment_for_several_cycles_is_charged_by_the_first_that_is_billed(sandbox: Running) -> None:
-    """Nobody paid for the quarter's units when its first month ended: the second month's invoice charges."""
-    acme, calls = Customer.of(sandbox), metered(sandbox)
-    quarter = {"unit": "Months", "value": 3}
-    commitment = {"units": 100, "price": 60, "scheduling": {"duration": quarter}}
-    acme.buy({"catalogProductId": calls, "pricing": {"price": 1}, "commitment": commitment})
-    sandbox.advance("P20D")
-    set_status(acme, "Inactive")
-    sandbox.advance("P3D")
-    set_status(acme, "Active")
-    acme.use(80, at="2026-02-02T13:00:00Z")
-    sandbox.advance("P100D")
-
-    billed = [(each["billingCycle"]["startTime"][:10], each["amount"]) for each in invoices(sandbox)]
-    assert billed == [("2026-02-01", 60), ("2026-03-01", 0), ("2026-04-01", 60)]

@@ -5,23 +5,19 @@ Source: spec, "Resources and their fields", Invoice; "Endpoints", Invoices; "Sta
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from support.sandbox import NOT_FOUND, Running, running
+from support.sandbox import NOT_FOUND, Running
 from support.scenarios import (
     STARTED,
-    Customer,
     approve,
     contract,
     customer,
     cycle,
-    dates,
     fee,
     invoices,
-    metered,
 )
 
 CENTS = {"overage": 0, "discount": 0, "creditsUsed": 0, "tax": 0}
@@ -36,13 +32,6 @@ def issued(sandbox: Running, owner: str | None = None, **terms: Any) -> Any:
     made = contract(sandbox, owner, **{"products": [fee(100)], **terms})
     sandbox.advance("P1M")
     return next(each for each in invoices(sandbox) if each["contractId"] == made["id"])
-
-
-def statuses(sandbox: Running) -> list[str]:
-    return [body["billingStatus"] for _, body in sandbox.raised("InvoicePaymentStatusChanged")]
-
-
-# --- issuing --------------------------------------------------------------------------------------
 
 
 def test_an_invoice_bills_the_cycle_with_a_line_for_each_product(sandbox: Running) -> None:
@@ -65,29 +54,6 @@ def test_an_invoice_bills_the_cycle_with_a_line_for_each_product(sandbox: Runnin
     assert read == invoice
 
 
-def test_a_separately_issued_product_has_its_own_invoice(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", ContractProduct, pricing.issuedSeparately."""
-    apart = {"displayName": "Setup", "pricing": {"price": 7, "issuedSeparately": True}}
-    contract(sandbox, products=[fee(1), apart, fee(2)])
-    sandbox.advance("P1M")
-    amounts = [each["amount"] for each in invoices(sandbox)]
-
-    assert amounts == [3, 7]
-
-
-@pytest.mark.slow
-def test_an_invoice_has_the_contracts_currency_else_the_customers_and_says_a_trial(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Contract and Customer, currency."""
-    euro = customer(sandbox, currency="EUR")
-    contract(sandbox, euro, currency="GBP", isTrial=True)
-    contract(sandbox, euro)
-    contract(sandbox)
-    sandbox.advance("P1M")
-    found = [(each["currency"], each["isTrial"]) for each in invoices(sandbox)]
-
-    assert found == [("GBP", True), ("EUR", False), ("USD", False)]
-
-
 @pytest.mark.slow
 def test_invoices_are_numbered_anew_in_each_year(sandbox: Running) -> None:
     contract(sandbox, products=[fee(1, scheduling=cycle("Months", 6))])
@@ -95,35 +61,6 @@ def test_invoices_are_numbered_anew_in_each_year(sandbox: Running) -> None:
     numbers = [each["invoiceNumber"] for each in invoices(sandbox)]
 
     assert numbers == ["2026-0001", "2027-0001", "2027-0002"]
-
-
-def test_usage_beyond_the_commitment_is_an_overage_of_its_invoice(sandbox: Running) -> None:
-    """Source: spec, "Events", Overage."""
-    acme = Customer.of(sandbox)
-    pricing = {"type": "PerUnit", "price": 2}
-    commitment = {"units": 3, "price": 5}
-    acme.buy({"catalogProductId": metered(sandbox), "pricing": pricing, "commitment": commitment})
-    acme.use(1, 4)
-    sandbox.advance("P2M")
-    told = [body for _, body in sandbox.raised("Overage")]
-    billed = invoices(sandbox)
-
-    assert [each["amount"] for each in billed] == [9, 5]
-    assert billed[0]["revenueBreakdown"]["overage"] == 4
-    assert billed[0]["lineItems"][0]["units"] == 5
-    assert told == [
-        {
-            "date": "2026-02-01T00:00:00Z",
-            "overageAmount": 4,
-            "invoiceId": billed[0]["id"],
-            "customerId": acme.id,
-            "customerName": "Acme",
-            "currency": "USD",
-        }
-    ]
-
-
-# --- GET /invoices --------------------------------------------------------------------------------
 
 
 def test_invoices_are_listed_by_page_and_filter(sandbox: Running) -> None:
@@ -169,58 +106,6 @@ def test_an_invoice_that_is_not_there_is_not_found(sandbox: Running) -> None:
 
     assert answer.error() == NOT_FOUND
     assert [each.error() for each in done] == [NOT_FOUND, NOT_FOUND]
-
-
-# --- approval -------------------------------------------------------------------------------------
-
-
-def test_an_invoice_is_approved_automatically_after_a_day(sandbox: Running) -> None:
-    """Source: spec, "Events", InvoiceApproved."""
-    invoice = issued(sandbox)
-    sandbox.advance("P1D")
-    read = sandbox.ok("GET", f"/invoices/{invoice['id']}")["invoice"]
-    told = sandbox.raised("InvoiceApproved")
-
-    approved_at = "2026-02-11T12:00:00Z"
-    assert [body for _, body in told] == [{"date": approved_at, "invoiceId": invoice["id"]}]
-    assert read["approvedAt"] == approved_at
-    assert read["dueDate"] == "2026-03-13T12:00:00Z"
-
-
-@pytest.mark.slow
-def test_approve_after_sets_the_time_of_approval() -> None:
-    with running(approve_after=timedelta(hours=6)) as sandbox:
-        issued(sandbox)
-        sandbox.advance("PT6H")
-
-        when = dates(sandbox, "InvoiceApproved")
-
-    assert when == ["2026-02-10T18:00:00Z"]
-
-
-def test_an_invoice_can_be_approved_by_hand_once(sandbox: Running) -> None:
-    invoice = issued(sandbox)
-    first = approve(sandbox, invoice)
-    second = sandbox.call("POST", f"/_sandbox/invoices/{invoice['id']}/approve")
-    sandbox.advance("P2D")
-    when = dates(sandbox, "InvoiceApproved")
-
-    assert first["billingStatus"] == "PendingPayment"
-    assert second.error() == (400, "invalid_request_error", "already_approved")
-    assert when == ["2026-02-10T12:00:00Z"]
-
-
-def test_an_invoice_is_due_due_days_after_its_approval(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Customer, dueDays."""
-    for due_days in ("14", "0", None):
-        contract(sandbox, customer(sandbox, dueDays=due_days), products=[fee(100)])
-    sandbox.advance("P1M")
-    found = [approve(sandbox, invoice)["dueDate"] for invoice in invoices(sandbox)]
-
-    assert found == [f"{day}T12:00:00Z" for day in ("2026-02-24", "2026-02-10", "2026-03-12")]
-
-
-# --- sending --------------------------------------------------------------------------------------
 
 
 def test_an_approved_invoice_is_sent_to_those_who_receive_them_and_waits_for_payment(
@@ -269,42 +154,6 @@ def test_an_invoice_that_reaches_no_address_fails_to_be_sent_and_is_owed(sandbox
     date = "2026-02-10T12:00:00Z"
     assert failed[0] == {"invoiceId": invoice["id"], "invoiceNumber": "2026-0001", "date": date}
     assert read["billingStatus"] == "Overdue"
-
-
-def test_bounced_mail_is_reported_and_the_invoice_is_pending_payment(sandbox: Running) -> None:
-    """Source: spec, "Events", CustomerPortalLinkSent, errorMessage."""
-    bounced = ("ada@acme.invalid", "ada@INVALID.", "ada", "ada@")
-    taken = ("eve@acme.example", "eve@acme.example", "")
-    owner = customer(sandbox, contacts=[contact(email) for email in (*bounced, *taken)])
-    invoice = approve(sandbox, issued(sandbox, owner))
-    told = [body for _, body in sandbox.raised("CustomerPortalLinkSent")]
-    links = {body["email"]: body for body in told}
-    failed = [body["invoiceId"] for _, body in sandbox.raised("InvoiceSendFailed")]
-
-    assert len(told) == len(links)  # an address that two contacts have gets one
-    sent = links.pop("eve@acme.example")
-    assert set(links) == set(bounced)
-    assert all(link["isSuccessful"] is False and link["errorMessage"] for link in links.values())
-    assert sent["isSuccessful"] is True
-    assert "errorMessage" not in sent
-    assert failed == []
-    assert invoice["billingStatus"] == "PendingPayment"
-
-
-@pytest.mark.slow
-def test_an_invoice_is_resent_when_it_has_a_recipient(sandbox: Running) -> None:
-    owner = customer(sandbox, contacts=[])
-    invoice = approve(sandbox, issued(sandbox, owner))
-    sandbox.ok("PUT", f"/customers/{owner}", {"contacts": [contact("ada@acme.example")]})
-    sent = sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/send")["invoice"]
-    again = sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/send")["invoice"]
-    links = len(sandbox.raised("CustomerPortalLinkSent"))
-    changes = statuses(sandbox)
-
-    assert invoice["billingStatus"] == "PendingPayment"
-    assert sent["billingStatus"] == again["billingStatus"] == "PendingPayment"
-    assert links == 2
-    assert changes == ["PendingPayment"]
 
 
 def test_an_invoice_is_not_sent_before_it_is_approved(sandbox: Running) -> None:

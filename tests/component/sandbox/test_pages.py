@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html import unescape
-from typing import Any
 
 import pytest
 
@@ -14,19 +13,16 @@ from billhook.sandbox.pages.texts import SENTENCES, event_sentences
 from billhook.sandbox.scenario import run_scenario
 from billhook.sandbox.storage.tables import raised_event
 from billhook.sandbox.webhooks import outbox
-from billhook.signing import StandardWebhooks, TimestampedRSA
+from billhook.signing import StandardWebhooks
 from support.receivers import Receiver, flush, receiving, subscribe
 from support.sandbox import API_TOKEN, START, Running, running
 from support.sandbox_pages import PagesBrowser, form, rules
-from support.scenarios import Customer, contract, customer, fee, invoices, metered
+from support.scenarios import contract, customer, fee, invoices, metered
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-CLOCK = "POST /_sandbox/clock"
 PING = "POST /_sandbox/subscriptions/{subscriptionId}/ping"
 TRIGGER = "POST /_sandbox/trigger/{eventType}"
 HOSTILE = "<script>alert(1)</script><svg onload=alert(2)>\"'&\u202e"
-MEGABYTE = "A" * 900_000
-"""As long a text as a request may hold, which is the API's limit of 1 MB less the rest of the request."""
 
 
 @pytest.fixture
@@ -48,37 +44,6 @@ def facts(page: str) -> dict[str, str]:
     """The names and values of a page's list of facts, without markup."""
     found = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page, re.DOTALL)
     return {name: re.sub("<[^>]+>", "", value).strip() for name, value in found}
-
-
-# --- the demo ---------------------------------------------------------------------------------------
-
-
-def test_every_page_shows_what_the_demo_has_left(demo: tuple[Running, PagesBrowser, Receiver]) -> None:
-    _, browser, receiver = demo
-    lists = ["", "/timeline", "/customers", "/contracts", "/usage", "/invoices", "/credits"]
-    found = {path: browser.get(path or "/").text for path in lists}
-    details = {
-        kind: browser.get(links(found[path], pattern)[0]).text
-        for kind, path, pattern in (
-            ("event", "/timeline", "/timeline/evt_[0-9a-f]+"),
-            ("customer", "/customers", "/customers/cus_[0-9a-f]+"),
-            ("contract", "/contracts", "/contracts/con_[0-9a-f]+"),
-            ("invoice", "/invoices", "/invoices/inv_[0-9a-f]+"),
-        )
-    }
-    types = {name: browser.get(f"/timeline?type={name}").text.count(f">{name}</a>") for name in EVENT_TYPES}
-
-    assert "Acme Ltd" in found["/customers"]
-    assert "Acme by use" in found["/contracts"]
-    assert "sum <b>244</b>" in found["/usage"]  # 4 times 60 calls, and 4 of the stranger
-    assert "430.00 USD" in found["/invoices"]
-    assert "-30" in found["/credits"]
-    assert receiver.url in found["/timeline"]
-    assert facts(details["event"])["caused by"] == "Pay an invoice, or record a failed payment"
-    assert facts(details["contract"])["status"] == "Expired"
-    assert facts(details["invoice"])["amount"] == "250.00 USD"
-    assert "JSON from the API" in details["customer"]
-    assert all(types.values()), types
 
 
 def test_the_timeline_tells_what_happened_with_names_and_amounts(
@@ -138,35 +103,6 @@ def test_no_page_shows_a_secret_or_a_signature_unless_asked(
     assert browser.client.get("/pages/secrets/show").status_code == 404
 
 
-def test_lists_are_paged_by_links_from_the_newest_on(sandbox: Running) -> None:
-    for n in range(30):
-        sandbox.ok("POST", "/_sandbox/customers", {"name": f"Customer {n:02}"})
-    browser = PagesBrowser.logged_in(sandbox)
-    first = browser.get("/customers").text
-    [more] = links(first, r"/customers\?cursor=[^\"]+")
-    second = browser.get(more).text
-    wrong = browser.get("/customers?cursor=nonsense")
-
-    names = re.compile(r"Customer \d\d")
-    assert names.findall(first) == [f"Customer {n:02}" for n in range(29, 4, -1)]
-    assert names.findall(second) == [f"Customer {n:02}" for n in range(4, -1, -1)]
-    assert 'href="/pages/customers">First page' in second
-    assert wrong.status_code == 400
-    assert "cursor" in wrong.text
-
-
-def test_the_address_of_a_page_decides_nothing_but_the_values_of_its_links(sandbox: Running) -> None:
-    for n in range(30):
-        sandbox.ok("POST", "/_sandbox/customers", {"name": f"Customer {n:02}"})
-    browser = PagesBrowser.logged_in(sandbox)
-    for odd in ("_scheme=javascript&_external=1", "_scheme=x", "_method=POST", "endpoint=x"):
-        page = browser.get(f"/customers?{odd}&kept=1")
-
-        assert page.status_code == 200, odd
-        assert re.search(r'href="/pages/customers\?kept=1&amp;cursor=', page.text), odd
-        assert not re.search(r'(?:href|action)="javascript', page.text), odd
-
-
 def test_what_is_not_there_is_said_on_a_page(sandbox: Running) -> None:
     paths = (
         "/timeline/evt_x", "/customers/cus_x", "/contracts/con_x", "/invoices/inv_x",
@@ -180,17 +116,6 @@ def test_what_is_not_there_is_said_on_a_page(sandbox: Running) -> None:
     assert [path for path, page in pages.items() if "Not Found" not in page.text] == []
 
 
-def test_a_nul_in_an_address_or_a_form_is_refused(sandbox: Running) -> None:
-    browser = PagesBrowser.logged_in(sandbox)
-    found = [
-        browser.get("/customers/a%00b").status_code,
-        browser.get("/usage?customer=a%00b").status_code,
-        browser.post("/webhooks", url="http://127.0.0.1/\0", type="PingTest").status_code,
-    ]
-
-    assert found == [400, 400, 400]
-
-
 def test_a_page_that_fails_says_so_and_nothing_of_why(
     sandbox: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,9 +127,6 @@ def test_a_page_that_fails_says_so_and_nothing_of_why(
     assert page.status_code == 500
     assert "Its log has the details." in page.text
     assert "TypeError" not in page.text
-
-
-# --- hostile texts ----------------------------------------------------------------------------------
 
 
 def test_hostile_texts_are_inert_on_every_page() -> None:
@@ -239,41 +161,6 @@ def test_hostile_texts_are_inert_on_every_page() -> None:
     assert len(shown) >= 10
 
 
-@pytest.mark.slow
-def test_the_longest_texts_fit_on_a_page(sandbox: Running) -> None:
-    made = customer(sandbox, name="Long", legalName=MEGABYTE)
-    deal = contract(sandbox, made, name=MEGABYTE, products=[fee(12.5)])
-    sandbox.advance("P32D")
-    browser = PagesBrowser.logged_in(sandbox)
-    [invoice] = [one["id"] for one in invoices(sandbox)]
-    paths = [f"/customers/{made}", f"/contracts/{deal['id']}", f"/invoices/{invoice}", "/contracts"]
-    pages = [browser.get(path) for path in [*paths, "/timeline", "/"]]
-    printed = re.search(r'href="(/_sandbox/pages/[^"]+)"', pages[2].text)
-    assert printed
-    pages.append(browser.get(printed[1]))
-    [event] = links(browser.get("/timeline?type=ContractCreated").text, "/timeline/evt_[0-9a-f]+")
-    event_page = browser.get(event)
-
-    assert [page.status_code for page in pages] == [200] * 7
-    assert max(len(page.text) for page in pages) < 250_000
-    # The body of an event is what the page is for: it is shown as it was sent.
-    assert MEGABYTE in event_page.text
-
-
-# --- actions ----------------------------------------------------------------------------------------
-
-
-def test_the_clock_moves_by_a_day_a_month_or_a_duration(sandbox: Running) -> None:
-    browser = PagesBrowser.logged_in(sandbox)
-    said = [browser.run(CLOCK, advance=period) for period in ("1d", "P1M", "12h", "-P1D", "")]
-
-    assert said[0] == "The clock is at 2026-01-11T12:00:00Z; jobs run: 0."
-    assert said[1] == "The clock is at 2026-02-11T12:00:00Z; jobs run: 1."
-    assert said[2].startswith("The clock is at 2026-02-12T00:00:00Z")
-    assert said[3].startswith("Refused: advance is not an ISO 8601 duration")
-    assert said[4].startswith("Refused: ")
-
-
 def test_any_event_is_triggered_from_its_sample_signed_and_sent() -> None:
     scheme, found = StandardWebhooks(), {}
     with running(secrets=[SECRET]) as sandbox, receiving() as receiver:
@@ -297,40 +184,6 @@ def test_any_event_is_triggered_from_its_sample_signed_and_sent() -> None:
 
     assert said == "The address is subscribed to all 23 types of events."
     assert found == {event_type: (event_type, True, True) for event_type in EVENT_TYPES}
-
-
-def test_what_was_typed_is_shown_again_if_it_is_no_event(sandbox: Running) -> None:
-    browser = PagesBrowser.logged_in(sandbox)
-    broken = browser.post(form(TRIGGER), eventType="PaymentFailed", other='{"amount": ')
-    wrong = browser.post(form(TRIGGER), eventType="PaymentFailed", other='{"amount": "<b>much</b>"}')
-    unknown = browser.run(TRIGGER, eventType="Nothing", other="{}")
-    raised = sandbox.raised()
-
-    assert (broken.status_code, wrong.status_code) == (400, 400)
-    assert "{&#34;amount&#34;:</textarea>" in broken.text
-    assert "Refused: " in wrong.text
-    assert "&lt;b&gt;much&lt;/b&gt;" in wrong.text
-    assert unknown == "Refused: there is no such event type"
-    assert raised == []
-
-
-def test_a_delivery_is_sent_again_under_its_id() -> None:
-    with running() as sandbox, receiving() as receiver:
-        browser = PagesBrowser.logged_in(sandbox)
-        browser.run("POST /webhook", callbackUrl=receiver.url, eventType="PingTest")
-        flush(sandbox)
-        [event] = links(browser.get("/timeline").text, "/timeline/evt_[0-9a-f]+")
-        before = browser.get(event).text
-        [delivery] = re.findall(r'name="deliveryId" value="([^"]+)"', before)
-        said = browser.run("POST /_sandbox/deliveries/{deliveryId}/resend", deliveryId=delivery)
-        flush(sandbox)
-        after = browser.get(event).text
-        waited = browser.run("POST /_sandbox/flush", timeoutSeconds="5")
-
-    assert said == "The delivery is sent again, under the same id."
-    assert [one.id for one in receiver.got] == [receiver.got[0].id] * 2
-    assert (before.count('data-label="started"'), after.count('data-label="started"')) == (1, 2)
-    assert waited == "Attempts that were due have been made."
 
 
 def test_an_address_is_subscribed_pinged_and_ended_as_a_whole_or_by_type() -> None:
@@ -364,79 +217,6 @@ def test_an_address_is_subscribed_pinged_and_ended_as_a_whole_or_by_type() -> No
     assert "No address is subscribed." in left
 
 
-def test_faults_are_switched_on_and_off_one_by_one(sandbox: Running) -> None:
-    browser = PagesBrowser.logged_in(sandbox)
-    on = [
-        browser.run("POST /_sandbox/faults", fault=fault, probability=share)
-        for fault, share in (("corrupt", "1"), ("lose", "0.1"))
-    ]
-    page = browser.get("/faults").text
-    active = [(one["fault"], one["probability"]) for one in faults(sandbox)]
-    off = browser.run("DELETE /_sandbox/faults", fault="corrupt")
-    left = [one["fault"] for one in faults(sandbox)]
-    refused = browser.run("POST /_sandbox/faults", fault="lose", probability="2")
-
-    assert on == ["The fault corrupt is on.", "The fault lose is on."]
-    assert active == [("corrupt", 1), ("lose", 0.1)]
-    assert page.count('<button class="primary">Switch off') == 2
-    assert "10 %" in page
-    assert off == "The fault is off."
-    assert left == ["lose"]
-    assert refused.startswith("Refused: ")
-
-
-def test_an_invoice_is_approved_sent_and_paid(sandbox: Running) -> None:
-    contract(sandbox, products=[fee(12.5)])
-    sandbox.advance("P1M")
-    [made] = invoices(sandbox)
-    browser, of = PagesBrowser.logged_in(sandbox), {"invoiceId": made["id"]}
-    prefix = "POST /_sandbox/invoices/{invoiceId}"
-    early = browser.run(f"{prefix}/send", **of)
-    failed = {"outcome": "failed", "failureReason": "card_declined"}
-    said = [
-        browser.run(f"{prefix}/approve", **of),
-        browser.run(f"{prefix}/payments", **of, **failed),
-        browser.run(f"{prefix}/send", **of),
-        browser.run(f"{prefix}/payments", **of, outcome="paid"),
-        browser.run(f"{prefix}/payments", **of, outcome="paid"),
-    ]
-    page = browser.get(f"/invoices/{made['id']}").text
-    sandbox.token = ""
-    raised = [one for kind in ("InvoiceApproved", "PaymentFailed") for one, _ in sandbox.raised(kind)]
-
-    assert early == "Refused: the invoice is not approved yet: approve it first"
-    assert said[:4] == [
-        "The invoice is approved and sent.",
-        "Recorded: the invoice is Rejected.",
-        "The invoice is sent once more.",
-        "Recorded: the invoice is Paid.",
-    ]
-    assert said[4].startswith("Refused: ")
-    assert facts(page)["still due"] == "0.00 USD"
-    assert raised == ["InvoiceApproved", "PaymentFailed"]
-
-
-def test_credits_are_granted_and_a_contract_is_activated(sandbox: Running) -> None:
-    buyer = Customer.of(sandbox)
-    deal = buyer.buy(fee(1), status="InReview")
-    browser = PagesBrowser.logged_in(sandbox)
-    grant, activate = "POST /_sandbox/credits/grant", "POST /_sandbox/contracts/{contractId}/activate"
-    granted = browser.run(grant, customerId=buyer.id, creditAmount="12.50")
-    refused = [
-        browser.run(grant, customerId=customer_id, creditAmount=amount)
-        for customer_id, amount in ((buyer.id, "NaN"), (buyer.id, "-1"), ("cus_x", "1"))
-    ]
-    page = browser.get(f"/credits?customer={buyer.id}").text
-    activated = browser.run(activate, contractId=deal)
-    again = browser.run(activate, contractId=deal)
-
-    assert granted == "The credits are granted."
-    assert all(said.startswith("Refused: ") for said in refused)
-    assert page.count("12.50") >= 3
-    assert activated == "The contract is active."
-    assert again.startswith("Refused: ")
-
-
 def test_a_secret_is_rotated_and_then_shown() -> None:
     with running(secrets=[SECRET]) as sandbox:
         browser = PagesBrowser.logged_in(sandbox)
@@ -449,19 +229,3 @@ def test_a_secret_is_rotated_and_then_shown() -> None:
     assert newest != SECRET
     assert str(newest) in shown
     assert SECRET not in shown
-
-
-def test_of_a_key_pair_only_the_public_key_is_shown() -> None:
-    with running(scheme=TimestampedRSA()) as sandbox:
-        browser = PagesBrowser.logged_in(sandbox)
-        shown = browser.post("/secrets/show").text
-        refused = browser.act("/secrets/rotate", overlap="on")
-
-    assert "-----BEGIN PUBLIC KEY-----" in shown
-    assert "PRIVATE" not in shown
-    assert "export BILLHOOK_SECRETS" not in shown
-    assert refused.startswith("Refused: a delivery signed by timestamped-rsa has room for one signature")
-
-
-def faults(sandbox: Running) -> list[dict[str, Any]]:
-    return list(sandbox.ok("GET", "/_sandbox/faults")["faults"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.sandbox import INVALID, Answer, Running, check_refused
+from support.sandbox import Answer, Running, check_refused
 from support.scenarios import approve, contract, customer, fee, invoices
 
 ONE_CYCLE = {"endDate": "2026-02-10T12:00:00Z", "autoRenewContract": False}
@@ -73,79 +73,6 @@ def test_a_paid_invoice_has_its_payment_info(sandbox: Running) -> None:
     assert f"/{invoice['id']}/" in url
 
 
-def test_a_failed_payment_rejects_the_invoice_with_its_reason(sandbox: Running) -> None:
-    """Source: spec, "Events", PaymentFailed."""
-    invoice = approved(sandbox)
-    refused = pay(sandbox, invoice, outcome="failed", failureReason="card_declined")
-    told = [body for _, body in sandbox.raised("PaymentFailed")]
-    changed = changes(sandbox)
-
-    assert refused["billingStatus"] == "Rejected"
-    assert (refused["paymentInfo"]["status"], refused["paymentInfo"]["note"]) == ("Failed", "card_declined")
-    assert changed == [("PendingPayment", 100, 0), ("Rejected", 100, 0)]
-    assert told == [
-        {
-            "date": "2026-02-10T12:00:00Z",
-            "customerId": invoice["customerId"],
-            "invoiceId": invoice["id"],
-            "paymentProvider": "Sandbox",
-            "amount": 100,
-            "currency": "EUR",
-            "failureReason": "card_declined",
-        }
-    ]
-
-
-def test_an_invoice_that_is_not_paid_by_its_due_date_is_overdue_and_can_still_be_paid(
-    sandbox: Running,
-) -> None:
-    """Source: spec, "States and transitions", Invoice billingStatus."""
-    invoice = approved(sandbox)
-    sandbox.ok("POST", "/_sandbox/clock", {"to": "2026-03-12T11:59:59Z"})
-    sandbox.token = ""
-    before = changes(sandbox)
-    sandbox.advance("PT1S")
-    at_due = changes(sandbox)
-    paid = pay(sandbox, invoice)
-
-    assert before == [("PendingPayment", 100, 0)]
-    assert at_due == [("PendingPayment", 100, 0), ("Overdue", 100, 0)]
-    assert paid["billingStatus"] == "Paid"
-
-
-def test_a_rejected_invoice_is_overdue_at_its_due_date_and_is_rejected_and_paid_as_before(
-    sandbox: Running,
-) -> None:
-    """What was paid in part stays paid; a payment that fails again changes no status."""
-    invoice = approved(sandbox)
-    pay(sandbox, invoice, amount=30)
-    for _ in range(2):
-        pay(sandbox, invoice, outcome="failed", amount=70)
-    sandbox.advance("P30D")
-    pay(sandbox, invoice, outcome="failed")
-    sandbox.advance("P1D")
-    pay(sandbox, invoice)
-    reasons = [body["failureReason"] for _, body in sandbox.raised("PaymentFailed")]
-    pending, *changed, paid = changes(sandbox)
-
-    assert changed == [(status, 70, 30) for status in ("Rejected", "Overdue", "Rejected", "Overdue")]
-    assert (pending, paid) == (("PendingPayment", 100, 0), ("Paid", 0, 100))
-    assert reasons == [None] * 3
-
-
-def test_an_invoice_paid_in_parts_is_paid_with_the_last(sandbox: Running) -> None:
-    invoice = approved(sandbox)
-    part = pay(sandbox, invoice, amount=30.5)
-    over = try_to_pay(sandbox, invoice, outcome="paid", amount=69.51)
-    rest = pay(sandbox, invoice, amount=69.5)
-    changed = changes(sandbox)
-
-    assert (part["billingStatus"], part["paymentInfo"]["amount"]) == ("PendingPayment", 30.5)
-    assert over.error() == INVALID
-    assert rest["billingStatus"] == "Paid"
-    assert changed == [("PendingPayment", 100, 0), ("Paid", 0, 100)]
-
-
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({}, "outcome"),
     ({"outcome": "lost"}, "outcome"),
@@ -163,17 +90,3 @@ def test_a_payment_that_cannot_be_is_refused(sandbox: Running) -> None:
 
     check_refused(answers, [param for _, param in WRONG])
     assert changed == [("PendingPayment", 100, 0)]
-
-
-def test_an_invoice_is_paid_after_its_approval_and_once(sandbox: Running) -> None:
-    invoice = issued(sandbox)
-    early = [try_to_pay(sandbox, invoice, outcome=outcome) for outcome in ("paid", "failed")]
-    approve(sandbox, invoice)
-    pay(sandbox, invoice)
-    late = [try_to_pay(sandbox, invoice, outcome=outcome) for outcome in ("paid", "failed")]
-
-    assert {answer.error() for answer in early} == {(400, "invalid_request_error", "not_approved")}
-    assert {answer.error() for answer in late} == {(400, "invalid_request_error", "already_paid")}
-
-
-# --- top-ups --------------------------------------------------------------------------------------

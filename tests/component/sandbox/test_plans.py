@@ -35,13 +35,6 @@ def test_a_plan_is_read_as_it_was_made_without_its_products(sandbox: Running) ->
     assert listed == {"plans": [made], "total": 1, "hasMore": False, "nextCursor": None}
 
 
-def test_a_plan_is_monthly_and_without_products_by_default(sandbox: Running) -> None:
-    """A choice of ours."""
-    made = sandbox.ok("POST", "/_sandbox/plans", {"name": "Bare"})["plan"]
-
-    assert (made["billingData"], made["products"]) == ({"billingInterval": "Monthly"}, [])
-
-
 _EVERY_YEAR = cycle("Years", 1)
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -72,10 +65,3 @@ def test_a_plan_that_could_not_be_sold_is_refused(sandbox: Running) -> None:
 
     check_refused(answers, [param for _, param in WRONG])
     assert total == 0
-
-
-def test_the_products_of_a_plan_may_say_its_interval_themselves(sandbox: Running) -> None:
-    plan = {"billingData": {"billingInterval": "Yearly"}, "products": [{"scheduling": _EVERY_YEAR}]}
-    answer = sandbox.call("POST", "/_sandbox/plans", {"name": "Growth", **plan})
-
-    assert answer.status == 200

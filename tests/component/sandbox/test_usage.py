@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -60,46 +59,6 @@ class Used:
         return self.sandbox.call("POST", "/measurements", {**given, "value": units, **changes})
 
 
-def test_usage_each_method_adds_up_exactly_over_batches(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Event (ingested), data: used by aggregations."""
-    chance = random.Random(7)
-    values = [
-        (
-            (JANUARY[0] + timedelta(minutes=chance.randrange(31 * 24 * 60))).isoformat(),
-            Decimal(chance.randrange(-500, 3000)).scaleb(-chance.randrange(4)),
-        )
-        for _ in range(400)
-    ]
-    used = Used(sandbox)
-    for start in range(0, len(values), 37):
-        used.send(*values[start : start + 37])
-
-    found = used.consumed()
-
-    numbers = [value for _, value in values]
-    latest = max(at for at, _ in values)
-    assert found == {
-        "count": len(values),
-        "sum": sum(numbers),
-        "max": max(numbers),
-        "last": [value for at, value in values if at == latest][-1],
-        "unique": len(set(numbers)),
-    }
-
-
-def test_usage_the_last_value_is_the_latest_one_and_not_the_one_that_came_last(sandbox: Running) -> None:
-    """Of two at one time, the one that came later counts; in one batch, or in two."""
-    used = Used(sandbox)
-    used.send(("2026-01-05T10:00:00Z", Decimal(1)), ("2026-01-05T10:00:00Z", Decimal(2)))
-    assert used.consumed()["last"] == 2
-
-    used.send(("2026-01-05T09:00:00Z", Decimal(3)))
-    assert used.consumed()["last"] == 2
-
-    used.send(("2026-01-05T10:00:00Z", Decimal(4)))
-    assert used.consumed()["last"] == 4
-
-
 def test_usage_a_meter_counts_what_comes_after_it_was_made(sandbox: Running) -> None:
     """Source: spec, "Endpoints", Meters: not shown."""
     used = Used(sandbox)
@@ -115,9 +74,6 @@ def test_usage_a_meter_counts_what_comes_after_it_was_made(sandbox: Running) -> 
     found = used.consumed()
 
     assert (found["sum"], found["later"]) == (7, 2)
-
-
-# --- measurements ---------------------------------------------------------------------------------
 
 
 def test_measurements_one_is_stored_and_told(sandbox: Running) -> None:
@@ -138,23 +94,6 @@ def test_measurements_one_is_stored_and_told(sandbox: Running) -> None:
         "createdAt": "2026-01-10T12:00:00Z",
         "updatedAt": "2026-01-10T12:00:00Z",
     }
-
-
-def test_measurements_the_value_replaces_what_was_known_of_the_day(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Measurement, value: the updated value of that day."""
-    used = Used(sandbox)
-    used.send(*((f"2026-01-{10 + n}", Decimal(10 * n)) for n in (1, 2, 3)))
-    before = used.consumed()
-    for method in METHODS:
-        used.measure(method, 12, 7)
-        used.measure(method, 13, 50)
-        used.measure(method, 12, 0)
-    used.send(("2026-01-13T08:00:00Z", Decimal(99)))
-    after = used.consumed()
-
-    assert before == {"count": 3, "sum": 60, "max": 30, "last": 30, "unique": 3}
-    # Day 11 has one event of 10; day 12 is 0 now, day 13 is 50, whatever comes for it.
-    assert after == {"count": 51, "sum": 60, "max": 50, "last": 50, "unique": 51}
 
 
 def test_measurements_a_product_stands_for_its_meter(sandbox: Running) -> None:

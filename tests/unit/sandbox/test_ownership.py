@@ -11,7 +11,7 @@ from billhook.sandbox.billing.contracts import Seller, last_days, owned_spans
 
 DAYS = 4
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
-METER = "mtr_1"
+PRODUCT = "cat_1"
 
 
 def at(hour: int) -> datetime:
@@ -20,7 +20,7 @@ def at(hour: int) -> datetime:
 
 @st.composite
 def contracts(draw: st.DrawFn) -> list[tuple[int, int, bool]]:
-    """First and last hour of each contract, and whether it sells the meter; in the order of their claims."""
+    """First and last hour of each contract, and whether it sells the product, by their claims."""
     hours = st.integers(0, DAYS * 24)
     return draw(st.lists(st.tuples(hours, hours, st.booleans()), min_size=1, max_size=4))
 
@@ -31,9 +31,9 @@ def test_each_hour_belongs_to_the_first_contract_that_sells_it_then(
 ) -> None:
     sellers = sellers_of(terms)
     owned = {
-        seller.contract_id: owned_spans(sellers, seller.contract_id, METER, (seller.start, seller.end))
+        seller.contract_id: owned_spans(sellers, seller.contract_id, PRODUCT, (seller.start, seller.end))
         for seller in sellers
-        if METER in seller.meter_ids and seller.start < seller.end
+        if PRODUCT in seller.product_ids and seller.start < seller.end
     }
     found = [
         [number for number in owned if any(start <= at(hour) < end for start, end in owned[number])]
@@ -52,10 +52,10 @@ def test_each_measured_day_belongs_to_the_contract_of_its_last_hour_that_is_sold
         of_day = [each[0] for each in owners[day * 24 : day * 24 + 24] if each]
         found = []
         for seller in sellers:
-            if METER in seller.meter_ids and seller.start < seller.end:
-                spans = owned_spans(sellers, seller.contract_id, METER, (seller.start, seller.end))
+            if PRODUCT in seller.product_ids and seller.start < seller.end:
+                spans = owned_spans(sellers, seller.contract_id, PRODUCT, (seller.start, seller.end))
                 at_end = any(start < at(day * 24 + 24) <= end for start, end in spans)
-                if at_end or at(day * 24) in last_days(sellers, METER, spans):
+                if at_end or at(day * 24) in last_days(sellers, PRODUCT, spans):
                     found.append(seller.contract_id)
 
         assert found == of_day[-1:]
@@ -63,13 +63,13 @@ def test_each_measured_day_belongs_to_the_contract_of_its_last_hour_that_is_sold
 
 def sellers_of(terms: list[tuple[int, int, bool]]) -> list[Seller]:
     return [
-        Seller(str(number), at(start), at(end), {METER} if sells else {"mtr_2"})
+        Seller(str(number), at(start), at(end), {PRODUCT} if sells else {"cat_2"})
         for number, (start, end, sells) in enumerate(terms)
     ]
 
 
 def owners_by_hour(terms: list[tuple[int, int, bool]]) -> list[list[str]]:
-    """The contracts that sell the meter in each hour, the one with the first claim at the beginning."""
+    """The contracts that sell the product in each hour, the one with the first claim at the beginning."""
     return [
         [str(number) for number, (start, end, sells) in enumerate(terms) if sells and start <= hour < end]
         for hour in range(DAYS * 24)

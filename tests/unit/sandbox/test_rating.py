@@ -27,6 +27,7 @@ from billhook.sandbox.billing.rating import (
     charge,
     commitment_terms,
     price_terms,
+    price_type,
     rate,
 )
 
@@ -52,7 +53,10 @@ def product(**wire: Any) -> ContractProduct:
 def rated(wire: dict[str, Any], units: str | int = 0, **facts: Any) -> Charge:
     """What a product costs, by itself, with so many units used of it."""
     sold = product(**wire)
-    promise, terms = commitment_terms(sold.commitment), price_terms(sold, metered=facts.pop("metered", True))
+    promise, terms = (
+        commitment_terms(sold.commitment),
+        price_terms(sold, price_type(sold, metered=facts.pop("metered", True))),
+    )
     part = PricedUsage(terms=terms, units=Decimal(units), fee=terms.fee + promise.fee, **facts)
     return charge("prd", "Calls", apply_commitment([part], promise))
 
@@ -197,9 +201,9 @@ def test_discount_is_a_share_or_an_amount_and_at_most_the_whole() -> None:
 
 def test_a_discount_recurs_for_its_number_of_cycles_or_for_all() -> None:
     """Source: spec, "Resources and their fields", pricing, discount, recurring."""
-    thrice = price_terms(product(pricing={"discount": {"recurring": 3}}), metered=False)
-    always = price_terms(product(pricing={"discount": {}}), metered=False)
-    none = price_terms(product(), metered=False)
+    thrice = price_terms(product(pricing={"discount": {"recurring": 3}}), "Flat")
+    always = price_terms(product(pricing={"discount": {}}), "Flat")
+    none = price_terms(product(), "Flat")
 
     assert [thrice.is_discounted(before) for before in range(5)] == [True, True, True, False, False]
     assert always.is_discounted(999)
@@ -294,6 +298,18 @@ def test_credits_that_pay_for_all_leave_no_cent(price: Decimal, units: Decimal) 
         charge("prd", "Calls", [PricedUsage(terms=terms, units=units, covered=UsageAmount(money=due))]).total
         == 0
     )
+
+
+def test_credits_that_pay_for_all_but_a_discount_leave_no_cent() -> None:
+    """0.135 less 0.0135 is 0.14 less 0.01 on the invoice, and 0.1215 of credits are 0.13 there, not 0.12."""
+    terms = PriceTerms(unit_price=Decimal("0.135"), discount=Discount(type="Percentage", amount=Decimal(10)))
+    covered = UsageAmount(money=Decimal("0.1215"))
+
+    made = charge("prd", "Calls", [PricedUsage(terms=terms, units=Decimal(1), covered=covered)])
+
+    assert (made.subtotal, made.discount, made.credits_used, made.total) == (
+        Decimal("0.14"), Decimal("0.01"), Decimal("0.13"), 0,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("price", "rounded"), [("0.125", "0.12"), ("0.135", "0.14"), ("0.1251", "0.13")])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlalchemy import delete, update
 
 from billhook.resources import Customer, CustomerUpdate
-from billhook.sandbox.billing import customers, ingestion
+from billhook.sandbox.billing import customers, statements
 from billhook.sandbox.billing.daily_usage import UsageRollup
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.database import Transaction
@@ -76,4 +76,4 @@ def _merge_into(tx: Transaction, claimed: list[str], owner_id: str) -> None:
             tx.connection.execute(delete(table).where(table.c.customer_id == customer_id))
         # Nothing refers to it any more: only customers without other rows are merged.
         tx.connection.execute(delete(customer).where(customer.c.id == customer_id))
-    ingestion.apply_usage_changes(tx, rollups.write(tx))
+    statements.handle_usage_changed(tx, rollups.write(tx))

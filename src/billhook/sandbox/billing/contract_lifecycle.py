@@ -5,6 +5,7 @@ Source: spec, "Resources and their fields", Contract; "Endpoints", Contracts; In
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,13 +21,14 @@ from billhook.sandbox.billing import (
     cycles,
     daily_usage,
     invoices,
-    metered_items,
+    money,
     new_contracts,
     statements,
 )
 from billhook.sandbox.billing.contracts import CONTRACTS
 from billhook.sandbox.billing.cycles import ContractRecord
 from billhook.sandbox.billing.line_items import ContractCycle
+from billhook.sandbox.billing.rating import Charge
 from billhook.sandbox.clock import MAX_TIME
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage.database import Transaction
@@ -51,7 +53,7 @@ def handle_cycle_end(tx: Transaction, contract_id: str) -> None:
         next_end = cycles.cycle_at(contract, tx.now)[1]
         daily_usage.add_cuts(tx, contract.customer_id, [next_end])
         scheduled_jobs.schedule(tx, next_end, "cycle_end", contract.id)
-        metered_items.update_contract(tx, contract)
+        statements.settle_present(tx, contract)
 
 
 def bill_past_cycles(tx: Transaction, contract: ContractRecord) -> None:
@@ -71,7 +73,7 @@ def bill_past_cycles(tx: Transaction, contract: ContractRecord) -> None:
 
 
 def bill_cycle(tx: Transaction, contract: ContractRecord, cycle: tuple[datetime, datetime]) -> None:
-    """Issue the invoices of a cycle, including late usage of earlier cycles; none for an Inactive customer.
+    """Issue the invoices of a cycle, with late usage of earlier ones; not yet, if the customer is Inactive.
 
     Products with pricing.issuedSeparately get an invoice of their own. An invoice for zero is issued, too.
     Emits Overage for each product used beyond its commitment, also where that is free of charge.
@@ -80,14 +82,37 @@ def bill_cycle(tx: Transaction, contract: ContractRecord, cycle: tuple[datetime,
         return
     charges = statements.statement(tx, ContractCycle(contract, *cycle))
     # After this cycle's statement: late usage draws only the credits that are left.
-    late = statements.late_charges(tx, contract, cycle[0])
+    _issue(tx, contract, cycle, [*charges, *statements.late_charges(tx, contract, cycle[0])])
+
+
+def _issue(
+    tx: Transaction, contract: ContractRecord, cycle: tuple[datetime, datetime], charges: Sequence[Charge]
+) -> None:
+    """Issue the invoice of these charges, and one for each line that is issued separately."""
     together = [charge for charge in charges if not charge.issued_separately]
-    apart = [[charge] for charge in charges if charge.issued_separately]
+    apart: dict[str | None, list[Charge]] = {}
+    for charge in charges:
+        if charge.issued_separately:
+            apart.setdefault(charge.line_key, []).append(charge)
     # An empty invoice is left out only if separate ones bill the cycle.
-    for each in [together, *apart] if together or not apart else apart:
-        keys = {charge.line_key for charge in each}
-        more = [charge for charge in late if charge.line_key in keys]
-        invoices.issue_cycle_invoice(tx, contract, cycle, [*each, *more])
+    for each in [together, *apart.values()] if together or not apart else apart.values():
+        invoices.issue_cycle_invoice(tx, contract, cycle, each)
+
+
+def bill_postponed_cycles(tx: Transaction, customer_id: str, inactive_since: datetime) -> None:
+    """Bill the cycles that ended while a customer was Inactive, once it is not.
+
+    A cycle throughout which it was Inactive is not billed, so this is one cycle of each contract at most.
+    """
+    of = contract_table.c
+    for contract in contracts.CONTRACTS.all(
+        tx, of.customer_id == customer_id, of.in_force_at < inactive_since
+    ):
+        ended = contracts.term(contract)[1]
+        start, end = cycles.cycle_at(contract, inactive_since)
+        is_over = start < inactive_since < ended and end <= min(tx.now, ended)
+        if is_over and not invoices.of_cycles_ending(tx, contract.id, end):
+            bill_cycle(tx, contract, (start, end))
 
 
 def bill_late_usage(tx: Transaction) -> None:
@@ -96,7 +121,7 @@ def bill_late_usage(tx: Transaction) -> None:
         if not customers.is_inactive(customers.find(tx, contract.customer_id)):
             late = statements.late_charges(tx, contract, MAX_TIME)
             if late and late[-1].cycle:
-                invoices.issue_cycle_invoice(tx, contract, late[-1].cycle, late)
+                _issue(tx, contract, late[-1].cycle, late)
 
 
 def create(tx: Transaction, request: NewContract) -> ContractRecord:
@@ -114,6 +139,7 @@ def create(tx: Transaction, request: NewContract) -> ContractRecord:
         "status": request.status or ContractStatus.ACTIVE.value,
         "isTrial": request.is_trial is True,
         "customFieldValues": [to_document(value) for value in values] or None,
+        **contracts.agreed(tx, request, money.billing_currency(request, customer)),
     }
     # Of two contracts, usage belongs to the one that came into force earlier.
     is_active = fields["status"] == ContractStatus.ACTIVE
@@ -144,7 +170,10 @@ def activate(tx: Transaction, contract: ContractRecord) -> ContractRecord:
     """Activate a contract that is InReview."""
     if contract.status != ContractStatus.IN_REVIEW:
         raise invalid_request("only a contract that is InReview can be activated", code="not_in_review")
-    active = {"status": ContractStatus.ACTIVE.value}
+    # What was agreed in review may have changed until now.
+    customer = customers.find(tx, contract.customer_id)
+    terms = contracts.agreed(tx, contract, money.billing_currency(contract, customer))
+    active = {"status": ContractStatus.ACTIVE.value, **terms}
     contract = CONTRACTS.change(tx, contract, active, in_force_at=max(contract.start_date, tx.now))
     # Scheduled for the review; activation schedules the end again, perhaps with a renewal.
     scheduled_jobs.cancel(tx, contract.id, "contract_end")
@@ -165,14 +194,13 @@ def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
     deleted = CONTRACTS.change(tx, contract, {"deletedAt": tx.now})
     # The usage of that cycle is free for the customer's other contracts, which may have billed its days.
     changed = daily_usage.mark_changed(tx, contract.customer_id, cycle_start)
-    metered_items.handle_usage_changed(tx, changed)
-    statements.rewrite_drafts(tx, [contract.customer_id], cycles.midnight(cycle_start))
+    statements.handle_usage_changed(tx, changed)
     return deleted
 
 
 def handle_contract_start(tx: Transaction, contract_id: str) -> None:
     """Handle the job `contract_start`: apply usage of the first day that arrived before the start."""
-    metered_items.update_contract(tx, contracts.find(tx, contract_id))
+    statements.settle_present(tx, contracts.find(tx, contract_id))
 
 
 def handle_contract_end(tx: Transaction, contract_id: str) -> None:
@@ -217,11 +245,11 @@ def _schedule_contract(tx: Transaction, contract: ContractRecord) -> None:
     # After the credits: past cycles draw them.
     bill_past_cycles(tx, contract)
     # A measurement of the first day belongs to this contract now, although another one may have billed it.
-    daily_usage.mark_changed(tx, contract.customer_id, contract.start_date, contract.start_date)
-    statements.rewrite_drafts(tx, [contract.customer_id], cycles.midnight(contract.start_date))
+    changed = daily_usage.mark_changed(tx, contract.customer_id, contract.start_date, contract.start_date)
+    statements.handle_usage_changed(tx, changed)
     if runs:
         if contract.start_date <= tx.now:
-            metered_items.update_contract(tx, contract)
+            statements.settle_present(tx, contract)
         else:
             scheduled_jobs.schedule(tx, contract.start_date, "contract_start", contract.id)
 

@@ -23,6 +23,7 @@ from billhook.sandbox.billing import custom_fields, meters
 from billhook.sandbox.billing.cycles import ContractRecord, cycle_at, midnight, renews
 from billhook.sandbox.billing.daily_usage import TimeSpan
 from billhook.sandbox.billing.meters import Meter
+from billhook.sandbox.billing.rating import price_type
 from billhook.sandbox.clock import MAX_TIME
 from billhook.sandbox.errors import not_found
 from billhook.sandbox.storage.columns import in_texts
@@ -33,16 +34,18 @@ from billhook.sandbox.storage.tables import catalog_product, contract, plan
 
 @dataclass(frozen=True, slots=True)
 class Seller:
-    """A contract that was or is in force, from `start` to before `end`, and the meters of its products."""
+    """A contract that was or is in force, from `start` to before `end`, and the catalog products it sells."""
 
     contract_id: str
     start: datetime
     end: datetime
-    meter_ids: Collection[str]
+    product_ids: Collection[str]
 
 
-def owned_spans(sellers: Sequence[Seller], contract_id: str, meter_id: str, span: TimeSpan) -> list[TimeSpan]:
-    """Return the parts of `span` whose usage belongs to the contract.
+def owned_spans(
+    sellers: Sequence[Seller], contract_id: str, product_id: str, span: TimeSpan
+) -> list[TimeSpan]:
+    """Return the parts of `span` whose usage of a product belongs to the contract.
 
     `sellers` are all contracts of the customer, the one that came into force first at the beginning.
     """
@@ -50,17 +53,17 @@ def owned_spans(sellers: Sequence[Seller], contract_id: str, meter_id: str, span
     for seller in sellers:
         if seller.contract_id == contract_id:
             break
-        if meter_id in seller.meter_ids:
+        if product_id in seller.product_ids:
             left = [part for each in left for part in _without(each, seller)]
     return left
 
 
-def last_days(sellers: Sequence[Seller], meter_id: str, spans: Sequence[TimeSpan]) -> list[datetime]:
+def last_days(sellers: Sequence[Seller], product_id: str, spans: Sequence[TimeSpan]) -> list[datetime]:
     """Return the midnights of days that end after one of `spans`, and whose measurement belongs to it still.
 
-    That is so if no contract sells the meter in the rest of the day.
+    That is so if no contract sells the product in the rest of the day.
     """
-    own = [seller for seller in sellers if meter_id in seller.meter_ids and seller.start < seller.end]
+    own = [seller for seller in sellers if product_id in seller.product_ids and seller.start < seller.end]
     return [
         midnight(end)
         for _, end in spans
@@ -69,11 +72,11 @@ def last_days(sellers: Sequence[Seller], meter_id: str, spans: Sequence[TimeSpan
     ]
 
 
-def is_handed_over(sellers: Sequence[Seller], contract_id: str, meter_id: str, end: datetime) -> bool:
-    """Return whether another contract that sells the meter begins on the day on which this one ends."""
+def is_handed_over(sellers: Sequence[Seller], contract_id: str, product_id: str, end: datetime) -> bool:
+    """Return whether another contract that sells the product begins on the day on which this one ends."""
     return any(
         seller.contract_id != contract_id
-        and meter_id in seller.meter_ids
+        and product_id in seller.product_ids
         and seller.start < seller.end
         and seller.start.date() == end.date()
         for seller in sellers
@@ -117,8 +120,10 @@ class SoldProduct:
     """catalogProductId; without one `<contract id>-<n>`, counted from 1."""
     name: str
     product: ContractProduct
+    price_type: str
+    """The type of price that was agreed: Flat, PerUnit or Tiered."""
     meter: Meter | None
-    """The meter of its usage; None for a product without usage."""
+    """The meter of its usage; None as long as there is none."""
     group: ProductGroup | None = None
     """The product group that it belongs to."""
     counts: bool = True
@@ -143,15 +148,30 @@ def find_named(tx: Transaction, name: str) -> ContractRecord | None:
 
 
 def in_force(tx: Transaction, customer_ids: Collection[str], at: datetime) -> list[ContractRecord]:
-    """Return the contracts in force at that moment of at most 1000 customers, oldest first."""
+    """Return the contracts of these customers that are in force at that moment, oldest first."""
     return CONTRACTS.all(
         tx,
-        contract.c.customer_id.in_(customer_ids),
+        in_texts(contract.c.customer_id, customer_ids),
         contract.c.status == "Active",
         contract.c.deleted_at.is_(None),
         contract.c.start_date <= at,
         contract.c.end_date.is_(None) | (contract.c.end_date > at),
     )
+
+
+def ever_in_force(
+    tx: Transaction, customer_ids: Collection[str], since: datetime, until: datetime
+) -> list[ContractRecord]:
+    """Return these customers' contracts that were or are in force from `since` to `until`, oldest first."""
+    found = CONTRACTS.all(
+        tx,
+        in_texts(contract.c.customer_id, customer_ids),
+        contract.c.in_force_at.is_not(None),
+        contract.c.start_date <= until,
+        # The end of an active contract is that of its term, which may be renewed.
+        (contract.c.status == "Active") | contract.c.end_date.is_(None) | (contract.c.end_date > since),
+    )
+    return [each for each in found if term(each)[1] > since]
 
 
 def sellers(tx: Transaction, contract: ContractRecord) -> list[Seller]:
@@ -170,8 +190,8 @@ def sellers(tx: Transaction, contract: ContractRecord) -> list[Seller]:
     )
     found = [CONTRACTS.read(row) for row in rows]
     return [
-        Seller(each.id, *term(each), meter_ids)
-        for each, meter_ids in zip(found, sold_meters(tx, found), strict=True)
+        Seller(each.id, *term(each), product_ids)
+        for each, product_ids in zip(found, catalog_products(tx, found), strict=True)
     ]
 
 
@@ -197,15 +217,27 @@ def display_name(contract: Contract) -> str:
     return contract.name or contract.id
 
 
-def sold_meters(tx: Transaction, sellers: Sequence[ContractRecord]) -> list[frozenset[str]]:
-    """Return the ids of the meters of each contract's products, with two queries for all contracts."""
+def catalog_products(tx: Transaction, sellers: Sequence[ContractRecord]) -> list[frozenset[str]]:
+    """Return the ids of the catalog products that each contract sells, with one query for all contracts."""
     plans = plan_products(tx, {each.plan_id for each in sellers if each.plan_id})
-    catalog_ids = [
-        {product.catalog_product_id for product, _ in _products(each, plans) if product.catalog_product_id}
+    return [
+        frozenset(
+            product.catalog_product_id for product, _ in _products(each, plans) if product.catalog_product_id
+        )
         for each in sellers
     ]
-    measured_by = meters.by_product(tx, set().union(*catalog_ids))
-    return [frozenset(measured_by[each].id for each in ids if each in measured_by) for ids in catalog_ids]
+
+
+def agreed(tx: Transaction, contract: NewContract | Contract, currency: str) -> dict[str, object]:
+    """Return what a contract that is made or activated agrees on, by the names of ContractRecord on the wire.
+
+    What a customer, a product or a meter becomes later changes none of it.
+    """
+    plans = plan_products(tx, [contract.plan_id] if contract.plan_id else [])
+    sold = [product for product, _ in _products(contract, plans)]
+    measured = meters.by_product(tx, {each.catalog_product_id for each in sold if each.catalog_product_id})
+    types = [price_type(each, metered=each.catalog_product_id in measured) for each in sold]
+    return {"billedIn": currency, "priceTypes": types}
 
 
 def sold_products(tx: Transaction, contract: ContractRecord) -> list[SoldProduct]:
@@ -217,7 +249,7 @@ def sold_products(tx: Transaction, contract: ContractRecord) -> list[SoldProduct
     names = {each.id: each.name for each in known}
     measured_by = meters.by_product(tx, wanted)
     found, counted = [], set[str]()
-    for number, (product, group) in enumerate(sold, 1):
+    for number, ((product, group), agreed_type) in enumerate(zip(sold, contract.price_types, strict=True), 1):
         catalog_id = product.catalog_product_id or ""
         # Without a catalog id there is no meter, so nothing would be counted twice.
         counts = catalog_id not in counted
@@ -225,12 +257,12 @@ def sold_products(tx: Transaction, contract: ContractRecord) -> list[SoldProduct
         product_id = catalog_id or f"{contract.id}-{number}"
         name = product.display_name or names.get(catalog_id) or product_id
         meter = measured_by.get(catalog_id)
-        found.append(SoldProduct(product_id, name, product, meter, group, counts))
+        found.append(SoldProduct(product_id, name, product, agreed_type, meter, group, counts))
     return found
 
 
 def _products(
-    contract: ContractRecord, plans: Mapping[str, list[ContractProduct]]
+    contract: NewContract | Contract, plans: Mapping[str, list[ContractProduct]]
 ) -> list[tuple[ContractProduct, ProductGroup | None]]:
     if contract.plan_id:
         return [(product, None) for product in plans[contract.plan_id]]

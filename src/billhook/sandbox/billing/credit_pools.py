@@ -12,7 +12,7 @@ from decimal import ROUND_DOWN, Decimal, localcontext
 from typing import Annotated, Any
 
 from pydantic import Field, StrictStr
-from sqlalchemy import ColumnElement, Row, delete, insert, select, update
+from sqlalchemy import BigInteger, ColumnElement, Row, delete, func, insert, select, update
 
 from billhook.events import CreditPoolDepleted, CreditPoolIncreased, CreditPoolThresholdCrossed
 from billhook.fields.types import ListOf
@@ -24,7 +24,7 @@ from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import requested_page, shown
-from billhook.sandbox.storage.tables import credit_lot, credit_pool, ledger_entry
+from billhook.sandbox.storage.tables import credit_lot, credit_pool, invoice, ledger_entry
 from billhook.sandbox.webhooks.outbox import raise_event
 
 EXPIRY = "Expiry"
@@ -96,6 +96,7 @@ def add_lot(
             remaining=amount,
             expires_at=credit_grant.expiration_date,
             automatic=credit_grant.apply_automatically is not False,
+            price_due_at=link.grant_due_at if credit_grant.price else None,
         )
     )
     return lot_id, _change_balance(tx, pool, "Grant", amount, link)
@@ -135,8 +136,14 @@ def draw_for_usage(tx: Transaction, pool: CreditPool, amount: Decimal, link: Led
 
 
 def take_back(tx: Transaction, contract_id: str) -> None:
-    """Take back what is left of the credits that a contract granted. As expiry, this crosses no threshold."""
-    lots = open_lots(tx, credit_lot.c.contract_id == contract_id)
+    """Take back what is left of the credits that a contract granted and no invoice has charged for.
+
+    As expiry, this crosses no threshold.
+    """
+    billed = select(func.max(invoice.c.cycle_end)).where(invoice.c.contract_id == contract_id)
+    billed_until = func.coalesce(billed.scalar_subquery(), 0, type_=BigInteger)
+    due_at = credit_lot.c.price_due_at
+    lots = open_lots(tx, credit_lot.c.contract_id == contract_id, due_at.is_(None) | (due_at >= billed_until))
     left = exact_sum(lot.remaining for lot in lots)
     take_from_lots(tx, lots, left, EXPIRY, LedgerReference(contract_id=contract_id))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Sequence, Sized
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -70,6 +70,11 @@ def is_inactive(stored: Customer) -> bool:
     return stored.status == INACTIVE
 
 
+def inactive_since(tx: Transaction, customer_id: str) -> datetime | None:
+    """Return since when the customer has been Inactive; None if it is not."""
+    return tx.connection.scalar(select(customer.c.inactive_since).where(customer.c.id == customer_id))
+
+
 def inactive_customers(tx: Transaction, customer_ids: Collection[str]) -> set[str]:
     """Return those of these customer ids that are Inactive."""
     found = select(customer.c.id).where(in_texts(customer.c.id, customer_ids), customer.c.status == INACTIVE)
@@ -93,7 +98,9 @@ def create(tx: Transaction, request: CustomerUpdate) -> Customer:
     """
     if request.name is None:
         raise invalid_request("a customer needs a name: set name", "name")
-    created = CUSTOMERS.add(tx, {"status": "Active", **_changes(tx, request, None)}, anonymous=False)
+    fields = {"status": "Active", **_changes(tx, request, None)}
+    inactive_since = tx.now if fields["status"] == INACTIVE else None
+    created = CUSTOMERS.add(tx, fields, anonymous=False, inactive_since=inactive_since)
     _store_names(tx, created)
     raise_event(tx, CustomerCreated.model_validate(event_details(tx, created).model_dump(exclude_unset=True)))
     scheduled_jobs.schedule(tx, tx.now + MISSING_CONTRACT_AFTER, "customer_without_contract", created.id)
@@ -119,8 +126,11 @@ def update(tx: Transaction, stored: Customer, request: CustomerUpdate) -> Custom
     """
     if "name" in request.model_fields_set and request.name is None:
         raise invalid_request("name cannot be null: give a name, or leave the field out", "name")
+    changes, since = _changes(tx, request, stored), None
+    if changes.get("status", stored.status) == INACTIVE:
+        since = inactive_since(tx, stored.id) or tx.now
     # Any update by its id shows that the user knows this customer.
-    changed = CUSTOMERS.change(tx, stored, _changes(tx, request, stored), anonymous=False)
+    changed = CUSTOMERS.change(tx, stored, changes, anonymous=False, inactive_since=since)
     _store_names(tx, changed)
     return changed
 

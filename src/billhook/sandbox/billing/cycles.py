@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import datetime, time, timedelta
 from typing import Annotated
 
-from pydantic import StrictBool
+from pydantic import Field, StrictBool, StrictStr
 
-from billhook.fields.types import Integer, UtcDatetime
+from billhook.fields.types import Integer, ListOf, UtcDatetime
 from billhook.resources import WRITE_ONLY, Commitment, Contract, Duration
 from billhook.sandbox.clock import CalendarDuration, add_months
 
@@ -36,6 +36,10 @@ class ContractRecord(Contract, register=False):
     """Whether fees of a shortened cycle are pro-rated."""
     payment_days: Annotated[Integer | None, WRITE_ONLY] = None
     """Days until payment is due, from the payment term."""
+    billed_in: Annotated[StrictStr, WRITE_ONLY] = ""
+    """The currency that was agreed: the contract's, else the customer's when the contract came into force."""
+    price_types: Annotated[ListOf[StrictStr], WRITE_ONLY] = Field(default_factory=list)
+    """The type of price that was agreed for each product, in the order of `contracts.sold_products`."""
 
 
 def midnight(moment: datetime) -> datetime:
@@ -146,18 +150,23 @@ def completed_cycles(contract: ContractRecord, moment: datetime) -> int:
 
 
 def billed_days(
-    contract: ContractRecord, start: datetime, end: datetime, *, with_last: bool
+    contract: ContractRecord, start: datetime, end: datetime, *, with_last: bool, without_first: bool = False
 ) -> tuple[int, int]:
     """Return the days of the cycle from `start` to `end`, and its days if nothing had cut it short.
 
     The day on which a cycle begins is wholly its own, and the day on which it ends belongs to the next one:
-    each day is charged to one cycle. `with_last` charges the day of `end` as well, where none follows.
+    each day is charged to one cycle. `with_last` charges the day of `end` as well, where none follows;
+    `without_first` leaves out the day of `start`, where another contract has charged it.
     """
     begin, finish = _whole_cycle(contract, start)
     whole = (finish.date() - begin.date()).days
-    last = with_last and end.time() != time.min
     # At most the whole: the extra day at a contract's end must not charge more than the fee.
-    return min((end.date() - start.date()).days + last, whole), whole
+    return min((end.date() - start.date()).days + with_last - without_first, whole), whole
+
+
+def ends_within_a_day(contract: ContractRecord, end: datetime) -> bool:
+    """Return whether the contract ends at `end`, for good, after a part of that day."""
+    return end == contract.end_date and not renews(contract) and end.time() != time.min
 
 
 def renews(contract: Contract) -> bool:

@@ -47,6 +47,16 @@ def day_number(moment: datetime | date) -> int:
     return (day - _EPOCH).days
 
 
+def day_start(day: int) -> datetime:
+    """Return the first moment of a day that is counted since 1970."""
+    return from_microseconds(day * MICROSECONDS_PER_DAY)
+
+
+def day_end(day: int) -> datetime:
+    """Return the last microsecond of a day: the end of the calendar's last day cannot be represented."""
+    return from_microseconds((day + 1) * MICROSECONDS_PER_DAY - 1)
+
+
 def consumed_units(
     tx: Transaction,
     customer_id: str,
@@ -295,9 +305,8 @@ def cuts_by_day(
         select(usage_cut.c.customer_id, usage_cut.c.at)
         .where(
             in_texts(usage_cut.c.customer_id, customer_ids),
-            usage_cut.c.at >= from_microseconds(min(days) * MICROSECONDS_PER_DAY),
-            # `<=` the last microsecond: the end of datetime's last day cannot be represented.
-            usage_cut.c.at <= from_microseconds((max(days) + 1) * MICROSECONDS_PER_DAY - 1),
+            usage_cut.c.at >= day_start(min(days)),
+            usage_cut.c.at <= day_end(max(days)),
         )
         .order_by(usage_cut.c.at)
     )
@@ -338,7 +347,7 @@ def _recount_day(tx: Transaction, customer_id: str, day: int) -> None:
         tx,
         customer_id,
         event.c.customer_id == customer_id,
-        event.c.at >= from_microseconds(day * MICROSECONDS_PER_DAY),
-        event.c.at < from_microseconds((day + 1) * MICROSECONDS_PER_DAY),
+        event.c.at >= day_start(day),
+        event.c.at <= day_end(day),
     )
     rollup.write(tx)

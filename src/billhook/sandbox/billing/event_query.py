@@ -26,6 +26,7 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
+    not_,
     null,
     or_,
     select,
@@ -48,6 +49,7 @@ from billhook.sandbox.storage.tables import alias, event
 _YEAR_1 = datetime(1, 1, 1, tzinfo=UTC)  # a Monday
 _DAY, _MICROSECOND = timedelta(days=1), timedelta(microseconds=1)
 _DATA = "data."
+_SMALL = 10**12
 
 
 class EventData:
@@ -58,21 +60,30 @@ class EventData:
         path = literal(f'$.data."{key}"', Text)
         self._type = func.json_type(event.c.body, path, type_=Text)
         self.value = func.json_extract(event.c.body, path)
-        """The value; a number as SQLite's integer or double."""
+        """The value; a number as SQLite's integer or double, which has not all digits."""
         self.json = event.c.body.op("->", return_type=Text())(path)
         """The value as it was sent, with all its digits."""
 
+    def is_small(self) -> ColumnElement[bool]:
+        """Return whether the value is an integer of which SQLite can add many."""
+        return and_(func.typeof(self.value) == "integer", self.value.between(-_SMALL, _SMALL))
+
     def text(self) -> ColumnElement[Any]:
-        """Return the value as text to group by; null without one."""
+        """Return the value as text to group by, equal for equal numbers; null without one."""
+        is_number = func.typeof(self.value).in_(["integer", "real"])
         is_boolean = self._type.in_(["true", "false"])
-        return case((is_boolean, self._type), (self._type != "null", cast(self.value, Text)))
+        other = cast(self.value, Text)
+        return case(
+            (is_boolean, self._type),
+            (and_(is_number, not_(self.is_small())), func.number_text(self.json)),
+            (self._type != "null", other),
+        )
 
     def instance(self) -> ColumnElement[Any]:
-        """Return a value that is distinct for distinct scalars."""
+        """Return a text that is distinct for distinct scalars."""
         # The prefix keeps the text "1" apart from the number 1, and "true" from true.
         text = literal("=", Text) + cast(self.value, Text)
-        is_boolean = self._type.in_(["true", "false"])
-        return case((self._type == "text", text), (is_boolean, self._type), else_=self.value)
+        return case((self._type == "text", text), else_=self.text())
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +218,11 @@ def _customer_clause(tx: Transaction, request: AggregationRequest) -> ColumnElem
 def _figures(
     tx: Transaction, wanted: MeterKey, groups: Grouping, customer_clause: ColumnElement[bool], period: Period
 ) -> Iterator[tuple[str, Decimal]]:
-    """Yield group and figure as the meter defines it; without a meter, the number of events."""
+    """Yield group and figure as the meter defines it; without a meter, the number of events.
+
+    A statement has one figure of a group or, where SQLite would lose digits, two: of small integers, and of
+    other numbers.
+    """
     meter = _meter_for(tx, wanted)
     method = AggregationMethod.COUNT if meter is None else meter.aggregation_method
     where = [customer_clause, event.c.name == wanted.event_name]
@@ -220,7 +235,11 @@ def _figures(
     statement = _statement(method, data, groups.column.label("grouped"), where)
     # One more than allowed, so that the excess is noticed.
     for row in tx.connection.execute(statement.limit(MAX_GROUPS + 1)):
-        yield groups.name(row[0]), exact_sum(Decimal(part) for part in row[1:] if part is not None)
+        parts = [Decimal(part) for part in row[1:] if part is not None]
+        yield (
+            groups.name(row[0]),
+            max(parts, default=ZERO) if method is AggregationMethod.MAX else exact_sum(parts),
+        )
 
 
 def _meter_for(tx: Transaction, wanted: MeterKey) -> Meter | None:
@@ -257,19 +276,13 @@ def _statement(
         case AggregationMethod.UNIQUE:
             found = rows(value=data.instance())
             return select(found.grouped, func.count(found.value.distinct())).group_by(found.grouped)
-        case AggregationMethod.MAX:
-            found = rows(value=data.value, digits=data.json)
-            # SQLite takes the other column of a maximum from the row that has it.
-            largest = select(found.grouped, found.digits, func.max(found.value)).group_by(found.grouped)
-            return select(*largest.subquery().c[:2])
-        case AggregationMethod.SUM:
-            # Many of these fit into SQLite's integers when they are added; of other numbers the text is.
-            is_small = and_(func.typeof(data.value) == "integer", func.abs(data.value) < 10**12)
-            found = rows(value=data.value, digits=case((is_small, null()), else_=data.json))
-            # Only what SQLite cannot add exactly is added by the slower function.
-            small = func.sum(found.value).filter(found.digits.is_(None))
-            others = func.exact_sum(found.digits).filter(found.digits.is_not(None))
-            return select(found.grouped, small, others).group_by(found.grouped)
+        case AggregationMethod.MAX | AggregationMethod.SUM:
+            found = rows(value=data.value, digits=case((data.is_small(), null()), else_=data.json))
+            # Only where SQLite would lose digits is the slower function used.
+            name = str(method)
+            of_small = getattr(func, name)(found.value).filter(found.digits.is_(None))
+            of_others = getattr(func, f"exact_{name}")(found.digits).filter(found.digits.is_not(None))
+            return select(found.grouped, of_small, of_others).group_by(found.grouped)
         case AggregationMethod.LAST:
             found = rows(digits=data.json, at=event.c.at, seq=event.c.seq)
             # Of two events at one moment the one that arrived later is the last.

@@ -8,7 +8,7 @@ fields", Event (ingested); Measurement; Cloud usage submission result.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -32,8 +32,8 @@ from billhook.resources import (
     UsageEvent,
 )
 from billhook.resources.usage import wrong_count
-from billhook.sandbox.billing import customers, daily_usage, metered_items, meters, statements
-from billhook.sandbox.billing.daily_usage import MICROSECONDS_PER_DAY, UsageKey, UsageRollup, day_number
+from billhook.sandbox.billing import customers, daily_usage, meters, statements
+from billhook.sandbox.billing.daily_usage import MICROSECONDS_PER_DAY, UsageRollup, day_number
 from billhook.sandbox.billing.meters import CompiledMeter
 from billhook.sandbox.errors import check_key, invalid_request, key_error
 from billhook.sandbox.operations import SandboxResource
@@ -201,7 +201,7 @@ def ingest(tx: Transaction, batch: RawEventBatch) -> IngestResult:
         rows.append((valid.ref, valid.name, valid.alias, customer_id, valid.at, meter_ids, valid.text))
     # The driver's own executemany: SQLAlchemy would convert each value of a thousand rows.
     tx.connection.exec_driver_sql(_INSERT_EVENT, rows)
-    apply_usage_changes(tx, rollups.write(tx))
+    statements.handle_usage_changed(tx, rollups.write(tx))
     return result
 
 
@@ -237,15 +237,8 @@ def set_measurement(tx: Transaction, request: NewMeasurement) -> Measurement:
     else:
         stored = MEASUREMENTS.change(tx, there, data)
     daily_usage.set_measured(tx, row, request.value)
-    apply_usage_changes(tx, {row})
+    statements.handle_usage_changed(tx, {row})
     return stored
-
-
-def apply_usage_changes(tx: Transaction, changed: Collection[UsageKey]) -> None:
-    """Apply changed usage: emit threshold events and draw credits, then bill usage that came late."""
-    # In this order: credits are drawn first, so that late usage is charged only for the rest.
-    metered_items.handle_usage_changed(tx, changed)
-    statements.handle_usage_changed(tx, changed)
 
 
 class CloudUsageRecord(StoredResource, CloudUsageResult, SandboxResource, register=False):

@@ -79,7 +79,8 @@ def approve(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
         raise invalid_request("the invoice is approved already", code="already_approved")
     if has_expired(tx, invoice.credit_grant):
         raise invalid_request(
-            "the credits of this top-up have expired: it stays unapproved", code="credits_expired"
+            "the credits of this top-up have expired: its invoice is void, make another",
+            code="credits_expired",
         )
     customer = customers.find(tx, str(invoice.customer_id))
     days = (
@@ -99,9 +100,11 @@ def approve(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
 
 
 def handle_approval_due(tx: Transaction, invoice_id: str) -> None:
-    """Handle the job `invoice_approval`; a top-up with credits that have expired stays unapproved."""
+    """Handle the job `invoice_approval`; a top-up with credits that have expired is void instead."""
     invoice = invoices.INVOICES.get(tx, invoice_id)
-    if not has_expired(tx, invoice.credit_grant):
+    if has_expired(tx, invoice.credit_grant):
+        invoices.void_top_up(tx, invoice)
+    else:
         approve(tx, invoice)
 
 

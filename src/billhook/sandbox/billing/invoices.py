@@ -1,9 +1,10 @@
 """Invoices: their fields and pages; issue them, store them, and carry negative totals forward.
 
-An invoice below zero is issued for zero, and the rest reduces the contract's next one: what happens to it is
-not specified. `invoice_lifecycle` changes an invoice's state. An invoice's page is for people: it needs no
-credentials, but only its link opens it. Source: spec, "Resources and their fields", Invoice; "Endpoints",
-Invoices and POST /credits/top-up; "Events", Overage; invoicePdfUrl of InvoicePaymentStatusChanged.
+An invoice below zero is issued for zero, and the rest reduces the contract's next one, or the customer's if
+the contract is over: what happens to it is not specified. `invoice_lifecycle` changes an invoice's state. An
+invoice's page is for people: it needs no credentials, but only its link opens it. Source: spec, "Resources
+and their fields", Invoice; "Endpoints", Invoices and POST /credits/top-up; "Events", Overage; invoicePdfUrl
+of InvoicePaymentStatusChanged.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from decimal import Decimal, localcontext
 from typing import Annotated, Any
 
 from pydantic import Field, StrictStr
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from billhook.events import Overage
 from billhook.fields.types import BillingStatus, ExactDecimal, Integer, ListOf, MaybeListOf, UtcDatetime
@@ -39,6 +40,7 @@ from billhook.sandbox.billing.rating import AMOUNTS, Charge, credit_charge
 from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import Repository, to_document
+from billhook.sandbox.storage.tables import contract as contract_table
 from billhook.sandbox.storage.tables import invoice
 from billhook.sandbox.webhooks.outbox import raise_event
 
@@ -49,6 +51,8 @@ BROUGHT_FORWARD = "Carried forward from an earlier invoice"
 """The line that reduces an invoice; it increases it if an earlier invoice was rewritten meanwhile."""
 CARRIED_FORWARD = "Carried forward to the next invoice"
 """The line that raises a negative invoice to zero."""
+EXPIRED = "Expired before the approval"
+"""The line that reduces a top-up's invoice to zero when its credits have expired."""
 
 
 class LineItemView(LineItem, SandboxResource, register=False):
@@ -148,23 +152,24 @@ def _proof(tx: Transaction, invoice_id: str) -> str:
 INVOICES = Repository(invoice, InvoiceRecord, "inv")
 
 
+def of_cycles_ending(tx: Transaction, contract_id: str, end: datetime) -> list[InvoiceRecord]:
+    """Return the invoices of a contract for its cycle that ended at this moment."""
+    return INVOICES.all(tx, invoice.c.contract_id == contract_id, invoice.c.cycle_end == end)
+
+
 def issue_cycle_invoice(
     tx: Transaction, contract: ContractRecord, cycle: tuple[datetime, datetime], charges: Sequence[Charge]
 ) -> None:
     """Issue the invoice for a contract's billing cycle, with a line item for each charge.
 
-    A total below zero is carried forward: the invoice is for zero, and the contract's next one is reduced.
+    A total below zero is carried forward: the invoice is for zero, and a later one is reduced.
     Emits Overage for each charge beyond a commitment.
     """
     customer = customers.find(tx, contract.customer_id)
     start, end = cycle
-    currency = money.billing_currency(contract, customer)
-    # What the contract's invoices have left to this one.
-    of = invoice.c
-    kept = select(of.carried).where(
-        of.contract_id == contract.id, of.currency == currency, of.carried != ZERO
-    )
-    brought = exact_sum(tx.connection.scalars(kept))
+    currency = contract.billed_in
+    own, of_others = _carried_to(tx, contract)
+    brought = exact_sum([own, of_others])
     # The amount was negative on the earlier invoice, so its line reduces this one.
     if brought:
         charges = [*charges, Charge("", BROUGHT_FORWARD, ZERO, brought.copy_negate())]
@@ -177,7 +182,13 @@ def issue_cycle_invoice(
         "isTrial": contract.is_trial is True,
         "paymentDays": contract.payment_days,
     }
-    issued = _issue(tx, customer, data, charges, {"cycle_start": start, "cycle_end": end})
+    # What another contract has left is from now on this one's to pass on.
+    columns = {
+        "cycle_start": start,
+        "cycle_end": end,
+        "carried": exact_sum([_carried_by(charges), of_others]),
+    }
+    issued = _issue(tx, customer, data, charges, columns)
     for charge in charges:
         if charge.exceeded:
             raise_overage(tx, issued, charge)
@@ -192,7 +203,33 @@ def issue_top_up_invoice(tx: Transaction, customer_id: str, grant: CreditGrant) 
     currency = money.billing_currency(None, customer)
     charge = credit_charge(grant, money.smallest_unit(currency))
     data = {"name": charge.product_name, "currency": currency, "isTrial": False}
-    return _issue(tx, customer, {**data, "creditGrant": to_document(grant)}, [charge], {}).id
+    return _issue(tx, customer, {**data, "creditGrant": to_document(grant)}, [charge], {"carried": ZERO}).id
+
+
+def void_top_up(tx: Transaction, stored: InvoiceRecord) -> InvoiceRecord:
+    """Reduce the invoice of a top-up to 0: its credits have expired, so that it is never approved."""
+    return _store_charges(
+        tx, stored, [*stored.charges, Charge("", EXPIRED, ZERO, stored.amount_due.copy_negate())]
+    )
+
+
+def _carried_to(tx: Transaction, contract: ContractRecord) -> tuple[Decimal, Decimal]:
+    """Return what earlier invoices have left to this contract's next one: its own, and those of others.
+
+    A contract that is over leaves it to the customer's next invoice, whichever contract that is for. It has
+    nothing left afterwards.
+    """
+    of, contracts_of = invoice.c, contract_table.c
+    over = select(contracts_of.id).where(
+        contracts_of.customer_id == contract.customer_id,
+        contracts_of.id != contract.id,
+        (contracts_of.status != "Active") | contracts_of.deleted_at.is_not(None),
+    )
+    left = of.customer_id == contract.customer_id, of.currency == contract.billed_in, of.carried != ZERO
+    own = tx.connection.scalars(select(of.carried).where(*left, of.contract_id == contract.id)).all()
+    of_others = tx.connection.scalars(select(of.carried).where(*left, of.contract_id.in_(over))).all()
+    tx.connection.execute(update(invoice).where(*left, of.contract_id.in_(over)).values(carried=ZERO))
+    return exact_sum(own), exact_sum(of_others)
 
 
 def add_to_lines(tx: Transaction, stored: InvoiceRecord, differences: Sequence[Charge]) -> InvoiceRecord:
@@ -208,14 +245,25 @@ def add_to_lines(tx: Transaction, stored: InvoiceRecord, differences: Sequence[C
         # The amount that is carried forward follows from the others.
         if not _is_adjustment(charge, CARRIED_FORWARD):
             charges.append(charge if difference is None else charge.plus(difference))
-    charges += _carried_forward(charges, smallest)
+    return _store_charges(tx, stored, [*charges, *_carried_forward(charges, smallest)])
+
+
+def _store_charges(tx: Transaction, stored: InvoiceRecord, charges: Sequence[Charge]) -> InvoiceRecord:
+    """Store an invoice with these charges in place of its own."""
+    smallest = money.smallest_unit(stored.currency)
     breakdown = _breakdown(charges, smallest)
     changes = {
         "lineItems": [to_document(_line(stored.id, charge, smallest)) for charge in charges],
         "revenueBreakdown": to_document(breakdown),
         "amount": breakdown.total,
     }
-    return INVOICES.change(tx, stored, changes, carried=_carried_by(charges))
+    with localcontext(EXACT):
+        # The difference: another contract's invoice may have taken over what there was.
+        more = _carried_by(charges) - _carried_by(stored.charges)
+        carried = (
+            tx.connection.scalars(select(invoice.c.carried).where(invoice.c.id == stored.id)).one() + more
+        )
+    return INVOICES.change(tx, stored, changes, carried=carried)
 
 
 def _issue(
@@ -246,14 +294,17 @@ def _issue(
         tx,
         {**data, **known},
         resource_id=invoice_id,
-        carried=_carried_by(charges),
         # Kept with the invoice: a later change of the rate does not revalue it.
         usd_rate=money.check_currency(tx, data["currency"]),
         year=tx.now.year,
         number=number,
         **columns,
     )
-    scheduled_jobs.schedule(tx, tx.now + tx.options.approve_after, "invoice_approval", issued.id)
+    # Credits that expire earlier are never granted: their invoice is voided then.
+    grant, due_at = issued.credit_grant, tx.now + tx.options.approve_after
+    if grant is not None and grant.expiration_date is not None:
+        due_at = min(due_at, grant.expiration_date)
+    scheduled_jobs.schedule(tx, due_at, "invoice_approval", issued.id)
     return issued
 
 

@@ -5,18 +5,17 @@ Source: spec, "Resources and their fields", ContractProduct and ProductGroup.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal, localcontext
-from types import MappingProxyType
+from functools import cached_property
 
 from billhook.resources import Commitment, ProductGroup
-from billhook.sandbox.billing import contracts, cycles, daily_usage
+from billhook.sandbox.billing import contracts, cycles, daily_usage, invoices
 from billhook.sandbox.billing.contracts import Seller, SoldProduct, is_handed_over, last_days, owned_spans
 from billhook.sandbox.billing.credit_pools import LedgerReference, customer_pools, draw_for_usage, usage_paid
 from billhook.sandbox.billing.cycles import ContractRecord
-from billhook.sandbox.billing.meters import Meter
 from billhook.sandbox.billing.money import EXACT, ZERO, clamp, exact_sum
 from billhook.sandbox.billing.rating import (
     NO_COMMITMENT,
@@ -31,6 +30,7 @@ from billhook.sandbox.billing.rating import (
     price_terms,
     priced_commitment,
     rate,
+    units_beyond,
 )
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.tables import invoice
@@ -77,46 +77,62 @@ class ContractLine:
     fee: Decimal = ZERO
     commitment: CommitmentTerms = NO_COMMITMENT
     """The group's commitment; a product's own is in its usage."""
+    last_days: tuple[str, ...] = ()
+    """See Charge."""
 
     @property
-    def is_metered(self) -> bool:
-        """True if the amount depends on usage."""
-        return any(usage.sold.meter is not None for usage in self.usages)
+    def issued_separately(self) -> bool:
+        """True if the line gets an invoice of its own."""
+        pricing = None if self.is_group else self.usages[0].sold.product.pricing
+        return bool(pricing and pricing.issued_separately)
+
+    @property
+    def is_exceeded(self) -> bool:
+        """True if usage of this cycle is beyond a commitment, even where that is free of charge."""
+        shared = [usage.priced for usage in self.usages if usage.priced.commitment is self.commitment]
+        own = [[usage.priced] for usage in self.usages if usage.priced.commitment is not self.commitment]
+        return any(
+            units_beyond(sharing) > 0
+            for sharing in (shared, *own)
+            if sharing and sharing[0].commitment.exists
+        )
 
     def charge(self, smallest: Decimal) -> Charge:
         """Return the line's charge, in multiples of `smallest`."""
         products = [usage.priced for usage in self.usages]
-        result = charge(self.product_id, self.name, products, self.fee, smallest=smallest)
-        pricing = None if self.is_group else self.usages[0].sold.product.pricing
-        return replace(result, issued_separately=bool(pricing and pricing.issued_separately))
+        charged = charge(self.product_id, self.name, products, self.fee, smallest=smallest)
+        return replace(
+            charged,
+            line_key=self.key,
+            issued_separately=self.issued_separately,
+            exceeded=self.is_exceeded,
+            last_days=self.last_days,
+        )
 
 
 def contract_lines(
     tx: Transaction,
     cycle: ContractCycle,
-    only_meters: Collection[str] | None = None,
-    invoiced: Mapping[str, UsageAmount] = MappingProxyType({}),
+    only_products: Collection[str] | None = None,
+    billed: Collection[Charge] = (),
 ) -> list[ContractLine]:
-    """Return the lines of a contract; with `only_meters`, those with a product of these meters.
+    """Return the lines of a contract; with `only_products`, those with one of these catalog products.
 
-    `invoiced` is what invoices have for the cycle's usage already, by product key.
+    `billed` is what invoices have for the cycle, if it is billed.
     """
     sold = {
-        # Numbered before filtering: the key of a product must not depend on `only_meters`.
+        # Numbered before filtering: the key of a product must not depend on `only_products`.
         f"{cycle.contract.id}/{number}": each
         for number, each in enumerate(contracts.sold_products(tx, cycle.contract), 1)
     }
     grouped = list(_grouped(cycle.contract, sold))
-    if only_meters is not None:
+    if only_products is not None:
         grouped = [
             (number, group, members)
             for number, group, members in grouped
-            if any(each.meter and each.meter.id in only_meters for each in members.values())
+            if any(each.product_id in only_products for each in members.values())
         ]
-    # Without a meter there is no usage that could be another contract's. A customer may have many of these.
-    is_metered = any(each.meter for _, _, members in grouped for each in members.values())
-    sellers = contracts.sellers(tx, cycle.contract) if is_metered else ()
-    cycle_usage = _CycleUsage(tx, cycle, sellers, invoiced)
+    cycle_usage = _CycleUsage(tx, cycle, billed)
     lines = []
     for number, group, members in grouped:
         if group is not None:
@@ -124,7 +140,9 @@ def contract_lines(
         else:
             [(key, each)] = members.items()
             usages = _product_usages(cycle_usage, members, NO_COMMITMENT, None)
-            lines.append(ContractLine(key, each.product_id, each.name, usages, cycle.start))
+            days = (each.product_id,) if cycle_usage.charges_last_day([each.product_id]) else ()
+            line = ContractLine(key, each.product_id, each.name, usages, cycle.start, last_days=days)
+            lines.append(line)
     return lines
 
 
@@ -159,27 +177,66 @@ def _grouped(
         yield number, group, {key: each for key, each in sold.items() if each.group is group}
 
 
-@dataclass(frozen=True, slots=True)
 class _CycleUsage:
-    """Reads the usage in a cycle that belongs to its contract."""
+    """Reads the usage in a cycle that belongs to its contract, and the days that are the contract's."""
 
-    tx: Transaction
-    cycle: ContractCycle
-    sellers: Sequence[Seller]
-    """The customer's contracts that sell metered products, in the order of their claims."""
-    invoiced: Mapping[str, UsageAmount]
-    """What invoices have for the cycle's usage already, by product key."""
+    def __init__(self, tx: Transaction, cycle: ContractCycle, billed: Collection[Charge]) -> None:
+        self.tx, self.cycle = tx, cycle
+        self._billed = billed
+        self.invoiced = {key: unpaid for charge in billed for key, unpaid in charge.unpaid.items()}
+        """What invoices have for the cycle's usage already, by product key."""
+
+    @cached_property
+    def _sellers(self) -> Sequence[Seller]:
+        """The contracts of the customer, in the order of their claims."""
+        # Read when it is needed: most fees depend on no other contract, and a customer may have many.
+        return contracts.sellers(self.tx, self.cycle.contract)
 
     def of(self, sold: SoldProduct, start: datetime, end: datetime) -> Decimal:
         """Return the units used from `start` to before `end`."""
         if sold.meter is None or not sold.counts or start >= end:
             return ZERO
         contract = self.cycle.contract
-        spans = owned_spans(self.sellers, contract.id, sold.meter.id, (start, end))
-        days = last_days(self.sellers, sold.meter.id, spans)
+        spans = owned_spans(self._sellers, contract.id, sold.product_id, (start, end))
+        days = last_days(self._sellers, sold.product_id, spans)
         used = daily_usage.consumed_units(self.tx, contract.customer_id, sold.meter, spans, days)
         # Negative sums of events are no usage: they must not reduce an invoice.
         return clamp(max(used, ZERO))
+
+    def charges_last_day(self, product_ids: Collection[str]) -> bool:
+        """Return whether the contract charges the day on which it ends, for one of these products.
+
+        It does unless another contract that sells the same begins on that day, or once it has done so.
+        """
+        contract, end = self.cycle.contract, self.cycle.end
+        if not contract.pro_rates or not cycles.ends_within_a_day(contract, end):
+            return False
+        if self._billed:
+            charged = {each for charge in self._billed for each in charge.last_days}
+            return not charged.isdisjoint(product_ids)
+        return not all(is_handed_over(self._sellers, contract.id, each, end) for each in product_ids)
+
+    def first_day_is_charged(self, product_ids: Collection[str]) -> bool:
+        """Return whether the first day is charged already: by contracts that ended on it, for all products.
+
+        Such a contract was billed before this contract was made.
+        """
+        contract = self.cycle.contract
+        is_first = contract.pro_rates and self.cycle.start == contract.start_date
+        return is_first and self._charged_by_others.issuperset(product_ids)
+
+    @cached_property
+    def _charged_by_others(self) -> set[str]:
+        """The products of which contracts that ended on this one's first day have charged that day."""
+        contract = self.cycle.contract
+        return {
+            product_id
+            for seller in self._sellers
+            if seller.contract_id != contract.id and seller.end.date() == contract.start_date.date()
+            for billed in invoices.of_cycles_ending(self.tx, seller.contract_id, seller.end)
+            for charge in billed.charges
+            for product_id in charge.last_days
+        }
 
 
 def _group_line(
@@ -187,19 +244,22 @@ def _group_line(
 ) -> ContractLine:
     cycle = cycle_usage.cycle
     # Units that a group commits to without a price cost that of its first product.
-    prices = [price_terms(each.product, metered=each.meter is not None) for each in members.values()]
+    prices = [price_terms(each.product, each.price_type) for each in members.values()]
     whole = priced_commitment(group.commitment, prices[0] if prices else PriceTerms())
-    committed = _pro_rated_commitment(cycle_usage, whole, group.commitment, None)
     name = f"{cycle.contract.id}-group-{number}"
+    # A group without products is sold by no other contract.
+    product_ids = [each.product_id for each in members.values()] or [name]
+    committed = _pro_rated_commitment(cycle_usage, whole, group.commitment, product_ids)
     return ContractLine(
         key=f"{cycle.contract.id}/group-{number}",
         product_id=name,
         name=group.display_name or name,
         usages=_product_usages(cycle_usage, members, committed, group.commitment),
         is_group=True,
-        fee=_fee(cycle_usage, clamp(group.base_amount or ZERO), committed, group.commitment),
+        fee=_fee(cycle_usage, clamp(group.base_amount or ZERO), committed, group.commitment, product_ids),
         commitment=committed,
         since=cycles.commitment_start(cycle.contract, group.commitment, cycle.start),
+        last_days=tuple(each for each in product_ids if cycle_usage.charges_last_day([each])),
     )
 
 
@@ -223,10 +283,9 @@ def _product_usage(
     cycle_usage: _CycleUsage, key: str, sold: SoldProduct, shared: Commitment | None
 ) -> ProductUsage:
     cycle, product = cycle_usage.cycle, sold.product
-    terms = price_terms(product, metered=sold.meter is not None)
-    own = _pro_rated_commitment(
-        cycle_usage, priced_commitment(product.commitment, terms), product.commitment, sold.meter
-    )
+    terms, product_ids = price_terms(product, sold.price_type), [sold.product_id]
+    whole = priced_commitment(product.commitment, terms)
+    own = _pro_rated_commitment(cycle_usage, whole, product.commitment, product_ids)
     counted_by = product.commitment if own.exists else shared
     since = cycles.commitment_start(cycle.contract, counted_by, cycle.start)
     before = cycle_usage.of(sold, since, cycle.start)
@@ -236,7 +295,7 @@ def _product_usage(
         # A later figure may be smaller (method last): what was billed in earlier cycles stays billed.
         units=max(cycle_usage.of(sold, since, cycle.end), before),
         units_before=before,
-        fee=_fee(cycle_usage, terms.fee, own, product.commitment, sold.meter),
+        fee=_fee(cycle_usage, terms.fee, own, product.commitment, product_ids),
         discounted=terms.is_discounted(cycles.completed_cycles(cycle.contract, cycle.start)),
         covered=usage_paid(cycle_usage.tx, key, cycle.start) if consumes else NO_USAGE,
         invoiced=cycle_usage.invoiced.get(key, NO_USAGE),
@@ -249,14 +308,14 @@ def _fee(
     fee: Decimal,
     committed: CommitmentTerms,
     commitment: Commitment | None,
-    meter: Meter | None = None,
+    product_ids: Collection[str],
 ) -> Decimal:
     """Return the cycle's fee without usage.
 
     A commitment for several cycles is charged in the first of them that is billed.
     """
     cycle = cycle_usage.cycle
-    pro_rated = _pro_rated(cycle_usage, fee, meter)
+    pro_rated = _pro_rated(cycle_usage, fee, product_ids)
     since = cycles.commitment_start(cycle.contract, commitment, cycle.start)
     billed = invoice.c.contract_id == cycle.contract.id, invoice.c.cycle_start.between(since, cycle.start)
     if since < cycle.start and cycle_usage.tx.any(invoice, *billed, invoice.c.cycle_start < cycle.start):
@@ -265,7 +324,10 @@ def _fee(
 
 
 def _pro_rated_commitment(
-    cycle_usage: _CycleUsage, committed: CommitmentTerms, commitment: Commitment | None, meter: Meter | None
+    cycle_usage: _CycleUsage,
+    committed: CommitmentTerms,
+    commitment: Commitment | None,
+    product_ids: Collection[str],
 ) -> CommitmentTerms:
     """Return the cycle's share of a commitment: of its price, and of what it includes."""
     contract = cycle_usage.cycle.contract
@@ -274,23 +336,24 @@ def _pro_rated_commitment(
         return committed
     return replace(
         committed,
-        units=_pro_rated(cycle_usage, committed.units, meter),
-        money=_pro_rated(cycle_usage, committed.money, meter),
-        fee=_pro_rated(cycle_usage, committed.fee, meter),
+        units=_pro_rated(cycle_usage, committed.units, product_ids),
+        money=_pro_rated(cycle_usage, committed.money, product_ids),
+        fee=_pro_rated(cycle_usage, committed.fee, product_ids),
     )
 
 
-def _pro_rated(cycle_usage: _CycleUsage, amount: Decimal, meter: Meter | None) -> Decimal:
-    """Return the cycle's share of an amount, by days, if the contract pro-rates.
-
-    The day on which a contract ends is charged, unless another one that sells the same begins on it.
-    """
+def _pro_rated(cycle_usage: _CycleUsage, amount: Decimal, product_ids: Collection[str]) -> Decimal:
+    """Return the cycle's share of an amount for these products, by days, if the contract pro-rates."""
     cycle, contract = cycle_usage.cycle, cycle_usage.cycle.contract
     if not amount or not contract.pro_rates:
         return amount
-    is_last = cycle.end == contract.end_date and not cycles.renews(contract)
-    hands_over = meter is not None and is_handed_over(cycle_usage.sellers, contract.id, meter.id, cycle.end)
-    days, whole = cycles.billed_days(contract, cycle.start, cycle.end, with_last=is_last and not hands_over)
+    days, whole = cycles.billed_days(
+        contract,
+        cycle.start,
+        cycle.end,
+        with_last=cycle_usage.charges_last_day(product_ids),
+        without_first=cycle_usage.first_day_is_charged(product_ids),
+    )
     with localcontext(EXACT):
         share = (amount * days / whole).quantize(_SHARE_PRECISION)
         # Without zeros at its end, since consumption shows it: 22 and not 22.0000000000.

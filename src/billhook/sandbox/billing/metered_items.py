@@ -7,9 +7,8 @@ consumption; "Events".
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Any
@@ -25,8 +24,6 @@ from billhook.events import (
 )
 from billhook.resources import Customer, ProductConsumption
 from billhook.sandbox.billing import contracts, customers, cycles
-from billhook.sandbox.billing.cycles import ContractRecord
-from billhook.sandbox.billing.daily_usage import UsageKey
 from billhook.sandbox.billing.line_items import (
     ContractCycle,
     ContractLine,
@@ -34,8 +31,8 @@ from billhook.sandbox.billing.line_items import (
     contract_lines,
     draw_credits,
 )
-from billhook.sandbox.billing.money import EXACT, ZERO, billing_currency, exact_sum
-from billhook.sandbox.billing.rating import NO_COMMITMENT, CommitmentTerms, Tier, usage_price
+from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
+from billhook.sandbox.billing.rating import NO_COMMITMENT, Charge, CommitmentTerms, Tier, usage_price
 from billhook.sandbox.billing.thresholds import (
     ThresholdRule,
     exceeds_final_tier,
@@ -142,33 +139,23 @@ def _units_and_money(usages: Sequence[ProductUsage]) -> tuple[Decimal, Decimal]:
     return exact_sum(usage.priced.units for usage in usages), money
 
 
-def handle_usage_changed(tx: Transaction, changed: Collection[UsageKey]) -> None:
-    """Emit the events for these rows of daily usage, and draw credits for it.
+def settle(
+    tx: Transaction,
+    cycle: ContractCycle,
+    only_products: Collection[str] | None = None,
+    billed: Collection[Charge] = (),
+) -> list[ContractLine]:
+    """Emit the events of a cycle's usage, draw credits for it, and return the lines as they are then.
 
-    It costs one query if no customer has a contract, and reads only the products that the meters concern.
+    It may be called as often as usage changes: each event is raised once in a cycle, and usage that credits
+    or invoices have paid for draws none. `only_products` and `billed` are those of `contract_lines`.
     """
-    # Only products of these meters have changed: the others need not be rated.
-    meters_of: defaultdict[str, set[str]] = defaultdict(set)
-    for customer_id, meter_id, *_ in changed:
-        meters_of[customer_id].add(meter_id)
-    for contract in contracts.in_force(tx, meters_of, tx.now) if meters_of else ():
-        update_contract(tx, contract, meters_of[contract.customer_id])
-
-
-def update_contract(
-    tx: Transaction, contract: ContractRecord, only_meters: Collection[str] | None = None
-) -> None:
-    """Emit the events for usage in the contract's current cycle, and draw credits for it."""
-    cycle = ContractCycle(contract, *cycles.cycle_at(contract, tx.now))
-    customer = customers.find(tx, contract.customer_id)
-    # An Inactive customer is neither metered nor billed: no events, no credits drawn.
-    if customers.is_inactive(customer):
-        return
-    for line in contract_lines(tx, cycle, only_meters):
+    customer, settled = customers.find(tx, cycle.contract.customer_id), []
+    for line in contract_lines(tx, cycle, only_products, billed):
         for item in metered_items(line):
             _raise_threshold_events(tx, cycle, customer, item)
-        for usage in line.usages:
-            draw_credits(tx, cycle, usage)
+        settled.append(replace(line, usages=[draw_credits(tx, cycle, usage) for usage in line.usages]))
+    return settled
 
 
 def _raise_threshold_events(
@@ -238,7 +225,7 @@ def _commitment_events(
             **details,
             product_id=item.product_id,
             product_name=item.name,
-            currency=billing_currency(cycle.contract, customer),
+            currency=cycle.contract.billed_in,
             committed_amount=committed,
             consumed_amount=item.money,
             cycle_start=item.since,

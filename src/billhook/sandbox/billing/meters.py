@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, StrictStr, model_validator
+from sqlalchemy import select
 
 from billhook.errors import FieldMissing, RuleBroken
 from billhook.fields import strict_json
@@ -178,6 +179,13 @@ def by_product(tx: Transaction, catalog_product_ids: Collection[str]) -> dict[st
         return {}
     which = in_texts(meter.c.catalog_product_id, catalog_product_ids)
     return {str(each.catalog_product_id): each for each in METERS.all(tx, which)}
+
+
+def products_of(tx: Transaction, meter_ids: Collection[str]) -> dict[str, str]:
+    """Return the catalog products that these meters measure, by meter id; those without one are left out."""
+    which = in_texts(meter.c.id, meter_ids), meter.c.catalog_product_id.is_not(None)
+    rows = tx.connection.execute(select(meter.c.id, meter.c.catalog_product_id).where(*which))
+    return {row.id: row.catalog_product_id for row in rows}
 
 
 def by_event_name(tx: Transaction, names: Collection[str]) -> dict[str, list[Meter]]:

@@ -12,7 +12,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from typing import TypeGuard
 
 from billhook.fields.strict_json import MAX_DIGITS
-from billhook.resources import Contract, Customer
+from billhook.resources import Contract, Customer, NewContract
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage.database import Transaction
 
@@ -80,8 +80,8 @@ def clamp(amount: Decimal) -> Decimal:
         return amount.quantize(1 / MAX_AMOUNT) if fine else amount
 
 
-def billing_currency(contract: Contract | None, customer: Customer) -> str:
-    """Return the currency to bill in: the contract's, else the customer's, else US dollars."""
+def billing_currency(contract: NewContract | Contract | None, customer: Customer) -> str:
+    """Return the currency to agree on: the contract's, else the customer's, else US dollars."""
     return (contract and contract.currency) or customer.currency or DEFAULT_CURRENCY
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Table, and_, false, func, insert, not_, or
 from billhook.events import MonthEndReport, UnchargedEvents
 from billhook.fields.types import ExactDecimal, Integer, MaybeListOf, UtcDatetime
 from billhook.sandbox import scheduled_jobs
-from billhook.sandbox.billing import contract_lifecycle, contracts
+from billhook.sandbox.billing import contract_lifecycle
 from billhook.sandbox.billing.money import exact_sum
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.operations import SandboxResource
@@ -25,6 +25,8 @@ from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.tables import contract, customer, event, invoice, report
 from billhook.sandbox.webhooks.outbox import raise_event
 
+_REPORTED_KEY = "reported_events"
+"""The serial number of the newest event at the last report."""
 MAX_REPORT_ROWS = 1000
 """The maximum number of rows that a report lists; the totals count all of them."""
 
@@ -63,11 +65,9 @@ class Report(SandboxResource, register=False):
     end_time: UtcDatetime
     """End of the month."""
     events: Annotated[Integer, Field(examples=[1200])]
-    """Number of events in the month."""
+    """Number of events in the month, and of earlier ones that came after that month's report."""
     uncharged_events: Integer
     """Number of events that no meter counted."""
-    unsold_events: Integer = 0
-    """Number of events counted only by meters of products not sold to the customer."""
     new_customers: Integer | None = None
     """Customers created in the month."""
     new_contracts: Integer | None = None
@@ -76,8 +76,6 @@ class Report(SandboxResource, register=False):
     """Invoices issued in the month."""
     uncharged: MaybeListOf[EventGroup] = None
     """Events that no meter counted; at most 1000 entries."""
-    unsold: MaybeListOf[EventGroup] = None
-    """Events counted only by meters of unsold products; at most 1000 entries."""
 
 
 class ReportResponse(SandboxResource, register=False):
@@ -97,21 +95,18 @@ def store_report(tx: Transaction, fields: Mapping[str, Any]) -> Report:
 def handle_month_end(tx: Transaction, _: str) -> None:
     """Handle the job `month_end`: bill late usage, report on the month, and schedule the next month's end.
 
-    Emits MonthEndReport; and UnchargedEvents if no meter counted some of the month's events. Events that were
-    counted, but only by meters of products not sold to their customer, are listed in the reports.
+    Emits MonthEndReport; and UnchargedEvents if no meter counted some of the month's events.
     """
     # tx.now is the job's due time: the first midnight of a month.
     start, end = add_months(tx.now, -1), tx.now
     scheduled_jobs.schedule(tx, scheduled_jobs.next_month_start(end), "month_end", "")
     contract_lifecycle.bill_late_usage(tx)
-    count, uncharged, unsold = _count_events(tx, start, end)
+    count, uncharged = _count_events(tx, start, end)
     fields: dict[str, Any] = {
         "start_time": start,
         "end_time": end,
         "events": count,
         "uncharged_events": sum(each.events for each in uncharged),
-        "unsold_events": sum(each.events for each in unsold),
-        "unsold": unsold[:MAX_REPORT_ROWS],
     }
     stored = store_report(
         tx,
@@ -131,49 +126,27 @@ def handle_month_end(tx: Transaction, _: str) -> None:
         raise_event(tx, UnchargedEvents(date=tx.now, report_id=stored.id))
 
 
-def _count_events(
-    tx: Transaction, start: datetime, end: datetime
-) -> tuple[int, list[EventGroup], list[EventGroup]]:
-    """Return the month's number of events, those counted by no meter, and those of no product sold."""
-    columns = (event.c.customer_id, event.c.name, event.c.meter_ids)
+def _count_events(tx: Transaction, start: datetime, end: datetime) -> tuple[int, list[EventGroup]]:
+    """Return the number of events to report, and those of them that no meter counted.
+
+    These are the month's events, and those of earlier months that have arrived since the last report.
+    """
+    reported = tx.setting(_REPORTED_KEY) or 0
+    tx.store_setting(_REPORTED_KEY, tx.connection.scalar(select(func.max(event.c.seq))))
+    columns = (event.c.customer_id, event.c.name)
+    uncharged = func.count().filter(event.c.meter_ids == "")
     rows = tx.connection.execute(
-        select(*columns, func.count().label("events"))
-        .where(_within(event.c.at, start, end))
+        select(*columns, func.count().label("events"), uncharged.label("uncharged"))
+        .where(or_(_within(event.c.at, start, end), and_(event.c.at < start, event.c.seq > reported)))
         .group_by(*columns)
         .order_by(*columns)
     ).all()
-    charged: dict[str, frozenset[str]] = {}
-    uncharged: defaultdict[tuple[str, str], int] = defaultdict(int)
-    unsold: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for row in rows:
-        # No meter had a value for them.
-        if not row.meter_ids:
-            uncharged[row.customer_id, row.name] += row.events
-            continue
-        # One query for each customer, not for each group of events.
-        if row.customer_id not in charged:
-            charged[row.customer_id] = _sold_meters(tx, row.customer_id, start, end)
-        if charged[row.customer_id].isdisjoint(row.meter_ids.split()):
-            unsold[row.customer_id, row.name] += row.events
-    return sum(row.events for row in rows), _event_groups(uncharged), _event_groups(unsold)
-
-
-def _event_groups(counts: Mapping[tuple[str, str], int]) -> list[EventGroup]:
-    return [EventGroup(customer_id=owner, name=name, events=count) for (owner, name), count in counts.items()]
-
-
-def _sold_meters(tx: Transaction, customer_id: str, start: datetime, end: datetime) -> frozenset[str]:
-    """Return the meters of the products sold to the customer at any time of the month."""
-    sold = contracts.CONTRACTS.all(
-        tx,
-        contract.c.customer_id == customer_id,
-        # Contracts in review sell nothing yet.
-        contract.c.status.in_(("Active", "Expired")),
-        contract.c.deleted_at.is_(None),
-        contract.c.start_date < end,
-        contract.c.end_date.is_(None) | (contract.c.end_date > start),
-    )
-    return frozenset().union(*contracts.sold_meters(tx, sold))
+    found = [
+        EventGroup(customer_id=row.customer_id, name=row.name, events=row.uncharged)
+        for row in rows
+        if row.uncharged
+    ]
+    return sum(row.events for row in rows), found
 
 
 def _count_created(tx: Transaction, table: Table, start: datetime, end: datetime) -> int:

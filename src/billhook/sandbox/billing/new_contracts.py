@@ -1,6 +1,6 @@
-"""New contracts: validate the request, and complete it from its products, its plan and the defaults.
+"""New contracts: validate the request, and complete it from its plan, its products and the defaults.
 
-What the contract itself leaves out is taken from its products, else from its plan, else from the defaults.
+What a plan gives is used as is. What is left out is taken from the products, else from the defaults.
 Source: spec, "Resources and their fields", Contract, ContractProduct, Plan. The values of paymentTerm and the
 unit of a plan's duration are not shown: `Net30` and months are the sandbox's choice.
 """
@@ -196,7 +196,8 @@ def _completed(
     """Return the fields of a contract that its products, its plan or the defaults complete."""
     billing = (plan and plan.billing_data) or BillingData()
     end, anchor, day = request.end_date, None, 0
-    if end is None and billing.duration is not None:
+    # A plan is used as is: what it gives wins over the contract's own.
+    if billing.duration is not None:
         end = add_months(request.start_date, int(billing.duration))
     # The billing day of the first product that has one, else the plan's.
     date = billing.billing_date
@@ -213,11 +214,11 @@ def _completed(
     terms = [*(each.payment_term for each in products), billing.payment_term]
     understood = (_NET.fullmatch(term or "") for term in terms)
     # Not by its attribute: reading a deprecated field warns.
-    pro_rates = _first_given(vars(request)["should_pro_rate_invoices"], billing.pro_rated, False)
+    pro_rates = _first_given(billing.pro_rated, vars(request)["should_pro_rate_invoices"], False)
     return {
         "name": request.name or (plan.name if plan else None),
         "endDate": end,
-        "autoRenewContract": _first_given(request.auto_renew_contract, billing.auto_renewal, True),
+        "autoRenewContract": _first_given(billing.auto_renewal, request.auto_renew_contract, True),
         "cycleMonths": period.months,
         "cycleDays": period.time.days,
         "cycleAnchor": anchor,

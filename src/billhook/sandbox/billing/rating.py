@@ -66,12 +66,17 @@ class CommitmentTerms:
 NO_COMMITMENT = CommitmentTerms()
 
 
-def price_terms(product: ContractProduct, *, metered: bool) -> PriceTerms:
-    """Return the price of `product`. Without a type it is PerUnit if metered, else Flat."""
+def price_type(product: ContractProduct, *, metered: bool) -> str:
+    """Return the type of a product's price: if it names none, PerUnit with a meter, else Flat."""
+    return (product.pricing and product.pricing.type) or ("PerUnit" if metered else "Flat")
+
+
+def price_terms(product: ContractProduct, agreed_type: str) -> PriceTerms:
+    """Return the price of `product`, of the type that was agreed."""
     pricing = product.pricing or Pricing()
     price = clamp(pricing.price or ZERO)
-    tiers = read_tiers(pricing) if pricing.type == "Tiered" else ()
-    if (pricing.type or ("PerUnit" if metered else "Flat")) == "Flat":
+    tiers = read_tiers(pricing) if agreed_type == "Tiered" else ()
+    if agreed_type == "Flat":
         return PriceTerms(fee=price, discount=pricing.discount, is_flat=True)
     return PriceTerms(unit_price=price, tiers=tiers or (), discount=pricing.discount)
 
@@ -145,9 +150,11 @@ class Charge:
     issued_separately: bool = False
     """pricing.issuedSeparately: the charge gets an invoice of its own."""
     line_key: str | None = None
-    """The contract's line whose usage it is for; None for a fee, or for credits: both are final."""
+    """The contract's line that it is for; None for credits and for amounts that are carried forward."""
     cycle: tuple[datetime, datetime] | None = None
-    """Start and end of the billing cycle of that usage."""
+    """Start and end of the billing cycle of that line."""
+    last_days: tuple[str, ...] = ()
+    """Of which products and groups it charges the day on which the contract ends, by their product ids."""
     unpaid: Mapping[str, UsageAmount] = field(default_factory=dict)
     """What of the usage is left to invoices, by product key: credits that are granted later do not pay it."""
 
@@ -230,6 +237,14 @@ def usage_price(terms: PriceTerms, units: Decimal) -> Decimal:
     tier cost that tier's price.
     """
     return sum((count * price for count, price in _units_by_price(terms, units)), ZERO)
+
+
+def units_beyond(products: Sequence[PricedUsage]) -> Decimal:
+    """Return how many units of this cycle are beyond the commitment that these products share."""
+    with localcontext(EXACT):
+        return sum(
+            (each.units - _included_units(each, each.units) - each.billed.units for each in products), ZERO
+        )
 
 
 def apply_commitment(products: Sequence[PricedUsage], committed: CommitmentTerms) -> list[PricedUsage]:

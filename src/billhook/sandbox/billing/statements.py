@@ -8,6 +8,8 @@ difference is billed. The specification does not define late usage:
 | before its cycle is billed | the invoice of the cycle |
 | before that invoice is approved | the same invoice, which is rewritten |
 | later | the contract's next invoice, or one at the month's end if none follows |
+
+All else treats it as any usage: it draws credits when it arrives, and crosses the limits of its own cycle.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
 from itertools import groupby
 from typing import cast
 
@@ -23,14 +24,23 @@ from sqlalchemy import func, select
 
 from billhook.fields.types import BillingStatus
 from billhook.resources import BillingCycle
-from billhook.sandbox.billing import contracts, credit_grants, customers, daily_usage, invoices, money
+from billhook.sandbox.billing import (
+    contracts,
+    credit_grants,
+    customers,
+    cycles,
+    daily_usage,
+    invoices,
+    meters,
+    money,
+)
 from billhook.sandbox.billing.cycles import ContractRecord
-from billhook.sandbox.billing.daily_usage import TimeSpan, UsageKey
+from billhook.sandbox.billing.daily_usage import TimeSpan, UsageKey, day_end, day_start
 from billhook.sandbox.billing.invoices import InvoiceRecord
-from billhook.sandbox.billing.line_items import ContractCycle, contract_lines, draw_credits
-from billhook.sandbox.billing.metered_items import metered_items
+from billhook.sandbox.billing.line_items import ContractCycle
+from billhook.sandbox.billing.metered_items import settle
 from billhook.sandbox.billing.rating import Charge
-from billhook.sandbox.storage.columns import from_microseconds, in_texts
+from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.tables import contract as contract_table
 from billhook.sandbox.storage.tables import invoice
@@ -44,7 +54,7 @@ def statement(tx: Transaction, cycle: ContractCycle) -> list[Charge]:
 
     Draws credits for usage that has not drawn them yet.
     """
-    smallest = _smallest_unit(tx, cycle.contract)
+    smallest = money.smallest_unit(cycle.contract.billed_in)
     # Credits have their own price: they are charged beside the lines, whether used or not.
     granted = credit_grants.credit_charges(tx, cycle.contract, cycle.end, smallest)
     return [*_charges(tx, cycle, {}), *granted]
@@ -78,11 +88,73 @@ def contracts_with_late_usage(tx: Transaction) -> list[ContractRecord]:
     return contracts.CONTRACTS.all(tx, over, daily_usage.changed_after(columns.customer_id, number))
 
 
+def settle_present(tx: Transaction, contract: ContractRecord) -> None:
+    """Emit the events for usage in the contract's present cycle, and draw credits for it."""
+    # An Inactive customer is neither metered nor billed: no events, no credits drawn.
+    if not customers.inactive_customers(tx, [contract.customer_id]):
+        settle(tx, ContractCycle(contract, *cycles.cycle_at(contract, tx.now)))
+
+
 def handle_usage_changed(tx: Transaction, changed: Collection[UsageKey]) -> None:
-    """Handle changed rows of daily usage: rewrite the invoices of their cycles that are not approved yet."""
-    if changed:
-        first = min(since for _, _, _, since in changed)
-        rewrite_drafts(tx, {customer_id for customer_id, *_ in changed}, from_microseconds(first))
+    """Handle changed rows of daily usage, whenever that usage was.
+
+    Emit the events of each cycle that it belongs to, and draw credits for it, so that late usage is charged
+    only for the rest. Then rewrite the cycles' invoices that are not approved yet. It costs one query if no
+    customer has a contract, and rates only the products that the meters measure.
+    """
+    if not changed:
+        return
+    days = [day for _, _, day, _ in changed]
+    owners = {customer_id for customer_id, *_ in changed}
+    found = contracts.ever_in_force(tx, owners, day_start(min(days)), day_end(max(days)))
+    if not found:
+        return
+    inactive = customers.inactive_customers(tx, owners)
+    product_of = meters.products_of(tx, {meter_id for _, meter_id, *_ in changed})
+    for contract in found:
+        if contract.customer_id in inactive:
+            continue
+        own = {
+            (product_of[meter_id], day)
+            for owner, meter_id, day, _ in changed
+            if owner == contract.customer_id and meter_id in product_of
+        }
+        products = {product_id for product_id, _ in own}
+        spans = _cycles_of_days(tx, contract, {day for _, day in own})
+        past = [each for each in spans if each[1] <= tx.now]
+        billed = _billed(tx, contract.id, min(past)[0]) if past else {}
+        for span in spans:
+            # A cycle that is over without a bill is never billed: its customer was Inactive.
+            if span[1] > tx.now or span in billed:
+                settle(tx, ContractCycle(contract, *span), products, billed.get(span, {}).values())
+    rewrite_drafts(tx, owners, day_start(min(days)))
+
+
+def _cycles_of_days(tx: Transaction, contract: ContractRecord, days: Collection[int]) -> list[TimeSpan]:
+    """Return the cycles, begun by now, whose amounts depend on the usage of these days, the oldest first.
+
+    These are the cycles of the days, and as many later ones as may share a commitment with them.
+    """
+    start, end = contracts.term(contract)
+    sold = contracts.sold_products(tx, contract) if days else ()
+    commitments = [
+        part.commitment for each in sold for part in (each.product, each.group) if part is not None
+    ]
+    period = cycles.cycle_period(contract)
+    shared = max((cycles.commitment_cycles(each, period) for each in commitments), default=1)
+    found = set[TimeSpan]()
+    for day in days:
+        first, last = max(day_start(day), start), day_end(day)
+        if not first <= last or first >= end:
+            continue
+        later, cycle = 0, cycles.cycle_at(contract, first)
+        while cycle[0] <= tx.now and later < shared:
+            found.add(cycle)
+            if cycle[1] >= end:
+                break
+            cycle = cycles.cycle_at(contract, cycle[1])
+            later += cycle[0] > last
+    return sorted(found)
 
 
 def rewrite_drafts(tx: Transaction, customer_ids: Collection[str], since: datetime) -> None:
@@ -147,29 +219,15 @@ def _charges(tx: Transaction, cycle: ContractCycle, billed: Billed) -> list[Char
 
     Draws credits for usage that neither credits nor invoices have paid for.
     """
-    smallest = _smallest_unit(tx, cycle.contract)
-    invoiced = {key: unpaid for charge in billed.values() for key, unpaid in charge.unpaid.items()}
-    found = []
-    for line in contract_lines(tx, cycle, invoiced=invoiced):
+    smallest, found = money.smallest_unit(cycle.contract.billed_in), []
+    for line in settle(tx, cycle, billed=billed.values()):
         if billed and line.key not in billed:
             continue
-        drawn = replace(line, usages=[draw_credits(tx, cycle, usage) for usage in line.usages])
-        exceeded = any(metered.consumption().exceeded_amount > 0 for metered in metered_items(drawn))
-        charge = drawn.charge(smallest)
-        charge = replace(charge, exceeded=exceeded and charge.units > 0)
-        # Only usage can arrive late: fees are final.
-        if line.is_metered:
-            # After all credits are drawn: what is left belongs to the invoice.
-            unpaid = {
-                usage.key: usage.priced.unpaid()
-                for usage in drawn.usages
-                if usage.sold.product.consumes_credit_product_ids
-            }
-            charge = replace(charge, line_key=line.key, cycle=(cycle.start, cycle.end), unpaid=unpaid)
-        found.append(charge)
+        # After all credits are drawn: what is left belongs to the invoice.
+        unpaid = {
+            usage.key: usage.priced.unpaid()
+            for usage in line.usages
+            if usage.sold.product.consumes_credit_product_ids
+        }
+        found.append(replace(line.charge(smallest), cycle=(cycle.start, cycle.end), unpaid=unpaid))
     return found
-
-
-def _smallest_unit(tx: Transaction, contract: ContractRecord) -> Decimal:
-    """Return the unit that amounts of the contract's invoices are multiples of."""
-    return money.smallest_unit(money.billing_currency(contract, customers.find(tx, contract.customer_id)))

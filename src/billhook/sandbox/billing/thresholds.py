@@ -112,8 +112,7 @@ def high_water_mark(tx: Transaction, subject: str, cycle_start: datetime) -> tup
 def store_high_water_mark(
     tx: Transaction, subject: str, cycle_start: datetime, units: Decimal, money: Decimal
 ) -> None:
-    """Store the high-water mark of this cycle, in place of an earlier cycle's."""
-    # One row for each item: the mark of an earlier cycle is never read again.
+    """Store the high-water mark of this cycle; those of other cycles stay, for usage that comes late."""
     peak = {"subject": subject, "cycle_start": cycle_start, "units": units, "money": money}
     tx.connection.execute(insert(usage_peak).prefix_with("OR REPLACE").values(**peak))
 

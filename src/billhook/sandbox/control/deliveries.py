@@ -16,7 +16,7 @@ from billhook.fields.model import read, require_object
 from billhook.fields.types import ExactDecimal, Integer, JsonObject, ListOf, UtcDatetime
 from billhook.resources import CountedPage, PageQuery, Resource
 from billhook.sandbox.errors import check_choice, invalid_request, invalid_resource, not_found
-from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
+from billhook.sandbox.operations import Call, OperationGroup, SandboxResource, Services
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import matching, requested_page, shown
 from billhook.sandbox.storage.tables import delivery, raised_event, subscription
@@ -156,17 +156,19 @@ def resend(call: Call[None]) -> DeliveryShown:
     return _shown(call.tx, [_find(call)])[0]
 
 
-# writes=False: it waits for the sender's transactions, which a write lock held here would block.
-@DELIVERIES_GROUP.operation("POST", "/flush", writes=False)
-def flush(call: Call[Flush]) -> Flushed:
-    """Wait until no delivery is due now. It does not wait for later retries and delayed deliveries."""
-    seconds = FLUSH_SECONDS if call.request.timeout_seconds is None else float(call.request.timeout_seconds)
+def _flush(request: Flush, services: Services) -> int:
+    seconds = FLUSH_SECONDS if request.timeout_seconds is None else float(request.timeout_seconds)
     if not 0 <= seconds <= MAX_FLUSH_SECONDS:
         raise invalid_request(f"timeoutSeconds is 0 to {MAX_FLUSH_SECONDS}", "timeoutSeconds")
-    due = call.services.flush(seconds)
+    return services.flush(seconds)
+
+
+@DELIVERIES_GROUP.operation("POST", "/flush", writes=False, waits=_flush)
+def flush(call: Call[Flush]) -> Flushed:
+    """Wait until no delivery is due now. It does not wait for later retries and delayed deliveries."""
     figures = func.count().label("pending"), func.min(delivery.c.due_at).label("next_attempt_at")
     unsent = select(*figures).where(delivery.c.due_at.is_not(None))
-    return shown(Flushed, call.tx.connection.execute(unsent).one(), due=due)
+    return shown(Flushed, call.tx.connection.execute(unsent).one(), due=call.waited)
 
 
 def _find(call: Call[Any]) -> Row[Any]:

@@ -17,7 +17,7 @@ from billhook.fields import strict_json
 from billhook.pages.pages import Pages
 from billhook.resources import ErrorBody
 from billhook.sandbox.app import Authenticator, parse_body, parse_query
-from billhook.sandbox.operations import Call, Operation, OperationGroup, Services
+from billhook.sandbox.operations import Operation, OperationGroup, Services
 from billhook.sandbox.storage.database import Service, Transaction
 
 if TYPE_CHECKING:
@@ -84,9 +84,7 @@ class OperationRunner:
         """
         operation = self.operations[key]
         request = self._request(operation, body)
-        with self.service.transaction(writes=operation.writes) as tx:
-            tx.cause = key
-            return operation.function(Call(tx, request, path, self._services))
+        return operation.run(self.service, self._services, request, path)
 
     def send(self, method: str, path: str, body: Any) -> Any:
         """Run the operation at an address without parameters, and return its decoded answer; SandboxError."""

@@ -1,14 +1,12 @@
-"""What happens: the first page, with the clock and what it will do next; the timeline; raising events.
+"""What happens: the first page, with the clock and what it will do next; and the timeline.
 
-Webhooks, too: subscriptions, faults as switches, and the signing secret to copy into a receiver.
+Webhooks, too: subscriptions, and the signing secret to copy into a receiver.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from datetime import UTC, timedelta
+from collections.abc import Sequence
 from typing import Any
 
 from flask import Response, request, url_for
@@ -17,9 +15,7 @@ from werkzeug.exceptions import NotFound
 
 from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES
-from billhook.pages.charts import Lane, LaneChart, Mark, Series, bar_chart, lane_chart
 from billhook.sandbox import scheduled_jobs
-from billhook.sandbox.billing.chart_series import days_up_to
 from billhook.sandbox.pages.context import (
     PAGE_ROWS,
     ROUTES,
@@ -44,25 +40,10 @@ from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import MAX_PAGE, fetch_page, matching
 from billhook.sandbox.storage.tables import delivery, raised_event, subscription
 from billhook.sandbox.webhooks import outbox, signing_secrets
-from billhook.sandbox.webhooks.faults import FaultKind
-from billhook.sandbox.webhooks.outbox import DeliveryTrace, Happening
+from billhook.sandbox.webhooks.outbox import Happening
 
-_DAYS = 45
-"""Of the chart: more than the demo's 40 days."""
 _ROWS = 8
 """On the overview: of what happens next, and of the latest events."""
-FAULT_TEXTS: Mapping[str, str] = {
-    FaultKind.DUPLICATE: "sent twice at the same time",
-    FaultKind.DELAY: "sent 5 seconds late",
-    FaultKind.REORDER: "held until a later one was sent, for 10 seconds at most",
-    FaultKind.DROP: "the receiver's answer is lost, so it is sent again",
-    FaultKind.CORRUPT: "one bit of the body is flipped after signing",
-    FaultKind.WRONG_SECRET: "signed with a random secret",
-    FaultKind.STALE: "signed an hour ago",
-    FaultKind.LOSE: "never sent: only a resend delivers it",
-}
-"""What each fault does to a delivery."""
-_SHARES = {"1": "every delivery", "0.5": "half of them", "0.1": "one in ten"}
 
 
 @ROUTES.get("/timeline")
@@ -112,35 +93,14 @@ def event(event_id: str) -> Response:
         event=trace,
         body=indented_text(body),
         told=told,
-        charts_of={one.delivery.id: _attempts_chart(one) for one in trace.deliveries if one.attempts},
     )
-
-
-def _attempts_chart(trace: DeliveryTrace) -> LaneChart:
-    start = min(one.started_at for one in trace.attempts)
-    marks = [
-        Mark(
-            one.started_at,
-            "good" if one.error is None else "bad",
-            f"attempt {one.number}: {one.status or one.error or 'no answer'}",
-        )
-        for one in trace.attempts
-    ]
-    if trace.delivery.due_at is not None:
-        planned = max(trace.delivery.due_at, start + timedelta(seconds=1))
-        marks.append(Mark(planned, "warn", "next attempt", open=True))
-    return lane_chart(start, [Lane("attempts", tuple(marks))])
 
 
 @ROUTES.get("/trigger")
 def trigger() -> Response:
     """Show the types of events, each with a link to the form that raises one."""
-    with page_context().runner.reading() as tx:
-        of = subscription.c
-        query = select(of.event_type, func.count()).group_by(of.event_type)
-        subscribed = {row[0]: row[1] for row in tx.connection.execute(query)}
     types = {name: first_sentence(EVENT_TYPES[name].__doc__ or "") for name in sorted(EVENT_TYPES)}
-    return render("trigger.html", types=types, subscribed=subscribed)
+    return render("trigger.html", types=types)
 
 
 @ROUTES.get("/")
@@ -155,17 +115,12 @@ def overview() -> Response:
             "subscriptions": select(func.count()).select_from(tables.subscription),
             "faults": select(func.count()).select_from(tables.fault),
         }
-        days = days_up_to(tx.now.astimezone(UTC).date(), _DAYS)
-        since = tx.now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=_DAYS - 1)
-        raised = outbox.events_by_day(tx, since)
-        rows = [(day.isoformat(), (raised.get(day, 0),)) for day in days]
         return render(
             "overview.html",
             jobs=jobs,
             names=subject_names(tx, [job.subject_id for job in jobs]),
             counts={name: tx.connection.scalars(query).one() for name, query in counted.items()},
             states=outbox.count_states(tx),
-            chart=bar_chart("Events raised a day", [Series("events", "accent")], rows, height=72),
             latest=latest,
             told=_timeline_texts(tx, latest),
         )
@@ -227,22 +182,6 @@ def end_address() -> Response:
         runner.run("DELETE /_sandbox/subscriptions/{subscriptionId}", subscriptionId=subscription_id)
     ended = "1 subscription is" if len(ids) == 1 else f"{len(ids):,} subscriptions are"
     return redirect_to(url_for(".webhooks"), f"{ended} ended, and their pending deliveries are cancelled.")
-
-
-@ROUTES.get("/faults")
-def faults() -> Response:
-    """Show the faults as switches."""
-    active = page_context().runner.run("GET /_sandbox/faults").faults
-    struck: Counter[str] = Counter()
-    for one in active:
-        struck[one.fault] += one.struck
-    return render(
-        "faults.html",
-        faults=FAULT_TEXTS,
-        active={one.fault: one for one in reversed(active)},
-        struck=struck,
-        shares=_SHARES,
-    )
 
 
 @ROUTES.get("/secrets")

@@ -1,7 +1,6 @@
 """The form of an operation: fields made from the JSON schema of its models, and read back into a request.
 
-A field is named by its place in the request, as `creditGrant.grantAmount` or `events.0.name`. For some
-operations a form begins with one of several shapes, such as the kinds of contracts.
+A field is named by its place in the request, as `creditGrant.grantAmount` or `events.0.name`.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ OTHER = "other"
 Kind = Literal["text", "number", "boolean", "json", "object", "list"]
 _KINDS: Mapping[str, Kind] = {"string": "text", "number": "number", "integer": "number", "boolean": "boolean"}
 """The kinds of fields by the types of JSON schema; any other is given as JSON."""
-CREDITS = "credits"
-"""The shape of a contract that grants credits and sells a product which draws them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,19 +201,15 @@ def _json(text: str) -> object:
         return text
 
 
-def shapes_of(key: str) -> list[str]:
-    """Return the names of the shapes of an operation; the first is the default, if there are any."""
-    return [*PRICES, CREDITS] if key == "POST /contracts" else []
-
-
-def begin(tx: Transaction, key: str, shape: str | None, event_type: str) -> dict[str, Any]:
-    """Return what the form of an operation begins with; `event_type` is that of an event to raise."""
+def begin(tx: Transaction, key: str, event_type: str) -> dict[str, Any]:
+    """Return the example that the form of an operation begins with; `event_type` is of an event to raise."""
     now, product = datetime_text(tx.now.replace(microsecond=0)), newest(tx, CATALOG_PRODUCTS)
     # A credit product that is not there yet is created with this id.
     credit = newest(tx, CREDIT_PRODUCTS) or "tokens"
     match key:
         case "POST /contracts":
-            return _contract(shape or next(iter(PRICES)), now, product, credit)
+            sold = {"catalogProductId": product, **PRICES["per unit"]}
+            return {"name": "Contract", "startDate": now, "currency": "USD", "products": [sold]}
         case "POST /_sandbox/customers":
             contact = {"name": "Ada Byron", "email": "ada@acme.example", "receiveInvoiceEmail": True}
             return {"name": "Acme Ltd", "currency": "USD", "contacts": [contact]}
@@ -241,15 +234,3 @@ def begin(tx: Transaction, key: str, shape: str | None, event_type: str) -> dict
             return {OTHER: {name: value for name, value in fields.items() if name != "date"}}
         case _:
             return {}
-
-
-def _contract(shape: str, now: str, product: str | None, credit: str) -> dict[str, Any]:
-    draws = shape == CREDITS
-    terms = {**PRICES["per unit"], "consumesCreditProductIds": [credit]} if draws else PRICES[shape]
-    return {
-        "name": f"Contract: {shape}",
-        "startDate": now,
-        "currency": "USD",
-        "products": [{"catalogProductId": product, **terms}],
-        "creditGrants": [{**STARTER_GRANT, "creditProductId": credit}] if draws else [],
-    }

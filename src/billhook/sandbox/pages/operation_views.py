@@ -1,15 +1,13 @@
-"""Every operation as a form that is made from its models, beside the API call that does the same.
+"""Every operation as a form that is made from its models, beside the API call that does the same; their list.
 
 The buttons of other pages run operations as well: their forms have the fields hidden.
-
-
-The reference of the API: the OpenAPI document as a page, with a link to the form of each operation."""
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -18,10 +16,7 @@ from werkzeug.exceptions import NotFound
 
 from billhook.errors import SandboxError
 from billhook.fields import strict_json
-from billhook.printable import printable
-from billhook.resources import READ_ONLY
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.openapi import document
 from billhook.sandbox.operations import Operation
 from billhook.sandbox.pages import forms
 from billhook.sandbox.pages.context import (
@@ -29,13 +24,11 @@ from billhook.sandbox.pages.context import (
     error_sentence,
     own_address,
     page_context,
-    query_choice,
     redirect_to,
     render,
 )
 from billhook.sandbox.pages.forms import OTHER, FormField, as_text, make_fields, nest, read_fields, texts_of
-from billhook.sandbox.pages.texts import first_sentence, options_for
-from billhook.sandbox.storage.repository import to_document
+from billhook.sandbox.pages.texts import options_for
 
 OWN_FIELDS = frozenset({"add", "back", "csrf_token", "operation", "shape", "show"})
 """Fields of the form that are no part of the request. No operation has a field of these names."""
@@ -61,16 +54,14 @@ _DONE: Mapping[str, str] = {
 
 @ROUTES.get("/call")
 def call() -> Response:
-    """Show the form of an operation: with the values of the address, of the resource, and of a shape."""
+    """Show the form of an operation, with an example and the values of the address."""
     operation = _asked()
-    shape = query_choice("shape", forms.shapes_of(operation.key))
     given = [(name, text) for name, text in request.args.items() if name not in OWN_FIELDS]
-    stored = _stored(operation, nest(given))
     with page_context().runner.reading() as tx:
-        begun = forms.begin(tx, operation.key, shape, request.args.get("eventType", ""))
-        texts = texts_of(make_fields(operation, {**begun, **stored}, lambda _: ()))
+        begun = forms.begin(tx, operation.key, request.args.get("eventType", ""))
+        texts = texts_of(make_fields(operation, begun, lambda _: ()))
         fields = make_fields(operation, nest([*texts, *given]), options_for(tx))
-    return _page(operation, fields, shape=shape)
+    return _page(operation, fields)
 
 
 @ROUTES.post("/call")
@@ -84,7 +75,7 @@ def run_call() -> Response:
     if added or "show" in request.form:
         return _page(operation, fields)
     try:
-        path, body = _request(operation, fields)
+        path, body = _split(operation, read_fields(fields))
         if OTHER in body:
             raise invalid_request("the other fields are not a JSON object", OTHER)
         result = runner.run(operation.key, body, **path)
@@ -120,38 +111,6 @@ def is_offered(operation: Operation) -> bool:
     return all(field.repr for model in models for field in model.model_fields.values())
 
 
-def _stored(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the present values of what a PUT changes, by the fields of its request; else nothing."""
-    operations = page_context().runner.operations
-    reads = [f"GET {prefix}{operation.path}" for prefix in ("", "/_sandbox")]
-    key = next((one for one in reads if one in operations), None)
-    path = {name: str(given.get(name, "")) for name in operation.path_names}
-    if operation.method != "PUT" or operation.takes is None or key is None or not path:
-        return {}
-    [document] = to_document(page_context().runner.run(key, None, **path)).values()
-    fields = operation.takes.model_fields.values()
-    changeable = {field.alias for field in fields if READ_ONLY not in field.metadata}
-    return {name: value for name, value in document.items() if name in changeable}
-
-
-def _request(operation: Operation, fields: Sequence[FormField]) -> tuple[dict[str, str], Mapping[str, Any]]:
-    """Return path and body of the request that a form makes.
-
-    The body of a PUT has what its form changed, and null for what was emptied there.
-    """
-    path, body = _split(operation, read_fields(fields))
-    stored = _stored(operation, path)
-    if not stored:
-        return path, body
-    names = {name.partition(".")[0] for name in request.form or stored} & stored.keys()
-    # Compared as shown: an invisible character in a text comes back from the browser as its escape.
-    before = texts_of(make_fields(operation, stored, lambda _: ()))
-    shown = {(place, printable(text, "\n\t")) for place, text in before if text}
-    changed = {place.partition(".")[0] for place, _ in shown ^ {one for one in texts_of(fields) if one[1]}}
-    kept = {name: value for name, value in body.items() if name in changed or name not in names}
-    return path, {**dict.fromkeys(names & changed), **kept}
-
-
 def _split(operation: Operation, values: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the parameters of the path, and the body or the query, whose values are texts."""
     path = {name: str(values.get(name, "")) for name in operation.path_names}
@@ -166,7 +125,6 @@ def _page(
     fields: Sequence[FormField],
     status: int = 200,
     *,
-    shape: str | None = None,
     problem: str | None = None,
     result: str | None = None,
 ) -> Response:
@@ -177,11 +135,9 @@ def _page(
         summary=_summary(operation),
         back={"back": request.args["back"]} if "back" in request.args else {},
         fields=fields,
-        shapes=forms.shapes_of(operation.key),
-        shape=shape,
         problem=problem,
         result=result,
-        command=_command(operation, *_request(operation, fields)),
+        command=_command(operation, *_split(operation, read_fields(fields))),
         place={name: text for name, text in request.args.items() if name not in OWN_FIELDS},
     )
 
@@ -232,67 +188,11 @@ def _command(operation: Operation, path: Mapping[str, str], body: Mapping[str, A
     return " \\\n  ".join(lines)
 
 
-Schema = Mapping[str, Any]
-
-
 @ROUTES.get("/api")
 def reference() -> Response:
-    """Show all operations with their parameters, the webhooks, and the models of their bodies."""
-    runner = page_context().runner
-    described = document(runner.groups, runner.service.options.scheme)
-    groups: dict[str, list[dict[str, Any]]] = {tag["name"]: [] for tag in described["tags"]}
-    for path, methods in described["paths"].items():
-        for method, operation in methods.items():
-            key = f"{method.upper()} {path}"
-            shown = {**operation, "key": key, "takes": _body(operation.get("requestBody", {}))}
-            shown["gives"] = _body(operation["responses"]["200"])
-            shown["rows"] = [
-                {**one, "text": one.get("description", "")} for one in operation.get("parameters", ())
-            ]
-            shown["has_form"] = is_offered(runner.operations[key])
-            groups[operation["tags"][0]].append(shown)
-    models = described["components"]["schemas"]
-    return render(
-        "reference.html",
-        groups=groups,
-        about={tag["name"]: tag["description"] for tag in described["tags"]},
-        webhooks={name: one["post"] for name, one in described["webhooks"].items()},
-        models={name: list(_rows(models[name])) for name in sorted(models)},
-        descriptions={name: first_sentence(one.get("description", "")) for name, one in models.items()},
-        type_of=_type_of,
-    )
-
-
-def _body(part: Schema) -> str | None:
-    """Return the name of the model of a request or response; None without one."""
-    schema = part.get("content", {}).get("application/json", {}).get("schema", {})
-    return schema["$ref"].rpartition("/")[2] if "$ref" in schema else None
-
-
-def _rows(schema: Schema) -> Iterator[dict[str, Any]]:
-    """Yield the fields of a model; one without any is an enumeration, whose values are its only row."""
-    required = schema.get("required", ())
-    for name, field in schema.get("properties", {}).items():
-        yield {
-            "name": name,
-            "required": name in required,
-            "text": field.get("description", ""),
-            "schema": field,
-        }
-    if "enum" in schema:
-        yield {"name": "", "required": False, "text": "One of these words.", "schema": schema}
-
-
-def _type_of(schema: Schema) -> list[tuple[str, str | None]]:
-    """Return the type of a field as words, each with the name of the model that it links to, if any."""
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return [(name, name)]
-    if choices := schema.get("anyOf") or schema.get("allOf"):
-        found = [_type_of(one) for one in choices]
-        return [word for n, words in enumerate(found) for word in ([(" or ", None)] * bool(n) + words)]
-    if "enum" in schema:
-        return [(", ".join(map(str, schema["enum"])), None)]
-    if schema.get("type") == "array":
-        return [("list of ", None), *_type_of(schema.get("items", {}))]
-    return [(str(schema.get("format") or schema.get("const") or schema.get("type", "any value")), None)]
+    """List all operations, each with what it does and a link to its form."""
+    shown = [
+        (group, [(one, _summary(one), is_offered(one)) for one in group.operations])
+        for group in page_context().runner.groups
+    ]
+    return render("reference.html", groups=shown)

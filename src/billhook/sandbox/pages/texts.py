@@ -1,14 +1,10 @@
-"""How the pages show amounts, JSON, names for ids, what events tell, and figures over time.
-
-A chart's numbers are rounded: tables have them exactly.
-"""
+"""How the pages show amounts, JSON, names for ids, and what events tell."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
@@ -16,10 +12,7 @@ from sqlalchemy import select
 
 from billhook.events import EVENT_TYPES
 from billhook.fields import strict_json
-from billhook.fields.types import BillingStatus
-from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 from billhook.resources import Customer, StoredResource
-from billhook.sandbox.billing.chart_series import UsageSeries, invoices_by_month
 from billhook.sandbox.billing.contracts import CATALOG_PRODUCTS, CONTRACTS, PLANS
 from billhook.sandbox.billing.credit_grants import CREDIT_PRODUCTS
 from billhook.sandbox.billing.customers import CUSTOMERS
@@ -53,7 +46,7 @@ STATUS_TONES = {
     "Rejected": "bad",
     "None": "quiet",
 }
-"""The tone of each billingStatus, in the order in which bars are stacked."""
+"""The tone of each billingStatus."""
 STATUS_TEXTS = {
     "Paid": "paid",
     "PendingPayment": "pending payment",
@@ -62,8 +55,6 @@ STATUS_TEXTS = {
     "None": "not approved",
 }
 """The words for each billingStatus."""
-_LARGEST = 1e300
-"""Beyond it a bar's height would be no number."""
 _OFFERED = 200
 """As many are offered in a list to choose from, the newest first."""
 _NAMED: Mapping[str, Repository[Any]] = {
@@ -181,41 +172,6 @@ def described_cause(cause: str) -> CauseText:
     summary = page_context().runner.summary(cause)
     # What follows a colon or a semicolon are details.
     return CauseText(cause, "") if summary is None else CauseText(re.split("[:;]", summary)[0], cause)
-
-
-def usage_charts(series: Sequence[UsageSeries], days: Sequence[date]) -> list[Bars]:
-    """Return a chart for each meter."""
-    return [
-        bar_chart(
-            one.meter.name,
-            [Series(one.meter.aggregation_method, "accent")],
-            [(day.isoformat(), (_rounded(value),)) for day, value in zip(days, one.values, strict=True)],
-            height=72,
-        )
-        for one in series
-    ]
-
-
-def invoiced_chart(tx: Transaction, months: int, customer_id: str | None = None) -> Bars:
-    """Return the amounts invoiced in each month, by status, in whole US dollars."""
-    rows = [
-        (f"{one.month:%Y-%m}", [_rounded(max(one.amounts[status], Decimal(0)), 0) for status in STATUS_TONES])
-        for one in invoices_by_month(tx, months, customer_id)
-    ]
-    assert set(STATUS_TONES) == set(BillingStatus)  # noqa: S101 - or amounts would be missing
-    series = [Series(STATUS_TEXTS[status], tone) for status, tone in STATUS_TONES.items()]
-    return bar_chart("Invoiced a month, USD", series, rows)
-
-
-def balance_chart(history: Sequence[tuple[datetime, Decimal]]) -> Sparkline:
-    """Return the course of a pool's balance."""
-    return sparkline("balance", [_rounded(max(balance, Decimal(0))) for _, balance in history])
-
-
-def _rounded(value: Decimal, digits: int = 2) -> float:
-    number = min(float(value), _LARGEST)
-    whole = round(number)
-    return whole if whole == number or digits == 0 else round(number, digits)
 
 
 def name_of(one: StoredResource) -> str:

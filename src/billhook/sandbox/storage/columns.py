@@ -54,21 +54,40 @@ class UtcMicroseconds(TypeDecorator[datetime]):
         return None if value is None else from_microseconds(value)
 
 
+_EXACT = Context(prec=16 * MAX_DIGITS)
+
+
 class ExactSum:
     """The SQL function `exact_sum`: adds numbers, given as text, without losing a digit."""
 
-    _CONTEXT = Context(prec=16 * MAX_DIGITS)
-
     def __init__(self) -> None:
-        self._sum = Decimal(0)
+        self._found: Decimal | None = None
 
     def step(self, number: str) -> None:
         """Add a row's number."""
-        self._sum = self._CONTEXT.add(self._sum, Decimal(number))
+        value = Decimal(number)
+        self._found = value if self._found is None else self._combined(self._found, value)
 
-    def finalize(self) -> str:
-        """Return the sum."""
-        return str(self._sum)
+    def _combined(self, found: Decimal, value: Decimal) -> Decimal:
+        return _EXACT.add(found, value)
+
+    def finalize(self) -> str | None:
+        """Return the result; null without numbers."""
+        return None if self._found is None else str(self._found)
+
+
+class ExactMax(ExactSum):
+    """The SQL function `exact_max`: the largest of numbers that are given as text."""
+
+    def _combined(self, found: Decimal, value: Decimal) -> Decimal:
+        return max(found, value)
+
+
+def number_text(number: str) -> str:
+    """Return the one spelling of a number, given as JSON, that equal numbers share: an SQL function."""
+    value = _EXACT.normalize(Decimal(number))
+    # Minus zero equals zero.
+    return f"{value:f}" if value else "0"
 
 
 metadata = MetaData()

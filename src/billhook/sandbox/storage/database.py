@@ -45,7 +45,7 @@ from billhook.errors import ConfigError
 from billhook.fields import strict_json
 from billhook.sandbox.clock import SandboxClock
 from billhook.sandbox.options import SandboxOptions
-from billhook.sandbox.storage.columns import ExactSum, metadata
+from billhook.sandbox.storage.columns import ExactMax, ExactSum, metadata, number_text
 from billhook.sandbox.storage.tables import setting
 
 logger = logging.getLogger("billhook.sandbox")
@@ -191,6 +191,8 @@ def _on_connect(connection: Any, _: object) -> None:
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
     connection.create_aggregate("exact_sum", 1, ExactSum)
+    connection.create_aggregate("exact_max", 1, ExactMax)
+    connection.create_function("number_text", 1, number_text, deterministic=True)
 
 
 def _on_begin(connection: Connection) -> None:

@@ -37,9 +37,10 @@ customer = document(
     Column("external_id", Text, unique=True),
     required("anonymous", Boolean, default=False),
     Column("status", Text),
+    Column("inactive_since", UtcMicroseconds),
 )
 """Customers. `anonymous` is true if usage under an unknown alias created the customer, and no request has
-changed it since."""
+changed it since. `inactive_since` is null unless the status is Inactive."""
 
 alias = Table(
     "alias",
@@ -115,7 +116,7 @@ invoice = document(
 )
 """Invoices: of a contract's cycle, from `cycle_start` to `cycle_end`, or of a top-up of credits, without.
 `number` counts the invoices of a `year`. `usd_rate`: US dollars for one unit of `currency`. `carried` is what
-the invoice leaves to the contract's later ones, less what it has taken over from earlier ones."""
+the invoice leaves to later ones, less what it has taken over from earlier ones of its contract."""
 
 report = record("report", Column("body", Text, nullable=False))
 """Month-end reports, as JSON."""
@@ -157,10 +158,11 @@ credit_lot = record(
     required("remaining", DecimalText),
     Column("expires_at", UtcMicroseconds),
     required("automatic", Boolean),
+    Column("price_due_at", UtcMicroseconds),
 )
 """The credits left of each grant; a lot that is used up is deleted. The balance of a pool is the sum of its
 lots. `automatic` is true if usage draws from the lot without a request; `contract_id` is the contract that
-granted it."""
+granted it, and `price_due_at` tells which of its invoices charges for it, null without a price."""
 
 ledger_entry = record(
     "ledger_entry",
@@ -191,12 +193,12 @@ usage_peak = Table(
     "reached",
     metadata,
     Column("subject", Text, primary_key=True),
-    required("cycle_start", UtcMicroseconds),
+    Column("cycle_start", UtcMicroseconds, primary_key=True),
     required("units", DecimalText),
     required("money", DecimalText),
 )
-"""The highest usage of a product or group in its current cycle: a threshold is crossed once, even if usage
-falls and rises again."""
+"""The highest usage of a product or group in each cycle: a threshold is crossed once, even if usage falls and
+rises again, or comes late."""
 
 event = Table(
     "event",

@@ -9,13 +9,12 @@ import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
     ColumnElement,
     Row,
     Select,
@@ -24,13 +23,11 @@ from sqlalchemy import (
     func,
     insert,
     select,
-    type_coerce,
     update,
 )
 
 from billhook.events import EVENT_TYPES, Event, PingTest
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.storage.columns import from_microseconds
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import ListPage, fetch_page
 from billhook.sandbox.storage.tables import applied_fault, attempt, delivery, raised_event, subscription
@@ -309,14 +306,6 @@ def count_states(tx: Transaction) -> dict[str, int]:
     """Return the number of deliveries in each state that has some."""
     query = select(delivery.c.state, func.count()).group_by(delivery.c.state).order_by(delivery.c.state)
     return {row[0]: row[1] for row in tx.connection.execute(query)}
-
-
-def events_by_day(tx: Transaction, since: datetime) -> dict[date, int]:
-    """Return the number of events raised on each day in UTC that has some, from `since` on."""
-    day = type_coerce(raised_event.c.raised_at, BigInteger) // _MICROSECONDS_PER_DAY
-    query = select(day, func.count()).where(raised_event.c.raised_at >= since).group_by(day)
-    rows = tx.connection.execute(query)
-    return {from_microseconds(int(row[0]) * _MICROSECONDS_PER_DAY).date(): row[1] for row in rows}
 
 
 def _traces(tx: Transaction, rows: Sequence[Row[Any]]) -> list[EventTrace]:
