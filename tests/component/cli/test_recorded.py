@@ -296,6 +296,7 @@ def transcript(line: str, result: Result, folder: Path) -> str:
     text = re.sub(r"(?<=127\.0\.0\.1:)[0-9]{4,5}", "PORT", text)
     text = re.sub(r"(?<=webhook-timestamp: )[0-9]+", "SECONDS", text)
     text = re.sub(r'(?<=_ms": )[0-9.]+|(?<=\()[0-9.]+(?= ms\))', "MS", text)
+    text = text.replace("[COMMAND] [ARGS]", "COMMAND [ARGS]")  # as older releases of click have it
     text = re.sub("(?m)^stderr: Try .* for help[.]$", "", text)
     text = re.sub(r"\b00[0-9]{2}\b", "REVISION", text)  # of the inbox's schema
     text = re.sub(r"(?<=edited-2-)[0-9a-f]{16}", "RANDOM", text)
