@@ -37,7 +37,7 @@ class ContractRecord(Contract, register=False):
     payment_days: Annotated[Integer | None, WRITE_ONLY] = None
     """Days until payment is due, from the payment term."""
     billed_in: Annotated[StrictStr, WRITE_ONLY] = ""
-    """The currency that was agreed: the contract's, else the customer's when the contract came into force."""
+    """The currency that was agreed: the contract's, else the customer's when it was made or activated."""
     price_types: Annotated[ListOf[StrictStr], WRITE_ONLY] = Field(default_factory=list)
     """The type of price that was agreed for each product, in the order of `contracts.sold_products`."""
 
