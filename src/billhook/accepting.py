@@ -38,7 +38,9 @@ class AcceptingServer:
         self._start()
 
     def close(self) -> None:
-        """Accept no more connections; those that are open stay."""
+        """Accept no more connections; those that are open stay. A second call changes nothing."""
+        if self._listener.fileno() == -1:
+            return
         if self._pause is not None:
             self._pause.cancel()
         self._loop.remove_reader(self._listener)

@@ -181,6 +181,17 @@ def test_a_closed_server_refuses_new_connections_and_keeps_those_that_are_open(r
         assert client.recv(2) == b"!?"
 
 
+def test_closing_a_closed_server_does_nothing_as_gunicorn_closes_each_again(runner, listener):
+    async def serve() -> None:
+        server = AcceptingServer(asyncio.get_running_loop(), listener, Greeting)
+        server.close()
+        server.close()
+        await server.wait_closed()
+
+    runner.run(serve())
+    assert listener.fileno() == -1
+
+
 class Failing:
     """A listening socket whose first accept fails."""
 

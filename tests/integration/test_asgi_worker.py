@@ -223,6 +223,8 @@ def test_neither_idle_connections_nor_clients_that_left_delay_the_end_of_a_proce
         until(lambda: not children(server.pid), 20)
 
         assert time.monotonic() - started < scaled(5)
+        # What gunicorn does after the connections: requests end, and the application is told of the end.
+        assert "Worker exception" not in server.log.read_text()
 
 
 @pytest.mark.parametrize("loop", [pytest.param("asyncio", marks=pytest.mark.long), "uvloop"])
