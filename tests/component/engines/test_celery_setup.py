@@ -15,6 +15,7 @@ from billhook.engines.celery import find_celery
 from billhook.errors import ConfigError
 from billhook.events import PingTest
 from billhook.extension import get_state
+from billhook.program import install_command
 from billhook.standalone import create_app
 from support.apps import bare_app, deliver, inbox_file
 from support.inbox_view import rows
@@ -128,7 +129,7 @@ print([name for name in ("celery", "kombu") if name in sys.modules])
     [
         (
             WITHOUT,
-            "MissingExtra BILLHOOK_ENGINE=celery needs the extra celery: pip install '.[celery]'",
+            f"MissingExtra BILLHOOK_ENGINE=celery needs the extra celery: {install_command('celery')}",
         ),
         (WITHOUT_NEED, "[]"),
     ],

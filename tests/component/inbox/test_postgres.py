@@ -22,6 +22,7 @@ from billhook.inbox import Inbox, PutStatus, RunPlan
 from billhook.inbox.postgres import database as module
 from billhook.inbox.postgres import driver
 from billhook.inbox.schema import REVISION
+from billhook.program import install_command
 from support.apps import deliver, make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, value
 from support.postgres import with_options
@@ -470,7 +471,9 @@ def test_the_first_of_several_hosts_that_answers_is_used(url):
 def test_without_psycopg_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "billhook.inbox.postgres", None)
 
-    with pytest.raises(MissingExtra, match=r"an inbox in PostgreSQL .* pip install '\.\[postgres\]'"):
+    with pytest.raises(
+        MissingExtra, match=f"an inbox in PostgreSQL .*{re.escape(install_command('postgres'))}"
+    ):
         Inbox("postgresql://u@h/d")
 
 

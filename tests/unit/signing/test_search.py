@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from billhook.errors import ConfigError
+from billhook.program import install_command
 from billhook.signing import SignatureTemplate, StandardWebhooks, TimestampedHMAC, TimestampedRSA
 from billhook.signing.search import SearchResult, finder, search
 from support.signing_cases import (
@@ -662,7 +663,7 @@ def test_a_token_without_the_extra_is_told(monkeypatch):
     headers = token({"data": hashlib.sha256(BODY).hexdigest()})
     monkeypatch.setitem(sys.modules, "jwt", None)
 
-    assert "pip install '.[jwt]'" in misses(search(headers, BODY, [TEXT_SECRET]))[0][1]
+    assert install_command("jwt") in misses(search(headers, BODY, [TEXT_SECRET]))[0][1]
 
 
 def test_what_only_looks_like_a_token_is_none():
