@@ -270,3 +270,23 @@ def test_sums_and_maxima_keep_every_digit(sandbox: Running) -> None:
     with localcontext(prec=100):
         expected = [{"sum": sum(each), "max": max(each), "last": each[-1]} for each in numbers]
     assert list(found) == expected
+
+
+def test_values_are_told_apart_by_every_digit_and_equal_numbers_are_one(sandbox: Running) -> None:
+    """As consumption counts them; SQLite's fractions would make one of the first two."""
+    acme = customer(sandbox, "acme")
+    for method in ("max", "unique"):
+        meter(sandbox, method)
+    sent = ("12345678901234567890", "12345678901234567891", "1", "1.0", '"1"', "-9223372036854775808")
+    at = FIRST + timedelta(days=5)
+    events = [event(number, at, "acme", units=f"<{value}>") for number, value in enumerate(sent)]
+    body = json.dumps({"events": events}).replace('"<', "").replace('>"', "").replace('\\"', '"').encode()
+    assert sandbox.call("PUT", "/events", body, Content_Type="application/json").json["invalidEvents"] == []
+
+    [of_day] = points(sandbox, asked(acme, "day", "max", "unique")).values()
+    by_value = points(sandbox, asked(acme, "data.units", "unique"))
+
+    assert of_day == {"max": Decimal(sent[1]), "unique": 5}
+    assert {name: each["unique"] for name, each in by_value.items()} == {
+        sent[0]: 1, sent[1]: 1, "1": 2, sent[5]: 1,
+    }  # fmt: skip
