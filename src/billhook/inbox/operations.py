@@ -34,7 +34,7 @@ from billhook.inbox.inbox import Inbox
 from billhook.inbox.issues import clear_texts
 from billhook.inbox.limits import forget_errors
 from billhook.inbox.locks import lock_counts, lock_deliveries, lock_order
-from billhook.inbox.ordering import release_next
+from billhook.inbox.ordering import discard_superseded, release_next
 from billhook.inbox.records import DeliveryState, RunOptions, RunPlan, RunState, StoredDelivery, check
 from billhook.inbox.retention import FINISHED
 from billhook.inbox.runs import finish_deliveries, make_runs
@@ -143,7 +143,8 @@ def replay(
     A quarantined delivery, and one without runs, is planned again. Of the others the failed runs become due:
     dead ones, and those that wait for a retry; with `handler` those of that name in any finished state, or
     `only_failed` ones; with `all_handlers` every finished run. Attempts start at 0. A run that is running or
-    waits in its order is left alone; an ordered one goes back to its place. `backfill` makes first runs.
+    waits in its order is left alone; an ordered one goes back to its place, or is discarded again where only
+    the newest counts and a newer one is unfinished. `backfill` makes first runs.
     With `as_type` deliveries without runs are planned again as this type; with `type_field` those without a
     type are, as the type in this field of their bodies, but for conflicts. Without both a delivery without a
     type is left alone, unless it has a field to be read again. `due` returns when the run of an index in this
@@ -266,7 +267,9 @@ def _make_due(
         later = update(run).where(run.c.id == bindparam("run_id")).values(due_at=bindparam("moment"))
         moments = [{"run_id": row.id, "moment": due_at(n)} for n, row in enumerate(due)]
         connection.execute(later, moments)
-    release_next(connection, [(row.handler, row.order_key) for row in waiting], now)
+    keys = [(row.handler, row.order_key) for row in waiting]
+    finish_deliveries(connection, [each.delivery_id for each in discard_superseded(connection, keys, now)])
+    release_next(connection, keys, now)
 
 
 # --- discard ------------------------------------------------------------------------------------------

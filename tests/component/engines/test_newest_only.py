@@ -11,6 +11,7 @@ from billhook import Handlers, signals
 from billhook.errors import ConfigError
 from billhook.events import InvoicePaymentStatusChanged, PaymentFailed
 from billhook.extension import get_state
+from billhook.inbox.operations import replay
 from support.apps import deliver, inbox_at
 from support.engines import plan, plan_and_claim
 from support.inbox_view import rows
@@ -119,6 +120,27 @@ def test_an_interrupted_run_keeps_its_time_though_a_newer_one_waits(stored_only,
 
     assert calls == []
     assert [state for _, state, _ in runs(app)] == ["due", "waiting"]
+
+
+def test_of_several_that_are_replayed_only_the_newest_is_handled_again(stored_only, clock):
+    calls = []
+    app = stored_only(recording(calls))
+    state = get_state(app)
+    for status in ("Pending", "Overdue", "Paid"):
+        changed(app, status)
+        state.handle_due()
+    calls.clear()
+
+    done = replay(state.inbox, [1, 2, 3], clock.now(), all_handlers=True)
+
+    assert done.deliveries == 3
+    assert [state for _, state, _ in runs(app)] == ["discarded", "discarded", "due"]
+    assert states(app) == ["done", "done", "planned"]
+    state.handle_due()
+    assert calls == ["Paid"]
+    replay(state.inbox, [1], clock.now(), all_handlers=True)  # no newer one waits
+    state.handle_due()
+    assert calls == ["Paid", "Pending"]
 
 
 def test_one_that_is_claimed_is_called_however_fast_newer_ones_come(stored_only, clock):
