@@ -11,9 +11,14 @@ from typing import Final
 
 TYPE_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
 """A name in the header of the billing service."""
-ANY_TYPE_NAME: Final = re.compile(r"[!-+\--~](?:[ -+\--~]{0,126}[!-+\--~])?")
-"""A name in a header or a field that a source has of its own."""
-ANY_TYPE_NAME_IN_WORDS: Final = "up to 128 characters of printable ASCII, no comma, no blank at an end"
+ANY_TYPE_NAME: Final = re.compile(r"(?![*-]\Z)[!-+\--~](?:[ -+\--~]{0,126}[!-+\--~])?")
+"""A name in a header or a field that a source has of its own.
+
+Not * and -, which in the inbox stand for all types without a model, and for none.
+"""
+ANY_TYPE_NAME_IN_WORDS: Final = (
+    "up to 128 characters of printable ASCII, no comma, no blank at an end, neither * nor - alone"
+)
 _LONGEST_PATH: Final = 256
 
 

@@ -25,8 +25,6 @@ from billhook.printable import IDENTIFIER_CHARACTERS, first_line
 from billhook.signals import event_signal
 from billhook.type_names import ANY_TYPE_NAME, ANY_TYPE_NAME_IN_WORDS
 
-_STAND_FOR_OTHERS = ("*", "-")
-"""Names that the inbox uses itself: of all types without a model, and of deliveries without a type."""
 _MOST_IDENTIFYING = 3
 _registered: dict[str, type[Event]] = {}
 RaisedAt = Annotated[
@@ -95,10 +93,9 @@ class Event(WireModel):
         cls.signal_name = to_snake(cls.__name__)
         _check_identify(cls)
         if register:
-            if not ANY_TYPE_NAME.fullmatch(cls.type) or cls.type in _STAND_FOR_OTHERS:
+            if not ANY_TYPE_NAME.fullmatch(cls.type):
                 raise TypeError(
-                    f"no delivery can be of the event type {cls.type!r}: {ANY_TYPE_NAME_IN_WORDS}, and "
-                    "neither * nor -, which stand for others"
+                    f"no delivery can be of the event type {cls.type!r}: {ANY_TYPE_NAME_IN_WORDS}"
                 )
             if cls.type in _registered:
                 raise TypeError(f"there is an event type {cls.type} already: choose another class name")

@@ -82,7 +82,7 @@ def test_what_is_written_is_read_again():
 
 def test_any_printable_ascii_but_a_comma_is_in_a_name_and_a_blank_at_no_end():
     taken = {chr(code) for code in range(0x250) if ANY_TYPE_NAME.fullmatch(f"a{chr(code)}b")}
-    at_an_end = {chr(code) for code in range(0x250) if ANY_TYPE_NAME.fullmatch(chr(code))}
+    at_an_end = {chr(code) for code in range(0x250) if ANY_TYPE_NAME.fullmatch(f"{chr(code)}b")}
 
     printable = set(string.ascii_letters + string.digits + string.punctuation)
     assert taken == printable - {","} | {" "}
@@ -90,6 +90,14 @@ def test_any_printable_ascii_but_a_comma_is_in_a_name_and_a_blank_at_no_end():
     for name, fits in (("a" * 128, True), ("a" * 129, False), ("", False), ("a ", False), (" a", False)):
         assert bool(ANY_TYPE_NAME.fullmatch(name)) is fits, name
     assert not ANY_TYPE_NAME.fullmatch("a\n")
+
+
+def test_what_stands_for_other_types_in_the_inbox_is_no_name_and_may_be_in_one():
+    fits = {name for name in ("*", "-", "**", "*-", "a*", "-a", "a") if ANY_TYPE_NAME.fullmatch(name)}
+
+    assert fits == {"**", "*-", "a*", "-a", "a"}
+    with pytest.raises(InvalidPayload, match=r"is no usable name \(.*, neither \* nor - alone\)"):
+        read_type({"type": "*"}, "type")
 
 
 def test_the_names_of_the_billing_service_are_a_part_of_them():
