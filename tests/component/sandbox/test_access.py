@@ -7,12 +7,17 @@ import hashlib
 import hmac
 import http.client
 import json
+import time
 from contextlib import closing
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
+from billhook.errors import ConfigError
 from billhook.sandbox import Sandbox, SandboxOptions
-from support.sandbox import API_TOKEN, START, Answer, Running, check_refused, running
+from support.sandbox import API_TOKEN, NOT_FOUND, START, Answer, Running, check_refused, running
 
 REFUSED = (401, "authentication_error", "authentication_failed")
 LIMITED = (429, "rate_limit_error", "rate_limit_exceeded")
@@ -55,6 +60,9 @@ def raw(sandbox: Running, *headers: tuple[str, bytes]) -> Answer:
         connection.close()
 
 
+# --- logging in -----------------------------------------------------------------------------------
+
+
 def test_a_login_gives_an_access_token_for_an_hour(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /login."""
     answer = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
@@ -63,6 +71,13 @@ def test_a_login_gives_an_access_token_for_an_hour(sandbox: Running) -> None:
     assert answer.status == admitted.status == 200
     assert answer.json["expiresIn"] == 3600
     assert answer.json["expiresAt"] == "2026-01-10T13:00:00Z"
+
+
+def test_a_login_needs_no_bearer_token_and_is_not_stopped_by_a_bad_one(sandbox: Running) -> None:
+    """Source: spec, "Authentication", rule 1."""
+    answer = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {"Authorization": "Bearer old"})
+
+    assert answer.status == 200
 
 
 BAD_LOGINS: list[tuple[Any, str | None]] = [
@@ -97,6 +112,16 @@ def test_a_login_with_a_wrong_token_gets_401(sandbox: Running) -> None:
     }
 
 
+def test_a_login_with_a_wrong_client_id_is_401_with_any_token(sandbox: Running) -> None:
+    """Source: spec, "Authentication", rule 1."""
+    answer = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {"x-api-key": "other"})
+
+    assert answer.error() == REFUSED
+
+
+# --- the access token -----------------------------------------------------------------------------
+
+
 def test_an_access_token_ends_after_an_hour_of_the_sandboxs_clock_and_a_login_gives_another(
     sandbox: Running,
 ) -> None:
@@ -111,6 +136,43 @@ def test_an_access_token_ends_after_an_hour_of_the_sandboxs_clock_and_a_login_gi
     assert (before.status, again.status) == (200, 200)
     assert after.error() == REFUSED
     assert after.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_moving_the_sandboxs_clock_ends_access_tokens_too(sandbox: Running) -> None:
+    """Source: spec, "Limits", access token lifetime."""
+    token = sandbox.login()
+    sandbox.ok("POST", "/_sandbox/clock", {"advance": "PT59M"})
+    before = bearer(sandbox, token)
+    sandbox.ok("POST", "/_sandbox/clock", {"advance": "PT1M"})
+    after = bearer(sandbox, token)
+
+    assert before.status == 200
+    assert after.error() == REFUSED
+
+
+def test_an_access_token_of_another_sandbox_is_refused() -> None:
+    """Source: spec, "Authentication", rule 6."""
+    with running() as first, running() as second:
+        token = first.login()
+        at_home, abroad = bearer(first, token), bearer(second, token)
+
+    assert at_home.status == 200
+    assert abroad.error() == REFUSED
+
+
+def test_an_access_token_is_refused_when_the_sandbox_has_another_client_id(tmp_path) -> None:
+    """Source: spec, "Authentication", rule 1."""
+    url = f"sqlite:///{tmp_path}/sandbox.db"
+    with running(database_url=url) as sandbox:
+        token = sandbox.login()
+    with running(database_url=url) as sandbox:
+        same = bearer(sandbox, token)
+    with running(database_url=url, client_id="other") as sandbox:
+        headers = {"x-api-key": "other", "Authorization": f"Bearer {token}"}
+        other = sandbox.send("GET", "/catalogProducts", None, headers)
+
+    assert same.status == 200
+    assert other.error() == REFUSED
 
 
 FORGED: list[dict[str, Any]] = [
@@ -158,6 +220,25 @@ def test_a_token_that_is_not_signed_or_was_tampered_with_is_refused(sandbox: Run
     assert {name: answer.error() for name, answer in answers.items()} == dict.fromkeys(forged, REFUSED)
 
 
+NO_TOKENS = (
+    "", ".", "..", "...", "a.b.c", "null", "é.é.é", "\x7f", "=" * 5000,
+    part({"alg": ["HS256"]}).decode() + ".e30.",
+    part("HS256").decode() + ".e30.",
+    base64.urlsafe_b64encode(b"[" * 3000).decode().rstrip("=") + ".e30.",
+    base64.urlsafe_b64encode(b"\xff").decode().rstrip("=") + ".e30.",
+)  # fmt: skip
+
+
+def test_a_malformed_token_is_refused_without_an_internal_error(sandbox: Running) -> None:
+    """Source: spec, "Errors", authentication_failed."""
+    answers = {
+        token: raw(sandbox, ("x-api-key", b"sandbox"), ("Authorization", b"Bearer " + token.encode()))
+        for token in NO_TOKENS
+    }
+
+    assert {token: answer.error() for token, answer in answers.items()} == dict.fromkeys(NO_TOKENS, REFUSED)
+
+
 def test_the_access_token_comes_as_bearer_and_not_otherwise(sandbox: Running) -> None:
     """Source: spec, "Authentication"."""
     forms = ("Basic {}", "{}", "Token {}", "Bearer{}", "Bearer {0}, Bearer {0}")
@@ -180,6 +261,9 @@ def test_a_request_without_an_access_token_is_refused_and_does_nothing(sandbox: 
     assert listed["total"] == 0
 
 
+# --- the client id --------------------------------------------------------------------------------
+
+
 def test_a_client_id_that_is_missing_wrong_twice_or_not_ascii_is_refused(sandbox: Running) -> None:
     """Source: spec, "Authentication", rule 1."""
     wrong = [[], [b""], [b"other"], [b"Sandbox"], [b"sandbox", b"sandbox"], [b"sandbox,"], [b"\xe9"]]
@@ -189,6 +273,32 @@ def test_a_client_id_that_is_missing_wrong_twice_or_not_ascii_is_refused(sandbox
 
     assert [answer.error() for answer in answers] == [REFUSED] * len(wrong)
     assert control.status == 200
+
+
+def test_a_client_id_that_no_header_can_hold_is_refused() -> None:
+    for client_id in ("", "ä", "my shop", "a\nb", "a\0"):
+        with pytest.raises(
+            ConfigError, match="the client id must be printable ASCII without spaces, and not empty"
+        ):
+            SandboxOptions(client_id=client_id)
+
+
+# --- API tokens -----------------------------------------------------------------------------------
+
+
+def test_a_new_api_token_revokes_the_previous_one(sandbox: Running) -> None:
+    """Source: spec, "Authentication", rules 2 and 3."""
+    given = sandbox.login()
+    made = sandbox.ok("POST", "/_sandbox/tokens")["refreshToken"]
+    within_its_hour = bearer(sandbox, given)
+    old = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
+    new = sandbox.send("POST", "/login", {"refreshToken": made}, {})
+    third = sandbox.ok("POST", "/_sandbox/tokens")["refreshToken"]
+    second = sandbox.send("POST", "/login", {"refreshToken": made}, {})
+
+    assert new.status == within_its_hour.status == 200
+    assert old.error() == second.error() == REFUSED
+    assert len({made, third, API_TOKEN}) == 3
 
 
 def logs_in(sandbox: Sandbox, token: str | None) -> bool:
@@ -210,6 +320,37 @@ def test_an_api_token_is_issued_on_request_and_shown_once(sandbox_url) -> None:
         assert logs_in(again, token)
 
 
+@pytest.mark.parametrize("new", [False, True])
+def test_an_api_token_that_could_not_be_shown_is_not_stored(sandbox_url, *, new: bool) -> None:
+    """Source: spec, "Authentication", rule 2."""
+    options = SandboxOptions(database_url=sandbox_url)
+    shown: list[str | None] = []
+    with closing(Sandbox(options)) as sandbox:
+        if new:
+            shown.append(sandbox.api_token)
+        with pytest.raises(BrokenPipeError), sandbox.issue_api_token(new=new) as lost:
+            raise BrokenPipeError
+        assert not logs_in(sandbox, lost)
+        with sandbox.issue_api_token() as token:
+            shown.append(token)
+
+        assert [logs_in(sandbox, one) for one in shown] == ([True, False] if new else [True])
+        assert (token is None) == new
+
+
+def test_a_revoked_api_token_logs_in_no_more_and_there_is_none_to_revoke_twice(sandbox: Running) -> None:
+    """Source: spec, "Authentication", rule 3."""
+    revoked = sandbox.call("DELETE", "/_sandbox/tokens")
+    login = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
+    again = sandbox.call("DELETE", "/_sandbox/tokens")
+    made = sandbox.ok("POST", "/_sandbox/tokens")["refreshToken"]
+    new = sandbox.send("POST", "/login", {"refreshToken": made}, {})
+
+    assert (revoked.status, revoked.body, new.status) == (200, b"{}", 200)
+    assert login.error() == REFUSED
+    assert again.error() == NOT_FOUND
+
+
 def test_api_tokens_are_not_in_the_database_in_the_clear(tmp_path) -> None:
     """Source: spec, "Authentication", rule 2."""
     with running(database_url=f"sqlite:///{tmp_path}/sandbox.db") as sandbox:
@@ -220,6 +361,18 @@ def test_api_tokens_are_not_in_the_database_in_the_clear(tmp_path) -> None:
     assert b"a text that is kept" in kept
     assert made.encode() not in kept
     assert API_TOKEN.encode() not in kept
+
+
+def test_api_tokens_are_not_to_be_made_or_revoked_without_an_access_token(sandbox: Running) -> None:
+    """Source: spec, "Authentication", rule 1."""
+    answers = [sandbox.send(method, "/_sandbox/tokens", None, {}) for method in ("POST", "DELETE")]
+    login = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
+
+    assert [answer.error() for answer in answers] == [REFUSED, REFUSED]
+    assert login.status == 200
+
+
+# --- the rate limit -------------------------------------------------------------------------------
 
 
 def test_requests_above_the_rate_get_429_with_retry_after() -> None:
@@ -233,3 +386,37 @@ def test_requests_above_the_rate_get_429_with_retry_after() -> None:
     assert within == [200, 200]
     assert beyond.error() == login.error() == LIMITED
     assert 3000 < int(beyond.headers["Retry-After"]) <= 3600
+
+
+def test_the_rate_goes_by_the_machines_time_and_not_by_the_sandboxs() -> None:
+    """Source: spec, "Limits"."""
+    with running(rate_limit="2/hour") as sandbox:
+        within = [sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {}).status for _ in range(2)]
+        sandbox.sandbox.clock.set_ahead(timedelta(days=1))
+        sandbox.real.advance(seconds=86400)
+        beyond = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
+
+    assert within == [200, 200]
+    assert beyond.error() == LIMITED
+
+
+def test_a_request_after_retry_after_is_answered() -> None:
+    """Source: spec, "Errors", rate_limit_exceeded."""
+    with running(rate_limit="1/second") as sandbox:
+        answers = [sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {}) for _ in range(2)]
+        deadline = time.monotonic() + 120
+        while answers[-1].status == 429 and time.monotonic() < deadline:
+            time.sleep(float(answers[-1].headers["Retry-After"]))
+            answers.append(sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {}))
+
+    assert answers[-1].status == 200
+
+
+def test_requests_with_a_wrong_client_id_do_not_use_up_the_rate() -> None:
+    """Source: spec, "Limits"."""
+    with running(rate_limit="1/hour") as sandbox:
+        wrong = [sandbox.send("GET", "/invoices", None, {"x-api-key": "other"}).status for _ in range(3)]
+        login = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
+
+    assert set(wrong) <= {401, 404}
+    assert login.status == 200

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from billhook.sandbox import Sandbox, SandboxOptions
 from billhook.sandbox.webhooks import outbox
@@ -61,6 +62,55 @@ def test_events_a_delivery_is_a_post_of_json_with_its_type_in_a_header() -> None
     assert b"type" not in got.body
     assert (found["state"], found["id"], found["attempts"][0]["status"]) == ("delivered", got.id, 200)
     assert "nextAttemptAt" not in found
+
+
+def test_an_event_is_sent_as_soon_as_it_is_committed() -> None:
+    with receiving() as receiver, running() as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url)
+
+        until(lambda: receiver.got, 30)  # without a flush
+
+    assert [got.headers["x-webhook-type"] for got in receiver.got] == ["PingTest"]
+
+
+def test_a_sandbox_with_nothing_to_send_runs_no_queries() -> None:
+    asked: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if threading.current_thread().name.startswith("asyncio"):  # what the loop hands to threads
+            asked.append(statement)
+
+    with receiving() as receiver, running() as sandbox:
+        event.listen(sandbox.sandbox.service.database._engine, "before_cursor_execute", note)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        assert asked  # or nothing would be proved
+
+        def is_quiet() -> bool:
+            asked.clear()
+            time.sleep(0.7)
+            return not asked
+
+        until(is_quiet, 30)
+
+
+def test_only_2xx_is_a_success() -> None:
+    """Source: spec, "Events": a receiver answers with a 2xx status."""
+    refusals, successes = (300, 302, 307, 400, 404, 410, 429, 500, 503), (200, 201, 202, 204)
+    statuses = (*refusals, *successes)
+    with receiving(*statuses) as receiver, running() as sandbox:
+        receiver.headers = {"Location": receiver.url}
+        for number, _ in enumerate(statuses):
+            subscribe(sandbox, "PingTest", f"{receiver.url}/{number}")
+            flush(sandbox)
+        found = deliveries(sandbox)
+
+    assert [one["attempts"][0]["status"] for one in found] == list(statuses)
+    assert [errors(one) for one in found] == [
+        *[["redirected"]] * 3, *[["bad_status"]] * 6, *[[None]] * 4
+    ]  # fmt: skip
+    assert [one["state"] for one in found] == ["pending"] * 9 + ["delivered"] * 4
+    assert len(receiver.got) == len(statuses)  # no redirect was followed
 
 
 def test_a_refused_delivery_is_sent_again_by_the_schedule_with_the_same_id() -> None:
@@ -136,6 +186,43 @@ def test_the_log_is_filtered_and_paged() -> None:
     assert wrong.json["param"] == "state"
 
 
+def test_a_receiver_that_hangs_holds_up_no_other() -> None:
+    with hostile(hang) as slow, receiving() as quick, running(delivery_timeout_seconds=60) as sandbox:
+        for number in range(20):
+            subscribe(sandbox, "PingTest", f"{slow.url}/{number}")
+        until(lambda: slow.connected >= 4, 30)
+
+        subscribe(sandbox, "PingTest", quick.url)
+
+        until(lambda: quick.got, 30)
+        assert slow.most_at_once == 4  # of 20, however many URLs it has
+
+
+def test_control_without_a_limit_per_receiver_the_other_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("billhook.sandbox.webhooks.sender.MAX_PER_DESTINATION", 99)
+    monkeypatch.setattr("billhook.sandbox.webhooks.sender.MAX_IN_PROGRESS", 8)
+    with hostile(hang) as slow, receiving() as quick, running(delivery_timeout_seconds=60) as sandbox:
+        for number in range(20):
+            subscribe(sandbox, "PingTest", f"{slow.url}/{number}")
+        until(lambda: slow.connected >= 8, 30)
+
+        subscribe(sandbox, "PingTest", quick.url)
+
+        time.sleep(0.3)
+        assert quick.got == []
+
+
+def test_a_flush_that_times_out_reports_how_many_are_due() -> None:
+    with hostile(hang) as slow, running(delivery_timeout_seconds=60) as sandbox:
+        subscribe(sandbox, "PingTest", slow.url)
+
+        told = flush(sandbox, 0.2)
+        wrong = sandbox.call("POST", "/_sandbox/flush", {"timeoutSeconds": 61})
+
+    assert (told["due"], told["pending"]) == (1, 1)
+    assert wrong.json["param"] == "timeoutSeconds"
+
+
 def test_deliveries_in_progress_at_close_are_sent_after_a_restart(sandbox_url: str) -> None:
     with hostile(hang) as slow, running(database_url=sandbox_url, delivery_timeout_seconds=60) as sandbox:
         subscribe(sandbox, "PingTest", slow.url)
@@ -194,3 +281,21 @@ def test_a_process_that_is_killed_in_mid_send_sends_again_after_its_restart(tmp_
     assert found["state"] == "delivered"
     assert len(ids) == 2
     assert ids[0] == ids[1]
+
+
+def test_at_most_200_bytes_of_a_text_answer_are_stored() -> None:
+    with receiving() as receiver, running() as sandbox:
+        receiver.headers, receiver.body = (
+            {"Content-Type": "text/plain"},
+            "ä\x00\x1b[31m".encode() + b"x" * 5000,
+        )
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        receiver.headers = {"Content-Type": "application/octet-stream"}
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        text, other = (one["attempts"][0] for one in deliveries(sandbox))
+
+    assert text["answer"].startswith("ä\ufffd\ufffd[31mxxx")
+    assert len(text["answer"].encode()) <= 200
+    assert "answer" not in other

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from billhook.sandbox.webhooks.faults import FaultKind
-from billhook.signing import StandardWebhooks
+from billhook.sandbox.webhooks.faults import SPOILING, FaultKind
+from billhook.signing import BodyHMAC, StandardWebhooks
 from support.receivers import (
     billhook_receiver,
     deliveries,
@@ -54,6 +54,43 @@ def test_what_a_fault_spoils_is_refused_and_then_comes_again_good(kind: str, tmp
     assert [(one["status"], one.get("fault")) for one in found["attempts"]] == [(401, kind), (200, None)]
 
 
+def test_a_receiver_that_accepts_a_corrupt_delivery_is_reported_and_it_is_resent() -> None:
+    with running() as sandbox, receiving() as careless:
+        for kind in REFUSED:
+            fault(sandbox, kind, subscriptionId=subscribe(sandbox, "Overage", f"{careless.url}/{kind}"))
+        trigger(sandbox, "Overage")
+        flush(sandbox)
+        later(sandbox, 2)
+        found = {one["url"].rpartition("/")[2]: one for one in deliveries(sandbox)}
+
+    assert {kind: errors(one) for kind, one in found.items()} == {
+        kind: ["should_have_refused", None] for kind in REFUSED
+    }
+    assert {one["state"] for one in found.values()} == {"delivered"}
+
+
+def test_corrupt_flips_one_bit_of_the_body() -> None:
+    with running() as sandbox, receiving() as receiver:
+        fault(sandbox, "corrupt")
+        subscribe(sandbox, "InvoiceApproved", receiver.url)
+        trigger(sandbox, "InvoiceApproved")
+        flush(sandbox)
+        later(sandbox, 2)
+
+    spoilt, good = (got.body for got in receiver.got)
+    assert sum((one ^ other).bit_count() for one, other in zip(spoilt, good, strict=True)) == 1
+
+
+def test_stale_is_signed_an_hour_ago() -> None:
+    with running() as sandbox, receiving() as receiver:
+        fault(sandbox, "stale")
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        now = int(sandbox.real.now().timestamp())
+
+    assert int(receiver.got[0].headers["webhook-timestamp"]) == now - 3600
+
+
 @pytest.mark.parametrize(
     ("kind", "problems", "shown"),
     [("drop", ["answer_lost", None], ["drop", None]), ("duplicate", [None, None], ["duplicate"] * 2)],
@@ -94,6 +131,18 @@ def test_lose_never_sends_a_delivery_until_it_is_resent() -> None:
     assert (found["state"], len(receiver.got)) == ("delivered", 1)
 
 
+def test_delay_sends_the_given_seconds_later() -> None:
+    with running() as sandbox, receiving() as receiver:
+        fault(sandbox, "delay", seconds=90)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        later(sandbox, 80)
+        early = len(receiver.got)
+        later(sandbox, 11)
+
+        assert (early, len(receiver.got), delivery(sandbox)["state"]) == (0, 1, "delivered")
+
+
 def test_reorder_holds_one_until_a_later_one_went() -> None:
     with running() as sandbox, receiving() as receiver:
         fault(sandbox, "reorder")
@@ -106,9 +155,36 @@ def test_reorder_holds_one_until_a_later_one_went() -> None:
     assert order == [1, 0, 3, 2]
 
 
+def test_reorder_holds_the_last_one_for_some_seconds_only() -> None:
+    with running() as sandbox, receiving() as receiver:
+        fault(sandbox, "reorder", seconds=20)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        assert (receiver.got, delivery(sandbox)["held"]) == ([], True)
+
+        later(sandbox, 21)
+
+        assert len(receiver.got) == 1
+        assert (delivery(sandbox)["held"], delivery(sandbox)["state"]) == (False, "delivered")
+
+
 def faults_of(one: dict[str, Any]) -> list[str | None]:
     """What struck each attempt."""
     return [attempt.get("fault") for attempt in one["attempts"]]
+
+
+def test_held_deliveries_are_sent_when_faults_are_removed() -> None:
+    with running() as sandbox, receiving() as receiver:
+        made = fault(sandbox, "reorder", seconds=3600)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+
+        gone = sandbox.ok("DELETE", "/_sandbox/faults")
+        flush(sandbox)
+
+        assert [one["id"] for one in gone["faults"]] == [made["id"]]
+        assert len(receiver.got) == 1
+        assert sandbox.ok("GET", "/_sandbox/faults") == {"faults": []}
 
 
 def test_every_event_arrives_once_with_all_faults_combined(tmp_path: Path) -> None:
@@ -134,6 +210,19 @@ def test_every_event_arrives_once_with_all_faults_combined(tmp_path: Path) -> No
     assert 401 in receiver.statuses
 
 
+def test_a_fault_never_spoils_the_last_attempt_of_the_schedule() -> None:
+    with running(retry_seconds=(1,)) as sandbox, receiving() as receiver:
+        for kind in SPOILING:
+            fault(sandbox, kind)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        later(sandbox, 2)
+        found = delivery(sandbox)
+
+    assert [one.get("fault") for one in found["attempts"]] == ["drop", None]
+    assert found["state"] == "delivered"
+
+
 def test_a_fault_is_limited_to_its_type_subscription_and_count() -> None:
     with running() as sandbox, receiving() as one, receiving() as two:
         asked = subscribe(sandbox, "InvoiceApproved", one.url)
@@ -151,6 +240,24 @@ def test_a_fault_is_limited_to_its_type_subscription_and_count() -> None:
     ]  # fmt: skip
     assert len(two.got) == 2
     assert times == [1, 1]
+
+
+@pytest.mark.slow
+def test_the_same_seed_strikes_the_same_deliveries() -> None:
+    def pattern(**more: int) -> list[int]:
+        with running() as sandbox, receiving() as receiver:
+            fault(sandbox, "duplicate", probability=0.5, **more)
+            subscribe(sandbox, "MonthEndReport", receiver.url)
+            for _ in range(16):
+                trigger(sandbox, "MonthEndReport")
+            flush(sandbox, 60)
+            return [len(one["attempts"]) for one in deliveries(sandbox)]
+
+    seven = pattern(seed=7)
+
+    assert seven == pattern(seed=7)
+    assert seven != pattern(seed=8)
+    assert set(seven) == {1, 2}
 
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
@@ -175,3 +282,21 @@ def test_a_fault_that_cannot_be_is_refused(sandbox: Running) -> None:
     assert [answer.json["param"] for answer in answers] == [param for _, param, _ in WRONG]
     for answer, (_, _, said) in zip(answers, WRONG, strict=True):
         assert said in answer.json["message"]
+
+
+def test_a_scheme_without_a_time_has_nothing_stale() -> None:
+    scheme = BodyHMAC("X-Signature", replay_protection="dedupe-only")
+    with running(scheme=scheme, secrets=[WHSEC]) as sandbox:
+        answer = sandbox.call("POST", "/_sandbox/faults", {"fault": "stale"})
+
+    assert (answer.status, answer.json["message"]) == (
+        400,
+        "body-hmac signs no time here: no delivery can be stale",
+    )
+
+
+def test_without_retries_nothing_can_be_spoilt() -> None:
+    with running(retry_seconds=()) as sandbox:
+        answer = sandbox.call("POST", "/_sandbox/faults", {"fault": "corrupt"})
+
+    assert (answer.status, "no retries" in answer.json["message"]) == (400, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from support.receivers import (
     flush,
     hang,
     hostile,
+    later,
     read_request,
     receiving,
     say,
@@ -38,6 +40,11 @@ TIMEOUT_MILLISECONDS = 20_000
 def reset(connection: socket.socket, _: Hostile) -> None:
     read_request(connection)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def slow_reader(connection: socket.socket, receiver: Hostile) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+    receiver.ended.wait(60)
 
 
 def endless(connection: socket.socket, receiver: Hostile) -> None:
@@ -98,6 +105,48 @@ def test_each_hostile_receiver_is_judged_in_time() -> None:
     }
     for one in found.values():
         assert one["attempts"][0]["milliseconds"] < scaled(TIMEOUT_MILLISECONDS)
+
+
+@pytest.mark.slow
+def test_control_without_a_deadline_for_the_whole_a_receiver_would_stretch_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limit = asyncio.timeout
+    monkeypatch.setattr("billhook.sandbox.webhooks.http_post.asyncio.timeout", lambda _: limit(1000))
+    behave, _ = HOSTILE["drips headers"]
+    with hostile(behave) as receiver, running(delivery_timeout_seconds=SECONDS) as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url)
+
+        assert flush(sandbox, 3)["due"] == 1
+
+
+def test_a_receiver_that_does_not_read_is_left_in_time() -> None:
+    with hostile(slow_reader) as receiver, running(delivery_timeout_seconds=SECONDS) as sandbox:
+        subscribe(sandbox, "InvoiceApproved", receiver.url)
+        sandbox.ok("POST", "/_sandbox/trigger/InvoiceApproved", {"note": "x" * 900_000})
+        assert flush(sandbox, 60)["due"] == 0
+        found = delivery(sandbox)
+
+    assert errors(found) == ["timed_out"]
+    assert found["attempts"][0]["milliseconds"] < scaled(TIMEOUT_MILLISECONDS)
+
+
+def test_an_unreachable_receiver_is_not_connected_and_served_later() -> None:
+    with receiving() as receiver:
+        url, port = receiver.url, receiver.port
+    with running(retry_seconds=(1,)) as sandbox:
+        subscribe(sandbox, "PingTest", url)
+        flush(sandbox)
+        before = errors(delivery(sandbox))
+        with receiving(port=port):
+            later(sandbox, 2)
+        found = delivery(sandbox)
+
+    assert before == ["not_connected"]
+    assert errors(found) == ["not_connected", None]
+
+
+# --- TLS ------------------------------------------------------------------------------------------
 
 
 def test_tls_a_certificate_that_is_trusted_is_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,9 @@ def at_login(location: str) -> bool:
     return location.partition("?")[0] == "/pages/login"
 
 
+# --- the login --------------------------------------------------------------------------------------
+
+
 def test_the_root_leads_to_the_login_and_the_login_to_the_overview(sandbox: Running) -> None:
     browser = PagesBrowser.of(sandbox)
     root = browser.client.get("/")
@@ -45,6 +48,29 @@ def test_wrong_credentials_are_refused_and_never_said_which(sandbox: Running) ->
         assert at_login(browser.get("/").location)
 
 
+def test_attempts_to_log_in_are_limited_as_requests_of_the_api_are() -> None:
+    with running(rate_limit="3/minute") as sandbox:
+        browser = PagesBrowser.of(sandbox)
+        wrong = [browser.log_in(api_token="wrong").status_code for _ in range(3)]
+        right = browser.log_in()
+        called = sandbox.call("GET", "/contracts").status
+
+    assert wrong == [401, 401, 401]
+    assert right.status_code == 429
+    assert 0 < int(right.headers["Retry-After"]) <= 60
+    assert "too many requests" in right.text
+    assert called == 200
+
+
+def test_the_login_leads_to_the_page_that_was_asked_for(sandbox: Running) -> None:
+    browser = PagesBrowser.of(sandbox)
+    asked = browser.get("/timeline?type=PingTest")
+    logged_in = browser.log_in(to="/pages/timeline?type=PingTest")
+
+    assert asked.location == "/pages/login?to=/pages/timeline?type%3DPingTest"
+    assert logged_in.location == "/pages/timeline?type=PingTest"
+
+
 def test_the_login_leads_to_no_other_site(sandbox: Running) -> None:
     elsewhere = (
         "https://evil.example", "//evil.example", "/pages/\\evil", "/pages//evil", "/other", "\u202e",
@@ -52,6 +78,12 @@ def test_the_login_leads_to_no_other_site(sandbox: Running) -> None:
     found = {to: PagesBrowser.of(sandbox).log_in(to=to).location for to in elsewhere}
 
     assert found == dict.fromkeys(elsewhere, "/pages/")
+
+
+def test_a_body_that_is_too_long_for_a_login_is_refused(sandbox: Running) -> None:
+    refused = PagesBrowser.of(sandbox).log_in(api_token="x" * 20_000)
+
+    assert refused.status_code == 413
 
 
 def login_token(sandbox: Running) -> str:
@@ -100,6 +132,9 @@ def test_tokens_of_addresses_are_stored_as_digests_and_their_attempts_are_limite
     assert answers == [401, 401, 429]
 
 
+# --- the session ------------------------------------------------------------------------------------
+
+
 def test_the_sessions_cookie_is_out_of_reach_of_scripts_other_sites_and_the_api(sandbox: Running) -> None:
     [cookie] = [
         one
@@ -134,6 +169,31 @@ def test_a_session_ends_with_its_api_token() -> None:
 
         assert before == 200
         assert at_login(after.location), method
+
+
+def test_a_session_of_another_sandbox_or_a_forged_one_is_none() -> None:
+    with running() as sandbox, running() as other:
+        browser, stranger = PagesBrowser.logged_in(sandbox), PagesBrowser.of(other)
+        [cookie] = [one for one in browser.client._cookies.values() if one.key.startswith("billhook_sandbox")]
+        stranger.client.set_cookie(cookie.key, cookie.value, path="/pages/")
+        elsewhere = stranger.get("/")
+        browser.client.set_cookie(cookie.key, cookie.value[:-4] + "AAAA", path="/pages/")
+        forged = browser.get("/")
+
+    assert at_login(elsewhere.location)
+    assert at_login(forged.location)
+
+
+def test_logging_out_ends_the_session_of_the_browser(sandbox: Running) -> None:
+    browser = PagesBrowser.logged_in(sandbox)
+    said = browser.act("/logout")
+    after = browser.get("/")
+
+    assert said == "You are logged out."
+    assert at_login(after.location)
+
+
+# --- every page and every action --------------------------------------------------------------------
 
 
 def test_no_page_is_shown_without_a_session(sandbox: Running) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,13 @@ from support.receivers import (
     billhook_receiver,
     deliveries,
     delivery,
+    errors,
     flush,
     receiving,
     subscribe,
     trigger,
 )
-from support.sandbox import START, running
+from support.sandbox import INVALID, START, running
 
 WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 WHSK = "whsk_" + base64.b64encode(b"\x07" * 32).decode()
@@ -112,6 +114,18 @@ def test_control_a_receiver_with_another_secret_takes_none(tmp_path: Path) -> No
         assert delivery(sandbox)["attempts"][0]["status"] == 401
 
 
+def test_deliveries_are_signed_by_the_machines_time_and_not_the_sandboxs(tmp_path: Path) -> None:
+    with (
+        running(secrets=[WHSEC]) as sandbox,
+        billhook_receiver(tmp_path, StandardWebhooks(), [WHSEC], sandbox.real) as receiver,
+    ):
+        sandbox.advance("P30D")
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+
+    assert receiver.statuses == [200]
+
+
 @pytest.mark.parametrize("scheme", OF_EACH_KIND, ids=repr)
 def test_without_a_secret_one_is_made_that_stays_and_a_receiver_verifies_with_what_is_shown(
     scheme: Any, sandbox_url: str, tmp_path: Path
@@ -132,6 +146,15 @@ def test_without_a_secret_one_is_made_that_stays_and_a_receiver_verifies_with_wh
     assert kept == made
     assert len(scheme.load([made])) == 1
     assert not any(private in str(made) for private in ("PRIVATE", "whsk_"))
+
+
+def test_has_public_key_is_true_for_key_pairs() -> None:
+    found = []
+    for scheme, secret in ((STANDARD, WHSEC), (STANDARD, WHSK), (KEY_NAMED, None), (BODY_ONLY, None)):
+        with closing(Sandbox(SandboxOptions(scheme=scheme, secrets=[secret] if secret else []))) as sandbox:
+            found.append(sandbox.has_public_key)
+
+    assert found == [False, True, True, False]
 
 
 def test_secrets_that_cannot_sign_and_times_that_cannot_be_are_refused_at_the_start() -> None:
@@ -165,6 +188,57 @@ def test_after_a_rotation_the_new_secret_verifies_and_with_overlap_the_old_one_t
                 found += receiver.statuses
 
     assert found == statuses
+
+
+@pytest.mark.parametrize("scheme", [KEY_NAMED, BODY_ONLY, SignatureTemplate()], ids=repr)
+def test_rotation_of_a_single_signature_scheme_reports_no_overlap(scheme: Any) -> None:
+    with running(scheme=scheme) as sandbox:
+        before = sandbox.sandbox.signing_secret
+        answer = sandbox.call("POST", "/_sandbox/secrets/rotate", {"overlap": True})
+        unchanged = sandbox.sandbox.signing_secret
+        rotated = sandbox.ok("POST", "/_sandbox/secrets/rotate", {"overlap": False})
+
+    assert answer.error() == INVALID
+    assert (answer.json["param"], "room for one signature" in answer.json["message"]) == ("overlap", True)
+    assert unchanged == before
+    assert rotated["signingSecret"] != before
+    assert ("keyId" in rotated) == ("Key-Id" in repr(scheme))
+
+
+def test_the_oldest_of_three_secrets_signs_no_more() -> None:
+    with running() as sandbox, receiving() as receiver:
+        for _ in range(2):
+            sandbox.ok("POST", "/_sandbox/secrets/rotate", {"overlap": True})
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+
+    assert receiver.got[0].headers["webhook-signature"].count("v1,") == 2
+
+
+def test_a_rotation_outlasts_a_restart_and_ends_when_secrets_are_given(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'sandbox.db'}"
+    with running(database_url=url) as sandbox:
+        new = sandbox.ok("POST", "/_sandbox/secrets/rotate", {})["signingSecret"]
+    with running(database_url=url) as again:
+        assert again.sandbox.signing_secret == new
+    with running(database_url=url, secrets=[WHSEC]) as given:
+        assert given.sandbox.signing_secret == WHSEC
+        rotated = given.ok("POST", "/_sandbox/secrets/rotate", {"overlap": True})["signingSecret"]
+        assert given.sandbox.signing_secret == rotated
+    with running(database_url=url, secrets=[WHSEC]) as given:
+        assert given.sandbox.signing_secret == WHSEC
+
+    assert WHSEC.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_a_delivery_that_cannot_be_signed_fails_with_not_signed() -> None:
+    scheme = SignatureTemplate(content="{type}P{body}.{timestamp}")
+    with running(scheme=scheme, secrets=[WHSEC]) as sandbox, receiving() as receiver:
+        subscribe(sandbox, "PingTest", receiver.url)  # its P could be the separator
+        flush(sandbox)
+
+        assert errors(delivery(sandbox)) == ["not_signed"]
+    assert receiver.got == []
 
 
 @pytest.mark.parametrize(
