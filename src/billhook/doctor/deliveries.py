@@ -70,7 +70,9 @@ def payload_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
     for key, (one, delivery_id) in examples.items():
         where = f"in {numbers[key]} of the newest deliveries, such as {delivery_id}"
         yield _unlisted_finding(key[0], one, where)
-    for event_type, deliveries in sorted(unknown_types.items()):
+    # A sender may invent them. First those without a type, then by their number.
+    by_number = sorted(unknown_types.items(), key=lambda each: (each[0] != "", -len(each[1]), each[0]))
+    for event_type, deliveries in by_number[:_MOST_FINDINGS]:
         yield _unknown_type(event_type, deliveries)
 
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from billhook import gunicorn_conf
 from billhook.doctor.checks import clock_text, retention_text, secret_files_text, workers_text
 from billhook.doctor.configuration import gunicorn_findings, read_gunicorn_file
-from billhook.doctor.deliveries import clock_findings
+from billhook.doctor.deliveries import clock_findings, payload_findings
 from billhook.doctor.inbox import postgres_findings, sqlite_findings
 from billhook.inbox.diagnosis import PostgresFacts, SampledDelivery, SqliteFacts, file_system_of, is_local
 from billhook.settings import OPTIONS
@@ -177,6 +177,19 @@ def sampled(*ages_seconds: float) -> list[SampledDelivery]:
     return [
         SampledDelivery(number, "PingTest", b"{}", NOON, NOON - timedelta(seconds=age))
         for number, age in enumerate(ages_seconds)
+    ]
+
+
+def test_of_unknown_types_that_a_sender_invents_the_most_frequent_are_told_and_those_without_a_type():
+    types = ["", "often", "often", *(f"t{number:03}" for number in range(200))]
+    sample = [SampledDelivery(number, name, b"{}", NOON, NOON) for number, name in enumerate(types)]
+
+    told = [found.what for found in payload_findings(sample)]
+
+    assert len(told) == 50
+    assert told[:2] == [
+        "1 of the newest deliveries name no usable event type",
+        "2 of the newest deliveries are of the unknown type often",
     ]
 
 
