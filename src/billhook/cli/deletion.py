@@ -267,7 +267,7 @@ def _report_erased(
         return
     if unsure:
         click.echo(
-            f"{delivery_count(len(unsure))} not erased: not readable, but with the id somewhere "
+            f"{delivery_count(len(unsure))} not erased: not readable or without a type, but with the id "
             f"({_named(unsure)}): look with {in_program('`billhook deliveries show ID`')}, and erase by id",
             err=True,
         )

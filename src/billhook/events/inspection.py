@@ -164,7 +164,10 @@ def search_parts(customer: str) -> list[bytes]:
 
 
 def names_customer(event_type: str, body: bytes, customer: str) -> bool | None:
-    """Return whether a body names this customer; None if it is not JSON but contains the id as a word.
+    """Return whether a body names this customer; None if that cannot be said.
+
+    It cannot of what is no JSON but contains the id as a word, nor of a body without a type (it may be in the
+    body, and not read yet) that has the id as its own.
 
     A field names a customer if the word is in its name (`customerId`, `customer_id`), or if it is the id, the
     external id or an alias of an object that is a customer: the value of a field `customer`, or the body of a
@@ -179,7 +182,10 @@ def names_customer(event_type: str, body: bytes, customer: str) -> bool | None:
     except (ValueError, RecursionError):
         word = rb"(?<![0-9A-Za-z_-])" + re.escape(customer.encode()) + rb"(?![0-9A-Za-z_-])"
         return None if re.search(word, body) else False
-    return any(name == customer for name in _names(content, "customer" in event_type.casefold()))
+    if any(name == customer for name in _names(content, "customer" in event_type.casefold())):
+        return True
+    may_be_customer = not event_type and any(name == customer for name in _names(content, is_customer=True))
+    return None if may_be_customer else False
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -174,7 +174,7 @@ def test_what_cannot_be_read_and_has_the_id_is_named_and_left_to_the_user(run, c
     as_json = json.loads(run("deliveries", "erase", "--customer", "42", "--json").stdout)
 
     assert result.exit_code == 1
-    assert "1 delivery not erased: not readable, but with the id somewhere (8)" in result.stderr
+    assert "1 delivery not erased: not readable or without a type, but with the id (8)" in result.stderr
     assert (as_json["selected"], as_json["unreadable"]) == (0, [8])
 
 

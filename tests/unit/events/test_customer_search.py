@@ -90,3 +90,12 @@ def test_an_id_is_found_however_a_sender_escapes_it(customer):
     for body in (escaped, plain, wide):
         assert has_part(body, customer)
         assert names_customer("X", body, customer) is True
+
+
+def test_without_a_type_which_may_be_in_the_body_and_not_read_yet_an_own_id_leaves_it_open():
+    body = b'{"type":"customer.created","id":"42"}'
+
+    assert names_customer("customer.created", body, "42") is True
+    assert names_customer("", body, "42") is None
+    assert names_customer("", b'{"id":"1","customer":{"id":"42"}}', "42") is True
+    assert names_customer("", b'{"id":"1","order":{"id":"42"}}', "42") is False
