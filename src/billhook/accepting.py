@@ -32,7 +32,8 @@ class AcceptingServer:
         self._listener = listener
         self._make_protocol = make_protocol
         self._tls = tls
-        self._opening: set[asyncio.Task[object]] = set()
+        self.opening: set[asyncio.Task[object]] = set()
+        """What opens the connections that were accepted last: each takes some turns, or a TLS handshake."""
         self._pause: asyncio.TimerHandle | None = None
         listener.setblocking(False)
         self._start()
@@ -48,8 +49,8 @@ class AcceptingServer:
 
     async def wait_closed(self) -> None:
         """Wait for the connections that were accepted last."""
-        if self._opening:
-            await asyncio.wait(self._opening)
+        if self.opening:
+            await asyncio.wait(self.opening)
 
     def _start(self) -> None:
         self._pause = None
@@ -70,8 +71,8 @@ class AcceptingServer:
                 continue
             connection.setblocking(False)
             opening = self._loop.create_task(self._open(connection))
-            self._opening.add(opening)
-            opening.add_done_callback(self._opening.discard)
+            self.opening.add(opening)
+            opening.add_done_callback(self.opening.discard)
 
     async def _open(self, connection: socket.socket) -> None:
         try:

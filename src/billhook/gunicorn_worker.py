@@ -174,9 +174,11 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         """Close the connections without a request: gunicorn would wait for its graceful_timeout."""
         for server in self.servers:
             server.close()
-        # A request that is arriving is answered, with `Connection: close`.
+        # A request that is arriving is answered, with `Connection: close`; also of those accepted just now.
         end = self.loop.time() + _LAST_REQUESTS_SECONDS
-        while self.limits.open and self.loop.time() < end and not self._quick_shutdown:
+        while self.loop.time() < end and not self._quick_shutdown:
+            if not self.limits.open and not any(server.opening for server in self.servers):
+                break
             await asyncio.sleep(0.05)
         for waiting in (self.limits.without_head, self.limits.idle, self.limits.idle_and_known):
             for connection in waiting:
