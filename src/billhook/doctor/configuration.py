@@ -76,8 +76,17 @@ def secret_files(settings: Settings) -> list[tuple[Option, Path]]:
 
 
 def secret_file_findings(settings: Settings) -> Iterator[Finding]:
-    """Judge who may read or replace the files with secrets."""
+    """Judge whether the files with secrets are there, and who else may read or replace them."""
     for option, path in secret_files(settings):
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            if option.attribute not in ("secrets_file", "notify_file"):  # those are read by other checks
+                yield Finding(
+                    "error", "secret-file-missing", f"{option.key} {path} cannot be read: {error.strerror}",
+                    "what needs it fails when it is first used", "make the file, or correct the option",
+                )  # fmt: skip
+            continue
         access = access_by_others(path)
         if access is not None:
             yield Finding(

@@ -97,9 +97,10 @@ def _unknown_type(event_type: str, deliveries: Sequence[SampledDelivery]) -> Fin
         return Finding(
             "warning", "no-type", f"{count} of the newest deliveries name no usable event type",
             "they wait in quarantine, and no handler gets them",
-            "name the sender's header in BILLHOOK_TYPE_HEADER, or the field of the body in "
-            "BILLHOOK_TYPE_FIELD; then `billhook deliveries replay --type-field FIELD`, or "
-            "`billhook deliveries replay ID --as TYPE`",
+            "name the sender's header in BILLHOOK_TYPE_HEADER or type_header=… of its Source, or the field "
+            "of the body in BILLHOOK_TYPE_FIELD or type_field=…; then `billhook deliveries replay --state "
+            "quarantined --type-field FIELD`, or `billhook deliveries replay ID --as TYPE`; or, for what has "
+            "no type, such as a sender's test, `billhook deliveries discard ID`",
         )  # fmt: skip
     bodies = []
     for each in deliveries[:_MOST_BODIES]:

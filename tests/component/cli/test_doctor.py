@@ -161,6 +161,17 @@ def test_a_secret_file_that_others_may_use_is_a_finding(examined, inbox, tmp_pat
         assert code is None or found[code]["remedy"].startswith("chmod 600 ")
 
 
+@pytest.mark.parametrize("key", FILES)
+def test_a_secret_file_that_is_not_there_is_a_finding(examined, inbox, tmp_path, key):
+    missing = tmp_path / "missing.txt"
+
+    found = examined(**{key.removeprefix("BILLHOOK_"): str(missing)})
+
+    (problem,) = [one for one in found.values() if str(missing) in one["what"]]
+    assert key in problem["what"]
+    assert "cannot be read: No such file or directory" in problem["what"]
+
+
 def test_a_folder_in_which_anyone_may_replace_the_secret_is_a_finding(examined, inbox, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
