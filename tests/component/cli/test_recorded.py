@@ -13,6 +13,7 @@ import os
 import pwd
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from itertools import dropwhile, takewhile
 from pathlib import Path
@@ -223,8 +224,8 @@ def leaves(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Comm
 
 
 @pytest.fixture(autouse=True)
-def fixed(monkeypatch) -> None:
-    """The time, the user and the width are the same everywhere."""
+def fixed(monkeypatch) -> Iterator[None]:
+    """The time, the user and the width are the same everywhere; other tests have a module `shop` too."""
     monkeypatch.setattr(SystemClock, "now", staticmethod(lambda: NOW))
     monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="alice"))
     monkeypatch.delenv("SUDO_USER", raising=False)
@@ -233,6 +234,8 @@ def fixed(monkeypatch) -> None:
         raise KeyboardInterrupt  # `tail` ends where it would wait
 
     monkeypatch.setattr(Deliveries, "follow", follow)
+    yield
+    sys.modules.pop("shop", None)
 
 
 @pytest.fixture(scope="module")
@@ -240,6 +243,7 @@ def prepared(tmp_path_factory) -> dict[str, bytes]:
     """The files of a folder with handlers, secrets and an inbox that has a delivery of every kind."""
     folder, before = tmp_path_factory.mktemp("prepared"), Path.cwd()
     (folder / "shop.py").write_text(HANDLERS)
+    sys.modules.pop("shop", None)  # of another test
     os.chdir(folder)
     try:
         fill(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from billhook.inbox.notifications import due_notifications, record_sent
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.schema import notifier as notifier_table
 from billhook.notify import MOST_PER_HOUR, Notifier, read_addresses
+from billhook.program import install_command
 from support.apps import deliver
 from support.examples import free_port
 from support.inbox_view import NOON, incoming
@@ -529,7 +531,7 @@ def test_a_receiver_starts_without_a_file_that_cannot_be_read(app_with, tmp_path
 def test_without_the_extra_the_option_is_refused_and_names_it(notify_file, monkeypatch):
     monkeypatch.setitem(sys.modules, "apprise", None)
 
-    with pytest.raises(MissingExtra, match=r"\.\[notify\]"):
+    with pytest.raises(MissingExtra, match=re.escape(install_command("notify"))):
         read_addresses(notify_file("json://example.com/hook"))
 
 
