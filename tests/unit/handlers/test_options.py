@@ -11,6 +11,7 @@ from billhook.handlers.options import (
     EventHandlerOptions,
     HandlerOptions,
     in_words,
+    parse_options,
 )
 from support.pages import between
 
@@ -61,3 +62,11 @@ def test_options_that_are_set_are_told_in_words():
     }
     assert set(in_words(Handler(lambda event: None)).values()) == {""}
     assert in_words(Handler(lambda event: None, retry=RetrySchedule(())))["retries"] == "none"
+
+
+def test_none_is_as_if_an_option_were_not_given():
+    nothing = dict.fromkeys(["name", "retry", "timeout_seconds", "at_most", "rate", "pause_after"])
+
+    parsed = parse_options("on", nothing, (InvoiceApproved,))
+
+    assert parsed == nothing
