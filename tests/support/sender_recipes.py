@@ -13,6 +13,7 @@ import pytest
 
 from billhook import Source
 from billhook.events.base import _registered
+from billhook.extension import get_state
 from support.pages import PAGES
 from support.sender_packages import Recording, read
 from support.templates import new_inbox
@@ -38,6 +39,7 @@ def receiver(folder: Path, *senders: str) -> Iterator[ModuleType]:
         patch.setenv("BILLHOOK_ENGINE", "worker")
         with executed(BEGIN, *senders, END, CHALLENGE) as module:
             yield module
+            get_state(module.app).close()  # hints of other tests would name this app
 
 
 @contextmanager

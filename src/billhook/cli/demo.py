@@ -36,7 +36,7 @@ from billhook.cli.output import CliError, print_json, print_table, printable, pr
 from billhook.cli.params import as_json, flag
 from billhook.cli.processes import Process, spawn, stop_all
 from billhook.cli.serve import web_command, worker_command
-from billhook.errors import MissingExtra, SandboxError
+from billhook.errors import InboxUnavailable, MissingExtra, SandboxError
 from billhook.fields import strict_json
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import page
@@ -290,7 +290,14 @@ class DemoEnvironment:
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         with closing(Inbox(f"sqlite:///{self._folder / 'billhook.db'}")) as inbox:
             while True:
-                states = {one.key: one.state for one in page(inbox, DeliveryFilter(), _MOST_DELIVERIES)}
+                try:
+                    states = {one.key: one.state for one in page(inbox, DeliveryFilter(), _MOST_DELIVERIES)}
+                except InboxUnavailable:  # a process makes or leaves the file at this moment
+                    if time.monotonic() >= deadline:
+                        raise
+                    self._check_alive()
+                    time.sleep(0.02)
+                    continue
                 if time.monotonic() >= deadline or not {"received", "planned"} & {*states.values()}:
                     return states
                 self._check_alive()
