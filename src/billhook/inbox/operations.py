@@ -144,11 +144,11 @@ def replay(
     dead ones, and those that wait for a retry; with `handler` those of that name in any finished state, or
     `only_failed` ones; with `all_handlers` every finished run. Attempts start at 0. A run that is running or
     waits in its order is left alone; an ordered one goes back to its place, or is discarded again where only
-    the newest counts and a newer one is unfinished. `backfill` makes first runs.
-    With `as_type` deliveries without runs are planned again as this type; with `type_field` those without a
-    type are, as the type in this field of their bodies, but for conflicts. Without both a delivery without a
-    type is left alone, unless it has a field to be read again. `due` returns when the run of an index in this
-    batch is due, by default `now`: for a rate that holds without a process that waits.
+    the newest counts and a newer one is unfinished. `backfill` makes first runs. With `as_type` deliveries
+    without runs are planned again as this type; with `type_field` those without a type are, as the type in
+    this field of their bodies, but for conflicts. Without both a delivery without a type is left alone,
+    unless it has a field to be read again. `due` returns when the run of an index in this batch is due, by
+    default `now`: for a rate that holds without a process that waits.
     """
     # New runs may be ordered: then the lock is that of any order.
     with _transaction(inbox, delivery_ids, dry_run=dry_run, any_order=backfill is not None) as connection:
