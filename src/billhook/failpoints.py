@@ -21,7 +21,7 @@ FAILPOINTS = (
     "after_call",  # the handler returned, its result is not stored
     "in_settle",
     "after_settle",
-    "in_close",  # what happened up to some moment is in the roll-up, not committed
+    "in_close",  # what happened up to some moment is in the hourly counts, not committed
     "after_close",
 )
 """In the order in which a delivery reaches them."""

@@ -32,8 +32,8 @@ from billhook.inbox.probe import unavailable_text
 from billhook.logs import fields
 from billhook.notify import Notifier, read_addresses
 from billhook.program import add_app, remove_app
+from billhook.receiver.delivery_rules import DeliveryRules
 from billhook.receiver.exemptions import Exemptions
-from billhook.receiver.intake import DeliveryRules
 from billhook.receiver.wsgi import WsgiReceiver, find_probe
 from billhook.settings import ENVIRON, Settings
 from billhook.threads import reset_in_child
@@ -89,7 +89,7 @@ class BillhookState:
             self._worker_watch = WorkerWatch(self.inbox, lambda: self.dispatcher.clock.now(), notifier)
         self.starts_on_request = isinstance(self.engine, ThreadEngine)
         """Whether the engine runs in this process, from its first request on."""
-        self.intake = DeliveryRules(
+        self.rules = DeliveryRules(
             clock,
             inbox_clock,
             sender=app,
@@ -100,7 +100,7 @@ class BillhookState:
             deadline_seconds=settings.deadline_seconds,
             wake_blocks=isinstance(self.engine, InlineEngine),
         )
-        self.wsgi_receiver = WsgiReceiver(self.intake, self.inbox)
+        self.wsgi_receiver = WsgiReceiver(self.rules, self.inbox)
 
     def start(self) -> None:
         """Start this process's threads: the receiver's, then the engine, then the watch of workers."""
@@ -125,7 +125,7 @@ class BillhookState:
 
         return AsgiApp(
             self.app,
-            self.intake,
+            self.rules,
             self.inbox,
             start=self.start,
             close=self.close,
@@ -187,7 +187,7 @@ class BillhookState:
 
     def use_clock(self, clock: Clock) -> None:
         """Use another clock from now on: for tests, with the engines `worker` and `inline` alone."""
-        self.dispatcher.clock = self.intake.clock = self.intake.inbox_clock = clock
+        self.dispatcher.clock = self.rules.clock = self.rules.inbox_clock = clock
 
     def worker(self, threads: int) -> Worker:
         """Return a new worker, for a worker process."""
@@ -209,7 +209,7 @@ class BillhookState:
         self.engine.stop()
         if self._worker_watch is not None:
             self._worker_watch.stop()
-        self.intake.close()
+        self.rules.close()
         self.inbox.close()
         client, self._client = self._client, None
         if client is not None:

@@ -3,7 +3,7 @@
     python tests/bench/overview.py [--rows 1000000] [--rates 0 1000 3000] [--json FILE]
 
 The inbox has 1,000,000 deliveries of three days with a run each, a twentieth of which failed once, and a
-month of days in the roll-up. It is closed as a worker closes it. Then as many deliveries are stored and
+month of days in the hourly counts. It is closed as a worker closes it. Then as many deliveries are stored and
 settled as a worker of each rate leaves open at most. An overview is what `billhook status` reads, a scrape
 what Prometheus is given. SQLite, and PostgreSQL when BILLHOOK_TEST_POSTGRES_URL is set. Medians.
 """
@@ -128,7 +128,7 @@ def fill(inbox: Inbox, name: str, salt: str, rows: int, since: datetime, step: t
 
 
 def fill_days(inbox: Inbox, now: datetime) -> None:
-    """Have a month of days in the roll-up."""
+    """Have a month of days in the hourly counts."""
     counts = Counts()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     for day in range(4, 34):

@@ -29,10 +29,10 @@ class OwnClock(SystemClock):
 def test_an_app_without_a_clock_of_its_own_goes_by_that_of_the_inbox(app_with):
     state = get_state(app_with())
 
-    clocks = {state.dispatcher.clock, state.intake.inbox_clock}
+    clocks = {state.dispatcher.clock, state.rules.inbox_clock}
     assert clocks == {state.inbox.database.clock}
     assert isinstance(*clocks, ServerClock if state.inbox.database.is_remote else SystemClock)
-    assert type(state.intake.clock) is SystemClock
+    assert type(state.rules.clock) is SystemClock
 
 
 @pytest.mark.usefixtures("inbox_url")
@@ -40,7 +40,7 @@ def test_an_app_without_a_clock_of_its_own_goes_by_that_of_the_inbox(app_with):
 def test_a_clock_that_is_given_decides_alone(app_with, given):
     state = get_state(app_with(clock=given))
 
-    assert {state.dispatcher.clock, state.intake.inbox_clock, state.intake.clock} == {given}
+    assert {state.dispatcher.clock, state.rules.inbox_clock, state.rules.clock} == {given}
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_what_is_stored_has_the_servers_time_and_the_signature_is_judged_by_the_
     state = get_state(app)
     hour = timedelta(hours=1)
     now = datetime.now(UTC)
-    state.intake.clock = FrozenClock(now + hour)
+    state.rules.clock = FrozenClock(now + hour)
 
     answers = [deliver(app, message_id=key, at=at) for key, at in (("a", now), ("b", now + hour))]
 

@@ -18,7 +18,7 @@ import billhook
 from billhook import Billhook, Handlers, signals
 from billhook.events import PingTest
 from billhook.extension import get_state
-from billhook.receiver.intake import SIGNALS
+from billhook.receiver.delivery_rules import SIGNALS
 from support.apps import inbox_at
 from support.inbox_view import rows
 from support.processes import until

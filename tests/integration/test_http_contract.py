@@ -1,6 +1,6 @@
 """The table of answers over real sockets: what a server's parser, its loop or its threads take part in.
 
-All cases are in tests/unit/receiver/test_intake.py; here each door shows that it asks the same intake.
+All cases are in tests/unit/receiver/test_delivery_rules.py; here each door shows that it asks the same rules.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ HIDDEN = {
     "sqlite-library": ("inbox/retention.py", "import sqlite3"),
     "http": ("handlers/handler.py", "from flask import current_app"),
     "bytes": ("inbox/inbox.py", "from billhook.events import parse_event"),
-    "receiver": ("receiver/intake.py", "import billhook.handlers"),
+    "receiver": ("receiver/delivery_rules.py", "import billhook.handlers"),
     "client": ("client/session.py", "import billhook.handlers"),
     "witness": ("sandbox/storage/database.py", "import billhook.inbox"),
     "sandbox-layers": ("sandbox/operations.py", "from billhook.sandbox.sandbox import Sandbox"),

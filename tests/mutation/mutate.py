@@ -60,7 +60,7 @@ AREAS = {
         SIGNING,
     ),
     "receiver": Area(
-        {"receiver/intake.py": 40, "receiver/wsgi.py": 20},
+        {"receiver/delivery_rules.py": 40, "receiver/wsgi.py": 20},
         ("tests/unit/receiver", "tests/component/receiver"),
     ),
     "ingest": Area({"inbox/ingest.py": 22}, ("tests/component/inbox/test_conflicts.py", *INBOX)),

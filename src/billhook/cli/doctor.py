@@ -36,7 +36,7 @@ from billhook.errors import BillhookError, ConfigError, PayloadError, SignatureE
 from billhook.events.type_field import parse_unread
 from billhook.extension import configured_scheme, default_source
 from billhook.receiver.blueprint import webhook_routes
-from billhook.receiver.intake import RequestHeaders
+from billhook.receiver.delivery_rules import RequestHeaders
 from billhook.settings import read_secrets_file
 from billhook.signing.schemes import SCHEMES
 from billhook.signing.search import FoundScheme, SearchResult, search

@@ -97,7 +97,7 @@ class Setup:
             lambda: state.inbox,
             lambda: state.handlers,
             app,
-            state.intake.clock.now(),
+            state.rules.clock.now(),
             **more,
         )
 

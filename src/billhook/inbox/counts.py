@@ -3,21 +3,21 @@
 Figures are read, not counted: nothing is written for them on the way of a delivery. They are the sum of two
 parts, with the closed moment between them:
 
-    roll-up     what happened up to that moment, in the table billhook_count: it remains when retention has
-                deleted the rows
-    open part   the rows since then, of the last half minute in an inbox with a worker
+    hourly counts   what happened up to that moment, in the table billhook_count: they remain when retention
+                    has deleted the rows
+    open part       the rows since then, of the last half minute in an inbox with a worker
 
 Maintenance moves the closed moment on (`note`, then `close`). An action that overwrites or deletes rows of
-the open part adds what it removes to the roll-up (`keeping`), so that no figure ever falls. What has no row,
-a refusal or a duplicate, is counted in memory and written every few seconds (see
+the open part adds what it removes to the hourly counts (`keeping`), so that no figure ever falls. What has
+no row, a refusal or a duplicate, is counted in memory and written every few seconds (see
 billhook.inbox.buffered_counts).
 
 A delivery whose type is in its body is counted as accepted when that is read: no figure can move from one
 type to another. If it cannot be read, the delivery is counted as untyped.
 
-Rows of the roll-up are few, however much happens: one for each hour, source, event type, handler, what, cause
-and step of duration. Types without a model share one name. After three days hours become days, and after 13
-months one sum.
+The hourly counts have few rows, however much happens: one for each hour, source, event type, handler, what,
+cause and step of duration. Types without a model share one name. After three days hours become days, and
+after 13 months one sum.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ DURATION_BOUNDS = (
 """The upper bounds of the steps of duration in seconds; the last step, beyond them, has none."""
 NO_DURATION = -1
 OF_ISSUE = "issue"
-"""What rows of the roll-up count that have an issue's fingerprint as cause: failures that were deleted."""
+"""What hourly counts have that have an issue's fingerprint as cause: failures that were deleted."""
 _SHARES = 2**20
 """Durations are summed in these parts, of a microsecond: such a sum is exact up to 272 years, in any order.
 Others would fall by a rounding error when rows are merged, and Prometheus takes a fall for a restart."""
@@ -199,7 +199,7 @@ def read_counts(
     only: Collection[Counted] = tuple(Counted),
     by_minute: bool = False,
 ) -> Counts:
-    """Return what happened by these labels, of the roll-up and of the open part; other labels are empty.
+    """Return what happened by these labels, counted by the hour and in the open part; other labels are empty.
 
     By the minute only what has rows is known, of the newest ROWS_READ of each table: the `hour` of a key is a
     minute then.
@@ -238,7 +238,7 @@ def _sums(
 def keeping(
     connection: Connection, delivery_ids: Collection[int], known_types: Collection[str] | None
 ) -> Iterator[None]:
-    """Add what the block removes of the open part to the roll-up: rows of these deliveries.
+    """Add what the block removes of the open part to the hourly counts: rows of these deliveries.
 
     The transaction holds `lock_counts`, and locks that keep others from changing these rows.
     """
@@ -393,7 +393,7 @@ def note(connection: Connection, now: datetime) -> Note | None:
 
 
 def close(connection: Connection, noted: ClosedMark, known_types: Collection[str] | None) -> bool:
-    """Add what was noted to the roll-up, some thousand rows of it; return whether there is more."""
+    """Add what was noted to the hourly counts, some thousand rows of it; return whether there is more."""
     if not try_to_lock_counts(connection):
         return False
     mark = _mark(connection)

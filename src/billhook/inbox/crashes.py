@@ -1,6 +1,6 @@
 """Count the threads of billhook's own that an error has ended, for `billhook status` and doctor.
 
-They are rows of the roll-up of billhook.inbox.counts: with a thread as handler, and its error as cause.
+They are rows of the hourly counts of billhook.inbox.counts: with a thread as handler, and its error as cause.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A failure of one bug is an issue, and so is all else that billhook.inbox.occurrences finds. A row of
 `billhook_issue` has the state of an issue only. How often it happened is read from what is stored, and from
-the roll-up of billhook.inbox.counts, which has the failures that retention or an operator has deleted.
+the hourly counts of billhook.inbox.counts, which has the failures that retention or an operator has deleted.
 `update_issues` compares the two:
 
     it happens, and has no row                                     open

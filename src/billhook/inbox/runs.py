@@ -61,7 +61,7 @@ from billhook.inbox.sql import (
 RECENT = timedelta(seconds=1)
 """A result that is written later than this after its handler ended is stored with the time of writing.
 
-Rows that finished longer ago than that are in the roll-up already: see billhook.inbox.counts.
+Rows that finished longer ago than that are in the hourly counts already: see billhook.inbox.counts.
 """
 _OWN_RUN = run.c.delivery_id == delivery.c.id
 _FINISH = (

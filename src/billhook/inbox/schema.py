@@ -206,7 +206,7 @@ action = Table(
     # How many deliveries it changed; NULL for an action on a handler.
     Column("deliveries", Integer),
 )
-# The roll-up of billhook.inbox.counts, and in one row up to where it has what the other tables hold.
+# The hourly counts of billhook.inbox.counts, and in one row up to where they have what other tables hold.
 hourly_count = Table(
     "billhook_count",
     metadata,

@@ -32,7 +32,7 @@ from billhook.errors import (
 )
 from billhook.inbox import Inbox
 from billhook.receiver.blueprint import webhook_routes
-from billhook.receiver.intake import (
+from billhook.receiver.delivery_rules import (
     DRAIN_BYTES,
     SIGNALS,
     DeliveryRules,
@@ -100,7 +100,7 @@ class AsgiApp:
     def __init__(
         self,
         app: Flask,
-        intake: DeliveryRules,
+        rules: DeliveryRules,
         inbox: Inbox,
         *,
         start: Callable[[], None],
@@ -109,12 +109,12 @@ class AsgiApp:
     ) -> None:
         """`start` and `close` are for the life of a server; `ensure_engine` is called with every delivery."""
         self.flask_app = app
-        self._intake = intake
+        self._rules = rules
         self._inbox = inbox
         self._start = start
         self._close = close
         self._ensure_engine = ensure_engine
-        self._body_limit = TimeLimit(intake.body_seconds)
+        self._body_limit = TimeLimit(rules.body_seconds)
         call: Any = self._call_flask  # a2wsgi has types of its own
         self._observers = RefusalObservers(app)
         self._other_paths: Any = WSGIMiddleware(call, workers=OTHER_THREADS)
@@ -142,7 +142,7 @@ class AsgiApp:
             except (MemoryError, RuntimeError) as error:  # here: the frames that held the body are released
                 if not is_shortage(error):
                     raise
-                response = self._intake.out_of_memory(source)
+                response = self._rules.out_of_memory(source)
         else:
             response = METHOD_NOT_ALLOWED
         await _respond(response, scope, send)
@@ -151,7 +151,7 @@ class AsgiApp:
 
     def refused_by_server(self, status: int) -> None:
         """Log and count a request that the server refused by itself; the worker calls it."""
-        self._intake.refused_by_server(status)
+        self._rules.refused_by_server(status)
 
     @cached_property
     def _sources(self) -> dict[str, Source]:
@@ -161,20 +161,20 @@ class AsgiApp:
 
     async def _accept(self, source: Source, scope: Scope, receive: Receive) -> WebhookResponse:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._intake.deadline_seconds
+        deadline = loop.time() + self._rules.deadline_seconds
         try:
             headers = RequestHeaders.from_asgi(scope["headers"])
             # Read before any check: unread body bytes would be parsed as the connection's next request.
             body = await self._read_body(headers, receive)
-            delivery = self._intake.verify(source, headers, body)
+            delivery = self._rules.verify(source, headers, body)
             receipt = await self._inbox.put_async(delivery, deadline - loop.time())
         except (RequestError, SignatureError, InboxUnavailable) as error:
             return self._refuse(source, error)
-        return await self._run(self._intake.stored, delivery, receipt)
+        return await self._run(self._rules.stored, delivery, receipt)
 
     async def _read_body(self, headers: RequestHeaders, receive: Receive) -> bytes:
         """Return the exact bytes of the body. Raises BodyTooLarge or BodyIncomplete."""
-        limit_bytes = self._intake.max_body_bytes
+        limit_bytes = self._rules.max_body_bytes
         expected = declared_length(headers.get("content-length", ""), limit_bytes)
         body: bytes | bytearray = b""
         more = True
@@ -198,7 +198,7 @@ class AsgiApp:
                         raise BodyTooLarge(f"over {limit_bytes} bytes")
                     more = message.get("more_body", False)
         except TimeoutError:
-            raise BodyIncomplete(f"no complete body within {self._intake.body_seconds:g} s") from None
+            raise BodyIncomplete(f"no complete body within {self._rules.body_seconds:g} s") from None
         if expected is not None and len(body) < expected:
             raise BodyIncomplete(f"{len(body)} of {expected} bytes came")
         return bytes(body)  # the same object, if it came in one piece
@@ -210,7 +210,7 @@ class AsgiApp:
         """
         length = 0
         with suppress(TimeoutError, OSError):
-            async with asyncio.timeout(self._intake.body_seconds):
+            async with asyncio.timeout(self._rules.body_seconds):
                 while length <= DRAIN_BYTES:
                     message = await receive()
                     length += len(message.get("body", b""))
@@ -219,15 +219,15 @@ class AsgiApp:
 
     def _refuse(self, source: Source, error: Refusal) -> WebhookResponse:
         """Return the response to a refused delivery; its observers are called afterwards."""
-        response = self._intake.refused(source, error)
-        call = partial(self._intake.emit_rejected, source, error)
+        response = self._rules.refused(source, error)
+        call = partial(self._rules.emit_rejected, source, error)
         if delivery_rejected.receivers and not self._observers.enqueue(call):
-            self._intake.log_slow_observers(source)
+            self._rules.log_slow_observers(source)
         return response
 
     async def _run(self, answer: Callable[..., WebhookResponse], *arguments: Any) -> WebhookResponse:
-        """Call a method of the intake; in a thread if observers or the engine would block the loop."""
-        if not (self._intake.wake_blocks or any(signal.receivers for signal in SIGNALS)):
+        """Call a method of the rules; in a thread if observers or the engine would block the loop."""
+        if not (self._rules.wake_blocks or any(signal.receivers for signal in SIGNALS)):
             return answer(*arguments)
         return await asyncio.to_thread(self._run_in_context, answer, *arguments)
 

@@ -9,7 +9,7 @@ from flask import Flask
 
 from billhook.inbox import DeliveryDetails
 from billhook.receiver.blueprint import webhook_routes
-from billhook.receiver.intake import CREDENTIAL
+from billhook.receiver.delivery_rules import CREDENTIAL
 
 _SECRET_NAME = re.compile(f"{CREDENTIAL.pattern}|SIG|HMAC|KEY")
 _HARMLESS = re.compile(r"[0-9]{1,16}|[0-9T:.+Z-]{10,35}")

@@ -31,7 +31,7 @@ from billhook.errors import (
     SignatureError,
 )
 from billhook.inbox import Inbox
-from billhook.receiver.intake import DRAIN_BYTES, DeliveryRules, RequestHeaders, declared_length
+from billhook.receiver.delivery_rules import DRAIN_BYTES, DeliveryRules, RequestHeaders, declared_length
 from billhook.receiver.responses import METHOD_NOT_ALLOWED, PROBE_RESPONSE, WebhookResponse
 from billhook.signing.source import Source
 from billhook.threads import reset_in_child, start_thread
@@ -100,7 +100,7 @@ def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:
             if here.method == "POST":
                 answer = receiver.accept(environ, source, taken)
         except MemoryError:  # handled here, because the frames that held the body are released
-            answer = receiver.intake.out_of_memory(source)
+            answer = receiver.rules.out_of_memory(source)
         restore_body(here, taken.body)
         response = _response(answer)
         if answer.status in (405, 413):  # refused before the body was read
@@ -121,10 +121,10 @@ def _response(answer: WebhookResponse) -> Response:
 class WsgiReceiver:
     """Receive deliveries in the thread of each request."""
 
-    def __init__(self, intake: DeliveryRules, inbox: Inbox) -> None:
-        self.intake = intake
+    def __init__(self, rules: DeliveryRules, inbox: Inbox) -> None:
+        self.rules = rules
         self._inbox = inbox
-        self._body_deadline = BodyDeadline(intake.body_seconds)
+        self._body_deadline = BodyDeadline(rules.body_seconds)
 
     def take_body(self, endpoint: str | None, values: dict[str, Any] | None) -> None:
         """Read the body of the current request, if it is a POST. Flask calls this before the app's hooks."""
@@ -139,7 +139,7 @@ class WsgiReceiver:
             if here.method == "POST":
                 # Read before any check: unread body bytes would be parsed as the connection's next request.
                 with nullcontext() if connection is None else self._body_deadline.reading(connection):
-                    body = read_body(environ, self.intake.max_body_bytes, cached_body)
+                    body = read_body(environ, self.rules.max_body_bytes, cached_body)
         except (RequestError, InboxUnavailable, MemoryError) as error:
             refusal = error.with_traceback(None)  # whose frames hold what was read
             if isinstance(error, BodyIncomplete):
@@ -151,17 +151,17 @@ class WsgiReceiver:
 
     def accept(self, environ: Mapping[str, Any], source: Source, taken: TakenBody) -> WebhookResponse:
         """Accept one POST, whose body has been read."""
-        deadline = time.monotonic() + self.intake.deadline_seconds - taken.seconds
+        deadline = time.monotonic() + self.rules.deadline_seconds - taken.seconds
         try:
             if taken.refusal is not None:
                 raise taken.refusal
-            delivery = self.intake.verify(source, RequestHeaders.from_environ(environ), taken.body)
+            delivery = self.rules.verify(source, RequestHeaders.from_environ(environ), taken.body)
             if PROBE in environ and find_probe(environ) is not None:
                 return PROBE_RESPONSE
             receipt = self._inbox.put(delivery, deadline - time.monotonic())
         except (RequestError, SignatureError, InboxUnavailable) as error:
-            return self.intake.rejected(source, error)
-        return self.intake.stored(delivery, receipt)
+            return self.rules.rejected(source, error)
+        return self.rules.stored(delivery, receipt)
 
     def start(self) -> None:
         """Start the threads that `accept` needs, rather than at its first call. Raises OutOfResources."""

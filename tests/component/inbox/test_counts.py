@@ -1,4 +1,4 @@
-"""What is counted, and how; the roll-up by hour, day and year; refusals in memory."""
+"""What is counted, and how; the counts by hour, day and year; refusals in memory."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from billhook import Billhook, signals
 from billhook.errors import ConfigError, InboxUnavailable, OutOfResources
 from billhook.extension import get_state
 from billhook.inbox.probe import StartupCheck
-from billhook.receiver import intake
+from billhook.receiver import delivery_rules
 from support.processes import until
 from support.signing import PATH, signed
 
@@ -238,7 +238,7 @@ def test_a_refusal_is_answered_where_no_thread_can_be_started_for_its_observers(
 
 def test_without_observers_and_engine_no_thread_takes_part_in_the_answer(app_with, monkeypatch):
     monkeypatch.delattr(asyncio, "to_thread")
-    for each in intake.SIGNALS:
+    for each in delivery_rules.SIGNALS:
         monkeypatch.setattr(each, "receivers", {})  # those of other tests in this process
     app = app_with(BILLHOOK_ENGINE="worker")
 
@@ -275,7 +275,7 @@ def test_a_delivery_that_is_not_committed_in_time_is_503_and_may_be_stored(
     go_on = threading.Event()
     insert = committer._insert_batch
     monkeypatch.setattr(committer, "_insert_batch", lambda batch: (go_on.wait(10), insert(batch))[1])
-    state.intake.deadline_seconds = 0.3
+    state.rules.deadline_seconds = 0.3
 
     async def late():
         response = await ask(application, headers=signed())
@@ -318,7 +318,7 @@ def test_a_delivery_waits_for_the_check_of_a_database_that_was_slow_at_start(fla
 
 
 def test_a_body_over_the_limit_is_413_and_the_rest_of_it_is_read(flask_app, application):
-    get_state(flask_app).intake.max_body_bytes = 10
+    get_state(flask_app).rules.max_body_bytes = 10
     left = pieces(*[b"x" * 6] * 4)
 
     status, _, _ = asyncio.run(ask(application, headers=signed(), messages=left))
@@ -375,7 +375,7 @@ def test_a_mounted_application_starts_the_engine_with_its_first_delivery(app_wit
 
 
 def test_a_body_that_does_not_arrive_in_time_is_400_at_any_spelling(flask_app):
-    get_state(flask_app).intake.body_seconds = 0.1
+    get_state(flask_app).rules.body_seconds = 0.1
     application = Billhook().asgi_app(flask_app)
 
     async def silence():
@@ -398,7 +398,7 @@ def test_without_memory_the_response_is_503(flask_app, application, monkeypatch)
     def no_memory(*_):
         raise MemoryError
 
-    monkeypatch.setattr(get_state(flask_app).intake, "verify", no_memory)
+    monkeypatch.setattr(get_state(flask_app).rules, "verify", no_memory)
 
     assert asyncio.run(ask(application, headers=signed()))[0] == 503
 

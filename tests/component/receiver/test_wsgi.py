@@ -14,7 +14,7 @@ from werkzeug.test import create_environ
 
 from billhook import Source
 from billhook.events import EVENT_TYPES
-from billhook.receiver.intake import DeliveryRules
+from billhook.receiver.delivery_rules import DeliveryRules
 from billhook.receiver.wsgi import TAKEN, WsgiReceiver
 from support.inbox_view import LONG_DEADLINE_SECONDS, rows
 from support.signing import SECRET, signed
@@ -43,7 +43,7 @@ def receiver(inbox, clock, woken):
 
 
 def make_receiver(inbox, clock, woken, deadline_seconds=LONG_DEADLINE_SECONDS):
-    intake = DeliveryRules(
+    rules = DeliveryRules(
         clock,
         clock,
         sender=App(),
@@ -53,7 +53,7 @@ def make_receiver(inbox, clock, woken, deadline_seconds=LONG_DEADLINE_SECONDS):
         max_body_bytes=100,
         deadline_seconds=deadline_seconds,
     )
-    return WsgiReceiver(intake, inbox)
+    return WsgiReceiver(rules, inbox)
 
 
 SOURCE = Source("default", secrets=[SECRET])
@@ -167,9 +167,9 @@ def test_a_memory_error_in_openssl_is_not_a_wrong_signature(receiver, monkeypatc
 
 
 def test_the_answer_without_memory_is_503_even_where_nothing_can_be_logged(receiver, monkeypatch, caplog):
-    told = receiver.intake.out_of_memory(SOURCE)
-    monkeypatch.setattr(receiver.intake, "rejected", no_memory)
-    untold = receiver.intake.out_of_memory(SOURCE)
+    told = receiver.rules.out_of_memory(SOURCE)
+    monkeypatch.setattr(receiver.rules, "rejected", no_memory)
+    untold = receiver.rules.out_of_memory(SOURCE)
 
     assert (told.status, untold.status) == (503, 503)
     assert "Retry-After" in dict(told.headers)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from billhook.receiver.intake import RequestHeaders
+from billhook.receiver.delivery_rules import RequestHeaders
 
 ENVIRON = {
     "REQUEST_METHOD": "POST",

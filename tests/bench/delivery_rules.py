@@ -1,6 +1,6 @@
 """What a delivery costs in CPU before it is stored: reading, verifying and envelope checks.
 
-    python tests/bench/intake.py [--rounds 9]
+    python tests/bench/delivery_rules.py [--rounds 9]
 
 Calls a bare Flask view and billhook's as WSGI apps in this process, in turn, with the same signed request,
 and prints the difference of their CPU times. Storing is left out: the inbox's `put` gives a receipt at once.

@@ -1,4 +1,4 @@
-"""Every case of what the intake decides: a delivery is stored as what, or refused with which answer."""
+"""Every case of what `DeliveryRules` decides: a delivery is stored as what, or refused with which answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from billhook.errors import (
 )
 from billhook.events import EVENT_TYPES
 from billhook.inbox import Counted, NewDelivery, PutStatus, Receipt
-from billhook.receiver.intake import SIGNALS, DeliveryRules, RequestHeaders
+from billhook.receiver.delivery_rules import SIGNALS, DeliveryRules, RequestHeaders
 from billhook.receiver.responses import ACCEPTED, DUPLICATE, WebhookResponse, error_response
 from billhook.signing import SignatureTemplate
 from support.signing import APPROVED, OTHER_SECRET, SECRET, signed
@@ -34,7 +34,7 @@ MARK = "echo-me-not-7391"
 
 
 class Seen:
-    """The sender of an intake's signals; notes them, whom the intake woke, and what it counted."""
+    """The sender of the rules' signals; notes them, whom the rules woke, and what it counted."""
 
     def __init__(self):
         self.woken, self.counted, self.signals = [], [], []
@@ -62,7 +62,7 @@ def inbox_clock(clock):
 
 
 @pytest.fixture
-def make_intake(seen, clock, inbox_clock):
+def make_rules(seen, clock, inbox_clock):
     return lambda wake: DeliveryRules(
         clock,
         inbox_clock,
@@ -76,17 +76,17 @@ def make_intake(seen, clock, inbox_clock):
 
 
 @pytest.fixture
-def intake(make_intake, seen):
-    return make_intake(seen.woken.append)
+def rules(make_rules, seen):
+    return make_rules(seen.woken.append)
 
 
-def decide(intake, headers, body=b"{}", source=SOURCE):
+def decide(rules, headers, body=b"{}", source=SOURCE):
     """The delivery to store, or the answer to one that is refused: as both receivers do it."""
     try:
         names = RequestHeaders({name.lower(): text for name, text in headers.items()})
-        return intake.verify(source, names, body)
+        return rules.verify(source, names, body)
     except (RequestError, SignatureError) as error:
-        return intake.rejected(source, error)
+        return rules.rejected(source, error)
 
 
 # --- authentic ------------------------------------------------------------------------------------
@@ -113,11 +113,11 @@ def with_type(headers, event_type):
     return kept if event_type is None else {**kept, "X-Webhook-Type": event_type}
 
 
-def test_an_authentic_delivery_of_any_type_and_body_is_to_be_stored_as_it_came(intake, clock, inbox_clock):
+def test_an_authentic_delivery_of_any_type_and_body_is_to_be_stored_as_it_came(rules, clock, inbox_clock):
     now = clock.now()
     inbox_clock.advance(seconds=7)
 
-    found = [decide(intake, signed(body, kind, at=now), body) for kind, body in DELIVERIES]
+    found = [decide(rules, signed(body, kind, at=now), body) for kind, body in DELIVERIES]
 
     assert [(one.event_type, one.body) for one in found] == DELIVERIES
     assert {(one.source, one.signed_at, one.received_at) for one in found} == {
@@ -126,18 +126,18 @@ def test_an_authentic_delivery_of_any_type_and_body_is_to_be_stored_as_it_came(i
     assert {one.event_type for one in found if one.known} == {"InvoiceApproved", "PingTest"}
 
 
-def test_an_authentic_delivery_is_stored_under_its_id_with_its_headers(intake):
+def test_an_authentic_delivery_is_stored_under_its_id_with_its_headers(rules):
     headers = {**signed(message_id="msg_1"), "Cookie": "session=1"}
 
-    found = decide(intake, headers)
+    found = decide(rules, headers)
 
     assert found.key == "msg_1"
     stored = {name.upper().replace("-", "_"): text for name, text in headers.items() if name != "Cookie"}
     assert json.loads(found.headers) == stored
 
 
-def test_an_authentic_delivery_whose_header_names_no_type_is_to_be_stored_without_one(intake):
-    found = [decide(intake, with_type(signed(), event_type)) for event_type in NO_TYPES]
+def test_an_authentic_delivery_whose_header_names_no_type_is_to_be_stored_without_one(rules):
+    found = [decide(rules, with_type(signed(), event_type)) for event_type in NO_TYPES]
 
     assert [(one.event_type, one.known) for one in found] == [("", False)] * len(NO_TYPES)
 
@@ -181,10 +181,10 @@ def unauthentic(now):
     }  # fmt: skip
 
 
-def test_every_delivery_that_is_not_authentic_gets_the_same_401_and_is_counted(intake, seen, clock):
+def test_every_delivery_that_is_not_authentic_gets_the_same_401_and_is_counted(rules, seen, clock):
     cases = unauthentic(clock.now())
 
-    answers = {wrong: decide(intake, headers) for (wrong, _), headers in cases.items()}
+    answers = {wrong: decide(rules, headers) for (wrong, _), headers in cases.items()}
 
     assert {wrong: answer for wrong, answer in answers.items() if answer != UNAUTHENTICATED} == {}
     ages = {"stale": 301, "future": 301}
@@ -192,23 +192,23 @@ def test_every_delivery_that_is_not_authentic_gets_the_same_401_and_is_counted(i
     assert seen.counted == [(Counted.REFUSED, clock.now(), about) for about in facts]
 
 
-def test_without_a_good_signature_neither_type_nor_body_makes_a_difference(intake):
+def test_without_a_good_signature_neither_type_nor_body_makes_a_difference(rules):
     forged = signed(secret=OTHER_SECRET)
 
-    answers = [decide(intake, with_type(forged, event_type)) for event_type in [*NO_TYPES, "PingTest"]]
-    answers += [decide(intake, forged, body) for body in (b"", b"no JSON", b'{"a": 1, "a": 2}')]
+    answers = [decide(rules, with_type(forged, event_type)) for event_type in [*NO_TYPES, "PingTest"]]
+    answers += [decide(rules, forged, body) for body in (b"", b"no JSON", b'{"a": 1, "a": 2}')]
 
     assert set(answers) == {UNAUTHENTICATED}
 
 
-def test_a_scheme_that_signs_the_type_refuses_what_names_none(intake, clock):
+def test_a_scheme_that_signs_the_type_refuses_what_names_none(rules, clock):
     scheme = SignatureTemplate(content="{timestamp}.{type}.{body}")
     secret = "a text of sixteen or more"
     source = Source("default", scheme, secrets=[secret])
     good = scheme.sign(b"{}", secret, event_type="PingTest", now=clock.now())
 
     found = [
-        decide(intake, {**good, "X-Webhook-Type": kind}, source=source)
+        decide(rules, {**good, "X-Webhook-Type": kind}, source=source)
         for kind in ("", "9", "PingTest,PingTest", "PingTest")
     ]
 
@@ -216,31 +216,31 @@ def test_a_scheme_that_signs_the_type_refuses_what_names_none(intake, clock):
     assert found[3].event_type == "PingTest"
 
 
-def test_a_signature_is_good_within_the_tolerance_on_both_sides_of_now(intake, clock):
+def test_a_signature_is_good_within_the_tolerance_on_both_sides_of_now(rules, clock):
     ages = (-301, -300, 300, 301)
 
-    found = [decide(intake, signed(at=clock.now() + timedelta(seconds=age))) for age in ages]
+    found = [decide(rules, signed(at=clock.now() + timedelta(seconds=age))) for age in ages]
 
     assert [isinstance(one, NewDelivery) for one in found] == [False, True, True, False]
 
 
 def test_the_age_of_a_signature_goes_by_one_clock_and_all_that_is_stored_by_the_inboxes(
-    intake, seen, clock, inbox_clock
+    rules, seen, clock, inbox_clock
 ):
     inbox_clock.advance(seconds=400)
 
-    found = decide(intake, signed(at=clock.now()))
-    decide(intake, signed(at=inbox_clock.now()))
+    found = decide(rules, signed(at=clock.now()))
+    decide(rules, signed(at=inbox_clock.now()))
 
     assert (found.signed_at, found.received_at) == (clock.now(), inbox_clock.now())
     assert [(at, about["cause"]) for _, at, about in seen.counted] == [(inbox_clock.now(), "future")]
 
 
-def test_a_content_encoding_is_415_with_or_without_a_good_signature(intake):
+def test_a_content_encoding_is_415_with_or_without_a_good_signature(rules):
     encodings = ["gzip", "GZIP", "br", "deflate", "identity, gzip", "gzip, identity", MARK]
 
     answers = [
-        decide(intake, {**headers, "Content-Encoding": encoding})
+        decide(rules, {**headers, "Content-Encoding": encoding})
         for encoding in encodings
         for headers in (signed(), signed(secret=OTHER_SECRET))
     ]
@@ -250,10 +250,8 @@ def test_a_content_encoding_is_415_with_or_without_a_good_signature(intake):
     }
 
 
-def test_the_identity_encoding_is_none(intake):
-    found = [
-        decide(intake, {**signed(), "Content-Encoding": same}) for same in ("identity", " Identity ", "")
-    ]
+def test_the_identity_encoding_is_none(rules):
+    found = [decide(rules, {**signed(), "Content-Encoding": same}) for same in ("identity", " Identity ", "")]
 
     assert [one.body for one in found] == [b"{}"] * 3
 
@@ -272,9 +270,9 @@ def test_the_identity_encoding_is_none(intake):
     ids=lambda value: value.cause if isinstance(value, Exception) else "",
 )
 def test_a_refusal_is_answered_logged_counted_and_signalled(
-    intake, seen, clock, caplog, error, status, kind, code, level
+    rules, seen, clock, caplog, error, status, kind, code, level
 ):
-    answer = intake.rejected(SOURCE, error)
+    answer = rules.rejected(SOURCE, error)
 
     found = json.loads(answer.body)
     assert (answer.status, found["type"], found["code"]) == (status, kind, code)
@@ -290,8 +288,8 @@ def test_a_refusal_is_answered_logged_counted_and_signalled(
     assert seen.signals == [("delivery_rejected", facts)]
 
 
-def test_a_body_has_seven_tenths_of_the_time_and_its_commit_the_rest(intake):
-    assert (intake.deadline_seconds, intake.body_seconds) == (10, pytest.approx(7))
+def test_a_body_has_seven_tenths_of_the_time_and_its_commit_the_rest(rules):
+    assert (rules.deadline_seconds, rules.body_seconds) == (10, pytest.approx(7))
 
 
 def test_retry_after_is_spread_from_five_seconds_to_a_minute():
@@ -305,12 +303,12 @@ def test_retry_after_is_spread_from_five_seconds_to_a_minute():
     assert len(set(waits)) == 56
 
 
-def test_nothing_that_an_attacker_sends_is_answered_or_logged(intake, caplog):
+def test_nothing_that_an_attacker_sends_is_answered_or_logged(rules, caplog):
     names = ["X-Webhook-Type", "webhook-signature", "webhook-timestamp", "webhook-id"]
     marked = dict.fromkeys(names, MARK)
 
     answers = [
-        decide(intake, headers, MARK.encode())
+        decide(rules, headers, MARK.encode())
         for headers in (signed(), marked, {**signed(), "webhook-id": MARK + "."}, {"Content-Encoding": MARK})
     ]
 
@@ -320,23 +318,23 @@ def test_nothing_that_an_attacker_sends_is_answered_or_logged(intake, caplog):
     assert "delivery to source default refused with 401 (malformed)" in caplog.messages
 
 
-def test_a_flood_of_refusals_is_one_line_and_a_number(intake, monkeypatch, caplog):
-    monkeypatch.setattr(intake._rejections, "monotonic", lambda: 1.0)  # all in one second, on any machine
+def test_a_flood_of_refusals_is_one_line_and_a_number(rules, monkeypatch, caplog):
+    monkeypatch.setattr(rules._rejections, "monotonic", lambda: 1.0)  # all in one second, on any machine
     for number in range(300):
-        decide(intake, {**signed(), "webhook-id": f"attacker.{number}"})
+        decide(rules, {**signed(), "webhook-id": f"attacker.{number}"})
     assert len(caplog.records) == 1
 
-    intake.close()
+    rules.close()
 
     assert caplog.messages[1].startswith("delivery to source default refused with 401 (malformed); 299 times")
 
 
-def test_the_number_of_refusals_is_logged_with_the_next_stored_delivery(intake, monkeypatch, caplog):
+def test_the_number_of_refusals_is_logged_with_the_next_stored_delivery(rules, monkeypatch, caplog):
     for _ in range(3):
-        decide(intake, {})
-    monkeypatch.setattr(intake._rejections, "interval_seconds", 0)
+        decide(rules, {})
+    monkeypatch.setattr(rules._rejections, "interval_seconds", 0)
 
-    store(intake, PutStatus.ACCEPTED)
+    store(rules, PutStatus.ACCEPTED)
 
     assert "refused with 401 (missing); 2 times" in caplog.messages[-1]
 
@@ -358,12 +356,12 @@ def test_the_number_of_refusals_is_logged_with_the_next_stored_delivery(intake, 
         ({"X-GitHub-Event": "\xe9"}, ""),
     ],
 )
-def test_a_source_may_name_its_types_in_another_header(intake, headers, event_type):
+def test_a_source_may_name_its_types_in_another_header(rules, headers, event_type):
     source = Source("github", secrets=[SECRET], type_header="X-GitHub-Event")
     kept = {name: text for name, text in signed().items() if name != "X-Webhook-Type"}
     as_sent = RequestHeaders({name.lower(): text for name, text in (kept | headers).items()})
 
-    assert intake.verify(source, as_sent, b"{}").event_type == event_type
+    assert rules.verify(source, as_sent, b"{}").event_type == event_type
 
 
 @pytest.mark.parametrize(
@@ -377,28 +375,28 @@ def test_a_source_may_name_its_types_in_another_header(intake, headers, event_ty
         ("1", "is malformed"),
     ],
 )
-def test_why_a_delivery_has_no_type_is_told(intake, named, why):
+def test_why_a_delivery_has_no_type_is_told(rules, named, why):
     headers = signed()
     del headers["X-Webhook-Type"]
-    delivery = decide(intake, headers if named is None else with_type(headers, named))
+    delivery = decide(rules, headers if named is None else with_type(headers, named))
 
     assert (delivery.event_type, delivery.type_field) == ("", None)
     assert delivery.untyped == f"no event type: its header X-Webhook-Type {why}"
 
 
-def test_the_default_header_has_its_own_names_where_a_source_names_it(intake):
+def test_the_default_header_has_its_own_names_where_a_source_names_it(rules):
     source = Source("default", secrets=[SECRET], type_header="x-webhook-type")
     for name, found in (("PingTest", "PingTest"), ("orders/create", "")):
         as_sent = RequestHeaders({key.lower(): text for key, text in with_type(signed(), name).items()})
-        assert intake.verify(source, as_sent, b"{}").event_type == found
+        assert rules.verify(source, as_sent, b"{}").event_type == found
 
 
 @pytest.mark.parametrize("body", [b'{"type":"a"}', b"not JSON", b""])
-def test_a_type_in_the_body_is_not_read_by_the_receiver_and_no_header_counts(intake, body):
+def test_a_type_in_the_body_is_not_read_by_the_receiver_and_no_header_counts(rules, body):
     source = Source("default", secrets=[SECRET], type_field="type")
     as_sent = RequestHeaders({name.lower(): text for name, text in signed(body).items()})
 
-    delivery = intake.verify(source, as_sent, body)
+    delivery = rules.verify(source, as_sent, body)
 
     assert (delivery.event_type, delivery.type_field, delivery.known) == ("", "type", False)
     assert delivery.body == body
@@ -408,39 +406,39 @@ def test_a_type_in_the_body_is_not_read_by_the_receiver_and_no_header_counts(int
     ("stored_as", "counted_as"), [("PingTest", "PingTest"), ("orders/create", "*"), ("", "*")]
 )
 def test_a_duplicate_with_its_type_in_the_body_is_counted_as_what_was_read(
-    intake, seen, stored_as, counted_as
+    rules, seen, stored_as, counted_as
 ):
     source = Source("default", secrets=[SECRET], type_field="type")
     headers = signed(message_id="msg_1")
-    delivery = intake.verify(
+    delivery = rules.verify(
         source, RequestHeaders({name.lower(): text for name, text in headers.items()}), b"{}"
     )
 
-    assert intake.stored(delivery, Receipt(PutStatus.DUPLICATE, 7, stored_as)) == DUPLICATE
+    assert rules.stored(delivery, Receipt(PutStatus.DUPLICATE, 7, stored_as)) == DUPLICATE
 
     assert [about["event_type"] for _, _, about in seen.counted] == [counted_as]
     assert seen.signals == [("delivery_duplicate", {**FACTS, "event_type": stored_as})]
 
 
-def store(intake, status, event_type="PingTest", **more):
+def store(rules, status, event_type="PingTest", **more):
     """The answer when the inbox has committed a delivery with this status."""
-    delivery = decide(intake, with_type(signed(message_id="msg_1"), event_type))
-    return intake.stored(delivery, Receipt(status, 7, "PingTest", **more))
+    delivery = decide(rules, with_type(signed(message_id="msg_1"), event_type))
+    return rules.stored(delivery, Receipt(status, 7, "PingTest", **more))
 
 
 FACTS = {"source": "default", "key": "msg_1", "event_type": "PingTest"}
 
 
-def test_an_accepted_delivery_is_signalled_and_wakes_the_engine(intake, seen, caplog):
-    assert store(intake, PutStatus.ACCEPTED) == ACCEPTED
+def test_an_accepted_delivery_is_signalled_and_wakes_the_engine(rules, seen, caplog):
+    assert store(rules, PutStatus.ACCEPTED) == ACCEPTED
 
     assert seen.woken == [7]
     assert seen.signals == [("delivery_accepted", {**FACTS, "delivery_id": 7})]
     assert (seen.counted, caplog.messages) == ([], [])
 
 
-def test_a_duplicate_is_counted_and_wakes_nobody(intake, seen, clock, caplog):
-    assert store(intake, PutStatus.DUPLICATE) == DUPLICATE
+def test_a_duplicate_is_counted_and_wakes_nobody(rules, seen, clock, caplog):
+    assert store(rules, PutStatus.DUPLICATE) == DUPLICATE
 
     assert seen.woken == []
     assert seen.signals == [("delivery_duplicate", FACTS)]
@@ -449,8 +447,8 @@ def test_a_duplicate_is_counted_and_wakes_nobody(intake, seen, clock, caplog):
     assert caplog.messages == []
 
 
-def test_an_unknown_type_beyond_the_names_that_are_kept_is_a_duplicate_in_the_log(intake, seen, caplog):
-    assert store(intake, PutStatus.SURPLUS, "Odd") == DUPLICATE
+def test_an_unknown_type_beyond_the_names_that_are_kept_is_a_duplicate_in_the_log(rules, seen, caplog):
+    assert store(rules, PutStatus.SURPLUS, "Odd") == DUPLICATE
 
     assert caplog.messages == [
         "the type Odd is not kept: delivery 7 has the same body, and names as many types as are kept"
@@ -460,8 +458,8 @@ def test_an_unknown_type_beyond_the_names_that_are_kept_is_a_duplicate_in_the_lo
     assert (seen.woken, seen.signals) == ([], [("delivery_duplicate", {**FACTS, "event_type": "Odd"})])
 
 
-def test_a_conflict_is_accepted_logged_and_signalled_and_wakes_nobody(intake, seen, caplog):
-    answer = store(intake, PutStatus.CONFLICT, "Odd", conflict_of=3, error="type conflict with delivery 3")
+def test_a_conflict_is_accepted_logged_and_signalled_and_wakes_nobody(rules, seen, caplog):
+    answer = store(rules, PutStatus.CONFLICT, "Odd", conflict_of=3, error="type conflict with delivery 3")
 
     assert answer == ACCEPTED
     assert caplog.messages == ["delivery 7 (Odd) is quarantined: type conflict with delivery 3"]
@@ -474,8 +472,8 @@ def test_a_conflict_is_accepted_logged_and_signalled_and_wakes_nobody(intake, se
     assert (seen.woken, seen.counted) == ([], [])
 
 
-def test_a_delivery_without_a_type_is_accepted_and_quarantined(intake, seen, caplog):
-    assert store(intake, PutStatus.UNTYPED, None, error="no event type") == ACCEPTED
+def test_a_delivery_without_a_type_is_accepted_and_quarantined(rules, seen, caplog):
+    assert store(rules, PutStatus.UNTYPED, None, error="no event type") == ACCEPTED
 
     assert caplog.messages == ["delivery 7 (no type) is quarantined: no event type"]
     facts = {"delivery_id": 7, "event_type": "", "error": "no event type"}
@@ -483,11 +481,11 @@ def test_a_delivery_without_a_type_is_accepted_and_quarantined(intake, seen, cap
     assert seen.woken == []
 
 
-def test_an_engine_that_cannot_be_woken_changes_no_answer(make_intake, caplog):
+def test_an_engine_that_cannot_be_woken_changes_no_answer(make_rules, caplog):
     def fail(delivery_id):
         raise OSError("too many open files")
 
-    answers = [store(make_intake(wake), PutStatus.ACCEPTED) for wake in (None, fail)]
+    answers = [store(make_rules(wake), PutStatus.ACCEPTED) for wake in (None, fail)]
 
     assert answers == [ACCEPTED, ACCEPTED]
     (record,) = caplog.records
@@ -495,10 +493,10 @@ def test_an_engine_that_cannot_be_woken_changes_no_answer(make_intake, caplog):
     assert (record.delivery_id, record.cause) == (7, "OSError")
 
 
-def test_what_the_server_refuses_by_itself_is_logged_once_a_second_and_counted(intake, seen, caplog):
+def test_what_the_server_refuses_by_itself_is_logged_once_a_second_and_counted(rules, seen, caplog):
     for _ in range(3):
-        intake.refused_by_server(431)
-    intake.close()
+        rules.refused_by_server(431)
+    rules.close()
 
     assert caplog.messages == [
         "request refused by the server with 431 (Request Header Fields Too Large)",
