@@ -18,6 +18,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,7 +40,10 @@ _LOGGERS = ("apprise", "requests", "urllib3.connectionpool")
 """These log addresses, with the credentials that are in them."""
 _SECRET_PARTS = re.compile(r"[/:@?&=,;]+")
 _SHORTEST_SECRET = 4
-_own_threads = threading.local()
+_NO_MENTION = "@\N{ZERO WIDTH SPACE}"
+"""A chat must not call everyone because a name in a message says so."""
+_warnings: ContextVar[list[str] | None] = ContextVar("_warnings", default=None)
+"""What the addresses of this context have logged: apprise may send from a thread with a copy of it."""
 
 
 class NotifyAddress:
@@ -51,28 +55,29 @@ class NotifyAddress:
         self.number = number
         self._url = url
         apprise = _apprise()
-        self._type = apprise.NotifyType
+        self._type, self._text = apprise.NotifyType, apprise.NotifyFormat.TEXT
         with _quiet():
-            # The plugin itself: apprise's own `notify` sends from other threads, whose log lines stay.
-            self._plugin = apprise.Apprise.instantiate(url)
-        if self._plugin is None:
+            plugin = apprise.Apprise.instantiate(url)
+        if plugin is None:
             raise ConfigError(
                 f"{KEY}, line {number}, is no address that apprise knows: write one for each line, such as "
                 "mailto://USER:PASSWORD@example.com or slack://TOKEN/#channel"
             )
         # A redirect would turn the message into a GET of another page, which may answer 200, and give it the
         # address's headers.
-        self._plugin.redirects = False
+        plugin.redirects = False
+        self._service = apprise.Apprise(plugin)
 
     def __repr__(self) -> str:
         return f"<NotifyAddress {self.number}: {self.name}>"
 
     def send(self, title: str, body: str, *, good: bool = False) -> str | None:
-        """Send a message; return None, or why it was not sent, without credentials."""
+        """Send a message, which is text and no markup; return None, or why not, without credentials."""
         kind = self._type.SUCCESS if good else self._type.FAILURE
+        title, body = (text.replace("@", _NO_MENTION) for text in (title, body))
         with _quiet() as logged:
             try:
-                sent = self._plugin.notify(body=body, title=title, notify_type=kind)
+                sent = self._service.notify(body=body, title=title, notify_type=kind, body_format=self._text)
             except Exception as error:  # noqa: BLE001 - plugins raise anything
                 return self._masked(f"{type(error).__name__}: {error}")
         return None if sent else self._masked(logged[-1] if logged else "the service gave no reason")
@@ -120,10 +125,10 @@ def _apprise() -> Any:
 
 
 class _KeepFromLog(logging.Filter):
-    """Takes the records of a thread that sends to an address out of the log; it keeps their warnings."""
+    """Takes the records of sending to an address out of the log; it keeps their warnings."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        warnings: list[str] | None = getattr(_own_threads, "warnings", None)
+        warnings = _warnings.get()
         if warnings is None:
             return True
         if record.levelno >= logging.WARNING:
@@ -140,11 +145,11 @@ def _quiet() -> Iterator[list[str]]:
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_FILTER)
     warnings: list[str] = []
-    _own_threads.warnings = warnings
+    before = _warnings.set(warnings)
     try:
         yield warnings
     finally:
-        _own_threads.warnings = None
+        _warnings.reset(before)
 
 
 MOST_PER_HOUR = 10

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from billhook.clock import clock_off, format_ago, format_duration
+from billhook.errors import BacklogFull, DeadlinePassed, InboxUnavailable, OutOfResources
 from billhook.events import EVENT_TYPES
 from billhook.inbox.counts import OTHER_TYPES, Counted, hour_of
 from billhook.inbox.overview import COUNT_LIMIT, RUNS_LIMIT, TypeFigures, read_periods
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 OLD = timedelta(minutes=10)
 """A delivery that is unfinished for longer needs attention."""
 _HOUR = timedelta(hours=1)
+NOT_STORED = tuple(error.cause for error in (InboxUnavailable, DeadlinePassed, BacklogFull, OutOfResources))
+"""The causes of refusals that are the receiver's own; a process that stops in order is none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +91,17 @@ class Problem(NamedTuple):
     """Something that needs attention, as a part of a sentence; `about` is its kind, for a link."""
 
     about: Literal[
-        "row-security", "worker", "crash", "dead", "quarantined", "paused", "age", "refused", "clock"
+        "row-security", "worker", "crash", "dead", "quarantined", "paused", "age", "refused", "clock", "issue"
     ]
     text: str
 
 
 def find_problems(
-    overview: Overview, missing_worker: str | None = None, no_policy_for: str = ""
+    overview: Overview, missing_worker: str | None = None, no_policy_for: str = "", open_issues: int = 0
 ) -> list[Problem]:
     """Return what needs attention, the worst first.
+
+    What strangers can send is no problem here: whether refused signatures are one, the issue of them decides.
 
     `missing_worker` is what billhook.doctor.inbox.missing_worker found: it knows which engine is used.
     `no_policy_for` is the text of billhook.inbox.database.RowSecurity.
@@ -117,11 +122,14 @@ def find_problems(
     if backlog.oldest_at is not None and overview.at - backlog.oldest_at > OLD:
         age = format_duration((overview.at - backlog.oldest_at).total_seconds())
         problems.append(Problem("age", f"the oldest unfinished delivery waits for {age}"))
-    if refused := sum(overview.refused.values()):
-        requests = "1 request was" if refused == 1 else f"{number_text(refused)} requests were"
-        problems.append(Problem("refused", f"{requests} refused in 24 hours"))
+    if refused := sum(overview.refused.get(cause, 0) for cause in NOT_STORED):
+        deliveries = "1 delivery" if refused == 1 else f"{number_text(refused)} deliveries"
+        problems.append(Problem("refused", f"{deliveries} could not be stored in 24 hours"))
     if off := clock_off(overview.machine_ahead_seconds):
         problems.append(Problem("clock", off))
+    if open_issues:
+        text = "1 issue is open" if open_issues == 1 else f"{open_issues:,} issues are open"
+        problems.append(Problem("issue", text))
     return problems
 
 
@@ -140,10 +148,10 @@ def healthy_summary(overview: Overview) -> str:
     return f"All is well: nothing failed and nothing waits for long. The last delivery came {last}."
 
 
-def summary(overview: Overview, missing_worker: str | None = None, no_policy_for: str = "") -> str:
-    """Return one sentence on the state of the inbox."""
-    problems = ", ".join(problem.text for problem in find_problems(overview, missing_worker, no_policy_for))
-    return f"Needs attention: {problems}." if problems else healthy_summary(overview)
+def summary(overview: Overview, problems: Sequence[Problem]) -> str:
+    """Return one sentence on the state of the inbox, with what `find_problems` found."""
+    texts = ", ".join(problem.text for problem in problems)
+    return f"Needs attention: {texts}." if texts else healthy_summary(overview)
 
 
 def types_of_models(overview: Overview) -> list[TypeFigures]:
@@ -173,8 +181,19 @@ def backlog_text(backlog: HandlerBacklog, now: datetime) -> str:
         f"{number_text(number, RUNS_LIMIT)} {state}" for state, number in backlog.states.items() if number
     )
     oldest = f"oldest {format_ago(backlog.oldest_due_at, now)}" if backlog.oldest_due_at else ""
-    through = f"through {format_ago(backlog.through_at, now)}" if backlog.through_at else ""
+    through = f"through {through_text(backlog, now)}" if backlog.through_at else ""
     return "; ".join(filter(None, (states, oldest, through)))
+
+
+def through_text(backlog: HandlerBacklog, now: datetime) -> str:
+    """Return when a handler's runs are handled: `in 2 h`, `in more than 2 h` if not all are counted."""
+    text = format_ago(backlog.through_at, now)
+    return text.replace("in ", "in more than ", 1) if backlog.through_at_least else text
+
+
+def unfinished_text(backlog: HandlerBacklog) -> str:
+    """Return how many runs of a handler are unfinished, with a plus sign if not all are counted."""
+    return f"{backlog.unfinished:,}" + ("+" if backlog.is_capped else "")
 
 
 def _are(number: int, one: str, more: str) -> str:

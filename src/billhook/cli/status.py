@@ -22,18 +22,23 @@ from billhook.cli.output import CliError, print_json, print_table, printable, sa
 from billhook.cli.params import Parsed, as_json, flag
 from billhook.clock import format_ago, format_duration, parse_duration
 from billhook.inbox import Inbox
+from billhook.inbox.issues import IssueState, count_issues
 from billhook.inbox.overview import RUNS_LIMIT, HandlerBacklog, Overview, read_overview
 from billhook.program import in_program
 from billhook.status import (
     Thresholds,
     crossed_thresholds,
+    find_problems,
     number_text,
     summary,
+    through_text,
     types_of_models,
 )
 from billhook.type_names import shown_type
 
 _WATCH_SECONDS = 2.0
+_SILENT_NAMES = 3
+"""The most silent workers that are named: a handler that kills its worker leaves thousands."""
 _RATE = re.compile(r"([0-9]{1,9})/(?:([0-9]{1,2})\s*)?(h|d)")
 
 
@@ -116,7 +121,9 @@ def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
     lines = crossed_thresholds(inbox, overview, thresholds)
     missing = missing_worker(inbox)
     no_policy_for = inbox.database.row_security().text
-    text = summary(overview, None if missing is None else missing.what, no_policy_for)
+    opened = count_issues(inbox)[IssueState.OPEN]
+    problems = find_problems(overview, None if missing is None else missing.what, no_policy_for, opened)
+    text = summary(overview, problems)
     if as_json:
         document = asdict(overview)
         for one in document["types"]:
@@ -155,7 +162,7 @@ def _print(inbox: Inbox, overview: Overview, text: str) -> None:
     states = [*HandlerBacklog("").states, "oldest", "through"]
     backlogs = [
         (one.name, *(number_text(number, RUNS_LIMIT) if number else "" for number in one.states.values()),
-         format_ago(one.oldest_due_at, now), format_ago(one.through_at, now))
+         format_ago(one.oldest_due_at, now), through_text(one, now))
         for one in overview.handler_backlogs
     ]  # fmt: skip
     for titles, rows, whole in (
@@ -180,6 +187,9 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
     off = [f"{cause} by {seconds:.0f} s on average" for cause, seconds in overview.refused_seconds.items()]
     alive = [one for one in overview.workers if one.alive]
     silent = [one.owner for one in overview.workers if not one.alive]
+    names = ", ".join(silent)
+    if len(silent) > _SILENT_NAMES:
+        names = f"{len(silent):,}, the last {silent[-1]}"
     engines = ", ".join(sorted({one.engine for one in alive}))
     refused = sum(overview.refused.values())
     look = in_program("billhook runbook signed-deliveries-are-refused") if refused else ""
@@ -188,7 +198,7 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
         ("dead", number_text(backlog.dead), in_program("billhook failures") if backlog.dead else ""),
         ("quarantined", number_text(backlog.quarantined), conflicts),
         ("refused in 24 h", str(refused), "; ".join(filter(None, [causes, *off, look]))),
-        ("workers", str(len(alive)), engines + (f"; silent: {', '.join(silent)}" if silent else "")),
+        ("workers", str(len(alive)), engines + (f"; silent: {names}" if silent else "")),
     ]
 
 

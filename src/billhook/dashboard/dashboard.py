@@ -19,7 +19,7 @@ from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.pages.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
 from billhook.receiver.exemptions import CSRF, exempt
-from billhook.status import backlog_text
+from billhook.status import backlog_text, through_text, unfinished_text
 
 logger = logging.getLogger("billhook.dashboard")
 
@@ -98,7 +98,9 @@ class Dashboard:
                 "backlog_text": backlog_text,
                 "last_error": last_error,
                 "run_state": run_state,
+                "through_text": through_text,
                 "tone": tone,
+                "unfinished_text": unfinished_text,
             },
         )
         context = DashboardContext(pages)

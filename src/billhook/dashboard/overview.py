@@ -90,13 +90,14 @@ def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[s
         "age": url_for(".deliveries", state="planned"),
         "refused": "#received",
         "clock": url_for(".health"),
+        "issue": url_for(".failures"),
     }
     no_policy_for = context.inbox.database.row_security().text
-    for about, text in find_problems(overview, None if missing is None else missing.what, no_policy_for):
-        yield text, addresses[about]
     opened = count_issues(context.inbox)[IssueState.OPEN]
-    if opened:
-        yield f"{opened:,} {'issue is' if opened == 1 else 'issues are'} open", url_for(".failures")
+    for about, text in find_problems(
+        overview, None if missing is None else missing.what, no_policy_for, opened
+    ):
+        yield text, addresses[about]
 
 
 # --- charts -------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ from billhook.inbox import Inbox, WorkerRecord
 from billhook.inbox.issues import update_issues
 from billhook.inbox.occurrences import workers_gone_since
 from billhook.inbox.retention import Cutoffs
-from billhook.logs import fields
+from billhook.logs import LimitedLog, fields
 from billhook.notify import Notifier
-from billhook.printable import first_line
+from billhook.printable import first_line, printable
 from billhook.threads import reset_in_child, start_thread
 
 logger = logging.getLogger("billhook.engines")
@@ -29,6 +29,9 @@ EVERY_SECONDS = 3600.0
 RESTART_SECONDS = 86_400.0
 """Between two passes over all deliveries; passes between them skip what was unfinished at the last one."""
 FAILED_SECONDS = 300.0
+"""After a pass over deliveries that failed; the quick duties are repeated as often as ever."""
+FAILED_LOG_SECONDS = 60.0
+"""Between two lines on a duty that fails."""
 CLOSE_SECONDS = 3.0
 """Between two steps that add what has happened to the counts: what is not added is read from its rows."""
 ISSUES_SECONDS = 5.0
@@ -130,6 +133,7 @@ class Maintenance:
         self._issues_at = monotonic() + ISSUES_SECONDS
         self._figures_at = 0.0
         self._restart_at = 0.0
+        self._failures = LimitedLog(logger, interval_seconds=FAILED_LOG_SECONDS)
         self._after = 0
         self._pruned = 0
 
@@ -137,11 +141,17 @@ class Maintenance:
         """Do the next small step if it is due; return the seconds until one is due again."""
         started = self._monotonic()
         if started >= self._close_at:
-            self._close_at = self._safely("closing of counts", self._close_counts, now, started)
+            self._close_at = self._safely(
+                "closing of counts", self._close_counts, now, started, again_seconds=CLOSE_SECONDS
+            )
         elif started >= self._issues_at:
-            self._issues_at = self._safely("update of issues", self._update_issues, now, started)
+            self._issues_at = self._safely(
+                "update of issues", self._update_issues, now, started, again_seconds=ISSUES_SECONDS
+            )
         elif started >= self._next_at:
-            self._next_at = self._safely("retention pass", self._prune, now, started)
+            self._next_at = self._safely(
+                "retention pass", self._prune, now, started, again_seconds=FAILED_SECONDS
+            )
         pause = max(0.0, min(self._close_at, self._issues_at, self._next_at) - self._monotonic())
         return pause if self._registration is None else min(pause, self._registration.refresh(now))
 
@@ -153,18 +163,25 @@ class Maintenance:
             self._registration.remove()
 
     def _safely(
-        self, what: str, step: Callable[[datetime, float], float], now: datetime, started: float
+        self,
+        what: str,
+        step: Callable[[datetime, float], float],
+        now: datetime,
+        started: float,
+        *,
+        again_seconds: float,
     ) -> float:
-        """Do a step; return when the next one is due."""
+        """Do a step; return when the next one is due, `again_seconds` from now if it failed."""
         try:
             return step(now, started) + self._monotonic()
         except BillhookError as error:
-            text = "%s failed, retrying in %.0f s: %s"
-            logger.warning(text, what, FAILED_SECONDS, error, extra=fields(cause=error))
+            text = f"{what} failed, retrying in {again_seconds:.0f} s: {printable(str(error))}"
+            self._failures.log(what, logging.WARNING, text, cause=error)
         except Exception as error:
             text = "%s failed, retrying in %.0f s"
             logger.exception(text, what, FAILED_SECONDS, extra=fields(cause=error))
-        return FAILED_SECONDS + self._monotonic()
+            again_seconds = FAILED_SECONDS
+        return again_seconds + self._monotonic()
 
     def _close_counts(self, now: datetime, started: float) -> float:
         least = MIN_PAUSE_SECONDS if self._inbox.close_counts(now) else CLOSE_SECONDS

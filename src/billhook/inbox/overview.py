@@ -394,10 +394,12 @@ class HandlerBacklog:
     per_second: float = 0.0
     """How many were handled in a second of the last five minutes."""
     through_at: datetime | None = None
-    """When all but the dead are handled at that rate.
+    """When all but the dead are handled at that rate, or at the handler's own if that is lower.
 
     None for a handler that is paused, and if none was handled.
     """
+    through_at_least: bool = False
+    """Whether `through_at` is the earliest moment only: more runs wait than are counted."""
 
     @property
     def states(self) -> dict[str, int]:
@@ -409,6 +411,11 @@ class HandlerBacklog:
     def unfinished(self) -> int:
         """All but the dead."""
         return sum(self.states.values()) - self.dead
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether there may be more unfinished runs than were counted."""
+        return any(number >= RUNS_LIMIT for state, number in self.states.items() if state != "dead")
 
 
 def read_handler_backlogs(
@@ -443,7 +450,11 @@ def read_handler_backlogs(
         rate = rates.get(name, 0.0)
         one = HandlerBacklog(name, **states, oldest_due_at=oldest.get(name), per_second=rate)
         if one.unfinished and rate and own_name not in paused:
-            one = replace(one, through_at=now + timedelta(seconds=one.unfinished / rate))
+            own_rate = limits[name].rate if name in limits else None
+            if own_rate is not None:  # what was handled before the limit was set may have been faster
+                rate = min(rate, own_rate[0] / own_rate[1])
+            through_at = now + timedelta(seconds=one.unfinished / rate)
+            one = replace(one, through_at=through_at, through_at_least=one.is_capped)
         backlogs.append(one)
     return backlogs
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from billhook.events import CustomerCreated, sample
 from billhook.extension import get_state
 from billhook.inbox import Counted, RunPlan
+from billhook.inbox.issues import update_issues
 from billhook.inbox.operations import discard
 from billhook.inbox.overview import read_overview
-from billhook.status import Thresholds, crossed_thresholds, number_text, summary
+from billhook.status import NOT_STORED, Thresholds, crossed_thresholds, find_problems, number_text, summary
 from support.apps import deliver
 from support.inbox_view import NOON, change, incoming
 from support.processes import until
@@ -188,21 +191,60 @@ def test_refusals_leave_the_last_hour_gradually(inbox):
 
 
 def test_the_summary_says_what_needs_attention_in_the_words_of_the_dashboard(inbox, where):
-    assert summary(read_overview(inbox, NOON)) == "No delivery has been received yet."
+    def told_at(minutes, **found):
+        overview = read_overview(inbox, NOON + timedelta(minutes=minutes))
+        return summary(overview, find_problems(overview, **found))
+
+    assert told_at(0) == "No delivery has been received yet."
 
     inbox.put(incoming("k"))
-    well = summary(read_overview(inbox, NOON + timedelta(minutes=3)))
+    well = told_at(3)
     inbox.put(incoming("l"))
     change(where, "UPDATE delivery SET state = 'dead' WHERE id = 1")
     inbox.pause_handler("book", None, NOON)
-    told = summary(read_overview(inbox, NOON + timedelta(minutes=11)), "No worker is running")
+    told = told_at(11, missing_worker="No worker is running", open_issues=2)
 
     last = "The last delivery came 3 min ago."
     assert well == f"All is well: nothing failed and nothing waits for long. {last}"
     assert told == (
         "Needs attention: no worker is running, 1 delivery is dead, 1 handler is paused, "
-        "the oldest unfinished delivery waits for 11 min."
+        "the oldest unfinished delivery waits for 11 min, 2 issues are open."
     )
+
+
+@pytest.mark.parametrize(
+    ("causes", "told"),
+    [
+        (("missing", "malformed", "mismatch", "stale", "body_incomplete", "http_400", "draining"), []),
+        (NOT_STORED, ["4 deliveries could not be stored in 24 hours"]),
+    ],
+)
+def test_what_strangers_send_is_no_problem_and_what_was_not_stored_is_one(inbox, causes, told):
+    for cause in causes:
+        inbox.count(Counted.REFUSED, NOON, source="default", cause=cause)
+    inbox._counts.close()
+
+    assert [each.text for each in find_problems(read_overview(inbox, NOON))] == told
+
+
+def test_the_causes_of_what_was_not_stored_are_those_of_the_alert():
+    alerts = Path("deploy/prometheus-alerts.yml").read_text()
+
+    assert f'cause=~"{"|".join(NOT_STORED)}"' in alerts
+
+
+def test_open_issues_and_many_dead_workers_are_told_in_a_line(run, shop, where):
+    update_issues(get_state(shop.app).inbox, datetime.now(UTC))
+    values = ", ".join(
+        f"('host:{number}', 'worker', '2026-01-01 00:00:00', '2026-01-01 00:00:00')" for number in range(500)
+    )
+    change(where, f"INSERT INTO billhook_worker (owner, engine, started_at, seen_at) VALUES {values}")
+
+    told = run("status").stdout
+
+    assert re.search(r"\d issues? (is|are) open\.", told)
+    assert "silent: 500, the last host:" in told
+    assert max(map(len, told.splitlines())) < 300
 
 
 def test_numbers_beyond_the_limit_of_counting_are_shown_as_at_least():

@@ -86,8 +86,7 @@ def test_what_needs_attention_is_told_the_worst_first_with_links_to_it(at_noon):
 
     assert told == (
         "Needs attention: no worker has been seen for 20 min, 1 delivery is quarantined, "
-        "1 handler is paused, the oldest unfinished delivery waits for 20 min, "
-        "1 request was refused in 24 hours."
+        "1 handler is paused, the oldest unfinished delivery waits for 20 min."
     )
     addresses = re.findall(r'href="([^"]+)"', page.partition('class="banner bad"')[2].partition("</p>")[0])
     assert [at_noon.client.get(one).status_code for one in addresses if one.startswith("/")] == [200] * 4

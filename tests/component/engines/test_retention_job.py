@@ -18,6 +18,7 @@ from billhook.engines.maintenance import (
     Maintenance,
     MaintenanceOptions,
 )
+from billhook.inbox.issues import list_issues
 from support.inbox_view import NOON, change, incoming, rows
 
 LONG_AGO = NOON - timedelta(days=100)
@@ -235,6 +236,29 @@ def test_a_storage_failure_is_logged_and_pruning_retried(inbox, where, caplog):
     assert pause == FAILED_SECONDS
     assert "retention pass failed, retrying in 300 s: the inbox" in caplog.text
     assert left(where) == 0
+
+
+def test_a_look_for_issues_that_failed_is_repeated_in_seconds_and_told_once_a_minute(
+    inbox, where, caplog, monkeypatch
+):
+    monkeypatch.setattr(maintenance, "ISSUES_SECONDS", 5.0)
+    clock = Time()
+    made = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
+    quarantined = inbox.put(incoming("k")).delivery_id
+    change(where, f"UPDATE delivery SET state = 'quarantined', error = 'x' WHERE id = {quarantined}")
+
+    def run(seconds):
+        end = clock.now + seconds
+        while clock.now < end:
+            clock.now += max(0.5, made.run_if_due(NOON))
+
+    change(where, "ALTER TABLE billhook_issue RENAME TO gone")
+    run(50)  # as long as a database may be away
+    change(where, "ALTER TABLE gone RENAME TO billhook_issue")
+    run(10)
+
+    assert caplog.text.count("update of issues failed, retrying in 5 s") == 1
+    assert len(list_issues(inbox)) == 1
 
 
 def test_an_unexpected_error_is_logged_with_its_traceback_and_retried(inbox, caplog):

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from billhook.inbox import HandlerLimits, RunOptions, RunPlan, RunState, overview
 from billhook.inbox.overview import HandlerBacklog, read_overview
 from billhook.inbox.schema import run
+from billhook.status import through_text, unfinished_text
 from support.inbox_view import NOON, incoming, rows
 from support.query_plans import fill, query_plans
 from support.runs import at, claim, settle
@@ -103,6 +104,32 @@ def test_large_numbers_are_counted_up_to_a_limit(inbox, monkeypatch):
         put(inbox, f"k{number}", "h")
 
     assert backlogs(inbox)["h"].waiting == 3
+
+
+def test_beyond_the_limit_of_counting_only_the_least_is_told(inbox, monkeypatch):
+    for number in range(14):
+        put(inbox, f"k{number}", "h")
+    settle(inbox, claim(inbox, 10), seconds=100)
+    exact = backlogs(inbox, 100)["h"]
+    exact_texts = (through_text(exact, at(100)), unfinished_text(exact))
+    monkeypatch.setattr(overview, "RUNS_LIMIT", 3)
+    capped = backlogs(inbox, 100)["h"]
+
+    assert (exact.through_at, exact.through_at_least) == (at(100 + 4 * 30), False)
+    assert (capped.through_at, capped.through_at_least) == (at(100 + 3 * 30), True)
+    assert exact_texts == ("in 2 min", "4")
+    assert (through_text(capped, at(100)), unfinished_text(capped)) == ("in more than 1 min", "3+")
+
+
+def test_no_handler_is_through_sooner_than_its_own_rate_allows(inbox):
+    for number in range(20):
+        put(inbox, f"k{number}", "h")
+    settle(inbox, claim(inbox, 15), seconds=100)
+    unlimited = backlogs(inbox, 100)["h"]
+    inbox.limits = lambda: {"h": HandlerLimits(("h",), rate=(1, 60.0))}
+
+    assert unlimited.through_at == at(100 + 5 * 20)
+    assert backlogs(inbox, 100)["h"].through_at == at(100 + 5 * 60)
 
 
 def test_the_rate_of_many_is_told_by_the_last_of_them(inbox, monkeypatch):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import json
 import logging
 import re
 import sys
 from datetime import UTC, datetime, timedelta
+from email import message_from_string, policy
 from pathlib import Path
 
 import pytest
+import requests
 from aiosmtpd.controller import Controller
 from sqlalchemy import update
 
@@ -466,7 +469,44 @@ def test_a_mail_arrives(inbox, clock, notify_file):
 
     ((to, text),) = received
     assert to == ["ops@example.com"]
-    assert "shop.book fails: ValueError" in text
+    mail = message_from_string(text, policy=policy.default)
+    assert mail.get_content_type() == "text/plain"
+    assert "shop.book fails: ValueError\nat shop.py:7 in book\n" in mail.get_content().replace("\r\n", "\n")
+
+
+MARKUP = "shop.create_app.<locals>.chase of *b* _c_ & <!channel> @everyone fails"
+
+
+@pytest.mark.parametrize(
+    ("url", "field", "escapes"),
+    [
+        ("tgram://123456789:abcdefg_hijklmnop/12315544/", "text", True),
+        ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#general", "text", True),
+        ("discord://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV_js", "content", False),
+    ],
+)
+def test_what_looks_like_markup_in_a_message_stays_text(url, field, escapes, monkeypatch, notify_file):
+    sent = []
+
+    def post(address, data=None, **_):
+        sent.append(json.loads(data))
+        answer = requests.Response()
+        answer.status_code, answer._content = 200, b"ok"
+        return answer
+
+    monkeypatch.setattr(requests, "post", post)
+    monkeypatch.setattr(requests, "request", lambda _, address, **more: post(address, **more))
+    (address,), _ = read_addresses(notify_file(url))
+
+    assert address.send("[billhook] a <b> is open", f"{MARKUP}\nsecond line") is None
+
+    (payload,) = sent
+    texts = [payload.get(field), *(part.get(field) for part in payload.get("attachments", ()))]
+    text = " ".join(filter(None, texts))
+    shown = MARKUP.replace("@", "@\N{ZERO WIDTH SPACE}")
+    assert (html.escape(shown, quote=False) if escapes else shown) in text
+    assert "second line" in text
+    assert "@everyone" not in text
 
 
 def test_no_credential_is_in_a_log_at_any_level(inbox, clock, hook, made, caplog):
