@@ -265,9 +265,6 @@ def read_totals(inbox: Inbox) -> Counts:
         return read_counts(connection, inbox.known_types, *labels)
 
 
-# --- backlog and workers ------------------------------------------------------------------------------
-
-
 # Named both, in the words of the partial indexes, or SQLite does not use those.
 _DELIVERIES = {
     "unread": "state IN ('received')",
@@ -280,9 +277,6 @@ _NUMBER = "(SELECT count(*) FROM (SELECT 1 FROM $delivery WHERE {} LIMIT :at_mos
 _OLDEST = "(SELECT received_at FROM $delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1)"
 _NUMBERS = "".join(_NUMBER.format(which, name) for name, which in _DELIVERIES.items())
 _BACKLOG = TextOfTables(f"SELECT {_NUMBERS} {_OLDEST} AS oldest_at").columns(oldest_at=UtcDateTime)
-
-
-# --- counts -------------------------------------------------------------------------------------------
 
 
 _LAST_SEEN = TextOfTables(f"""
@@ -360,9 +354,6 @@ def percentile(buckets: Mapping[int, int], part: float) -> float | None:
     step = bisect_left(up_to, wanted)
     lower, upper = (0.0, *DURATION_BOUNDS)[step], (*DURATION_BOUNDS, DURATION_BOUNDS[-1])[step]
     return lower + (upper - lower) * ((wanted - up_to[step]) / buckets[step] + 1)
-
-
-# --- handlers -----------------------------------------------------------------------------------------
 
 
 RUNS_LIMIT = 10_000
