@@ -18,7 +18,7 @@ from billhook.errors import InvalidJSON
 from billhook.events import EVENT_TYPES
 from billhook.events.inspection import Unlisted, event_source, unlisted
 from billhook.fields import strict_json
-from billhook.handlers.description import missing_names, missing_remedy
+from billhook.handlers.registered import missing_names, missing_remedy
 from billhook.inbox.overview import read_handler_backlogs
 from billhook.printable import first_line, printable
 from billhook.type_names import shown_type
