@@ -12,7 +12,8 @@ from contextlib import suppress
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from billhook.doctor.setup import Finding, Setup
+from billhook.doctor.examined import Setup
+from billhook.doctor.finding import Finding
 from billhook.engines.dispatcher import handler_limits
 from billhook.errors import InvalidJSON
 from billhook.events import EVENT_TYPES
