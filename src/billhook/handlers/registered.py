@@ -1,4 +1,4 @@
-"""Compare the handlers that are registered with the event types, and with the names that runs are stored under."""
+"""Compare the registered handlers with the event types, and with the names that runs are stored under."""
 
 from __future__ import annotations
 
