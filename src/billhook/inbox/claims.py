@@ -44,7 +44,7 @@ from billhook.inbox.leases import CLAIMABLE, LEASE, LOST_NOT_ALONE, lease_texts
 from billhook.inbox.records import DeliveryState, HandlerLimits, Lease, RunState
 from billhook.inbox.schema import delivery, handler, run
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_parameter, in_states, in_values
-from billhook.inbox.unread import STORED_COLUMNS
+from billhook.inbox.unread import STORED_COLUMNS, first_of_each
 
 SUSPECT = and_(run.c.runs_alone == literal_column("1"), in_states(run.c.state, RunState.DUE))
 """Due, and its last attempt was lost with its worker. As the partial index has it."""
@@ -215,7 +215,7 @@ def pending(
     """Find deliveries that should already be in progress, in case the message that named them was lost.
 
     Up to `limit`, unread ones and those with a run that may be claimed (one whose lease ran out may), the
-    longest waiting first. Each delivery is named once.
+    longest waiting first. Each delivery is named once. Of a backlog, up to half are the first of each type.
     """
     # In the order of the partial index, so that a long backlog costs no more than a short one.
     unread = select(delivery.c.id, delivery.c.received_at).where(
@@ -223,6 +223,12 @@ def pending(
     )
     rows = connection.execute(unread.order_by(delivery.c.id).limit(limit))
     by_id = {row.id: PendingDelivery(row.id, row.received_at, fresh=True) for row in rows}
+    first = first_of_each(connection, limit // 2) if len(by_id) == limit else []
+    kept = {
+        delivery_id: PendingDelivery(delivery_id, received_at, fresh=True)
+        for delivery_id, received_at in first
+        if received_at <= received_before and delivery_id not in by_id
+    }
     names = times.names_due(now)
     running = count_running(connection, [limits[name] for name in names if name in limits])
     for name in names:
@@ -239,7 +245,12 @@ def pending(
     for which in (expired, SUSPECT):
         for delivery_id, since in connection.execute(lost.where(which)):
             _add(by_id, PendingDelivery(delivery_id, since, fresh=False))
-    return sorted(by_id.values(), key=lambda delivery: (delivery.since, delivery.delivery_id))[:limit]
+    others = sorted(by_id.values(), key=_waits_since)[: limit - len(kept)]
+    return sorted([*kept.values(), *others], key=_waits_since)
+
+
+def _waits_since(found: PendingDelivery) -> tuple[datetime, int]:
+    return found.since, found.delivery_id
 
 
 def due_runs(name: str, now: datetime, limit: int) -> Select[tuple[int, datetime, int]]:

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, select
+from sqlalchemy import BigInteger, Column, Connection, Integer, Text, TextualSelect, bindparam, select
 
 from billhook.inbox.records import DeliveryState, StoredDelivery
 from billhook.inbox.schema import delivery
@@ -48,29 +50,33 @@ _BEHIND = f"""coalesce(
     {_FIRST.format(f"{_OF_TYPE} source > found.source")},
     {_FIRST.format("event_type > found.event_type")}
 )"""
-_OF_EACH_TYPE = (
-    TextOfTables(
-        f"""WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
-            SELECT CAST(0 AS bigint), CAST(:after_type AS text), CAST(:after_source AS text), 0, :of_each
-            UNION ALL
-            SELECT here.id, here.event_type, here.source, found.number + 1,
-                CASE WHEN here.event_type = found.event_type AND here.source = found.source
-                    THEN found.of_type + 1 ELSE 1 END
-            FROM found JOIN $delivery AS here ON here.id = {_BEHIND}
-            WHERE found.number < :at_most
-        )
-        SELECT {", ".join(f"stored.{column.name}" for column in STORED_COLUMNS)}
-        FROM found JOIN $delivery AS stored ON stored.id = found.id ORDER BY found.number"""  # noqa: S608
-    )
-    .bindparams(
+_FOUND = f"""WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
+    SELECT CAST(0 AS bigint), CAST(:after_type AS text), CAST(:after_source AS text), 0, :of_each
+    UNION ALL
+    SELECT here.id, here.event_type, here.source, found.number + 1,
+        CASE WHEN here.event_type = found.event_type AND here.source = found.source
+            THEN found.of_type + 1 ELSE 1 END
+    FROM found JOIN $delivery AS here ON here.id = {_BEHIND}
+    WHERE found.number < :at_most
+)"""  # noqa: S608
+"""Up to `of_each` deliveries of each type and source after a pair of them, in the order of the index."""
+
+
+def _of_each_type(columns: Sequence[Column[Any]]) -> TextualSelect:
+    names = ", ".join(f"stored.{column.name}" for column in columns)
+    chosen = f"SELECT {names} FROM found JOIN $delivery AS stored ON stored.id = found.id"  # noqa: S608
+    parameters = (
         bindparam("after_type", type_=Text),
         bindparam("after_source", type_=Text),
         bindparam("of_each", type_=Integer),
         bindparam("at_most", type_=Integer),
     )
-    .columns(*STORED_COLUMNS)
-)
-"""Up to `of_each` deliveries of each type and source after a pair of them, in the order of the index."""
+    sql = TextOfTables(f"{_FOUND} {chosen} ORDER BY found.number")
+    return sql.bindparams(*parameters).columns(*columns)
+
+
+_OF_EACH_TYPE = _of_each_type(STORED_COLUMNS)
+_FIRST_OF_EACH = _of_each_type([delivery.c.id, delivery.c.received_at])
 
 
 @dataclass(slots=True)
@@ -152,6 +158,12 @@ def read_unread(connection: Connection, limit: int, turns: RoundRobin | None = N
     if turns is None or len(oldest) < limit:
         return oldest
     return turns.choose(connection, oldest, limit)
+
+
+def first_of_each(connection: Connection, at_most: int) -> list[tuple[int, datetime]]:
+    """Return the id and the receipt of the first unread deliveries of each type and source."""
+    values = {"after_type": "", "after_source": "", "of_each": MOST_OF_EACH, "at_most": at_most}
+    return [(row.id, row.received_at) for row in connection.execute(_FIRST_OF_EACH, values)]
 
 
 def read_one(connection: Connection, delivery_id: int) -> list[StoredDelivery]:

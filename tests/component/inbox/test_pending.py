@@ -80,6 +80,22 @@ def test_pending_deliveries_are_the_longest_waiting_up_to_the_limit(inbox):
     assert [one.delivery_id for one in pending_at(inbox, 10, limit=2)[0]] == [early, run]
 
 
+def test_a_backlog_of_one_type_hides_no_other_whose_message_was_lost(inbox):
+    busy = [put(inbox, f"busy {number}") for number in range(30)]
+    due = put(inbox, "due")
+    plan(inbox, due, "h")
+    for event_type in ("InvoiceApproved", "CustomerCreated"):
+        inbox.put(replace(incoming(event_type, event_type=event_type), received_at=at(50)))
+    approved, created = due + 1, due + 2
+
+    found = [one.delivery_id for one in pending_at(inbox, 60, limit=26)[0]]
+    assert found == [*busy[:24], approved, created]
+    # Too young for its message to be lost.
+    assert [one.delivery_id for one in pending_at(inbox, 60, unread=40, limit=26)[0]] == busy[:26]
+    # With room for each, the longest waiting.
+    assert [one.delivery_id for one in pending_at(inbox, 60, limit=33)[0]] == [*busy, due, approved, created]
+
+
 def test_waiting_and_finished_runs_are_not_pending(inbox, where):
     for number, state in enumerate(("waiting", "succeeded", "discarded", "dead")):
         plan(inbox, put(inbox, state), f"h{number}")
