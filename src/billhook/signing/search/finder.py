@@ -22,8 +22,24 @@ from billhook.signing.body_jwt import BodyJWT, read_token
 from billhook.signing.content_template import FIELDS
 from billhook.signing.scheme import Scheme
 from billhook.signing.schemes import SCHEMES
-from billhook.signing.search import candidates
-from billhook.signing.search.candidates import KNOWN, CapturedRequest, Part, uniform_templates
+from billhook.signing.search.captured import (
+    BASE64URL,
+    SIGNATURE_LENGTHS,
+    CapturedRequest,
+    Part,
+    SignatureText,
+    read_request,
+)
+from billhook.signing.search.contents import (
+    KNOWN,
+    Content,
+    contents,
+    mixed_templates,
+    uniform_templates,
+    url_templates,
+)
+from billhook.signing.search.earlier_bodies import earlier_bodies
+from billhook.signing.search.keys import CandidateKey, key_forms
 from billhook.signing.secret_text import plain_secret
 from billhook.signing.source import TYPE_HEADER
 from billhook.signing.standard_webhooks import SECRET_PREFIX, VERSIONS, StandardWebhooks
@@ -50,7 +66,7 @@ _DEDUPE_ONLY: Final = {"replay_protection": "dedupe-only"}
 _VERSION: Final = re.compile(r"v[0-9]{1,2}[a-z]?")
 _EPOCH: Final = datetime(1970, 1, 2, tzinfo=UTC)
 _NONE: Final = Part("", "")
-Match: TypeAlias = tuple[candidates.Content, candidates.CandidateKey, candidates.SignatureText]
+Match: TypeAlias = tuple[Content, CandidateKey, SignatureText]
 """A content, and the key whose signature of it is a text of the request."""
 
 
@@ -113,7 +129,7 @@ def search(
     `headers` keep the spelling of their names, and lines of one name are joined by a comma; `captured_at` is
     aware.
     """
-    finder = _Search(candidates.read_request(headers, body, target, type_header), captured_at)
+    finder = _Search(read_request(headers, body, target, type_header), captured_at)
     results = list(finder.results(secrets))
     misses = [each for each in results if isinstance(each, NearMiss)]
     found = [each for each in results if isinstance(each, FoundScheme)]
@@ -154,8 +170,8 @@ class _Search:
         self._request = request
         self._captured_at = captured_at
         self._left_bytes = BUDGET_BYTES
-        self._keys: list[candidates.CandidateKey] = []
-        signatures = [text for text in request.signatures if len(text.raw) in candidates.SIGNATURE_LENGTHS]
+        self._keys: list[CandidateKey] = []
+        signatures = [text for text in request.signatures if len(text.raw) in SIGNATURE_LENGTHS]
         self.signature_headers = tuple(dict.fromkeys(text.part.header for text in signatures))
 
     def results(self, secrets: Sequence[str]) -> Iterator[FoundScheme | NearMiss]:
@@ -164,7 +180,7 @@ class _Search:
         captured = {text.raw for text in request.signatures}
         for number, secret in enumerate(secrets, 1):
             try:
-                self._keys += candidates.key_forms(number, secret, captured)
+                self._keys += key_forms(number, secret, captured)
             except ConfigError as error:
                 unusable += 1
                 yield NearMiss("key", f"secret {number} cannot be used: {error}")
@@ -177,11 +193,11 @@ class _Search:
         steps = (
             self._fitting(KNOWN, request),
             self._fitting(uniform_templates(), request),
-            self._fitting(candidates.url_templates(request), request),
+            self._fitting(url_templates(request), request),
             self._changed_body(),
             self._lost_time(),
             self._fitting(_WITH_PATH, likely),
-            *(self._fitting(candidates.mixed_templates(start), likely) for start in starts),
+            *(self._fitting(mixed_templates(start), likely) for start in starts),
             () if tokens or unusable == len(secrets) else self._absence(),
         )
         yield from next(filter(None, map(list, steps)), ())
@@ -194,11 +210,11 @@ class _Search:
         yield from [each for each in results if isinstance(each, FoundScheme)] or results[:1]
 
     def _matches(
-        self, templates: Iterable[str], request: CapturedRequest, keys: Sequence[candidates.CandidateKey]
+        self, templates: Iterable[str], request: CapturedRequest, keys: Sequence[CandidateKey]
     ) -> Iterator[Match]:
         known = frozenset(KNOWN)  # quick to look up
         quick = [key for key in keys if key.algorithm != Ed25519.name]
-        for content in candidates.contents(templates, request) if keys else ():
+        for content in contents(templates, request) if keys else ():
             # Ed25519 takes long, so unusual contents are not tried as a digest or with a changed body.
             likely = not content.digest and request.body is self._request.body
             asked = keys if likely or content.template in known else quick
@@ -211,12 +227,10 @@ class _Search:
                 if raw := key.signatures.get(key.compute(content.data)):
                     yield from ((content, key, text) for text in request.signatures if text.raw == raw)
 
-    # --- what nearly fits -------------------------------------------------------------------------
-
     def _changed_body(self) -> Iterator[NearMiss]:
         """Try bodies that may have been changed into this one on the way."""
         tried = {self._request.body}
-        for change, earlier in candidates.earlier_bodies(self._request.body):
+        for change, earlier in earlier_bodies(self._request.body):
             if earlier in tried:
                 continue
             tried.add(earlier)
@@ -268,9 +282,6 @@ class _Search:
             yield NearMiss("secret", f"{text} tried: {other}")
 
 
-# --- the scheme of a match -----------------------------------------------------------------------------
-
-
 def configure(match: Match, request: CapturedRequest) -> FoundScheme | NearMiss:
     """Return the scheme for a match, or why no scheme of billhook can be configured for it."""
     content, key, (part, _, encoding, prefix) = match
@@ -280,7 +291,7 @@ def configure(match: Match, request: CapturedRequest) -> FoundScheme | NearMiss:
         text = f"{part.header} is the {key.algorithm.upper()} of {fits}: billhook verifies {verified}"
         return NearMiss("algorithm", f"{text}, if the sender lets one choose")
     description = f"{part.header} is the {key.algorithm} of {fits}"
-    if encoding == candidates.BASE64URL:
+    if encoding == BASE64URL:
         text = f"{description}, in base64url or without padding, which no scheme of billhook reads"
         return NearMiss("template", text)
     signed_at = content.parts.get("timestamp", _NONE).moment
