@@ -264,16 +264,10 @@ def _check_count(request: Sized | None, param: str) -> None:
 
 
 def customer_views(tx: Transaction, stored: Sequence[Customer]) -> list[Customer]:
-    """Return these customers as the service shows them: with amounts owed and custom-field defaults."""
-    known = custom_fields.definitions(tx, "Customer")
+    """Return these customers as the service shows them: with amounts owed."""
     owed = owed_amounts(tx, [each.id for each in stored])
     return [
-        each.model_copy(
-            update={
-                "custom_field_values": custom_fields.with_defaults(known, each.custom_field_values or []),
-                **owed[each.id],
-            }
-        )
+        each.model_copy(update={"custom_field_values": each.custom_field_values or [], **owed[each.id]})
         for each in stored
     ]
 
