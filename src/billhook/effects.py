@@ -148,8 +148,6 @@ def _transaction(target: Any) -> Connection | DriverConnection:
     )
 
 
-# --- SQLAlchemy -----------------------------------------------------------------------------------
-
 _ENGINE = "billhook_effect_engine"
 """Key in `session.info`: the engine of the row of the current transaction."""
 
@@ -217,9 +215,6 @@ def _insert_in_savepoint(connection: Connection, row: Mapping[str, Any]) -> bool
     except IntegrityError:
         return False
     return True
-
-
-# --- DB-API ---------------------------------------------------------------------------------------
 
 
 def _insert_by_driver(connection: DriverConnection, row: Mapping[str, Any]) -> bool:

@@ -205,9 +205,6 @@ def _label(event_type: str) -> str:
     return event_type if event_type in EVENT_TYPES or not event_type else OTHER_TYPES
 
 
-# --- exposition ---------------------------------------------------------------------------------------
-
-
 def metrics_text(inbox: Inbox) -> str:
     """Return the metrics of an inbox in Prometheus' text format."""
     return generate_latest(_registry(lambda: inbox)).decode()

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 HOSTILE = "<script>alert(1)</script><img src=https://evil.example/x onerror=alert(2)>\u202e"
 LISTS = (
     "/pages/", "/pages/timeline", "/pages/customers", "/pages/contracts", "/pages/invoices",
-    "/pages/trigger", "/pages/webhooks", "/pages/secrets", "/pages/api",
+    "/pages/trigger", "/pages/webhooks", "/pages/api",
     *(f"/pages{form(key)}" for key in (
         "POST /contracts", "POST /v2/events", "POST /_sandbox/customers", "POST /_sandbox/meters",
         "POST /_sandbox/trigger/{eventType}",
@@ -154,15 +154,10 @@ def test_everything_works_with_scripts_off(browser: Any) -> None:
         visit.page.fill("[name=fault]", "corrupt")
         visit.page.locator("button.primary:visible").click()
         switched = visit.page.get_by_role("status").inner_text()
-        visit.page.goto("/pages/secrets")
-        visit.page.get_by_role("button", name="Show the secret").click()
-        secret = visit.page.locator("textarea").input_value()
         visit.page.get_by_role("button", name="Log out").click()
         out = visit.page.get_by_role("heading", level=1).inner_text()
-        expected = sandbox.sandbox.signing_secret
 
     assert switched == "The fault corrupt is on."
-    assert secret == expected
     assert out == "Log in to the sandbox"
     assert visit.complaints == []
 

@@ -46,7 +46,6 @@ def test_each_operation_does_what_the_specification_says(service: Running) -> No
     wanted = {"name": "Acme", "externalId": "acme", "externalIntegration": [integration]}
     acme = own("POST", "/_sandbox/customers", wanted)["customer"]["id"]
     plan_id = own("POST", "/_sandbox/plans", {"name": "Growth"})["plan"]["id"]
-    field_id = own("POST", "/_sandbox/customFields", {"customFieldName": "region"})["customField"]["id"]
     now = service.sandbox.clock.now()
     with BillingClient(service.url, "sandbox", API_TOKEN, clock=service.real) as client:
         ask = Asked(client)
@@ -98,13 +97,15 @@ def test_each_operation_does_what_the_specification_says(service: Running) -> No
         assert [one.balance_after_entry for one in ask("credits.list", acme)] == [100, 75]
 
         changed = ask(
-            "customers.update", acme, {"customFields": [{"customFieldName": "region", "value": "EU"}]}
+            "customers.update",
+            acme,
+            {"customFields": [{"customFieldName": "region", "valueType": "String", "value": "EU"}]},
         )
         assert [one.value for one in changed.custom_field_values] == ["EU"]
         assert ask("customers.get_by_integration", "Salesforce", "0015g/1").id == acme
         assert ask("plans.get", plan_id).name == "Growth"
-        assert [one.id for one in ask("custom_fields.list")] == [field_id]
-        assert ask("custom_fields.get", field_id).custom_field_name == "region"
+        (field,) = ask("custom_fields.list")
+        assert ask("custom_fields.get", field.id).custom_field_name == "region"
         ask("cloud_usage.submit", {"productCode": "API-1", "results": [{"idempotencyKey": "k-1"}]})
 
         own("POST", "/_sandbox/clock", {"advance": "P33D"})

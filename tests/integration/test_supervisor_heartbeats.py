@@ -14,13 +14,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from billhook.cli.processes import Child, HeartbeatSender, start_watchdog
+from billhook.cli.heartbeat import HeartbeatSender, start_watchdog
+from billhook.cli.processes import Child
 from billhook.inbox.sqlite.driver import HOLDING
 from support.supervision import drive, supervise, supervisor_of
 
 BEATS = """
 import sys, time
-from billhook.cli.processes import HeartbeatSender
+from billhook.cli.heartbeat import HeartbeatSender
 heartbeat = HeartbeatSender({}, None, int(sys.argv[1]))
 heartbeat.interval_seconds = 0.0
 heartbeat.beat()
@@ -42,7 +43,7 @@ if os.fork() == 0:
 )
 UP_AND_GONE = """
 import sys
-from billhook.cli.processes import HeartbeatSender
+from billhook.cli.heartbeat import HeartbeatSender
 HeartbeatSender({}, None, int(sys.argv[1])).beat()
 raise SystemExit(3)
 """
@@ -254,8 +255,8 @@ def watch(monkeypatch, hang_seconds, is_stalled=lambda: False, *, heartbeat=None
         if next(left, None) is None:
             raise End
 
-    monkeypatch.setattr("billhook.cli.processes.start_thread", once)
-    monkeypatch.setattr("billhook.cli.processes.time", SimpleNamespace(sleep=end, monotonic=time.monotonic))
+    monkeypatch.setattr("billhook.cli.heartbeat.start_thread", once)
+    monkeypatch.setattr("billhook.cli.heartbeat.time", SimpleNamespace(sleep=end, monotonic=time.monotonic))
     monkeypatch.setattr(HOLDING, "changed", None)
     start_watchdog(heartbeat or HeartbeatSender({}), hang_seconds, is_stalled, stop)
 

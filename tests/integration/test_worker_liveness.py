@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from billhook.cli.processes import HeartbeatSender
+from billhook.cli.heartbeat import HeartbeatSender
 from billhook.errors import ConfigError
 from support.processes import until
 from support.timeouts import scaled

@@ -52,8 +52,10 @@ AREAS = {
     "signing": Area(
         {
             "signing/scheme.py": 25,
-            "signing/parsing.py": 25,
-            "signing/template.py": 20,
+            "signing/parsing.py": 12,
+            "signing/times.py": 13,
+            "signing/template.py": 16,
+            "signing/presets.py": 4,
             "signing/content_template.py": 10,
             "signing/standard_webhooks.py": 5,
         },

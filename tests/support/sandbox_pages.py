@@ -89,7 +89,7 @@ class PagesBrowser:
         """One with a session."""
         made = cls.of(sandbox)
         assert made.log_in().status_code == 303
-        made.get("/secrets")  # has forms in every state, and so a token
+        made.get("/webhooks")  # has forms in every state, and so a token
         return made
 
     def get(self, path: str) -> TestResponse:

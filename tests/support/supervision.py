@@ -7,7 +7,8 @@ import signal
 import threading
 import time
 
-from billhook.cli.processes import HeartbeatSender, Supervisor
+from billhook.cli.heartbeat import HeartbeatSender
+from billhook.cli.processes import Supervisor
 from support.processes import until
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

@@ -33,7 +33,7 @@ from billhook.errors import PayloadError
 from billhook.events import Event
 from billhook.events.type_field import parse_unread
 from billhook.extension import configured_scheme
-from billhook.handlers.stored_errors import parse_error, users_frames
+from billhook.handlers.stored_errors import parse_error
 from billhook.inbox import Deliveries, DeliveryDetails, RunState
 from billhook.inbox.deliveries import ListedDelivery, RunDetails, count, details, page, with_runs
 from billhook.inbox.deliveries import export as export_these
@@ -340,7 +340,7 @@ def _print_runs(runs: list[RunDetails]) -> None:
         last = failures[-1][1].traceback
         if last:
             click.echo("traceback of the last one:")
-            click.echo(printable(users_frames(last.rstrip()), keep="\n"))
+            click.echo(printable(last.rstrip(), keep="\n"))
 
 
 def _texts(run: RunDetails) -> tuple[str | None, str | None]:

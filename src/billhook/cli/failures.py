@@ -15,7 +15,6 @@ from billhook.cli.output import CliError, print_json, print_table, printable
 from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json, integer, moment, string
 from billhook.cli.selection import recording
 from billhook.clock import format_ago, parse_duration
-from billhook.handlers.stored_errors import users_frames
 from billhook.inbox import Inbox
 from billhook.inbox.actions import issues_acted_on, list_actions
 from billhook.inbox.issues import (
@@ -121,7 +120,7 @@ def show(id_: str, as_json: bool) -> None:
         click.echo(f"{name:>12}  {printable(text)}")
     if newest is not None:
         click.echo(f"\nnewest, of delivery {newest[0]}:")
-        click.echo(printable(users_frames(newest[1]), keep="\n\t"))
+        click.echo(printable(newest[1].rstrip(), keep="\n\t"))
     click.echo()
     for name, command in _hints(one):
         click.echo(f"{name:>12}  {in_program(f'billhook {printable(command)}')}")

@@ -34,6 +34,7 @@ from billhook.cli.context import (
     worker_environment,
 )
 from billhook.cli.handlers import require_all_handled
+from billhook.cli.heartbeat import HeartbeatSender, start_watchdog
 from billhook.cli.params import (
     BIND,
     DEFAULT_BIND,
@@ -45,7 +46,7 @@ from billhook.cli.params import (
     require_all,
     take_passed_sockets,
 )
-from billhook.cli.processes import Child, HeartbeatSender, Process, Supervisor, spawn, start_watchdog
+from billhook.cli.processes import Child, Process, Supervisor, spawn
 from billhook.concurrency import start_thread
 from billhook.engines.worker import MAX_ABANDONED_THREADS
 from billhook.errors import BillhookError, ConfigError

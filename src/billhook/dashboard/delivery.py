@@ -21,7 +21,7 @@ from billhook.events import EVENT_TYPES
 from billhook.events.inspection import event_json_schema, event_summary, schema_fields, unlisted
 from billhook.fields import strict_json
 from billhook.fields.model import describe_details
-from billhook.handlers.stored_errors import parse_error, users_frames
+from billhook.handlers.stored_errors import parse_error
 from billhook.inbox.deliveries import RunDetails
 from billhook.inbox.operations import discard, empty_log, erase
 from billhook.inbox.searches import neighbours, related_deliveries
@@ -171,7 +171,6 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
         failed=any(run_state(run) in ("dead", "retrying") for run in found.runs),
         open=found.summary.state not in ("done", "pruned", "erased"),
         unfinished=found.summary.state in ("received", "planned"),
-        frames=users_frames,
         command=f"{context.command} deliveries show {delivery_id}",
         curl=f"{context.command} deliveries forward {delivery_id} --curl --to URL --secret-file FILE",
         editable=text if text.encode() == found.body and len(text) <= RAW_CHARACTERS else None,

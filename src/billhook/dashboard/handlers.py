@@ -26,7 +26,6 @@ from billhook.events import EVENT_TYPES
 from billhook.handlers import Handler, RetrySchedule
 from billhook.handlers.options import HEADINGS, in_words
 from billhook.handlers.registered import missing_names, types_by_handler
-from billhook.handlers.stored_errors import users_frames
 from billhook.inbox import PausedHandler
 from billhook.inbox.deliveries import handler_names
 from billhook.inbox.issues import (
@@ -74,7 +73,6 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
         chart=_by_hour(context, one) if one.kind is IssueKind.FAILURE else None,
         newest=newest,
         tone=ISSUE_TONES[one.state],
-        frames=users_frames,
         replayable=one.kind is not IssueKind.WORKER and one.count > 0,
         paused=one.subject in {each.name for each in context.inbox.paused_handlers()},
         has_handler=one.kind in (IssueKind.FAILURE, IssueKind.DEAD),

@@ -71,9 +71,6 @@ def _sign(setup: Setup, route: WebhookRoute) -> dict[str, str]:
         return {}
 
 
-# --- how it is sent -----------------------------------------------------------------------------------
-
-
 class ProbeGateway:
     """A WSGI application that passes the checker's own request on to an app, and no other.
 
@@ -171,9 +168,6 @@ def _post(gateway: ProbeGateway, path: str, headers: Mapping[str, str]) -> HttpR
         url = urlsplit(f"http://127.0.0.1:{port}{quote(path)}")
         with HttpPoster(url, _SECONDS) as poster:
             return poster.post(_BODY, {_TOKEN: gateway.token, **headers})
-
-
-# --- what its answer says -----------------------------------------------------------------------------
 
 
 def _judge(

@@ -71,8 +71,6 @@ class LeaseTable:
         """Return how many threads are free, once the results of `settling` are written."""
         return max(0, self._threads - len(self.runs) + sum(lease in self.runs for lease in settling))
 
-    # --- claimed, finished, released ------------------------------------------------------------------
-
     def add(self, run: ClaimedRun) -> None:
         """Hold a run whose claim is committed."""
         if not self.runs:
@@ -131,8 +129,6 @@ class LeaseTable:
             self.window = min(self.window * 2, limit)
         self.remove(settled)
 
-    # --- renewal --------------------------------------------------------------------------------------
-
     def shrink_window(self) -> None:
         """Shrink the window to one claim per thread: a lease needed renewal, so handlers are slow."""
         self.window = self._threads
@@ -140,8 +136,6 @@ class LeaseTable:
     def seconds_to_renewal(self) -> float | None:
         """Return the seconds until the next renewal, 0.0 if it is due; None if nothing is held."""
         return max(0.0, self._renew_at - time.monotonic()) if self.runs else None
-
-    # --- orphans: claims of ours that are in the inbox but not in this table ---------------------------
 
     def mark_uncertain(self) -> None:
         """Schedule checks for orphaned claims after a failed transaction, whose COMMIT may yet succeed."""
@@ -328,8 +322,6 @@ class Cycle:
         self._leases.mark_uncertain()
         # Written, or rolled back: it is marked again with the next claim.
         self._marked_not_alone = frozenset()
-
-    # --- results that cannot be stored ----------------------------------------------------------------
 
     def _settle_one_by_one(self) -> None:
         """Settle each result in a transaction of its own: one that cannot be stored must not hold up others.

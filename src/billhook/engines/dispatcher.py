@@ -126,8 +126,6 @@ class Dispatcher:
         """Return how many handlers there are now: plain receivers may come and go."""
         return self._handlers.count()
 
-    # --- plan -----------------------------------------------------------------------------------------
-
     def plan(self, received: Iterable[StoredDelivery]) -> list[PlannedDelivery]:
         """Plan one run for each handler of a delivery's event type, or its quarantine if it is unreadable."""
         planned = []
@@ -192,8 +190,6 @@ class Dispatcher:
         else:
             handlers = [*self._handlers.by_name(stored.event_type, unique=False).values()]
         return any(handler.has_run_options and handler.handles(stored.source) for handler in handlers)
-
-    # --- attempt --------------------------------------------------------------------------------------
 
     def find_handler(self, claim: Claim) -> Handler | None:
         """Return the handler of a claimed run; None if there is none here, or more than one."""

@@ -221,8 +221,6 @@ class Worker(Cycle):
             logger.error("worker stopping: no threads left, too many handlers never returned")
         self._drain(grace_seconds)
 
-    # --- poll -----------------------------------------------------------------------------------------
-
     def _poll(self) -> float:
         """Poll once and return the seconds to sleep after it. An error is logged, and the poll repeated."""
         self._polled_at = time.monotonic()
@@ -313,7 +311,7 @@ class Worker(Cycle):
         capacity = 0 if self._stopping else leases.capacity
         started = self._started() if suspects.active else frozenset()
         ordinary_blocked = suspects.active and suspects.blocks_ordinary(started)
-        # Nothing is read that could not be planned and claimed now: other workers may have room for it.
+        # Nothing is read that could not be planned and claimed now: other workers may have capacity for it.
         reading = self._plan_limit if capacity and not ordinary_blocked else 0
         new_deliveries, next_times = self._inbox.poll(reading, self._dispatcher.limits, turns=self._turns)
         now = self._dispatcher.clock.now()
@@ -379,8 +377,6 @@ class Worker(Cycle):
         blocked = not leases.capacity or (suspects.active and suspects.blocks_ordinary(leases.runs.keys()))
         due_at = None if blocked else next_times.due_at
         return self._backoff.seconds(due_at, now, others, idle=leases.idle_threads() > 0)
-
-    # --- stop -----------------------------------------------------------------------------------------
 
     def _drain(self, grace_seconds: float) -> None:
         """Release what was not started, and wait for running attempts until the grace period is over."""

@@ -27,9 +27,6 @@ __all__ = [
 ]
 
 
-# --- resources of the billing service's API -------------------------------------------------------
-
-
 class ResourceError(BillhookError):
     """An object of the billing service's API is invalid."""
 
@@ -66,9 +63,6 @@ class FieldMissing(RuleBroken):
 
 class LimitBroken(RuleBroken):
     """A number or a size is outside its limits."""
-
-
-# --- calls of the billing service's API -----------------------------------------------------------
 
 
 class ApiError(BillhookError):
@@ -161,9 +155,6 @@ class ServiceUnavailable(ApiError):
         self.sent = sent
         doubt = "it is not known whether it was done" if sent else "nothing was sent"
         super().__init__(operation, f"no answer from the billing service: {problem}; {doubt}")
-
-
-# --- the sandbox ----------------------------------------------------------------------------------
 
 
 class SandboxError(BillhookError):

@@ -63,9 +63,6 @@ def _rebuilt(cls: type[BillhookError], args: tuple[Any, ...]) -> BillhookError:
     return cls.__new__(cls, *args)
 
 
-# --- configuration --------------------------------------------------------------------------------
-
-
 class ConfigError(BillhookError):
     """The app is set up wrongly. The text names the value seen, the limit and the remedy."""
 
@@ -202,9 +199,6 @@ class MissingExtra(ConfigError):
         super().__init__(f"{feature} needs the extra {extra}: {install_command(extra)}")
 
 
-# --- one delivery ---------------------------------------------------------------------------------
-
-
 class DeliveryError(BillhookError):
     """One delivery cannot be accepted or parsed."""
 
@@ -291,9 +285,6 @@ class InvalidPayload(PayloadError):
     """The body is JSON, but not an object of the type's model."""
 
 
-# --- the inbox ------------------------------------------------------------------------------------
-
-
 class InboxError(BillhookError):
     """The inbox cannot do what was requested."""
 
@@ -334,9 +325,6 @@ class IllegalTransition(InboxError):
     def __init__(self, kind: str, before: str, after: str) -> None:
         self.kind, self.before, self.after = kind, before, after
         super().__init__(f"a {kind} in state {before!r} cannot become {after!r}")
-
-
-# --- raised by handlers ---------------------------------------------------------------------------
 
 
 class HandlerControl(BillhookError):

@@ -16,6 +16,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from functools import cached_property
 from inspect import iscoroutinefunction
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from billhook import failpoints
@@ -292,6 +293,13 @@ def _takes_delivery(function: Callable[..., Any], name: str) -> bool:
 
 ERROR_LIMIT = 2_000
 TRACEBACK_LIMIT = 16_000
+_CALLERS = (
+    "billhook/handlers/handler.py",
+    "billhook/handlers/event_loop.py",
+    *("asyncio/runners.py", "asyncio/base_events.py"),
+    *("concurrent/futures/_base.py", "concurrent/futures/thread.py"),
+)
+"""The files whose code calls handlers; those of the standard library call async ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,19 +318,27 @@ class HandlerFailure:
     @classmethod
     def from_exception(cls, exception: BaseException) -> HandlerFailure:
         """Describe an exception; if its text cannot be made, its traceback stays."""
-        name = type(exception).__name__
+        kind = type(exception)
         try:
-            text = f"{name}: {exception}"
+            text = f"{kind.__name__}: {exception}"
         except BaseException:  # noqa: BLE001 - a user's __str__ may raise anything
-            text = f"{name}: <exception str() failed>"  # as in a traceback
+            text = f"{kind.__name__}: <exception str() failed>"  # as in a traceback
         try:
-            trace = "".join(traceback.format_exception(exception))
+            trace = "".join(traceback.format_exception(kind, exception, _handlers_frames(exception)))
         except BaseException:  # noqa: BLE001 - what it reads of an exception may raise too
             trace = "".join(traceback.format_tb(exception.__traceback__)) + text
         # Keep the start of a text and the end of a traceback, where the raising line is.
         error, stored = _storable(text[:ERROR_LIMIT]), _storable(trace[-TRACEBACK_LIMIT:])
         decided = isinstance(exception, Retry | Discard)
         return cls(exception, error, stored, None if decided else group_of(exception, error))
+
+
+def _handlers_frames(exception: BaseException) -> TracebackType | None:
+    """Return an exception's traceback without the frames of what calls handlers, which tell nothing."""
+    trace = exception.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.endswith(_CALLERS):
+        trace = trace.tb_next
+    return trace
 
 
 def call(

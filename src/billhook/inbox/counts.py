@@ -171,9 +171,6 @@ def hour_of(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
-# --- reading ------------------------------------------------------------------------------------------
-
-
 class ClosedMark(NamedTuple):
     """Up to where rows are counted, as its table has it.
 
@@ -356,7 +353,6 @@ _OF_ISSUES = f"""
 """  # noqa: S608 - constants
 
 
-# --- closing ------------------------------------------------------------------------------------------
 # On PostgreSQL a transaction may yet commit rows with lower ids and earlier times than others have now. So
 # the end of the next part is noted with the transactions that hold a lock which one that writes such rows
 # takes first; it is closed when all of these are over. SQLite has one writer, so there are none.
@@ -425,9 +421,6 @@ def _newest(connection: Connection, now: datetime) -> ClosedMark:
         select(failure_id).scalar_subquery(),
     )
     return ClosedMark(now, *connection.execute(ids).one())
-
-
-# --- compaction ---------------------------------------------------------------------------------------
 
 
 def compact(connection: Connection, now: datetime) -> int:

@@ -297,8 +297,6 @@ class Inbox:
         with self.database.write(storing=True) as connection:
             buffered.write(connection)
 
-    # --- handlers -------------------------------------------------------------------------------------
-
     def pause_handler(self, name: str, why: str | None, now: datetime) -> bool:
         """Pause a handler in all workers: its runs wait; False if it was paused already."""
         with self.database.write() as connection:
@@ -316,7 +314,6 @@ class Inbox:
         with self.database.read() as connection:
             return handler_limits.find_paused(connection)
 
-    # --- workers --------------------------------------------------------------------------------------
     # The table of workers is for operators, who are warned when no worker runs. No claim and no lease
     # depends on it.
 
@@ -347,8 +344,6 @@ class Inbox:
             seen_at: datetime | None = connection.execute(select(func.max(worker.c.seen_at))).scalar_one()
             return seen_at
 
-    # --- readiness ------------------------------------------------------------------------------------
-
     def check_writable(self, max_age_seconds: float = 0.0) -> None:
         """Raise InboxUnavailable unless a write can be committed now, within the deadline.
 
@@ -370,8 +365,6 @@ class Inbox:
         self._counts.close()
         self.database.close()
 
-
-# --- the choice of a database ------------------------------------------------------------------------
 
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 

@@ -77,8 +77,6 @@ class Limiter:
     def _write(self, row: Row[Any], **values: Any) -> None:
         self._connection.execute(update(handler).where(handler.c.id == row.id).values(values))
 
-    # --- claim ----------------------------------------------------------------------------------------
-
     def rooms(self, names: Collection[str], most: int, now: datetime, idle: int | None) -> dict[str, int]:
         """Return how many runs of each handler may be claimed, `most` of each; 0 of one that is paused.
 
@@ -151,8 +149,6 @@ class Limiter:
                 deliveries += [row.delivery_id for row in due]
         return deliveries
 
-    # --- failures in a row ----------------------------------------------------------------------------
-
     def count_failures(self, now: datetime) -> None:
         """Count the failed attempts in a row of handlers with `pause_after`, and pause those with too many.
 
@@ -203,9 +199,6 @@ def _starts(state: Row[Any], rate: tuple[int, float], now: datetime) -> int:
     interval, _ = _interval_and_burst(rate)
     waited = now - _next_start(state, rate, now)
     return 0 if waited < timedelta(0) else int(waited / interval) + 1
-
-
-# --- for operators ------------------------------------------------------------------------------------
 
 
 def find_paused(connection: Connection) -> list[PausedHandler]:

@@ -109,8 +109,6 @@ def _change(
         connection.execute(update(delivery).where(*same).values(state=after.value, **values))
 
 
-# --- replay -------------------------------------------------------------------------------------------
-
 Backfill = Callable[[StoredDelivery, Collection[str]], RunOptions | None]
 """Options of a new run, for a delivery and the names of handlers with runs of it; None for no run."""
 
@@ -272,9 +270,6 @@ def _make_due(
     release_next(connection, keys, now)
 
 
-# --- discard ------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class DiscardResult(_Result):
     """How many deliveries and runs were discarded: done, with a reason."""
@@ -341,7 +336,6 @@ def _discard(
     return DiscardResult(len(states), len(runs))
 
 
-# --- erase --------------------------------------------------------------------------------------------
 # An erased delivery has lost body, headers and errors, identifying values, the digest of the body, and of its
 # runs the errors, the failed attempts and the keys that are made of the body's fields. Left are what tells a
 # duplicate and what was done: source, key, type, times, and each handler with its result. Without a digest

@@ -271,8 +271,6 @@ class InboxTransaction:
         """Return when the next runs may be claimed, of one delivery if `only` names it."""
         return claims.next_times(self._connection, self._limits, only)
 
-    # --- claim ----------------------------------------------------------------------------------------
-
     def claim(
         self,
         limit: int,
@@ -411,8 +409,6 @@ class InboxTransaction:
             self.steps.append("claim")
             return claim
         return None
-
-    # --- held leases ----------------------------------------------------------------------------------
 
     def mark_not_alone(self, held: Sequence[Lease]) -> None:
         """Mark running suspects as not alone any more: other runs are started beside them."""

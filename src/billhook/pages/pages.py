@@ -171,8 +171,6 @@ class Pages:
         self.blueprint.register_error_handler(Exception, self._failed)
         self.blueprint.add_url_rule("/assets/<name>", "asset", _asset)
 
-    # --- rendering ------------------------------------------------------------------------------------
-
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page made from a template of the package, with these values."""
         notice = self._notice()
@@ -226,8 +224,6 @@ class Pages:
     def is_current(self, link: PageLink) -> bool:
         """Return whether a link of the navigation leads to the page that is being made."""
         return request.endpoint == f"{request.blueprint}.{link.view}"
-
-    # --- requests -------------------------------------------------------------------------------------
 
     def _guard(self) -> None:
         g.billhook_visitor = None  # for the error page, if the visitor is refused

@@ -180,9 +180,6 @@ class WsgiReceiver:
             close_connection(stream)
 
 
-# --- body ---------------------------------------------------------------------------------------------
-
-
 def read_body(environ: Mapping[str, Any], limit_bytes: int, cached: bytes | None = None) -> bytes:
     """Read the exact bytes of the body. Raises BodyTooLarge or BodyIncomplete, nothing else.
 

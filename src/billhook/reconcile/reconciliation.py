@@ -110,8 +110,6 @@ class Reconciliation:
             for customer_id in sorted(self._customer_ids):
                 yield from self._of_credits(customer_id)
 
-    # --- contracts ------------------------------------------------------------------------------------
-
     def _of_contract(self, contract: Contract) -> Iterator[MissingEvent]:
         self._progress("contract")
         self._customer_ids.add(contract.customer_id)
@@ -140,8 +138,6 @@ class Reconciliation:
             if self._is_missing(missing, contract.id):
                 yield self._complete(synthetic.with_contract_expired(missing, contract), contract.id)
 
-    # --- invoices -------------------------------------------------------------------------------------
-
     def _of_invoice(self, invoice: Invoice) -> Iterator[MissingEvent]:
         self._progress("invoice")
         if invoice.customer_id is not None:
@@ -164,8 +160,6 @@ class Reconciliation:
             )  # fmt: skip
             if self._is_missing(missing, *ids):
                 yield self._complete(synthetic.with_invoice_event(missing, invoice), *ids)
-
-    # --- customers ------------------------------------------------------------------------------------
 
     def _of_customer(self, customer_id: str) -> Iterator[MissingEvent]:
         if self._delivered.knows_customer(customer_id):
@@ -200,8 +194,6 @@ class Reconciliation:
             return body
         customer = self._customer(customer_id)
         return None if customer is None else synthetic.customer_fields(customer)
-
-    # --- credits --------------------------------------------------------------------------------------
 
     def _of_credits(self, customer_id: str) -> Iterator[MissingEvent]:
         increased: list[CreditLedgerEntry] = []
@@ -238,8 +230,6 @@ class Reconciliation:
                     event_type, "credit", entry.id, customer_id, entry.created_at, detail,
                     obstacle=synthetic.NO_POOL,
                 )  # fmt: skip
-
-    # --- what is missing ------------------------------------------------------------------------------
 
     def _is_missing(self, missing: MissingEvent, *ids: str) -> bool:
         return missing.event_type in self._event_types and not self._delivered.has(missing.event_type, *ids)

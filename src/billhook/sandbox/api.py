@@ -25,6 +25,7 @@ from billhook.resources import (
     ContractQuery,
     ContractResponse,
     CreditDeduction,
+    CreditLedgerPage,
     CreditLedgerQuery,
     CreditTopUp,
     CreditTopUpResponse,
@@ -60,7 +61,6 @@ from billhook.sandbox.billing import (
 )
 from billhook.sandbox.billing.contracts import CATALOG_PRODUCTS, PLANS
 from billhook.sandbox.billing.credit_grants import check_grant, deduct, has_expired
-from billhook.sandbox.billing.credit_pools import LedgerPageView
 from billhook.sandbox.billing.custom_fields import DEFINITIONS
 from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.billing.event_query import aggregate, list_events
@@ -240,8 +240,8 @@ def set_measurement_of_day(call: Call[NewMeasurement]) -> MeasurementResponse:
 
 @CLOUD_USAGE_GROUP.operation("POST", "", name="submit")
 def submit_cloud_usage(call: Call[CloudUsageSubmission]) -> None:
-    """Store results of usage submitted to a marketplace; a repeated idempotencyKey is dropped."""
-    ingestion.store_cloud_usage(call.tx, call.request)
+    """Submit results of usage to a marketplace. They are checked; no operation shows them."""
+    ingestion.check_cloud_usage(call.request)
 
 
 CUSTOMERS_GROUP = OperationGroup(
@@ -333,7 +333,7 @@ _OF_NO_PLAN = ("products", "productGroups")
 def create_contract(call: Call[SentContract]) -> ContractResponse:
     """Create a contract from a plan or from products; with a planId, products are ignored."""
     made = contract_lifecycle.create(call.tx, call.request)
-    return ContractResponse(contract=contracts.views(call.tx, [made])[0])
+    return ContractResponse(contract=made)
 
 
 @CONTRACTS_GROUP.operation("GET", "", name="list_all")
@@ -347,21 +347,21 @@ def list_contracts(call: Call[ContractQuery]) -> ContractPage:
         owner = customer.c.external_id == request.customer_external_id
         where.append(contract.c.customer_id == select(customer.c.id).where(owner).scalar_subquery())
     page = contracts.CONTRACTS.page(call.tx, request, *where)
-    return ContractPage(contracts=contracts.views(call.tx, page.items), **page.fields())
+    return ContractPage(contracts=list(page.items), **page.fields())
 
 
 @CONTRACTS_GROUP.operation("GET", "/{contractId}", name="get")
 def get_contract(call: Call[None]) -> ContractResponse:
     """Get the contract with this id or externalId. The specification mentions it without a description."""
     found = contracts.find(call.tx, call.path["contractId"])
-    return ContractResponse(contract=contracts.views(call.tx, [found])[0])
+    return ContractResponse(contract=found)
 
 
 @CONTRACTS_GROUP.operation("DELETE", "/{contractId}", name="delete")
 def delete_contract(call: Call[None]) -> ContractResponse:
     """Delete the contract with this id or externalId."""
     deleted = contract_lifecycle.delete(call.tx, contracts.find(call.tx, call.path["contractId"]))
-    return ContractResponse(contract=contracts.views(call.tx, [deleted])[0])
+    return ContractResponse(contract=deleted)
 
 
 @PLANS_GROUP.operation("GET", "/{planId}", name="get")
@@ -446,7 +446,7 @@ CREDITS_GROUP = OperationGroup(
 
 
 @CREDITS_GROUP.operation("GET", "")
-def list_credits(call: Call[CreditLedgerQuery]) -> LedgerPageView:
+def list_credits(call: Call[CreditLedgerQuery]) -> CreditLedgerPage:
     """List a customer's credit ledger, oldest first."""
     # The ledger of an unknown customer would look like an empty one.
     customers.find_named(call.tx, call.request.customer_id)

@@ -35,13 +35,6 @@ def rotate(tx: Transaction, token: str | None = None) -> str:
     return token
 
 
-def revoke(tx: Transaction) -> bool:
-    """Revoke the API token, so that it cannot log in any more; False if there is none."""
-    was_active = active_mark(tx) is not None
-    tx.store_setting(_ACTIVE, None)
-    return was_active
-
-
 def issue_login_token(tx: Transaction) -> str:
     """Return a token that logs a browser in to the pages, once; the one before it is good no more."""
     token = secrets.token_urlsafe(32)

@@ -7,9 +7,10 @@ so that an app with shared secrets alone never pays for it.
 from __future__ import annotations
 
 from billhook.signing.body_jwt import BodyJWT
+from billhook.signing.presets import BodyHMAC, TimestampedHMAC, TimestampedRSA
 from billhook.signing.scheme import Keys, Scheme, SignedContent, Verified
 from billhook.signing.standard_webhooks import StandardWebhooks
-from billhook.signing.template import BodyHMAC, SignatureTemplate, TimestampedHMAC, TimestampedRSA
+from billhook.signing.template import SignatureTemplate
 
 __all__ = [
     "BodyHMAC",

@@ -17,8 +17,9 @@ from typing import Any, ClassVar, Final, Literal, final, get_args
 from billhook.errors import ConfigError, InvalidJSON, MissingExtra, SignatureMalformed
 from billhook.fields import strict_json
 from billhook.signing.algorithms import Hmac, PublicKey, RsaSha256
-from billhook.signing.parsing import LAST_TIMESTAMP, UNIX, read_header
+from billhook.signing.parsing import read_header
 from billhook.signing.scheme import Keys, Scheme, Secret, Secrets, SignedContent, check_option, single_secret
+from billhook.signing.times import LAST_TIMESTAMP, UNIX
 
 _SharedSecretName = Literal["HS256", "HS512"]
 AlgorithmName = Literal["RS256", "ES256", _SharedSecretName]

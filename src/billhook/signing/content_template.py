@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Final, final
 
 from billhook.errors import ConfigError
-from billhook.signing.parsing import UNIX, TimeFormat
+from billhook.signing.times import UNIX, TimeFormat
 
 FIELDS: Final = ("id", "timestamp", "type", "body")
 MAX_FIELD_CHARACTERS: Final = 256

@@ -18,8 +18,8 @@ from datetime import datetime
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias, final
 
 from billhook.errors import ConfigError, SignatureError, SignatureMismatch, TimestampInFuture, TimestampTooOld
-from billhook.signing.parsing import require_aware
 from billhook.signing.secret_text import plain_secret
+from billhook.signing.times import require_aware
 
 Secret: TypeAlias = str | Mapping[str, str]
 """A secret or PEM, or {key id: PEM} where the sender names its key."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from billhook.signing.presets import BodyHMAC, TimestampedHMAC, TimestampedRSA
 from billhook.signing.scheme import Scheme
 from billhook.signing.standard_webhooks import StandardWebhooks
-from billhook.signing.template import BodyHMAC, TimestampedHMAC, TimestampedRSA
 
 SCHEMES: Final[Mapping[str, type[Scheme]]] = {
     each.name: each for each in (StandardWebhooks, TimestampedHMAC, TimestampedRSA, BodyHMAC)

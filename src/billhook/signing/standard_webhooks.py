@@ -17,6 +17,7 @@ from billhook.signing.algorithms import (
     base64_secret,
 )
 from billhook.signing.scheme import Keys, Scheme, Secret, Secrets, SignedContent, single_secret
+from billhook.signing.times import UNIX
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - the public prefix of a secret, not one
 
@@ -69,7 +70,7 @@ class StandardWebhooks(Scheme):
         id_header, timestamp_header, header = self.headers
         message_id = parsing.read_identifier(parsing.read_header(headers, id_header), id_header)
         timestamp = parsing.read_header(headers, timestamp_header)
-        signed_at = parsing.UNIX.read(timestamp, timestamp_header)
+        signed_at = UNIX.read(timestamp, timestamp_header)
         signatures: dict[str, list[bytes]] = {}
         listed = parsing.read_header(headers, header)
         if (
@@ -99,7 +100,7 @@ class StandardWebhooks(Scheme):
         _, text = single_secret(secret)
         version = _version(text)
         message_id = parsing.outgoing_message_id(message_id)
-        timestamp = parsing.UNIX.write(now)
+        timestamp = UNIX.write(now)
         signature = VERSIONS[version].sign(text, f"{message_id}.{timestamp}.".encode() + body)
         listed = f"{version},{parsing.encode_signature(signature, 'base64')}"
         return dict(zip(self.headers, (message_id, timestamp, listed), strict=True))

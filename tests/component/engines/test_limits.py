@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from billhook import Handlers
-from billhook.engines.celery.publisher import Sweeper
+from billhook.engines.celery.sweeper import Sweeper
 from billhook.events import CustomerCreated, InvoicePaymentStatusChanged, PingTest
 from billhook.extension import get_state
 from billhook.inbox.deliveries import is_busy

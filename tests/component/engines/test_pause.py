@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from billhook import Handlers, signals
-from billhook.engines.celery.publisher import Sweeper
+from billhook.engines.celery.sweeper import Sweeper
 from billhook.errors import Discard
 from billhook.events import PingTest
 from billhook.extension import get_state

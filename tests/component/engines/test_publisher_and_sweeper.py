@@ -18,8 +18,9 @@ from celery import Celery, Task
 
 from billhook import Handlers
 from billhook.engines.celery import publisher as publisher_module
-from billhook.engines.celery import publisher as sweeper_module
-from billhook.engines.celery.publisher import TASK, Broker, Publisher, Sweeper
+from billhook.engines.celery import sweeper as sweeper_module
+from billhook.engines.celery.publisher import TASK, Broker, Publisher
+from billhook.engines.celery.sweeper import Sweeper
 from billhook.errors import InboxUnavailable, OutOfResources
 from billhook.extension import get_state
 from billhook.inbox import RunPlan

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from billhook.receiver.asgi import _SWEEP_AT_MOST, TimeLimit
+from billhook.receiver.time_limit import _SWEEP_AT_MOST, TimeLimit
 
 
 def limited(limit: TimeLimit):

@@ -29,7 +29,7 @@ def test_a_contract_that_is_not_renewed_expires_at_its_end(sandbox: Running) -> 
     end = "2026-03-25T12:00:00Z"
     made = contract(sandbox, endDate=end, autoRenewContract=False, isTrial=True, products=[fee(1)])
     sandbox.advance("P1Y")
-    kept = sandbox.ok("GET", f"/_sandbox/contracts/{made['id']}")["contract"]
+    kept = sandbox.ok("GET", f"/contracts/{made['id']}")["contract"]
     told = sandbox.raised("ContractExpired")
     renewals = sandbox.raised("UpcomingRenewal")
     billed = cycles(sandbox)

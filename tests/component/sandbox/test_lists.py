@@ -84,11 +84,9 @@ def test_the_other_lists_go_by_the_same_rules(sandbox: Running) -> None:
     sold = {"customerId": acme, "startDate": "2026-01-10"}
     bodies: dict[str, tuple[str, Callable[[str], Any]]] = {
         "/contracts": ("/contracts", lambda n: {**sold, "name": n}),
-        "/_sandbox/plans": ("/_sandbox/plans", lambda n: {"name": n}),
-        "/customFields": ("/_sandbox/customFields", lambda n: {"customFieldName": n}),
-        "/_sandbox/cloudUsageSubmissions": (
-            "/cloudUsageSubmission",
-            lambda n: {"results": [{"correlationId": n}], "productCode": "A"},
+        "/customFields": (
+            "/_sandbox/customers",
+            lambda n: {"name": n, "customFields": [{"customFieldName": n, "valueType": "String"}]},
         ),
     }
     for path, (made_by, body) in bodies.items():

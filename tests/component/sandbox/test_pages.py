@@ -85,22 +85,17 @@ def test_each_delivery_leads_to_the_receivers_dashboard_where_there_is_one() -> 
         assert (timeline.count(link), event.count(link)) == (links_there, links_there)
 
 
-def test_no_page_shows_a_secret_or_a_signature_unless_asked(
+def test_no_page_shows_a_secret_or_a_signature(
     demo: tuple[Running, PagesBrowser, Receiver],
 ) -> None:
     sandbox, browser, receiver = demo
     event = links(browser.get("/timeline").text, "/timeline/evt_[0-9a-f]+")[0]
     pages = [browser.client.get(rule).text for rule in rules("GET")] + [browser.get(event).text]
-    shown = browser.post("/secrets/show")
     signatures = {got.headers["webhook-signature"] for got in receiver.got}
 
     secrets = {SECRET, API_TOKEN, sandbox.sandbox.jwt_key.decode(), *signatures}
     assert len(signatures) > 20
     assert [secret for secret in secrets if any(secret in page for page in pages)] == []
-    assert shown.status_code == 200
-    assert f"export BILLHOOK_SECRETS={SECRET}" in shown.text
-    assert shown.headers["Cache-Control"] == "no-store"
-    assert browser.client.get("/pages/secrets/show").status_code == 404
 
 
 def test_what_is_not_there_is_said_on_a_page(sandbox: Running) -> None:
@@ -215,17 +210,3 @@ def test_an_address_is_subscribed_pinged_and_ended_as_a_whole_or_by_type() -> No
     assert again == "Refused: there is no such subscription"
     assert refused.startswith("Refused: ")
     assert "No address is subscribed." in left
-
-
-def test_a_secret_is_rotated_and_then_shown() -> None:
-    with running(secrets=[SECRET]) as sandbox:
-        browser = PagesBrowser.logged_in(sandbox)
-        said = browser.act("/secrets/rotate", overlap="on")
-        page, shown = browser.get("/secrets").text, browser.post("/secrets/show").text
-        newest = sandbox.sandbox.signing_secret
-
-    assert said.startswith("Deliveries are signed with a new secret, and with the previous one until")
-    assert "the newest secret and the one before it" in page
-    assert newest != SECRET
-    assert str(newest) in shown
-    assert SECRET not in shown

@@ -160,15 +160,14 @@ def test_a_session_ends_after_a_working_day_of_the_machines_time(sandbox: Runnin
 
 
 def test_a_session_ends_with_its_api_token() -> None:
-    for method in ("POST", "DELETE"):
-        with running() as sandbox:
-            browser = PagesBrowser.logged_in(sandbox)
-            before = browser.get("/").status_code
-            sandbox.ok(method, "/_sandbox/tokens")
-            after = browser.get("/")
+    with running() as sandbox:
+        browser = PagesBrowser.logged_in(sandbox)
+        before = browser.get("/").status_code
+        sandbox.ok("POST", "/_sandbox/tokens")
+        after = browser.get("/")
 
-        assert before == 200
-        assert at_login(after.location), method
+    assert before == 200
+    assert at_login(after.location)
 
 
 def test_a_session_of_another_sandbox_or_a_forged_one_is_none() -> None:
@@ -213,7 +212,7 @@ def test_no_action_is_taken_by_get_or_without_a_session(sandbox: Running) -> Non
     by_get = {rule: browser.client.get(rule).status_code for rule in actions}
     sent = [stranger.post(rule.removeprefix("/pages"), advance="P1D") for rule in actions]
 
-    assert len(actions) > 6
+    assert len(actions) > 4
     # Some addresses have a page as well: getting that page changes nothing, as the next test shows.
     assert {by_get[rule] for rule in actions if rule not in rules("GET")} <= {404, 405}
     assert all(response.status_code == 303 and at_login(response.location) for response in sent)

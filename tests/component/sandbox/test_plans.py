@@ -26,13 +26,11 @@ def test_a_plan_is_read_as_it_was_made_without_its_products(sandbox: Running) ->
         {"name": "Growth", "externalId": "plan-growth", "billingData": billing, "products": sold},
     )["plan"]
     read = sandbox.ok("GET", f"/plans/{made['id']}")["plan"]
-    listed = sandbox.ok("GET", "/_sandbox/plans")
 
     assert made["products"] == sold
     assert read == {name: value for name, value in made.items() if name != "products"}
     assert (read["name"], read["status"], read["externalId"]) == ("Growth", "Active", "plan-growth")
     assert read["billingData"] == billing
-    assert listed == {"plans": [made], "total": 1, "hasMore": False, "nextCursor": None}
 
 
 _EVERY_YEAR = cycle("Years", 1)
@@ -61,7 +59,5 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 def test_a_plan_that_could_not_be_sold_is_refused(sandbox: Running) -> None:
     answers = [sandbox.call("POST", "/_sandbox/plans", {"name": "Growth", **fields}) for fields, _ in WRONG]
-    total = sandbox.ok("GET", "/_sandbox/plans")["total"]
 
     check_refused(answers, [param for _, param in WRONG])
-    assert total == 0

@@ -29,8 +29,8 @@ def test_an_address_with_a_slash_too_many_is_not_sent_on_to_another(sandbox: Run
         sandbox.call(method, path).error()
         for method, path in (
             ("DELETE", "/contracts//a"),
-            ("GET", "/_sandbox//contracts/a"),
-            ("GET", "/_sandbox/contracts//a"),
+            ("POST", "/_sandbox//contracts/a/activate"),
+            ("POST", "/_sandbox/contracts//a/activate"),
         )
     ]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from billhook.errors import ConfigError, SignatureMalformed, SignatureMismatch
 from billhook.signing import SignatureTemplate
 from billhook.signing.content_template import ContentTemplate
-from billhook.signing.parsing import TIME_FORMATS, UNIX
+from billhook.signing.times import TIME_FORMATS, UNIX
 from support.signing_cases import NOW, TEXT_SECRET, Delivery, verify
 
 AT = datetime(2026, 1, 15, 9, 30, 5, tzinfo=UTC)

@@ -16,7 +16,8 @@ from typing import Any
 
 from billhook.concurrency import reset_in_child, unique_process_name
 from billhook.engines.celery.app import check_settings
-from billhook.engines.celery.publisher import SWEEP_SECONDS, TASK, Broker, Publisher, Sweeper
+from billhook.engines.celery.publisher import TASK, Broker, Publisher
+from billhook.engines.celery.sweeper import SWEEP_SECONDS, Sweeper
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.inline import Engine
 from billhook.engines.maintenance import AS_SHIPPED, Maintenance, MaintenanceOptions, WorkerRegistration
@@ -135,8 +136,6 @@ class CeleryEngine(Engine):
     def _publish_all(self, delivery_ids: Iterable[int]) -> None:
         for delivery_id in delivery_ids:
             self._publisher.publish(delivery_id)
-
-    # --- a worker's main process ----------------------------------------------------------------------
 
     def _on_init(self, sender: Any, **_: Any) -> None:
         """Check the app's configuration again: a worker starts, and has read all of it."""

@@ -241,8 +241,6 @@ def insert(connection: DeadlineConnection, statement: bytes, rows: Sequence[NewD
     return [delivery_id for _, delivery_id in sorted(zip(order, ids, strict=True))]
 
 
-# --- the schema ---------------------------------------------------------------------------------------
-
 _OPTION = re.compile(r"(?:-c\s*|--)([\w.-]+)=((?:\\.|[^\s\\])*)")
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^",\s]+))\s*(?:,|$)')
 _SHARED = ("public", "$user")

@@ -121,7 +121,6 @@ class SqliteDatabase(Database):
         """Return the id of the process that holds the write lock; None if none does, or it is unknown."""
         return self._lock.holder()
 
-    # --- transactions ---------------------------------------------------------------------------------
     # The order of the locks is always: fork guard, this process's mutex, the lock between processes. The
     # file is checked last: until the lock is held, `restore` may replace it.
 
@@ -220,8 +219,6 @@ class SqliteDatabase(Database):
             finally:
                 engine.dispose()
 
-    # --- maintenance ----------------------------------------------------------------------------------
-
     def back_up(self, target: Path, progress: Progress) -> int:
         """Copy the inbox into a new file: see billhook.inbox.sqlite.backup.back_up."""
         with FORK_GUARD.at_work(), self._mutex, self._checked():
@@ -267,8 +264,6 @@ class SqliteDatabase(Database):
             self._connections.close()
             self._lock.close()
             self.waker.close()
-
-    # --- the file -------------------------------------------------------------------------------------
 
     @contextmanager
     def _checked(self, busy: bool = False) -> Iterator[None]:

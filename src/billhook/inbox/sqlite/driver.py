@@ -115,8 +115,6 @@ class WriteLock:
             self._descriptor = None
 
 
-# --- fork ---------------------------------------------------------------------------------------------
-
 _LONGEST_SECONDS = 3.0
 """Longer than any response may take: work that takes longer hangs, and a fork must not hang with it."""
 

@@ -19,7 +19,7 @@ from sqlalchemy import select
 
 from billhook.fields.types import MaybeListOf
 from billhook.resources import CatalogProduct, Contract, ContractProduct, NewContract, Plan, ProductGroup
-from billhook.sandbox.billing import custom_fields, meters
+from billhook.sandbox.billing import meters
 from billhook.sandbox.billing.cycles import ContractRecord, cycle_at, midnight, renews
 from billhook.sandbox.billing.daily_usage import TimeSpan
 from billhook.sandbox.billing.meters import Meter
@@ -278,16 +278,3 @@ def inline_products(
     for m, group in enumerate(contract.product_groups or []):
         for n, product in enumerate(group.products or []):
             yield f"productGroups.{m}.products.{n}", product, group
-
-
-def views(tx: Transaction, stored: Sequence[ContractRecord]) -> list[Contract]:
-    """Return these contracts as the service shows them: with custom-field defaults."""
-    known = custom_fields.definitions(tx, "Contract")
-    if not known:
-        return list(stored)
-    return [
-        each.model_copy(
-            update={"custom_field_values": custom_fields.with_defaults(known, each.custom_field_values or [])}
-        )
-        for each in stored
-    ]

@@ -5,13 +5,11 @@ Source: spec, "Resources and their fields", Custom-field definition; Customer, c
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from decimal import Decimal
 
 from pydantic import TypeAdapter, ValidationError
 
-from billhook.errors import InvalidJSON
 from billhook.fields import strict_json
 from billhook.fields.types import UtcDatetime
 from billhook.resources import CustomField, CustomFieldInput, CustomFieldValue
@@ -20,7 +18,6 @@ from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository
 from billhook.sandbox.storage.tables import custom_field
 
-ENTITIES = ("Customer", "Contract")
 VALUE_TYPES = ("String", "Number", "Boolean", "Date")
 
 DEFINITIONS = Repository(custom_field, CustomField, "cf")
@@ -55,33 +52,8 @@ def set_values(
             text, param = _stored_text(definition.value_type or "String", field_input.value), f"{where}.value"
             if text is None:
                 raise invalid_request(f"the definition requires a {definition.value_type} here", param)
-            if definition.allowed_values and text not in definition.allowed_values:
-                raise invalid_request("this is not one of the definition's allowedValues", param)
             found[definition.id] = _value(definition, text)
     return list(found.values())
-
-
-def with_defaults(known: Sequence[CustomField], values: Sequence[CustomFieldValue]) -> list[CustomFieldValue]:
-    """Return `values`, plus the defaults of the `known` definitions that have no value here."""
-    are_set = {value.custom_field_definition_id for value in values}
-    return [
-        *values,
-        *(
-            _value(definition, definition.default_value)
-            for definition in known
-            if definition.default_value is not None and definition.id not in are_set
-        ),
-    ]
-
-
-def is_value_text(value_type: str, text: str) -> bool:
-    """Return whether `text` is how a value of this type is stored."""
-    # Numbers and booleans are stored as JSON, texts and dates as they are.
-    value: object = text
-    if value_type in ("Number", "Boolean"):
-        with contextlib.suppress(InvalidJSON):
-            value = strict_json.loads(text.encode())
-    return _stored_text(value_type, value) == text
 
 
 def _definition_of(

@@ -154,22 +154,22 @@ def _check_currency_change(tx: Transaction, stored: Customer, currency: str | No
 
 def event_details(tx: Transaction, stored: Customer) -> NewCustomer:
     """Return the customer as CustomerCreated and ContractCreated include it, as of now."""
-    details: dict[str, Any] = {
-        "date": tx.now,
-        "customer_id": stored.id,
-        "name": stored.name,
-        "external_id": stored.external_id,
-        "aliases": stored.aliases or [],
-        "integration_entities": [
+    linked = stored.external_integration or []
+    return NewCustomer(
+        date=tx.now,
+        customer_id=stored.id,
+        name=str(stored.name),
+        external_id=stored.external_id,
+        aliases=stored.aliases or [],
+        integration_entities=[
             IntegrationEntity(
                 integration_provider=str(each.type),
                 integration_external_id=str(each.id),
                 sync_status="Synced",
             )
-            for each in stored.external_integration or []
+            for each in linked
         ],
-    }
-    return NewCustomer(**details)
+    )
 
 
 def _changes(tx: Transaction, request: CustomerUpdate, stored: Customer | None) -> dict[str, Any]:
@@ -264,16 +264,10 @@ def _check_count(request: Sized | None, param: str) -> None:
 
 
 def customer_views(tx: Transaction, stored: Sequence[Customer]) -> list[Customer]:
-    """Return these customers as the service shows them: with amounts owed and custom-field defaults."""
-    known = custom_fields.definitions(tx, "Customer")
+    """Return these customers as the service shows them: with amounts owed."""
     owed = owed_amounts(tx, [each.id for each in stored])
     return [
-        each.model_copy(
-            update={
-                "custom_field_values": custom_fields.with_defaults(known, each.custom_field_values or []),
-                **owed[each.id],
-            }
-        )
+        each.model_copy(update={"custom_field_values": each.custom_field_values or [], **owed[each.id]})
         for each in stored
     ]
 

@@ -20,14 +20,11 @@ from sqlalchemy import (
     Label,
     Select,
     Text,
-    and_,
     case,
     cast,
     func,
     literal,
     literal_column,
-    not_,
-    null,
     or_,
     select,
     type_coerce,
@@ -38,7 +35,7 @@ from billhook.fields.strict_json import datetime_text
 from billhook.resources import AggregationRequest, DataPoint, EventQuery, MeterKey, Period
 from billhook.sandbox.billing import customers, meters
 from billhook.sandbox.billing.meters import AggregationMethod, Meter, check_property
-from billhook.sandbox.billing.money import ZERO, exact_sum
+from billhook.sandbox.billing.money import ZERO
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import MAX_AGGREGATED_METERS, MAX_GROUPS
 from billhook.sandbox.storage.columns import to_microseconds
@@ -49,7 +46,6 @@ from billhook.sandbox.storage.tables import alias, event
 _YEAR_1 = datetime(1, 1, 1, tzinfo=UTC)  # a Monday
 _DAY, _MICROSECOND = timedelta(days=1), timedelta(microseconds=1)
 _DATA = "data."
-_SMALL = 10**12
 
 
 class EventData:
@@ -64,10 +60,6 @@ class EventData:
         self.json = event.c.body.op("->", return_type=Text())(path)
         """The value as it was sent, with all its digits."""
 
-    def is_small(self) -> ColumnElement[bool]:
-        """Return whether the value is an integer of which SQLite can add many."""
-        return and_(func.typeof(self.value) == "integer", self.value.between(-_SMALL, _SMALL))
-
     def text(self) -> ColumnElement[Any]:
         """Return the value as text to group by, equal for equal numbers; null without one."""
         is_number = func.typeof(self.value).in_(["integer", "real"])
@@ -75,7 +67,7 @@ class EventData:
         other = cast(self.value, Text)
         return case(
             (is_boolean, self._type),
-            (and_(is_number, not_(self.is_small())), func.number_text(self.json)),
+            (is_number, func.number_text(self.json)),
             (self._type != "null", other),
         )
 
@@ -218,11 +210,7 @@ def _customer_clause(tx: Transaction, request: AggregationRequest) -> ColumnElem
 def _figures(
     tx: Transaction, wanted: MeterKey, groups: Grouping, customer_clause: ColumnElement[bool], period: Period
 ) -> Iterator[tuple[str, Decimal]]:
-    """Yield group and figure as the meter defines it; without a meter, the number of events.
-
-    A statement has one figure of a group or, where SQLite would lose digits, two: of small integers, and of
-    other numbers.
-    """
+    """Yield group and figure as the meter defines it; without a meter, the number of events."""
     meter = _meter_for(tx, wanted)
     method = AggregationMethod.COUNT if meter is None else meter.aggregation_method
     where = [customer_clause, event.c.name == wanted.event_name]
@@ -234,12 +222,8 @@ def _figures(
     data = EventData((meter and meter.property) or "")
     statement = _statement(method, data, groups.column.label("grouped"), where)
     # One more than allowed, so that the excess is noticed.
-    for row in tx.connection.execute(statement.limit(MAX_GROUPS + 1)):
-        parts = [Decimal(part) for part in row[1:] if part is not None]
-        yield (
-            groups.name(row[0]),
-            max(parts, default=ZERO) if method is AggregationMethod.MAX else exact_sum(parts),
-        )
+    for group, value in tx.connection.execute(statement.limit(MAX_GROUPS + 1)):
+        yield groups.name(group), Decimal(value)
 
 
 def _meter_for(tx: Transaction, wanted: MeterKey) -> Meter | None:
@@ -277,12 +261,10 @@ def _statement(
             found = rows(value=data.instance())
             return select(found.grouped, func.count(found.value.distinct())).group_by(found.grouped)
         case AggregationMethod.MAX | AggregationMethod.SUM:
-            found = rows(value=data.value, digits=case((data.is_small(), null()), else_=data.json))
-            # Only where SQLite would lose digits is the slower function used.
-            name = str(method)
-            of_small = getattr(func, name)(found.value).filter(found.digits.is_(None))
-            of_others = getattr(func, f"exact_{name}")(found.digits).filter(found.digits.is_not(None))
-            return select(found.grouped, of_small, of_others).group_by(found.grouped)
+            found = rows(digits=data.json)
+            # SQLite's own functions would lose digits.
+            exact = getattr(func, f"exact_{method}")
+            return select(found.grouped, exact(found.digits)).group_by(found.grouped)
         case AggregationMethod.LAST:
             found = rows(digits=data.json, at=event.c.at, seq=event.c.seq)
             # Of two events at one moment the one that arrived later is the last.

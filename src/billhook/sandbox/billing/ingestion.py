@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
-from pydantic import ConfigDict, Field, PrivateAttr, StrictStr
+from pydantic import ConfigDict, PrivateAttr
 from sqlalchemy import select
 
 from billhook.errors import InvalidJSON, InvalidResource, LimitBroken
@@ -23,12 +23,10 @@ from billhook.fields.model import require_object
 from billhook.resources import (
     MAX_BATCH_BYTES,
     MAX_BATCH_EVENTS,
-    CloudUsageResult,
     CloudUsageSubmission,
     EventBatch,
     Measurement,
     NewMeasurement,
-    StoredResource,
     UsageEvent,
 )
 from billhook.resources.usage import wrong_count
@@ -36,8 +34,6 @@ from billhook.sandbox.billing import customers, daily_usage, meters, statements
 from billhook.sandbox.billing.daily_usage import MICROSECONDS_PER_DAY, UsageRollup, day_number
 from billhook.sandbox.billing.meters import CompiledMeter
 from billhook.sandbox.errors import check_key, invalid_request, key_error
-from billhook.sandbox.operations import SandboxResource
-from billhook.sandbox.storage import tables
 from billhook.sandbox.storage.columns import in_texts, to_microseconds
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import Repository, request_document
@@ -241,26 +237,10 @@ def set_measurement(tx: Transaction, request: NewMeasurement) -> Measurement:
     return stored
 
 
-class CloudUsageRecord(StoredResource, CloudUsageResult, SandboxResource, register=False):
-    """A result as it is stored."""
-
-    product_code: Annotated[StrictStr, Field(examples=["API-1"])]
-    """Code of the product."""
-
-
-SUBMISSIONS = Repository(tables.cloud_usage, CloudUsageRecord, "cld")
-
-
-def store_cloud_usage(tx: Transaction, request: CloudUsageSubmission) -> None:
-    """Store each result; skip one whose idempotencyKey is stored already or occurs earlier in the request."""
+def check_cloud_usage(request: CloudUsageSubmission) -> None:
+    """Reject a submission that names no product, or whose idempotencyKey could not be compared."""
     if not request.product_code.strip():
         raise invalid_request("productCode is empty: give one", "productCode")
     for n, result in enumerate(request.results):
-        key = result.idempotency_key
-        if key is not None:
-            check_key(key, f"results.{n}.idempotencyKey")
-            # The same idempotencyKey means the same result, submitted again.
-            if SUBMISSIONS.first(tx, tables.cloud_usage.c.idempotency_key == key):
-                continue
-        data = request_document(result)
-        SUBMISSIONS.add(tx, {**data, "productCode": request.product_code})
+        if result.idempotency_key is not None:
+            check_key(result.idempotency_key, f"results.{n}.idempotencyKey")

@@ -1,4 +1,4 @@
-"""Customers, their custom fields, contracts and plans; the meters of what they sell; submitted cloud usage.
+"""Customers, contracts and plans; the meters of what they sell.
 
 Source: spec, "Endpoints", Meters.
 """
@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictStr
 
-from billhook.fields.types import ListOf, MaybeListOf
+from billhook.fields.types import ListOf
 from billhook.resources import (
     BillingData,
     ContractResponse,
@@ -17,50 +17,33 @@ from billhook.resources import (
     Customer,
     CustomerResponse,
     CustomerUpdate,
-    CustomFieldResponse,
     PageQuery,
 )
 from billhook.sandbox.billing import (
     anonymous_customers,
     contract_lifecycle,
     contracts,
-    custom_fields,
     customers,
     meters,
 )
 from billhook.sandbox.billing.contracts import FullPlan, Products
 from billhook.sandbox.billing.customers import customer_views
-from billhook.sandbox.billing.ingestion import SUBMISSIONS, CloudUsageRecord
 from billhook.sandbox.billing.meters import Meter, NewMeter
 from billhook.sandbox.billing.new_contracts import check_plan_billing, check_products, plan_period
-from billhook.sandbox.errors import check_choice, check_key, invalid_request
+from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
 from billhook.sandbox.storage.repository import request_document
-from billhook.sandbox.storage.tables import custom_field, customer
 
 CUSTOMERS_GROUP = OperationGroup(
     "_sandbox/customers",
     prefix="/_sandbox/customers",
     about="Creates and lists customers, which the specification leaves open.",
 )
-CUSTOM_FIELDS_GROUP = OperationGroup(
-    "_sandbox/customFields", prefix="/_sandbox/customFields", about="Defines custom fields."
-)
 CONTRACTS_GROUP = OperationGroup(
-    "_sandbox/contracts", prefix="/_sandbox/contracts", about="Shows a contract, and activates one."
+    "_sandbox/contracts", prefix="/_sandbox/contracts", about="Activates a contract."
 )
-PLANS_GROUP = OperationGroup("_sandbox/plans", prefix="/_sandbox/plans", about="Creates and lists plans.")
+PLANS_GROUP = OperationGroup("_sandbox/plans", prefix="/_sandbox/plans", about="Creates plans.")
 METERS_GROUP = OperationGroup("_sandbox/meters", prefix="/_sandbox/meters", about="Creates and lists meters.")
-CLOUD_USAGE_GROUP = OperationGroup(
-    "_sandbox/cloudUsage", prefix="/_sandbox/cloudUsageSubmissions", about="Lists submissions of cloud usage."
-)
-
-
-class CustomerQuery(PageQuery, SandboxResource, register=False):
-    """A filter of customers."""
-
-    anonymous: StrictStr | None = None
-    """`true`: only anonymous customers, created for usage; `false`: only the others."""
 
 
 class CustomerPage(CountedPage, SandboxResource, register=False):
@@ -81,13 +64,9 @@ def create_customer(call: Call[CustomerUpdate]) -> CustomerResponse:
 
 
 @CUSTOMERS_GROUP.operation("GET", "", name="list_all")
-def list_customers(call: Call[CustomerQuery]) -> CustomerPage:
+def list_customers(call: Call[PageQuery]) -> CustomerPage:
     """List the customers, oldest first."""
-    wanted = call.request.anonymous
-    # Parameters of a URL are texts, so the model cannot require a boolean.
-    check_choice(wanted, ("true", "false"), "anonymous")
-    where = () if wanted is None else (customer.c.anonymous.is_(wanted == "true"),)
-    page = customers.CUSTOMERS.page(call.tx, call.request, *where)
+    page = customers.CUSTOMERS.page(call.tx, call.request)
     return CustomerPage(customers=customer_views(call.tx, page.items), **page.fields())
 
 
@@ -98,71 +77,11 @@ def get_customer(call: Call[None]) -> CustomerResponse:
     return CustomerResponse(customer=customer_views(call.tx, [found])[0])
 
 
-class NewCustomField(SandboxResource, register=False):
-    """A definition to create. Names are unique for each entity."""
-
-    custom_field_name: Annotated[StrictStr, Field(examples=["region"])]
-    """Name of the field."""
-    entity: StrictStr = "Customer"
-    """Entity that has the field: Customer or Contract."""
-    value_type: StrictStr = "String"
-    """Type of its values: String, Number, Boolean or Date."""
-    integration_source: StrictStr | None = None
-    """System that the values come from."""
-    integration_entity_type: StrictStr | None = None
-    """Type of the entity in that system."""
-    field_path: StrictStr | None = None
-    """Path of the value in that entity."""
-    allowed_values: MaybeListOf[StrictStr] = None
-    """Allowed values, as text."""
-    default_value: StrictStr | None = None
-    """Default value, as text."""
-
-
-@CUSTOM_FIELDS_GROUP.operation("POST", "", name="create")
-def create_custom_field(call: Call[NewCustomField]) -> CustomFieldResponse:
-    """Define a custom field."""
-    request = call.request
-    check_key(request.custom_field_name, "customFieldName")
-    check_choice(request.entity, custom_fields.ENTITIES, "entity")
-    check_choice(request.value_type, custom_fields.VALUE_TYPES, "valueType")
-    of = custom_field.c
-    same = of.entity == request.entity, of.custom_field_name == request.custom_field_name
-    if custom_fields.DEFINITIONS.first(call.tx, *same):
-        raise invalid_request(
-            "this entity has a custom field of this name", "customFieldName", code="already_exists"
-        )
-    # Values are compared as stored texts: an allowed value of another spelling would match nothing.
-    allowed = request.allowed_values or []
-    for n, text in enumerate(allowed):
-        _check_text(request.value_type, text, f"allowedValues.{n}")
-    if request.default_value is not None:
-        _check_text(request.value_type, request.default_value, "defaultValue")
-        if allowed and request.default_value not in allowed:
-            raise invalid_request("defaultValue is not one of allowedValues", "defaultValue")
-    data = request_document(request)
-    # Defaults are stored, too: the read model of a definition has none.
-    data = {**data, "entity": request.entity, "valueType": request.value_type}
-    return CustomFieldResponse(custom_field=custom_fields.DEFINITIONS.add(call.tx, data))
-
-
-def _check_text(value_type: str, text: str, param: str) -> None:
-    if not custom_fields.is_value_text(value_type, text):
-        raise invalid_request(f"{param} is not the text of a {value_type}", param)
-
-
-@CONTRACTS_GROUP.operation("GET", "/{contractId}", name="get")
-def get_contract(call: Call[None]) -> ContractResponse:
-    """Get the contract with this id or externalId: as GET /contracts/{contractId} does."""
-    found = contracts.find(call.tx, call.path["contractId"])
-    return ContractResponse(contract=contracts.views(call.tx, [found])[0])
-
-
 @CONTRACTS_GROUP.operation("POST", "/{contractId}/activate", name="activate")
 def activate_contract(call: Call[None]) -> ContractResponse:
     """Activate a contract that is InReview."""
     active = contract_lifecycle.activate(call.tx, contracts.find(call.tx, call.path["contractId"]))
-    return ContractResponse(contract=contracts.views(call.tx, [active])[0])
+    return ContractResponse(contract=active)
 
 
 class NewPlan(SandboxResource, register=False):
@@ -186,13 +105,6 @@ class FullPlanResponse(SandboxResource, register=False):
     """The plan."""
 
 
-class FullPlanPage(CountedPage, SandboxResource, register=False):
-    """A page of plans."""
-
-    plans: ListOf[FullPlan]
-    """The plans of this page."""
-
-
 @PLANS_GROUP.operation("POST", "", name="create")
 def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
     """Create a plan."""
@@ -212,13 +124,6 @@ def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
     data["status"] = request.status or "Active"
     data["products"] = data.get("products") or []
     return FullPlanResponse(plan=contracts.PLANS.add(call.tx, data))
-
-
-@PLANS_GROUP.operation("GET", "", name="list_all")
-def list_plans(call: Call[PageQuery]) -> FullPlanPage:
-    """List the plans with their products, oldest first."""
-    page = contracts.PLANS.page(call.tx, call.request)
-    return FullPlanPage(plans=page.items, **page.fields())
 
 
 class MeterResponse(SandboxResource, register=False):
@@ -246,24 +151,3 @@ def list_meters(call: Call[PageQuery]) -> MeterPage:
     """List the meters, oldest first."""
     page = meters.METERS.page(call.tx, call.request)
     return MeterPage(meters=page.items, **page.fields())
-
-
-@METERS_GROUP.operation("GET", "/{meterId}", name="get")
-def get_meter(call: Call[None]) -> MeterResponse:
-    """Get a meter."""
-    return MeterResponse(meter=meters.METERS.get(call.tx, call.path["meterId"]))
-
-
-# The specification has no operation that reads what was submitted; tests need one.
-class SubmittedUsagePage(CountedPage, SandboxResource, register=False):
-    """A page of results."""
-
-    results: ListOf[CloudUsageRecord]
-    """The results of this page."""
-
-
-@CLOUD_USAGE_GROUP.operation("GET", "", name="list_all")
-def list_submissions(call: Call[PageQuery]) -> SubmittedUsagePage:
-    """List the results that were submitted, oldest first."""
-    page = SUBMISSIONS.page(call.tx, call.request)
-    return SubmittedUsagePage(results=page.items, **page.fields())

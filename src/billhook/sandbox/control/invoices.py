@@ -1,4 +1,4 @@
-"""Approving, sending and paying invoices; granting credits; exchange rates and month-end reports.
+"""Approving, sending and paying invoices; granting credits; exchange rates.
 
 The specification names credit products and grants without describing them.
 Source: spec, "Endpoints", Credits.
@@ -10,11 +10,10 @@ from decimal import Decimal
 from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictStr
-from sqlalchemy import select
 
 from billhook.events import CreditKind
 from billhook.fields.types import CreditKindWord, CustomerId, ExactDecimal, ListOf, UtcDatetime
-from billhook.resources import CountedPage, CreditGrant, PageQuery
+from billhook.resources import CountedPage, CreditGrant, CreditLedgerEntry, PageQuery
 from billhook.sandbox.billing import (
     credit_grants,
     credit_pools,
@@ -30,22 +29,17 @@ from billhook.sandbox.billing.credit_grants import (
     grant,
     has_expired,
 )
-from billhook.sandbox.billing.credit_pools import LedgerEntryView, LedgerReference
+from billhook.sandbox.billing.credit_pools import LedgerReference
 from billhook.sandbox.billing.invoice_lifecycle import Payment
 from billhook.sandbox.billing.invoices import InvoiceResponseView
-from billhook.sandbox.billing.month_end import Report, ReportResponse
-from billhook.sandbox.errors import check_choice, check_key, invalid_request, not_found
+from billhook.sandbox.errors import check_choice, check_key, invalid_request
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource
-from billhook.sandbox.storage.tables import report
 
 INVOICES_GROUP = OperationGroup(
     "_sandbox/invoices", prefix="/_sandbox/invoices", about="Approves, sends and pays invoices."
 )
 EXCHANGE_RATES_GROUP = OperationGroup(
     "_sandbox/exchangeRates", prefix="/_sandbox/exchangeRates", about="Shows and changes exchange rates."
-)
-REPORTS_GROUP = OperationGroup(
-    "_sandbox/reports", prefix="/_sandbox/reports", about="Shows a month's report."
 )
 
 
@@ -92,16 +86,6 @@ def change_exchange_rates(call: Call[ExchangeRates]) -> ExchangeRates:
     return ExchangeRates(rates=money.set_rates(call.tx, call.request.rates))
 
 
-@REPORTS_GROUP.operation("GET", "/{reportId}", name="get")
-def get_report(call: Call[None]) -> ReportResponse:
-    """Get a month-end report."""
-    wanted = select(report.c.body).where(report.c.id == call.path["reportId"])
-    body = call.tx.connection.scalar(wanted)
-    if body is None:
-        raise not_found("report")
-    return ReportResponse(report=Report.from_json(body.encode()))
-
-
 CREDITS_GROUP = OperationGroup(
     "_sandbox/credits", prefix="/_sandbox", about="Creates credit products, and grants credits."
 )
@@ -126,7 +110,7 @@ class DirectGrant(SandboxResource, register=False):
 class LedgerEntryResponse(SandboxResource, register=False):
     """The ledger entry of a grant."""
 
-    entry: LedgerEntryView
+    entry: CreditLedgerEntry
     """The entry."""
 
 

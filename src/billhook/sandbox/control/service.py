@@ -14,7 +14,7 @@ from billhook.errors import FieldConflict, FieldMissing
 from billhook.fields.types import Integer, UtcDatetime
 from billhook.sandbox import scheduled_jobs, tokens
 from billhook.sandbox.clock import MAX_TIME, CalendarDuration
-from billhook.sandbox.errors import invalid_request, not_found
+from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup, SandboxResource, Services
 from billhook.sandbox.webhooks import signing_secrets
 
@@ -118,14 +118,6 @@ def rotate_api_token(call: Call[None]) -> NewToken:
     # Otherwise Sandbox.api_token would still return the revoked one.
     call.services.api_token_changed(token)
     return NewToken(refresh_token=token)
-
-
-@TOKENS_GROUP.operation("DELETE", "", name="revoke", errors=(404,))
-def revoke_api_token(call: Call[None]) -> None:
-    """Revoke the API token. A sandbox that is started without one creates another."""
-    if not tokens.revoke(call.tx):
-        raise not_found("API token")
-    call.services.api_token_changed(None)
 
 
 class Rotation(SandboxResource, register=False):

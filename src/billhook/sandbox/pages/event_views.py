@@ -1,11 +1,10 @@
 """What happens: the first page, with the clock and what it will do next; and the timeline.
 
-Webhooks, too: subscriptions, and the signing secret to copy into a receiver.
+Webhooks, too: the subscriptions of each address.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,7 +38,7 @@ from billhook.sandbox.storage import tables
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import MAX_PAGE, fetch_page, matching
 from billhook.sandbox.storage.tables import delivery, raised_event, subscription
-from billhook.sandbox.webhooks import outbox, signing_secrets
+from billhook.sandbox.webhooks import outbox
 from billhook.sandbox.webhooks.outbox import Happening
 
 _ROWS = 8
@@ -83,17 +82,11 @@ def _timeline_texts(tx: Transaction, happenings: Sequence[Happening]) -> dict[st
 def event(event_id: str) -> Response:
     """Show one event with its body, its deliveries and all attempts."""
     with page_context().runner.reading() as tx:
-        found = outbox.event_trace(tx, event_id)
-        if found is None:
+        trace = outbox.event_trace(tx, event_id)
+        if trace is None:
             raise NotFound("There is no event with this id; the sandbox keeps the newest 100,000.")
-        trace, body = found
         told = _timeline_texts(tx, [Happening(trace.cause, trace.raised_at, [trace])])
-    return render(
-        "event.html",
-        event=trace,
-        body=indented_text(body),
-        told=told,
-    )
+    return render("event.html", event=trace, body=indented_text(trace.body), told=told)
 
 
 @ROUTES.get("/trigger")
@@ -182,51 +175,3 @@ def end_address() -> Response:
         runner.run("DELETE /_sandbox/subscriptions/{subscriptionId}", subscriptionId=subscription_id)
     ended = "1 subscription is" if len(ids) == 1 else f"{len(ids):,} subscriptions are"
     return redirect_to(url_for(".webhooks"), f"{ended} ended, and their pending deliveries are cancelled.")
-
-
-@ROUTES.get("/secrets")
-def secrets() -> Response:
-    """Show how deliveries are signed, and the buttons that show the secret or make another."""
-    return _page(None)
-
-
-@ROUTES.post("/secrets/show")
-def show_secret() -> Response:
-    """Show what receivers verify with: the newest secret, or the public key of a pair."""
-    # A POST, so that no prefetch, no history and no link shows it.
-    with page_context().runner.reading() as tx:
-        return _page(signing_secrets.verification_secret(tx))
-
-
-@ROUTES.post("/secrets/rotate")
-def rotate_secret() -> Response:
-    """Sign with a new secret from now on."""
-    overlap = "overlap" in request.form
-    try:
-        page_context().runner.run("POST /_sandbox/secrets/rotate", {"overlap": overlap})
-    except SandboxError as error:
-        return redirect_to(url_for(".secrets"), error_sentence(error), good=False)
-    until = ", and with the previous one until the next rotation" if overlap else ""
-    done = f"Deliveries are signed with a new secret{until}. Give it to your receivers."
-    return redirect_to(url_for(".secrets"), done)
-
-
-def _page(secret: signing_secrets.Secret | None) -> Response:
-    runner = page_context().runner
-    with runner.reading() as tx:
-        signer = signing_secrets.current_signer(tx)
-    texts = {} if secret is None else {"": secret} if isinstance(secret, str) else dict(secret)
-    return render(
-        "secrets.html",
-        scheme=signer.scheme.name,
-        headers=sorted(signer.scheme.headers),
-        can_overlap=signer.scheme.separator is not None,
-        overlapping=len(signer.secrets) > 1,
-        secrets=texts,
-        commands={name: _export(text) for name, text in texts.items()},
-    )
-
-
-def _export(text: str) -> str | None:
-    """Return the line for a shell; None for a key of several lines, which belongs into a file."""
-    return None if "\n" in text else f"export BILLHOOK_SECRETS={shlex.quote(text)}"

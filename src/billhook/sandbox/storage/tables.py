@@ -72,9 +72,6 @@ custom_field = document(
     UniqueConstraint("entity", "custom_field_name"),
 )
 
-cloud_usage = document("cloud_usage", Column("idempotency_key", Text, unique=True))
-"""Results of submissions to marketplaces."""
-
 setting = Table("setting", metadata, required("name", Text, primary_key=True), Column("value", Text))
 """Values of the sandbox itself: the offset of its clock, its keys."""
 
@@ -117,9 +114,6 @@ invoice = document(
 """Invoices: of a contract's cycle, from `cycle_start` to `cycle_end`, or of a top-up of credits, without.
 `number` counts the invoices of a `year`. `usd_rate`: US dollars for one unit of `currency`. `carried` is what
 the invoice leaves to later ones, less what it has taken over from earlier ones of its contract."""
-
-report = record("report", Column("body", Text, nullable=False))
-"""Month-end reports, as JSON."""
 
 scheduled_job = Table(
     "agenda",

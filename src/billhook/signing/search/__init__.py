@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from billhook.signing.search.finder import FoundScheme, NearMiss, SearchResult, search
+from billhook.signing.search.finder import SearchResult, search
+from billhook.signing.search.found import FoundScheme, NearMiss
 
 __all__ = ["FoundScheme", "NearMiss", "SearchResult", "search"]

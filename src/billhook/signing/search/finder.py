@@ -7,27 +7,27 @@ search tries common mistakes, such as a changed body. It reads no clock and no f
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias, get_args
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, get_args
 
-from billhook.errors import ConfigError, MissingExtra, SignatureError, SignatureMalformed
-from billhook.signing.algorithms import SECRET_ENCODINGS, AlgorithmName, Ed25519, HmacName, RsaSha256
-from billhook.signing.body_jwt import BodyJWT, read_token
+from billhook.errors import ConfigError
+from billhook.signing.algorithms import Ed25519, HmacName, RsaSha256
 from billhook.signing.content_template import FIELDS
-from billhook.signing.scheme import Scheme
-from billhook.signing.schemes import SCHEMES
-from billhook.signing.search import candidates
-from billhook.signing.search.candidates import KNOWN, CapturedRequest, Part, uniform_templates
-from billhook.signing.secret_text import plain_secret
+from billhook.signing.search.captured import SIGNATURE_LENGTHS, CapturedRequest, Part, read_request
+from billhook.signing.search.contents import (
+    KNOWN,
+    contents,
+    mixed_templates,
+    uniform_templates,
+    url_templates,
+)
+from billhook.signing.search.earlier_bodies import earlier_bodies
+from billhook.signing.search.found import FoundScheme, Match, NearMiss, configure, find_tokens
+from billhook.signing.search.keys import CandidateKey, key_forms
 from billhook.signing.source import TYPE_HEADER
-from billhook.signing.standard_webhooks import SECRET_PREFIX, VERSIONS, StandardWebhooks
-from billhook.signing.template import SignatureTemplate
+from billhook.signing.standard_webhooks import VERSIONS
 
 BUDGET_BYTES: Final = 8_000_000_000
 """The limit of one search, in bytes hashed: some seconds of work."""
@@ -46,43 +46,6 @@ _STANDARD_FORMS: Final = frozenset((f"{version},", "base64") for version in VERS
 _PLAIN: Final = tuple(uniform_templates((".", ":", "\n"), versions=0))
 _WITH_PATH: Final = tuple(uniform_templates((".", ":", "\n", ""), 0, (*FIELDS, "path")))
 """No scheme of billhook signs the path: such a template only explains a request."""
-_DEDUPE_ONLY: Final = {"replay_protection": "dedupe-only"}
-_VERSION: Final = re.compile(r"v[0-9]{1,2}[a-z]?")
-_EPOCH: Final = datetime(1970, 1, 2, tzinfo=UTC)
-_NONE: Final = Part("", "")
-Match: TypeAlias = tuple[candidates.Content, candidates.CandidateKey, candidates.SignatureText]
-"""A content, and the key whose signature of it is a text of the request."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundScheme:
-    """A scheme that verifies the request. `kind` is a class of billhook.signing, to call with `arguments`.
-
-    `secret_number` counts the given secrets from 1. The scheme needs that secret as it is, unless
-    `secret_change` says how to write it. `content` is the template of the signed content. Of two schemes that
-    fit, the one with the lower `rank` is better: it has fewer options and is less likely a coincidence.
-    """
-
-    kind: str
-    arguments: Mapping[str, Any]
-    scheme: Scheme
-    secret_number: int
-    secret_change: str
-    signature_header: str
-    content: str
-    signed_at: datetime | None
-    has_pem: bool
-    """Whether the secret is a public key in PEM."""
-    rank: tuple[Any, ...] = field(default=(), repr=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class NearMiss:
-    """A sentence about what is wrong; `scheme` is the one that fits once it is corrected, if known."""
-
-    kind: Literal["algorithm", "body", "clock", "content", "header", "key", "secret", "template"]
-    explanation: str
-    scheme: FoundScheme | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +76,7 @@ def search(
     `headers` keep the spelling of their names, and lines of one name are joined by a comma; `captured_at` is
     aware.
     """
-    finder = _Search(candidates.read_request(headers, body, target, type_header), captured_at)
+    finder = _Search(read_request(headers, body, target, type_header), captured_at)
     results = list(finder.results(secrets))
     misses = [each for each in results if isinstance(each, NearMiss)]
     found = [each for each in results if isinstance(each, FoundScheme)]
@@ -154,8 +117,8 @@ class _Search:
         self._request = request
         self._captured_at = captured_at
         self._left_bytes = BUDGET_BYTES
-        self._keys: list[candidates.CandidateKey] = []
-        signatures = [text for text in request.signatures if len(text.raw) in candidates.SIGNATURE_LENGTHS]
+        self._keys: list[CandidateKey] = []
+        signatures = [text for text in request.signatures if len(text.raw) in SIGNATURE_LENGTHS]
         self.signature_headers = tuple(dict.fromkeys(text.part.header for text in signatures))
 
     def results(self, secrets: Sequence[str]) -> Iterator[FoundScheme | NearMiss]:
@@ -164,7 +127,7 @@ class _Search:
         captured = {text.raw for text in request.signatures}
         for number, secret in enumerate(secrets, 1):
             try:
-                self._keys += candidates.key_forms(number, secret, captured)
+                self._keys += key_forms(number, secret, captured)
             except ConfigError as error:
                 unusable += 1
                 yield NearMiss("key", f"secret {number} cannot be used: {error}")
@@ -177,11 +140,11 @@ class _Search:
         steps = (
             self._fitting(KNOWN, request),
             self._fitting(uniform_templates(), request),
-            self._fitting(candidates.url_templates(request), request),
+            self._fitting(url_templates(request), request),
             self._changed_body(),
             self._lost_time(),
             self._fitting(_WITH_PATH, likely),
-            *(self._fitting(candidates.mixed_templates(start), likely) for start in starts),
+            *(self._fitting(mixed_templates(start), likely) for start in starts),
             () if tokens or unusable == len(secrets) else self._absence(),
         )
         yield from next(filter(None, map(list, steps)), ())
@@ -194,11 +157,11 @@ class _Search:
         yield from [each for each in results if isinstance(each, FoundScheme)] or results[:1]
 
     def _matches(
-        self, templates: Iterable[str], request: CapturedRequest, keys: Sequence[candidates.CandidateKey]
+        self, templates: Iterable[str], request: CapturedRequest, keys: Sequence[CandidateKey]
     ) -> Iterator[Match]:
         known = frozenset(KNOWN)  # quick to look up
         quick = [key for key in keys if key.algorithm != Ed25519.name]
-        for content in candidates.contents(templates, request) if keys else ():
+        for content in contents(templates, request) if keys else ():
             # Ed25519 takes long, so unusual contents are not tried as a digest or with a changed body.
             likely = not content.digest and request.body is self._request.body
             asked = keys if likely or content.template in known else quick
@@ -211,12 +174,10 @@ class _Search:
                 if raw := key.signatures.get(key.compute(content.data)):
                     yield from ((content, key, text) for text in request.signatures if text.raw == raw)
 
-    # --- what nearly fits -------------------------------------------------------------------------
-
     def _changed_body(self) -> Iterator[NearMiss]:
         """Try bodies that may have been changed into this one on the way."""
         tried = {self._request.body}
-        for change, earlier in candidates.earlier_bodies(self._request.body):
+        for change, earlier in earlier_bodies(self._request.body):
             if earlier in tried:
                 continue
             tried.add(earlier)
@@ -266,132 +227,3 @@ class _Search:
             text = f"none of the secrets made the signature in {names}, over any of {self.tried} contents"
             other = "it is another endpoint's secret, or the body or a header was changed"
             yield NearMiss("secret", f"{text} tried: {other}")
-
-
-# --- the scheme of a match -----------------------------------------------------------------------------
-
-
-def configure(match: Match, request: CapturedRequest) -> FoundScheme | NearMiss:
-    """Return the scheme for a match, or why no scheme of billhook can be configured for it."""
-    content, key, (part, _, encoding, prefix) = match
-    fits = f"{content.template!r} by secret {key.number}"
-    if key.algorithm not in get_args(AlgorithmName):
-        verified = " and ".join(map(str.upper, get_args(HmacName)))
-        text = f"{part.header} is the {key.algorithm.upper()} of {fits}: billhook verifies {verified}"
-        return NearMiss("algorithm", f"{text}, if the sender lets one choose")
-    description = f"{part.header} is the {key.algorithm} of {fits}"
-    if encoding == candidates.BASE64URL:
-        text = f"{description}, in base64url or without padding, which no scheme of billhook reads"
-        return NearMiss("template", text)
-    signed_at = content.parts.get("timestamp", _NONE).moment
-    event_type = "".join(each.text for each in request.values["type"])
-    why: Exception | None = None
-    for preference, (kind, arguments, secret, change) in enumerate(_schemes(match)):
-        try:
-            scheme = kind(**arguments)
-            keys, now = scheme.load([secret]), signed_at or _EPOCH
-            scheme.verify(
-                request.headers, request.body, keys, event_type=event_type, now=now, tolerance_seconds=1
-            )
-        except (ConfigError, SignatureError) as error:
-            why = error
-            continue
-        # `sha256=` is a prefix, whereas `v1=` begins a list, to which a rotation of keys adds a second
-        # signature.
-        listed = (part.entry is None) == bool(_VERSION.match(part.entry or prefix))
-        rank = (key.number, preference, listed, prefix)
-        return FoundScheme(
-            kind.__name__, arguments, scheme, key.number, change, part.header, content.template, signed_at,
-            key.algorithm == RsaSha256.name, rank,
-        )  # fmt: skip
-    return NearMiss("template", f"{description}, for which no scheme of billhook can be configured: {why}")
-
-
-def _schemes(match: Match) -> list[tuple[type[Scheme], dict[str, Any], str, str]]:
-    """Return what may be the scheme of a match, the best first: class, arguments, secret and its change."""
-    content, key, (part, _, encoding, prefix) = match
-    time, message_id = content.parts.get("timestamp", _NONE), content.parts.get("id", _NONE)
-    names = ("id_header", "timestamp_header", "signature_header")
-    headers = (message_id.header, time.header, part.header)
-    usual = zip(names, headers, StandardWebhooks().headers, strict=True)
-    own = {name: header for name, header, usual_one in usual if header.lower() != usual_one}
-    # Standard Webhooks takes the given secret, or base64 of the key.
-    plain, surroundings = plain_secret(key.given)
-    encoded = SECRET_PREFIX + base64.b64encode(SECRET_ENCODINGS[key.encoding](key.secret)).decode()
-    before = f"{key.change}, then " if key.change else ""
-    what = "characters" if key.encoding == "text" else "decoded bytes"
-    as_found = key.secret, key.change
-    options = {
-        "signature_header": part.header,
-        "timestamp_header": time.header,
-        "signature_prefix": prefix,
-        **({} if key.algorithm == "hmac-sha256" else {"signature_algorithm": key.algorithm}),
-        **_DEDUPE_ONLY,
-    }
-    given = {
-        "content": content.template,
-        "algorithm": key.algorithm,
-        "encoding": encoding,
-        "signature_header": part.header,
-        "timestamp_header": time.header or None if time.entry is None else None,
-        "id_header": message_id.header or None,
-        "prefix": prefix,
-        "time_format": time.time_format,
-        "signature_entry": part.entry,
-        "time_entry": time.entry,
-        "entry_separator": part.separator,
-        "sign_digest": content.digest,
-        "secret_encoding": key.encoding,
-        "replay_protection": "dedupe-only" if time.moment is None else None,
-    }
-    defaults: dict[str, Any] = SignatureTemplate.__init__.__kwdefaults__ or {}
-    needed = {name: value for name, value in given.items() if name == "content" or value != defaults[name]}
-    return [
-        (StandardWebhooks, own, plain, f"leave out {surroundings}" if surroundings else ""),
-        (StandardWebhooks, own, encoded, f"{before}write it as whsec_ and the base64 of its {what}"),
-        (StandardWebhooks, own, *as_found),
-        *(
-            (kind, {name: options[own] for own, name in kind.options.items() if own in options}, *as_found)
-            for kind in SCHEMES.values()
-            if kind.options
-        ),
-        (SignatureTemplate, needed, *as_found),
-    ]
-
-
-def find_tokens(request: CapturedRequest, secrets: Sequence[str]) -> Iterator[FoundScheme | NearMiss]:
-    """Yield the scheme of each JSON Web Token about the body, expired or not, or why there is none."""
-    text = request.body.decode("utf-8", "replace")
-    forms = {hashlib.sha256(request.body).hexdigest(): "sha256", text: "body"}
-    for header, value in request.headers.items():
-        try:
-            jose_header, claims, _, _ = read_token(value, header)
-        except SignatureMalformed:
-            continue
-        if not (isinstance(jose_header.get("alg"), str) and claims):
-            continue
-        about = [name for name, each in claims.items() if isinstance(each, str) and each in forms]
-        if not about:
-            yield NearMiss(
-                "secret", f"{header} is a token, and none of its claims is the body or its SHA-256"
-            )
-            continue
-        arguments: dict[str, Any] = {"header": header, "algorithm": jose_header["alg"], "claim": about[0]}
-        arguments["claim_holds"] = forms[str(claims[about[0]])]
-        arguments |= _DEDUPE_ONLY if claims.get("iat") is None else {}
-        try:
-            scheme = BodyJWT(**arguments)
-        except (ConfigError, MissingExtra) as error:
-            yield NearMiss("secret", f"{header} is a token about the body: {error}")
-            continue
-        for number, secret in enumerate(secrets, 1):
-            with suppress(ConfigError, SignatureError):
-                signed = scheme.read(request.headers, request.body, "")
-                if scheme.load([secret]).accept(signed.content, signed.signatures, None):
-                    yield FoundScheme(
-                        "BodyJWT", arguments, scheme, number, "", header,
-                        f"a token with the claim {about[0]!r}", signed.signed_at, "-----BEGIN" in secret,
-                    )  # fmt: skip
-                    break
-        else:
-            yield NearMiss("secret", f"{header} is a token about the body, and no secret given verifies it")
