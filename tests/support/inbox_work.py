@@ -29,6 +29,7 @@ from billhook.inbox.counts import Counts
 from billhook.inbox.filters import STATES
 from billhook.inbox.records import NEWEST_ONLY, ContentKey, DeliveryState
 from billhook.inbox.retention import Cutoffs
+from billhook.inbox.unread import RoundRobin
 from support.inbox_view import NOON, incoming
 from support.runs import LEASE, OWNER, at, claim, planned, result_of, settle
 
@@ -67,6 +68,7 @@ def store(inbox: Inbox) -> None:
     inbox._count_unfinished(10)
     inbox.received(10)
     inbox.poll(10)
+    inbox.poll(2, turns=RoundRobin(lambda _: None))
     with inbox.transaction(OWNER) as transaction:
         first, *others = inbox.received(10)
         transaction.plan([RunPlan(first.delivery_id, ("plain",))], at(0))

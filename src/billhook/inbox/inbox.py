@@ -24,6 +24,7 @@ from billhook.inbox.committer import BacklogLimit, Committer
 from billhook.inbox.counts import Counts, Sum
 from billhook.inbox.crashes import crash_key
 from billhook.inbox.database import Database, Waker
+from billhook.inbox.dialect import dialect_of
 from billhook.inbox.ingest import ingest
 from billhook.inbox.probe import Probe, StartupCheck
 from billhook.inbox.records import (
@@ -36,7 +37,6 @@ from billhook.inbox.records import (
 )
 from billhook.inbox.retention import Cutoffs, PruneResult
 from billhook.inbox.schema import any_schema, found_revision, require_known, upgrade_schema, version, worker
-from billhook.inbox.sql import upsert
 from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
 from billhook.inbox.unread import RoundRobin, read_one, read_unread
@@ -327,7 +327,7 @@ class Inbox:
         """
         values = {"handlers": seen.handlers, "seen_at": now}
         with self.database.write() as connection:
-            row = upsert(connection, worker).values(asdict(seen) | values)
+            row = dialect_of(connection).insert(worker).values(asdict(seen) | values)
             connection.execute(row.on_conflict_do_update(index_elements=[worker.c.owner], set_=values))
             # Skip rows that another worker is deleting or writing.
             lost = select(worker.c.owner).where(worker.c.seen_at < now - WORKER_KEPT_FOR)

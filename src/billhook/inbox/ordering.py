@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import Any
+from functools import cache
 
-from sqlalchemy import Connection, FromClause, Text, Update, bindparam, func, literal_column, select, update
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import Connection, Text, Update, bindparam, func, literal_column, select, update
 
 from billhook.inbox.counts import as_open_time
+from billhook.inbox.dialect import InboxDialect, dialect_of
 from billhook.inbox.records import NEWEST_ONLY, RunState, SupersededRun
 from billhook.inbox.schema import delivery, run
-from billhook.inbox.sql import UtcDateTime, in_parameter, in_states, json_rows_on_sqlite, json_text
+from billhook.inbox.sql import UtcDateTime, in_parameter, in_states
 
 OrderKey = tuple[str, str]
 """The handler's name and the order key."""
@@ -25,8 +25,13 @@ OrderKey = tuple[str, str]
 _UNFINISHED = (RunState.WAITING, RunState.DUE, RunState.RUNNING)
 
 
-def _release_next_statement(keys: FromClause) -> Update:
+_OF_KEYS = ("handler", "order_key")
+
+
+@cache
+def _release_next_statement(dialect: InboxDialect) -> Update:
     """Build the update that makes the first run of each key due, by the index, if that run waits."""
+    keys = dialect.texts("keys", *_OF_KEYS)
     own = run.alias("own")
     first = (
         select(own.c.id)
@@ -49,13 +54,6 @@ def _release_next_statement(keys: FromClause) -> Update:
     )
 
 
-_ARRAYS = [bindparam(name, type_=ARRAY(Text)) for name in ("handlers", "order_keys")]
-# Not as JSON: of that PostgreSQL expects ten times as many rows, and would read the table for them.
-_UNNESTED = func.unnest(*_ARRAYS).table_valued("handler", "order_key").render_derived(name="keys")
-_ON_POSTGRES = _release_next_statement(_UNNESTED)
-_ON_SQLITE = _release_next_statement(json_rows_on_sqlite("keys", {"handler": Text(), "order_key": Text()}))
-
-
 def release_next(connection: Connection, keys: Collection[OrderKey], now: datetime) -> list[int]:
     """Make the first waiting run of each key due, where no run is due or running; returns their deliveries.
 
@@ -65,16 +63,9 @@ def release_next(connection: Connection, keys: Collection[OrderKey], now: dateti
     if not keys:
         return []
     pairs = list(dict.fromkeys(keys))
-    if connection.dialect.name == "postgresql":
-        statement = _ON_POSTGRES
-        values: dict[str, Any] = {
-            "handlers": [name for name, _ in pairs],
-            "order_keys": [key for _, key in pairs],
-        }
-    else:
-        statement = _ON_SQLITE
-        values = {"keys": json_text({"handler": handler, "order_key": key} for handler, key in pairs)}
-    return list(connection.execute(statement, values | {"now": now}).scalars())
+    dialect = dialect_of(connection)
+    values = dialect.texts_value("keys", _OF_KEYS, pairs) | {"now": now}
+    return list(connection.execute(_release_next_statement(dialect), values).scalars())
 
 
 _NEWEST = run.alias("newest")

@@ -419,7 +419,7 @@ def read_handler_backlogs(
     """
     numbers: Counter[tuple[str, str]] = Counter()
     oldest: dict[str, datetime] = {}
-    found = connection.execute(_numbers(connection.dialect.name), {"now": now, "at_most": RUNS_LIMIT})
+    found = connection.execute(_numbers(), {"now": now, "at_most": RUNS_LIMIT})
     for state, name, number, since in found:
         numbers[name, state] = number
         if since is not None and since <= now:
@@ -463,11 +463,9 @@ def _rates(connection: Connection, now: datetime) -> Mapping[str, float]:
 
 
 @cache
-def _numbers(dialect: str) -> TextualSelect:
+def _numbers() -> TextualSelect:
     """Return the query of how many runs each handler has in which state, and since when some are due."""
-    # As in billhook.inbox.claims: PostgreSQL takes the two conditions for a rare coincidence, and would read
-    # all runs.
-    claimable = "state IN ('due', 'running') AND " if dialect == "sqlite" else ""
+    claimable = "$by_index(state IN ('due', 'running'))"
     kinds = {
         "due": f"{claimable}state = 'due'",
         "running": f"{claimable}state = 'running'",

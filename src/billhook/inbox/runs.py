@@ -20,7 +20,6 @@ from sqlalchemy import (
     Integer,
     Text,
     Update,
-    bindparam,
     case,
     exists,
     func,
@@ -33,6 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from billhook.inbox.counts import as_open_time, open_time
+from billhook.inbox.dialect import RunUpdate, dialect_of
 from billhook.inbox.leases import UNSETTLED
 from billhook.inbox.ordering import OrderKey, discard_superseded, release_next
 from billhook.inbox.records import (
@@ -48,14 +48,10 @@ from billhook.inbox.records import (
 )
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import (
-    TextOfTables,
     UtcDateTime,
-    execute_each,
     in_parameter,
     in_states,
     in_values,
-    json_rows,
-    json_text,
 )
 
 RECENT = timedelta(seconds=1)
@@ -109,26 +105,13 @@ _NEW: dict[str, Any] = {
     "twin_of": None,
 }
 _COLUMNS = ("delivery_id", "handler", "state", "due_at", "token", *_NEW)
-_INSERT = insert(run).values({name: bindparam(name, type_=run.c[name].type) for name in _COLUMNS})
-_INSERT_ROWS = TextOfTables(
-    f"INSERT INTO $run ({', '.join(_COLUMNS)}) SELECT {', '.join(_COLUMNS)} "  # noqa: S608 - our own columns
-    "FROM jsonb_populate_recordset(NULL::$run, CAST(:rows AS jsonb)) RETURNING id, delivery_id, handler"
-)
 
 
 def insert_runs(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], int]:
     """Insert runs made by `new_run`; returns their ids by delivery and handler."""
     if not rows:
         return {}
-    if connection.dialect.name == "postgresql":
-        inserted = connection.execute(_INSERT_ROWS, {"rows": json_text(rows)})
-        return {(delivery_id, name): run_id for run_id, delivery_id, name in inserted}
-    execute_each(connection, _INSERT, rows)
-    # Consecutive: the transaction holds SQLite's write lock, and a table's next id is its highest plus one.
-    last = connection.exec_driver_sql("SELECT last_insert_rowid()").scalar_one()
-    return {
-        (row["delivery_id"], row["handler"]): run_id for run_id, row in enumerate(rows, last - len(rows) + 1)
-    }
+    return dialect_of(connection).insert_runs(connection, _COLUMNS, rows)
 
 
 # --- settle -------------------------------------------------------------------------------------------
@@ -226,8 +209,7 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
     )
 
 
-_SETTLE = _settle_statement({name: bindparam(name, type_=of_type) for name, of_type in _RESULT.items()})
-_SETTLE_ROWS = _settle_statement(dict(json_rows("results", _RESULT).c.items())).returning(*_ITS_COLUMNS)
+_SETTLE = RunUpdate(_RESULT, _settle_statement, _RUNNING)
 
 
 def _stored_at(result: RunResult, now: datetime | None) -> datetime:
@@ -256,13 +238,7 @@ def _write_results(
                 "seconds": seconds,
             }
         )
-    if connection.dialect.name == "postgresql":
-        return connection.execute(_SETTLE_ROWS, {"results": json_text(given)}).all()
-    # Read first: one by one they return no rows. Between the two no other transaction writes.
-    running = connection.execute(_RUNNING, {"run_ids": [result.run_id for result in results]}).all()
-    execute_each(connection, _SETTLE, given)
-    leases = {(parameters["run_id"], parameters["fencing_token"]) for parameters in given}
-    return [row for row in running if (row.id, row.token) in leases]
+    return dialect_of(connection).update_runs(connection, _SETTLE, given)
 
 
 def finish_deliveries(connection: Connection, delivery_ids: Collection[int]) -> None:

@@ -7,6 +7,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from datetime import datetime, timedelta
+from functools import cache
 from itertools import takewhile, zip_longest
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +15,6 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Connection,
-    FromClause,
     Text,
     Update,
     and_,
@@ -27,6 +27,7 @@ from sqlalchemy.types import TypeEngine
 
 from billhook.inbox import claims, leases, locks
 from billhook.inbox.claims import CLAIMED_COLUMNS, NextTimes
+from billhook.inbox.dialect import InboxDialect, dialect_of
 from billhook.inbox.leases import (
     CLAIMABLE,
     HELD,
@@ -58,8 +59,6 @@ from billhook.inbox.sql import (
     in_parameter,
     in_states,
     in_values,
-    json_rows,
-    json_rows_on_sqlite,
 )
 
 NO_LIMITS: Mapping[str, HandlerLimits] = MappingProxyType({})
@@ -95,11 +94,13 @@ _PLANNED: dict[str, TypeEngine[Any]] = {
 }
 
 
-def _plan_statement(planned: FromClause, *, reads_types: bool) -> Update:
+@cache
+def _plan_statement(own: InboxDialect, *, reads_types: bool) -> Update:
     """Build the update for rows with the columns of _PLANNED; `reads_types` if types were read in bodies.
 
     Without it no type is written: SQLite would write the entry of its index anew, with the same type.
     """
+    planned = own.rows("plans", _PLANNED)
     read: dict[str, Any] = {}
     if reads_types:
         read = {"event_type": func.coalesce(planned.c.event_type, delivery.c.event_type)}
@@ -115,13 +116,6 @@ def _plan_statement(planned: FromClause, *, reads_types: bool) -> Update:
         )
         .returning(delivery.c.id, delivery.c.key, PAUSED_COUNT)
     )
-
-
-_PLAN = {
-    (dialect, reads_types): _plan_statement(rows("plans", _PLANNED), reads_types=reads_types)
-    for dialect, rows in (("postgresql", json_rows), ("sqlite", json_rows_on_sqlite))
-    for reads_types in (False, True)
-}
 
 
 def count_skipped(connection: Connection, unplanned: Collection[int], unsettled: Collection[Lease]) -> int:
@@ -181,8 +175,6 @@ class InboxTransaction:
         Not `whole`: more will be settled or planned, and locked then.
         """
         self._locked = whole
-        if self._connection.dialect.name != "postgresql":
-            return  # on SQLite the transaction holds the whole file from its first statement
         delivery_ids = {each.delivery_id for each in results} | {each.delivery_id for each in plans}
         if any(each.options for each in plans) or any(each.ordered for each in results):
             locks.lock_order(self._connection)
@@ -235,7 +227,7 @@ class InboxTransaction:
             if planned.event_type is not None:
                 reads_types, row["event_type"] = True, planned.event_type
             rows.append(row | dict(zip(_IDENTIFIERS, planned.identifiers, strict=False)))
-        statement = _PLAN[self._connection.dialect.name, reads_types]
+        statement = _plan_statement(dialect_of(self._connection), reads_types=reads_types)
         new = self._connection.execute(statement, {"plans": json.dumps(rows)})
         # Of those that no other worker has planned; None with a paused handler.
         keys = {delivery_id: None if paused else key for delivery_id, key, paused in new}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import threading
@@ -22,6 +21,7 @@ from billhook.inbox import (
     ordering,
     runs,
 )
+from billhook.inbox.dialect import dialect_of
 from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.records import NEWEST_ONLY
 from billhook.inbox.sql import TextOfTables
@@ -588,11 +588,10 @@ def test_runs_that_wait_for_hours_cost_a_claim_nothing(inbox, where):
 def explained(where):
     """How the database lets the next of two keys go, in lower case."""
     inbox = open_inbox(where)
-    pairs = [{"handler": "h", "order_key": key} for key in ("k1", "k2")]
-    keys = {"handlers": ["h", "h"], "order_keys": ["k1", "k2"], "keys": json.dumps(pairs)}
     with inbox.database.write() as connection:
-        statement = ordering._ON_POSTGRES if isinstance(where, str) else ordering._ON_SQLITE
-        shown = statement.compile(dialect=connection.dialect)
+        own = dialect_of(connection)
+        keys = own.texts_value("keys", ("handler", "order_key"), [("h", "k1"), ("h", "k2")])
+        shown = ordering._release_next_statement(own).compile(dialect=connection.dialect)
         values = {**shown.params, **keys, "now": "2026-01-15 12:00:00"}
         if shown.positional:
             values = tuple(values[name] for name in shown.positiontup)

@@ -20,8 +20,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from billhook.errors import ConfigError, InboxUnavailable, SchemaForbidden
 from billhook.inbox.database import Database, RowSecurity
+from billhook.inbox.dialect import with_own
 from billhook.inbox.postgres import roles
 from billhook.inbox.postgres.clock import SERVER_TIME, ServerClock
+from billhook.inbox.postgres.dialect import POSTGRES
 from billhook.inbox.postgres.driver import (
     INSERT_NEW,
     READING,
@@ -314,6 +316,7 @@ class PostgresDatabase(Database):
         )
         # A session's search_path may be another client's, and a temporary table of his comes before any path.
         engine.dialect.identifier_preparer.schema_for_object = self._schema_of
+        with_own(engine.dialect, POSTGRES)
         event.listen(engine, "checkout", replace_lost)
         event.listen(engine, "handle_error", drop_read_only)
         return engine

@@ -225,7 +225,7 @@ WHERE billhook.delivery.state IN ('received')), (SELECT coalesce(max(billhook.de
 FROM billhook.delivery)) AS coalesce_4, (SELECT coalesce(max(billhook.failure.id), %(coalesce_6)s::INTEGER) AS coalesce_5
 FROM billhook.failure) AS anon_2
 --> delivery: delivery_pkey
---> delivery: delivery_received_idx
+--> delivery: delivery_turn_idx
 --> delivery: delivery_unread_type_idx
 --> failure: failure_pkey
 
@@ -338,30 +338,30 @@ FROM (
     SELECT date_trunc('hour', received_at, 'UTC') AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
         'accepted' AS what, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
         max(received_at) AS last_at
-    FROM billhook.delivery WHERE conflict_of IS NULL AND id = ANY (%(delivery_ids)s) AND coalesce(sent_as, event_type) != '' AND id > %(delivery_id)s AND id <= %(to_delivery_id)s
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id = ANY (%(delivery_ids)s::BIGINT[]) AND coalesce(sent_as, event_type) != '' AND id > %(delivery_id)s AND id <= %(to_delivery_id)s
         GROUP BY 1, 2, 3
     UNION ALL
     SELECT date_trunc('hour', received_at, 'UTC'), source, coalesce(sent_as, event_type), '',
         CASE WHEN type_field IS NOT NULL AND coalesce(sent_as, event_type) = '' THEN 'untyped' ELSE 'quarantined' END, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
         max(received_at) AS last_at
-    FROM billhook.delivery WHERE conflict_of IS NULL AND id = ANY (%(delivery_ids)s)
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id = ANY (%(delivery_ids)s::BIGINT[])
         AND (coalesce(sent_as, event_type) != '' OR type_field IS NOT NULL AND coalesce(sent_as, event_type) = '') AND id > %(quarantined_id)s AND id <= %(to_quarantined_id)s
         AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
     UNION ALL
     SELECT date_trunc('hour', failed_at, 'UTC'), '', '', handler, 'failed', '', CASE WHEN failure.duration_seconds IS NULL THEN -1 WHEN failure.duration_seconds <= 0.001 THEN 0 WHEN failure.duration_seconds <= 0.002 THEN 1 WHEN failure.duration_seconds <= 0.005 THEN 2 WHEN failure.duration_seconds <= 0.01 THEN 3 WHEN failure.duration_seconds <= 0.02 THEN 4 WHEN failure.duration_seconds <= 0.05 THEN 5 WHEN failure.duration_seconds <= 0.1 THEN 6 WHEN failure.duration_seconds <= 0.2 THEN 7 WHEN failure.duration_seconds <= 0.5 THEN 8 WHEN failure.duration_seconds <= 1.0 THEN 9 WHEN failure.duration_seconds <= 2.0 THEN 10 WHEN failure.duration_seconds <= 5.0 THEN 11 WHEN failure.duration_seconds <= 10.0 THEN 12 WHEN failure.duration_seconds <= 20.0 THEN 13 WHEN failure.duration_seconds <= 50.0 THEN 14 WHEN failure.duration_seconds <= 100.0 THEN 15 WHEN failure.duration_seconds <= 200.0 THEN 16 WHEN failure.duration_seconds <= 500.0 THEN 17 WHEN failure.duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(failure.duration_seconds, 0) * 1048576) / 1048576),
         max(failed_at)
     FROM billhook.failure JOIN billhook.run ON run.id = run_id WHERE retried = 1 AND failure.id > %(failure_id)s
-        AND failure.id <= %(to_failure_id)s AND delivery_id = ANY (%(delivery_ids)s) GROUP BY 1, 4, 7
+        AND failure.id <= %(to_failure_id)s AND delivery_id = ANY (%(delivery_ids)s::BIGINT[]) GROUP BY 1, 4, 7
     UNION ALL
     SELECT date_trunc('hour', finished_at, 'UTC'), '', '', handler, state, '', CASE WHEN duration_seconds IS NULL THEN -1 WHEN duration_seconds <= 0.001 THEN 0 WHEN duration_seconds <= 0.002 THEN 1 WHEN duration_seconds <= 0.005 THEN 2 WHEN duration_seconds <= 0.01 THEN 3 WHEN duration_seconds <= 0.02 THEN 4 WHEN duration_seconds <= 0.05 THEN 5 WHEN duration_seconds <= 0.1 THEN 6 WHEN duration_seconds <= 0.2 THEN 7 WHEN duration_seconds <= 0.5 THEN 8 WHEN duration_seconds <= 1.0 THEN 9 WHEN duration_seconds <= 2.0 THEN 10 WHEN duration_seconds <= 5.0 THEN 11 WHEN duration_seconds <= 10.0 THEN 12 WHEN duration_seconds <= 20.0 THEN 13 WHEN duration_seconds <= 50.0 THEN 14 WHEN duration_seconds <= 100.0 THEN 15 WHEN duration_seconds <= 200.0 THEN 16 WHEN duration_seconds <= 500.0 THEN 17 WHEN duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(duration_seconds, 0) * 1048576) / 1048576),
         max(finished_at)
     FROM billhook.run WHERE finished_at >= %(finished_at)s::TIMESTAMP WITH TIME ZONE AND finished_at < %(to_finished_at)s::TIMESTAMP WITH TIME ZONE
-        AND delivery_id = ANY (%(delivery_ids)s) GROUP BY 1, 4, 5, 7
+        AND delivery_id = ANY (%(delivery_ids)s::BIGINT[]) GROUP BY 1, 4, 5, 7
 
     UNION ALL
     SELECT date_trunc('hour', failed_at, 'UTC'), '', '', '', 'issue', fingerprint, -1, count(*), 0.0,
         max(failed_at)
-    FROM billhook.failure JOIN billhook.run ON run.id = run_id WHERE fingerprint IS NOT NULL AND delivery_id = ANY (%(delivery_ids)s)
+    FROM billhook.failure JOIN billhook.run ON run.id = run_id WHERE fingerprint IS NOT NULL AND delivery_id = ANY (%(delivery_ids)s::BIGINT[])
     GROUP BY 1, 6
 ) AS anon_1 GROUP BY anon_1.hour, anon_1.source, anon_1.event_type, anon_1.handler, anon_1.what, anon_1.cause, anon_1.bucket
 --> delivery: delivery_failed_idx
@@ -589,7 +589,7 @@ WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.e
 SELECT billhook.delivery.id
 FROM billhook.delivery
 WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.type_field IS NOT NULL AND billhook.delivery.state IN ('received') AND billhook.delivery.event_type = %(event_type_1)s::VARCHAR ORDER BY billhook.delivery.id
---> delivery: delivery_event_type_id_idx
+--> delivery: delivery_turn_idx
 
 -- deliveries.py count
 SELECT count(*) AS count_1
@@ -639,7 +639,7 @@ SELECT billhook.delivery.id
 FROM billhook.delivery
 WHERE billhook.delivery.state IN ('received')
  LIMIT %(param_1)s::INTEGER
---> delivery: delivery_received_idx
+--> delivery: delivery_turn_idx
 
 -- deliveries.py page
 SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at, length(billhook.delivery.body) AS body_bytes, (SELECT min(billhook.run.twin_of) AS min_1
@@ -1115,21 +1115,6 @@ WHERE found.id = %(id_1)s::BIGINT ORDER BY found.id DESC
 UPDATE billhook.billhook_version SET version_num=billhook.billhook_version.version_num
 --> billhook_version: all rows
 
--- inbox.py Inbox.poll
-SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id = %(delivery_id)s::BIGINT ORDER BY billhook.delivery.id
- LIMIT %(at_most)s::INTEGER
---> delivery: delivery_received_idx
-
--- inbox.py Inbox.poll
--- inbox.py Inbox.received
-SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
- LIMIT %(at_most)s::INTEGER
---> delivery: delivery_received_idx
-
 -- inbox.py Inbox.record_worker
 DELETE FROM billhook.billhook_worker WHERE billhook.billhook_worker.owner IN (SELECT billhook.billhook_worker.owner
 FROM billhook.billhook_worker
@@ -1604,7 +1589,7 @@ UPDATE billhook.delivery SET state=%(state)s::VARCHAR, error=%(error)s::VARCHAR 
 
 -- operations.py _change
 UPDATE billhook.delivery SET state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received')
---> delivery: delivery_unfinished_idx
+--> delivery: delivery_turn_idx
 
 -- operations.py _discard
 SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key
@@ -1738,7 +1723,7 @@ UPDATE billhook.run SET state=%(state)s::VARCHAR, due_at=%(now)s::TIMESTAMP WITH
 FROM billhook.run AS own
 WHERE own.handler = keys.handler AND own.order_key = keys.order_key AND own.state IN ('waiting', 'due', 'running') ORDER BY own.state, own.delivery_id
  LIMIT 1) AS anon_1
-FROM unnest(%(handlers)s::TEXT[], %(order_keys)s::TEXT[]) AS keys(handler, order_key)) AND billhook.run.state IN ('waiting') RETURNING billhook.run.delivery_id
+FROM unnest(%(keys_handler)s::TEXT[], %(keys_order_key)s::TEXT[]) AS keys(handler, order_key)) AND billhook.run.state IN ('waiting') RETURNING billhook.run.delivery_id
 --> run: run_order_idx
 --> run: run_pkey
 
@@ -1754,7 +1739,7 @@ WHERE billhook.run.finished_at > %(finished_at_1)s::TIMESTAMP WITH TIME ZONE AND
 SELECT (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('received') LIMIT %(at_most)s) AS counted) AS unread, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('received', 'planned') AND state IN ('planned') LIMIT %(at_most)s) AS counted) AS in_progress, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('dead', 'quarantined') AND state IN ('dead') LIMIT %(at_most)s) AS counted) AS dead, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('dead', 'quarantined') AND state IN ('quarantined') LIMIT %(at_most)s) AS counted) AS quarantined, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE conflict_of IS NOT NULL AND state IN ('quarantined') LIMIT %(at_most)s) AS counted) AS conflicts,  (SELECT received_at FROM billhook.delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1) AS oldest_at
 --> delivery: delivery_conflict_idx
 --> delivery: delivery_failed_idx
---> delivery: delivery_received_idx
+--> delivery: delivery_turn_idx
 --> delivery: delivery_unfinished_idx
 
 -- overview.py _state
@@ -2003,10 +1988,49 @@ UPDATE billhook.run SET due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billho
 SELECT count(*) AS count_1
 FROM billhook.delivery
 WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received')
---> delivery: delivery_received_idx
+--> delivery: delivery_turn_idx
 
 -- transaction.py count_skipped
 SELECT count(*) AS count_1
 FROM billhook.run
 WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[]) AND CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(leases)s::TEXT[]) AND billhook.run.state = %(state_1)s::VARCHAR
 --> run: run_claim_idx
+
+-- unread.py RoundRobin.choose
+WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
+            SELECT CAST(0 AS bigint), CAST(%(after_type)s::VARCHAR AS text), CAST(%(after_source)s::VARCHAR AS text), 0, %(of_each)s::INTEGER
+            UNION ALL
+            SELECT here.id, here.event_type, here.source, found.number + 1,
+                CASE WHEN here.event_type = found.event_type AND here.source = found.source
+                    THEN found.of_type + 1 ELSE 1 END
+            FROM found JOIN billhook.delivery AS here ON here.id = coalesce(
+    (
+    SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type = found.event_type AND source = found.source AND id > found.id AND found.of_type < %(of_each)s::INTEGER ORDER BY event_type, source, id LIMIT 1
+),
+    (
+    SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type = found.event_type AND source > found.source ORDER BY event_type, source, id LIMIT 1
+),
+    (
+    SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type > found.event_type ORDER BY event_type, source, id LIMIT 1
+)
+)
+            WHERE found.number < %(at_most)s::INTEGER
+        )
+        SELECT stored.id, stored.source, stored.key, stored.event_type, stored.body, stored.headers, stored.signed_at, stored.received_at, stored.duplicate_slot, stored.sent_as, stored.type_field
+        FROM found JOIN billhook.delivery AS stored ON stored.id = found.id ORDER BY found.number
+--> delivery: delivery_pkey
+--> delivery: delivery_turn_idx
+
+-- unread.py read_one
+SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id = %(delivery_id)s::BIGINT ORDER BY billhook.delivery.id
+ LIMIT %(at_most)s::INTEGER
+--> delivery: delivery_turn_idx
+
+-- unread.py read_unread
+SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
+ LIMIT %(at_most)s::INTEGER
+--> delivery: delivery_received_idx

@@ -1207,21 +1207,6 @@ WHERE found.id = ? ORDER BY found.id DESC
 UPDATE billhook_version SET version_num=billhook_version.version_num
 --> SCAN billhook_version
 
--- inbox.py Inbox.poll
-SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
-FROM delivery
-WHERE delivery.state IN ('received') AND delivery.id = ? ORDER BY delivery.id
- LIMIT ? OFFSET ?
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
-
--- inbox.py Inbox.poll
--- inbox.py Inbox.received
-SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
-FROM delivery
-WHERE delivery.state IN ('received') ORDER BY delivery.id
- LIMIT ? OFFSET ?
---> SCAN delivery USING INDEX delivery_received_idx
-
 -- inbox.py Inbox.record_worker
 DELETE FROM billhook_worker WHERE billhook_worker.owner IN (SELECT billhook_worker.owner
 FROM billhook_worker
@@ -2232,3 +2217,48 @@ WHERE run.id IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? |
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- unread.py RoundRobin.choose
+WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
+            SELECT CAST(0 AS bigint), CAST(? AS text), CAST(? AS text), 0, ?
+            UNION ALL
+            SELECT here.id, here.event_type, here.source, found.number + 1,
+                CASE WHEN here.event_type = found.event_type AND here.source = found.source
+                    THEN found.of_type + 1 ELSE 1 END
+            FROM found JOIN delivery AS here ON here.id = coalesce(
+    (
+    SELECT id FROM delivery WHERE state IN ('received') AND event_type = found.event_type AND source = found.source AND id > found.id AND found.of_type < ? ORDER BY event_type, source, id LIMIT 1
+),
+    (
+    SELECT id FROM delivery WHERE state IN ('received') AND event_type = found.event_type AND source > found.source ORDER BY event_type, source, id LIMIT 1
+),
+    (
+    SELECT id FROM delivery WHERE state IN ('received') AND event_type > found.event_type ORDER BY event_type, source, id LIMIT 1
+)
+)
+            WHERE found.number < ?
+        )
+        SELECT stored.id, stored.source, stored.key, stored.event_type, stored.body, stored.headers, stored.signed_at, stored.received_at, stored.duplicate_slot, stored.sent_as, stored.type_field
+        FROM found JOIN delivery AS stored ON stored.id = found.id ORDER BY found.number
+--> SCAN CONSTANT ROW
+--> SCAN found
+--> SEARCH here USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH delivery USING COVERING INDEX delivery_turn_idx (event_type=? AND source=? AND id>?)
+--> SEARCH delivery USING COVERING INDEX delivery_turn_idx (event_type=? AND source>?)
+--> SEARCH delivery USING COVERING INDEX delivery_turn_idx (event_type>?)
+--> SCAN found
+--> SEARCH stored USING INTEGER PRIMARY KEY (rowid=?)
+
+-- unread.py read_one
+SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+FROM delivery
+WHERE delivery.state IN ('received') AND delivery.id = ? ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+
+-- unread.py read_unread
+SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+FROM delivery
+WHERE delivery.state IN ('received') ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SCAN delivery USING INDEX delivery_received_idx
