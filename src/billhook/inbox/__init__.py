@@ -6,7 +6,6 @@ from billhook.inbox.deliveries import Deliveries, DeliveryDetails
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.records import (
-    NEWEST_ONLY,
     Claim,
     ContentKey,
     DeliveryState,
@@ -28,7 +27,6 @@ from billhook.inbox.records import (
 from billhook.inbox.transaction import InboxTransaction
 
 __all__ = [
-    "NEWEST_ONLY",
     "NOTHING_DUE",
     "OTHER_TYPES",
     "Claim",

@@ -25,8 +25,9 @@ from billhook.inbox.crashes import ThreadCrashes, read_crashes
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import find_paused
 from billhook.inbox.records import HandlerLimits, PausedHandler, WorkerRecord
-from billhook.inbox.schema import found_revision, handler, run, worker
+from billhook.inbox.schema import found_revision, handler, release, run, worker
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values
+from billhook.inbox.workers import RUNS_OR_DIED
 
 COUNT_LIMIT = 100_000
 """How far deliveries are counted one by one: a number that is as large means "at least"."""
@@ -84,8 +85,9 @@ class HandlerFigures:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFigures(WorkerRecord):
-    """A process that claims runs; `alive` if it was seen within the last minute."""
+    """A process that claims runs, and has not stopped in order; `alive` if it was seen in the last minute."""
 
+    release: str | None
     seen_at: datetime
     alive: bool
 
@@ -177,7 +179,9 @@ def read_state(inbox: Inbox, now: datetime) -> InboxState:
 
 
 def _state(connection: Connection, inbox: Inbox, now: datetime) -> dict[str, Any]:
-    workers = select(worker).order_by(worker.c.started_at, worker.c.owner)
+    columns = [column for column in worker.c if column not in (worker.c.release_id, worker.c.stopped_at)]
+    workers = select(*columns, release.c.name.label("release")).where(RUNS_OR_DIED)
+    workers = workers.outerjoin(release, release.c.id == worker.c.release_id)
     return {
         "revision": found_revision(connection),
         "backlog": Backlog(**connection.execute(_BACKLOG, {"at_most": COUNT_LIMIT}).mappings().one()),
@@ -185,7 +189,7 @@ def _state(connection: Connection, inbox: Inbox, now: datetime) -> dict[str, Any
         "paused": find_paused(connection),
         "workers": [
             WorkerFigures(**row, alive=now - row["seen_at"] < WORKER_SILENT_AFTER)
-            for row in connection.execute(workers).mappings()
+            for row in connection.execute(workers.order_by(worker.c.started_at, worker.c.owner)).mappings()
         ],
         "machine_ahead_seconds": round(inbox.database.machine_ahead_seconds, 1),
     }
