@@ -25,6 +25,7 @@ from billhook.inbox.records import (
     WorkerRecord,
 )
 from billhook.inbox.transaction import InboxTransaction
+from billhook.inbox.unread import RoundRobin
 
 __all__ = [
     "NOTHING_DUE",
@@ -46,6 +47,7 @@ __all__ = [
     "PausedHandler",
     "PutStatus",
     "Receipt",
+    "RoundRobin",
     "RunOptions",
     "RunPlan",
     "RunResult",

@@ -269,6 +269,10 @@ def _partial(name: str, condition: str, *columns: Column[Any]) -> None:
 
 
 _partial("delivery_received_idx", "state IN ('received')", delivery.c.id)
+# For a turn of each type: see billhook.inbox.unread.
+_partial(
+    "delivery_turn_idx", "state IN ('received')", delivery.c.event_type, delivery.c.source, delivery.c.id
+)
 # For the deliveries of which no type is counted yet: see billhook.inbox.counts.
 _partial("delivery_unread_type_idx", "type_field IS NOT NULL AND state IN ('received')", delivery.c.id)
 _partial("delivery_unfinished_idx", "state IN ('received', 'planned')", delivery.c.id)

@@ -5,7 +5,8 @@ They are for operators, who are told when no worker runs. No claim and no lease 
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, delete, func, null, select, update
@@ -16,8 +17,19 @@ from billhook.inbox.sql import upsert
 
 WORKER_KEPT_FOR = timedelta(days=1)
 """How long a worker's row is kept after it stopped, was killed, or its machine was lost."""
+WORKER_SILENT_AFTER = timedelta(minutes=1)
+"""A worker that was not seen for so long is gone: it writes its row every 20 s."""
 RUNS_OR_DIED = worker.c.stopped_at.is_(None)
 """The condition that a worker has not stopped in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFigures(WorkerRecord):
+    """A process that claims runs, and has not stopped in order; `alive` if it was seen in the last minute."""
+
+    release: str | None
+    seen_at: datetime
+    alive: bool
 
 
 def release_number(connection: Connection, name: str, now: datetime) -> int:
@@ -53,3 +65,14 @@ def worker_seen_at(connection: Connection) -> datetime | None:
     query = select(func.max(worker.c.seen_at)).where(RUNS_OR_DIED)
     seen_at: datetime | None = connection.execute(query).scalar_one()
     return seen_at
+
+
+def read_workers(connection: Connection, now: datetime) -> Sequence[WorkerFigures]:
+    """Return the workers that have not stopped in order, the one that runs for longest first."""
+    columns = [column for column in worker.c if column not in (worker.c.release_id, worker.c.stopped_at)]
+    query = select(*columns, release.c.name.label("release")).where(RUNS_OR_DIED)
+    query = query.outerjoin(release, release.c.id == worker.c.release_id)
+    return [
+        WorkerFigures(**row, alive=now - row["seen_at"] < WORKER_SILENT_AFTER)
+        for row in connection.execute(query.order_by(worker.c.started_at, worker.c.owner)).mappings()
+    ]
