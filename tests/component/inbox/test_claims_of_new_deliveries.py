@@ -47,9 +47,9 @@ def count_writes(inbox, monkeypatch, during):
         kind, seen = type(transaction), []
     mark = kind._mark_running
 
-    def marked(self, found, *others):
+    def marked(self, found, *others, **more):
         seen.extend(found)
-        return mark(self, found, *others)
+        return mark(self, found, *others, **more)
 
     monkeypatch.setattr(kind, "_mark_running", marked)
     during()
@@ -208,4 +208,4 @@ def test_claims_whose_commit_was_not_confirmed_are_found(inbox, where):
     with inbox.transaction(OWNER) as transaction:
         assert transaction.release_orphaned([], NOON) == 2
 
-    assert runs(where) == [("a", "due", 0, None, 0)] * 2
+    assert runs(where) == [("a", "due", 0, OWNER, 0)] * 2
