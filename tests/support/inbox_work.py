@@ -27,7 +27,7 @@ from billhook.inbox import (
 )
 from billhook.inbox.counts import Counts
 from billhook.inbox.filters import STATES
-from billhook.inbox.records import NEWEST_ONLY, ContentKey, DeliveryState
+from billhook.inbox.records import ContentKey, DeliveryState
 from billhook.inbox.retention import Cutoffs
 from billhook.inbox.unread import RoundRobin
 from support.inbox_view import NOON, incoming
@@ -89,7 +89,7 @@ def run_by_workers(inbox: Inbox) -> None:
         content = ContentKey("digest", ("invoice_id",), at(0), 60.0)
         options = {
             "ordered": RunOptions("key"),
-            "newest": RunOptions(f"{NEWEST_ONLY}key"),
+            "newest": RunOptions("key", newest_only=True),
             "once": RunOptions(content_key=content),
         }
         with inbox.transaction(OWNER) as transaction:
@@ -149,7 +149,7 @@ def limit_handlers(inbox: Inbox) -> None:
     inbox.resume_handler("rated")
     inbox.record_worker(WorkerRecord("a", "worker", 1, NOON), at(217))
     inbox.worker_seen_at()
-    inbox.remove_worker("a")
+    inbox.record_stop("a")
     inbox.record_worker(WorkerRecord("b", "worker", 1, NOON), at(218))
 
 

@@ -35,8 +35,8 @@ WHERE billhook.delivery.state IN ('received', 'planned')
 --> delivery: delivery_unfinished_idx
 
 -- claims.py find_due
-SELECT few.run_id, few.token, few.handler, few.attempts, few.lease_owner, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.lease_owner AS lease_owner, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
@@ -47,8 +47,8 @@ WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhoo
 --> run: run_claim_idx
 
 -- claims.py find_due
-SELECT few.run_id, few.token, few.handler, few.attempts, few.lease_owner, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.lease_owner AS lease_owner, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
@@ -59,8 +59,8 @@ WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhoo
 --> run: run_claim_idx
 
 -- claims.py find_due
-SELECT few.run_id, few.token, few.handler, few.attempts, few.lease_owner, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.lease_owner AS lease_owner, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
@@ -71,8 +71,8 @@ WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhoo
 --> run: run_claim_idx
 
 -- claims.py find_due
-SELECT few.run_id, few.token, few.handler, few.attempts, few.lease_owner, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.lease_owner AS lease_owner, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
@@ -84,13 +84,13 @@ WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhoo
 
 -- claims.py find_suspect
 WITH few AS
-(SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.lease_owner AS lease_owner, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+(SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.handler = ANY (%(names)s::TEXT[]) AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(held)s::TEXT[]) AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
-WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) AND billhook.run.delivery_id = %(of_delivery)s::BIGINT ORDER BY CASE WHEN (billhook.run.lease_owner = %(lease_owner_1)s::VARCHAR) THEN %(param_2)s::INTEGER ELSE %(param_3)s::INTEGER END, billhook.run.attempts - billhook.run.excused_attempts, billhook.run.due_at, billhook.run.id
- LIMIT %(param_4)s::INTEGER FOR UPDATE OF run SKIP LOCKED)
- SELECT few.run_id, few.token, few.handler, few.attempts, few.lease_owner, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) AND billhook.run.delivery_id = %(of_delivery)s::BIGINT ORDER BY billhook.run.beside_others, billhook.run.attempts - billhook.run.excused_attempts, billhook.run.due_at, billhook.run.id
+ LIMIT %(param_2)s::INTEGER FOR UPDATE OF run SKIP LOCKED)
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM few JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 --> billhook_handler: billhook_handler_name_key
 --> delivery: delivery_pkey
@@ -98,13 +98,13 @@ FROM few JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 
 -- claims.py find_suspect
 WITH few AS
-(SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.lease_owner AS lease_owner, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+(SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.handler = ANY (%(names)s::TEXT[]) AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(held)s::TEXT[]) AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
-WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) ORDER BY CASE WHEN (billhook.run.lease_owner = %(lease_owner_1)s::VARCHAR) THEN %(param_2)s::INTEGER ELSE %(param_3)s::INTEGER END, billhook.run.attempts - billhook.run.excused_attempts, billhook.run.due_at, billhook.run.id
- LIMIT %(param_4)s::INTEGER FOR UPDATE OF run SKIP LOCKED)
- SELECT few.run_id, few.token, few.handler, few.attempts, few.lease_owner, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) ORDER BY billhook.run.beside_others, billhook.run.attempts - billhook.run.excused_attempts, billhook.run.due_at, billhook.run.id
+ LIMIT %(param_2)s::INTEGER FOR UPDATE OF run SKIP LOCKED)
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM few JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 --> billhook_handler: billhook_handler_name_key
 --> delivery: delivery_pkey
@@ -1115,26 +1115,6 @@ WHERE found.id = %(id_1)s::BIGINT ORDER BY found.id DESC
 UPDATE billhook.billhook_version SET version_num=billhook.billhook_version.version_num
 --> billhook_version: all rows
 
--- inbox.py Inbox.record_worker
-DELETE FROM billhook.billhook_worker WHERE billhook.billhook_worker.owner IN (SELECT billhook.billhook_worker.owner
-FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.seen_at < %(seen_at_1)s::TIMESTAMP WITH TIME ZONE FOR UPDATE SKIP LOCKED)
---> billhook_worker: all rows
---> billhook_worker: billhook_worker_pkey
-
--- inbox.py Inbox.record_worker
-INSERT INTO billhook.billhook_worker (owner, engine, handlers, started_at, seen_at) VALUES (%(owner)s::VARCHAR, %(engine)s::VARCHAR, %(handlers)s::INTEGER, %(started_at)s::TIMESTAMP WITH TIME ZONE, %(seen_at)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (owner) DO UPDATE SET handlers = %(param_1)s::INTEGER, seen_at = %(param_2)s::TIMESTAMP WITH TIME ZONE
-
--- inbox.py Inbox.remove_worker
-DELETE FROM billhook.billhook_worker WHERE billhook.billhook_worker.owner = %(owner_1)s::VARCHAR
---> billhook_worker: billhook_worker_pkey
-
--- inbox.py Inbox.worker_seen_at
--- occurrences.py workers_gone_since
-SELECT max(billhook.billhook_worker.seen_at) AS max_1
-FROM billhook.billhook_worker
---> billhook_worker: all rows
-
 -- ingest.py _insert
 INSERT INTO billhook.delivery (source, key, duplicate_slot, event_type, type_field, conflict_of, headers, state, error, signed_at, received_at, digest, body) VALUES (%(source)s::VARCHAR, %(key)s::VARCHAR, %(duplicate_slot)s::VARCHAR, %(event_type)s::VARCHAR, %(type_field)s::VARCHAR, %(conflict_of)s::BIGINT, %(headers)s::VARCHAR, %(state)s::VARCHAR, %(error)s::VARCHAR, %(signed_at)s::TIMESTAMP WITH TIME ZONE, %(received_at)s::TIMESTAMP WITH TIME ZONE, %(digest)s, %(body)s) RETURNING billhook.delivery.id
 
@@ -1375,25 +1355,25 @@ UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(change
 --> billhook_issue: billhook_issue_pkey
 
 -- leases.py _make_due
-UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts - %(attempts_1)s::INTEGER), due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, lease_owner=%(lease_owner)s::VARCHAR WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
+UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts - %(attempts_1)s::INTEGER), due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
 --> run: run_pkey
 
 -- leases.py _make_due
-UPDATE billhook.run SET state=%(state)s::VARCHAR, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, lease_owner=%(lease_owner)s::VARCHAR, last_error=%(last_error)s::VARCHAR, runs_alone=%(runs_alone)s::INTEGER, excused_attempts=%(excused_attempts)s::INTEGER WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
+UPDATE billhook.run SET state=%(state)s::VARCHAR, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, last_error=%(last_error)s::VARCHAR, runs_alone=%(runs_alone)s::INTEGER, excused_attempts=%(excused_attempts)s::INTEGER WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
 --> run: run_pkey
 
 -- leases.py expire_leases
-INSERT INTO billhook.failure (run_id, attempt, failed_at, error, fingerprint) VALUES (%(run_id)s::BIGINT, %(attempt)s::INTEGER, %(failed_at)s::TIMESTAMP WITH TIME ZONE, %(error)s::VARCHAR, %(fingerprint)s::VARCHAR) RETURNING billhook.failure.id
+INSERT INTO billhook.failure (run_id, attempt, failed_at, error, fingerprint, worker, release_id) VALUES (%(run_id)s::BIGINT, %(attempt)s::INTEGER, %(failed_at)s::TIMESTAMP WITH TIME ZONE, %(error)s::VARCHAR, %(fingerprint)s::VARCHAR, %(worker)s::VARCHAR, %(release_id)s::INTEGER) RETURNING billhook.failure.id
 
 -- leases.py expire_leases
-SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.run.lease_owner, billhook.run.runs_alone, billhook.run.excused_attempts
+SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.run.worker, billhook.run.release_id, billhook.run.queued, billhook.run.runs_alone, billhook.run.beside_others, billhook.run.excused_attempts
 FROM billhook.run
 WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(param_2)s::TEXT[]) ORDER BY billhook.run.due_at, billhook.run.id
  LIMIT %(param_3)s::INTEGER FOR UPDATE SKIP LOCKED
 --> run: run_claim_idx
 
 -- leases.py expire_leases
-SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.run.lease_owner, billhook.run.runs_alone, billhook.run.excused_attempts
+SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.run.worker, billhook.run.release_id, billhook.run.queued, billhook.run.runs_alone, billhook.run.beside_others, billhook.run.excused_attempts
 FROM billhook.run
 WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.delivery_id = %(delivery_id_1)s::BIGINT ORDER BY billhook.run.due_at, billhook.run.id
  LIMIT %(param_1)s::INTEGER FOR UPDATE SKIP LOCKED
@@ -1592,13 +1572,13 @@ UPDATE billhook.delivery SET state=%(state)s::VARCHAR, error=%(error)s::VARCHAR 
 --> delivery: delivery_turn_idx
 
 -- operations.py _discard
-SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key
+SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
 FROM billhook.run
 WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.state IN ('waiting', 'due', 'running', 'dead') ORDER BY billhook.run.id
 --> run: run_delivery_id_handler_key
 
 -- operations.py _discard
-UPDATE billhook.run SET state=%(state)s::VARCHAR, lease_owner=%(lease_owner)s::VARCHAR, token=(billhook.run.token + %(token_1)s::INTEGER), last_error=%(last_error)s::VARCHAR, finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, duration_seconds=%(duration_seconds)s WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.state IN ('waiting', 'due', 'running', 'dead')
+UPDATE billhook.run SET state=%(state)s::VARCHAR, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), last_error=%(last_error)s::VARCHAR, finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, beside_others=%(beside_others)s::INTEGER, duration_seconds=%(duration_seconds)s WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.state IN ('waiting', 'due', 'running', 'dead')
 --> run: run_pkey
 
 -- operations.py _make_due
@@ -1606,11 +1586,11 @@ UPDATE billhook.run SET due_at=%(moment)s::TIMESTAMP WITH TIME ZONE WHERE billho
 --> run: run_pkey
 
 -- operations.py _make_due
-UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, lease_owner=%(lease_owner)s::VARCHAR, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, excused_attempts=%(excused_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (%(state_2_1)s::VARCHAR, %(state_2_2)s::VARCHAR)
+UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, excused_attempts=%(excused_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (%(state_2_1)s::VARCHAR, %(state_2_2)s::VARCHAR)
 --> run: run_pkey
 
 -- operations.py _make_due
-UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, lease_owner=%(lease_owner)s::VARCHAR, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, excused_attempts=%(excused_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (NULL) AND (1 != 1)
+UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, excused_attempts=%(excused_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (NULL) AND (1 != 1)
 
 -- operations.py _states
 SELECT billhook.delivery.id, billhook.delivery.state
@@ -1678,21 +1658,21 @@ UPDATE billhook.run SET last_error=%(last_error)s::VARCHAR, order_key=%(order_ke
 --> run: run_delivery_id_handler_key
 
 -- operations.py replay
-SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key
+SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
 FROM billhook.run
 WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state = %(state_2)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER) ORDER BY billhook.run.id
 --> bitmap: run_claim_idx
 --> bitmap: run_dead_idx
 
 -- operations.py replay
-SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key
+SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
 FROM billhook.run
 WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.handler = %(handler_1)s::VARCHAR AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state = %(state_2)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER) ORDER BY billhook.run.id
 --> bitmap: run_claim_idx
 --> bitmap: run_dead_idx
 
 -- operations.py replay
-SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key
+SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
 FROM billhook.run
 WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.handler = %(handler_1)s::VARCHAR AND (billhook.run.state IN ('succeeded', 'discarded', 'dead') OR billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER) ORDER BY billhook.run.id
 --> run: run_delivery_id_handler_key
@@ -1705,7 +1685,7 @@ SELECT billhook.run.delivery_id, (SELECT max(newest.delivery_id) AS max_1
 FROM billhook.run AS newest
 WHERE newest.handler = %(of_handler)s::VARCHAR AND newest.order_key = %(of_key)s::VARCHAR AND newest.state IN ('waiting', 'due', 'running')) AS newest
 FROM billhook.run JOIN billhook.delivery ON billhook.delivery.id = billhook.run.delivery_id
-WHERE billhook.run.handler = %(of_handler)s::VARCHAR AND billhook.run.order_key = %(of_key)s::VARCHAR AND billhook.run.state IN ('waiting', 'due', 'running') AND billhook.run.state IN ('waiting', 'due') AND billhook.run.excused_attempts = %(excused_attempts_1)s::INTEGER AND billhook.run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
+WHERE billhook.run.handler = %(of_handler)s::VARCHAR AND billhook.run.order_key = %(of_key)s::VARCHAR AND billhook.run.state IN ('waiting', 'due', 'running') AND billhook.run.state IN ('waiting', 'due') AND billhook.run.newest_only = %(newest_only_1)s::INTEGER AND billhook.run.excused_attempts = %(excused_attempts_1)s::INTEGER AND billhook.run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
 FROM billhook.run AS newest
 WHERE newest.handler = %(of_handler)s::VARCHAR AND newest.order_key = %(of_key)s::VARCHAR AND newest.state IN ('waiting', 'due', 'running')) FOR NO KEY UPDATE OF delivery SKIP LOCKED
 --> delivery: delivery_pkey
@@ -1741,11 +1721,6 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('r
 --> delivery: delivery_failed_idx
 --> delivery: delivery_turn_idx
 --> delivery: delivery_unfinished_idx
-
--- overview.py _state
-SELECT billhook.billhook_worker.owner, billhook.billhook_worker.engine, billhook.billhook_worker.handlers, billhook.billhook_worker.started_at, billhook.billhook_worker.seen_at
-FROM billhook.billhook_worker ORDER BY billhook.billhook_worker.started_at, billhook.billhook_worker.owner
---> billhook_worker: all rows
 
 -- overview.py read_handler_backlogs
 SELECT billhook.billhook_handler.name
@@ -1881,9 +1856,9 @@ DELETE FROM billhook.billhook_action WHERE billhook.billhook_action.at < %(at_1)
 --> billhook_action: all rows
 
 -- runs.py _write_results
-UPDATE billhook.run SET state=anon_1.new_state, attempts=anon_1.attempt, due_at=coalesce(anon_1.retry_at, billhook.run.due_at), lease_owner=NULL, last_error=anon_1.error, finished_at=CASE WHEN (anon_1.ended_at < (SELECT billhook.billhook_closed.finished_at
+UPDATE billhook.run SET state=anon_1.new_state, attempts=anon_1.attempt, due_at=coalesce(anon_1.retry_at, billhook.run.due_at), queued=0, last_error=anon_1.error, finished_at=CASE WHEN (anon_1.ended_at < (SELECT billhook.billhook_closed.finished_at
 FROM billhook.billhook_closed)) THEN (SELECT billhook.billhook_closed.finished_at
-FROM billhook.billhook_closed) ELSE anon_1.ended_at END, runs_alone=0, excused_attempts=(billhook.run.excused_attempts + anon_1.is_excused), started_at=coalesce(anon_1.called_at, billhook.run.started_at), duration_seconds=anon_1.seconds FROM jsonb_to_recordset(CAST(%(results)s::VARCHAR AS JSONB)) AS anon_1(run_id BIGINT, fencing_token INTEGER, attempt INTEGER, new_state TEXT, error TEXT, retry_at TIMESTAMP WITH TIME ZONE, ended_at TIMESTAMP WITH TIME ZONE, is_excused INTEGER, called_at TIMESTAMP WITH TIME ZONE, seconds FLOAT) WHERE billhook.run.id = anon_1.run_id AND billhook.run.token = anon_1.fencing_token AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.lease_owner = 'lost queued')) RETURNING billhook.run.id, billhook.run.token, billhook.run.handler, billhook.run.order_key
+FROM billhook.billhook_closed) ELSE anon_1.ended_at END, runs_alone=0, beside_others=0, excused_attempts=(billhook.run.excused_attempts + anon_1.is_excused), started_at=coalesce(anon_1.called_at, billhook.run.started_at), duration_seconds=anon_1.seconds FROM jsonb_to_recordset(CAST(%(results)s::VARCHAR AS JSONB)) AS anon_1(run_id BIGINT, fencing_token INTEGER, attempt INTEGER, new_state TEXT, error TEXT, retry_at TIMESTAMP WITH TIME ZONE, ended_at TIMESTAMP WITH TIME ZONE, is_excused INTEGER, called_at TIMESTAMP WITH TIME ZONE, seconds FLOAT) WHERE billhook.run.id = anon_1.run_id AND billhook.run.token = anon_1.fencing_token AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.queued = 1)) RETURNING billhook.run.id, billhook.run.token, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
 --> billhook_closed: all rows
 --> run: run_claim_idx
 
@@ -1905,10 +1880,10 @@ WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN 
 --> run: run_delivery_id_handler_key
 
 -- runs.py insert_runs
-INSERT INTO billhook.run (delivery_id, handler, state, due_at, token, attempts, lease_owner, started_at, finished_at, last_error, order_key, identity, twin_of) SELECT delivery_id, handler, state, due_at, token, attempts, lease_owner, started_at, finished_at, last_error, order_key, identity, twin_of FROM jsonb_populate_recordset(NULL::billhook.run, CAST(%(rows)s AS jsonb)) RETURNING id, delivery_id, handler
+INSERT INTO billhook.run (delivery_id, handler, state, due_at, token, attempts, worker, release_id, queued, started_at, finished_at, last_error, order_key, newest_only, identity, twin_of) SELECT delivery_id, handler, state, due_at, token, attempts, worker, release_id, queued, started_at, finished_at, last_error, order_key, newest_only, identity, twin_of FROM jsonb_populate_recordset(NULL::billhook.run, CAST(%(rows)s AS jsonb)) RETURNING id, delivery_id, handler
 
 -- runs.py settle
-INSERT INTO billhook.failure (run_id, attempt, failed_at, error, traceback, duration_seconds, retried, fingerprint, place) VALUES (%(run_id)s::BIGINT, %(attempt)s::INTEGER, %(failed_at)s::TIMESTAMP WITH TIME ZONE, %(error)s::VARCHAR, %(traceback)s::VARCHAR, %(duration_seconds)s, %(retried)s::INTEGER, %(fingerprint)s::VARCHAR, %(place)s::VARCHAR)
+INSERT INTO billhook.failure (run_id, attempt, failed_at, error, traceback, duration_seconds, retried, fingerprint, place, worker, release_id) VALUES (%(run_id)s::BIGINT, %(attempt)s::INTEGER, %(failed_at)s::TIMESTAMP WITH TIME ZONE, %(error)s::VARCHAR, %(traceback)s::VARCHAR, %(duration_seconds)s, %(retried)s::INTEGER, %(fingerprint)s::VARCHAR, %(place)s::VARCHAR, %(worker)s::VARCHAR, %(release_id)s::INTEGER)
 
 -- searches.py read_bodies
 SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.state, billhook.delivery.body, billhook.delivery.type_field
@@ -1945,17 +1920,17 @@ WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND position(%(param_2)
 --> delivery: delivery_pkey
 
 -- transaction.py InboxTransaction._mark_running
-UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts + %(attempts_1)s::INTEGER), due_at=%(leased_until)s::TIMESTAMP WITH TIME ZONE, lease_owner=%(owner)s::VARCHAR, token=(billhook.run.token + %(token_1)s::INTEGER), started_at=%(now)s::TIMESTAMP WITH TIME ZONE, duration_seconds=%(duration_seconds)s WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[])
+UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts + %(attempts_1)s::INTEGER), due_at=%(leased_until)s::TIMESTAMP WITH TIME ZONE, worker=%(worker)s::VARCHAR, release_id=%(release_id)s::INTEGER, queued=%(is_queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), beside_others=%(beside_others)s::INTEGER, started_at=%(now)s::TIMESTAMP WITH TIME ZONE, duration_seconds=%(duration_seconds)s WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[])
 --> run: run_pkey
 
 -- transaction.py InboxTransaction.mark_not_alone
 SELECT billhook.run.id
 FROM billhook.run
-WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[]) AND CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(leases)s::TEXT[]) AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.runs_alone = %(runs_alone_1)s::INTEGER AND (billhook.run.lease_owner NOT LIKE '%%' || %(lease_owner_1)s::VARCHAR) FOR UPDATE SKIP LOCKED
+WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[]) AND CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(leases)s::TEXT[]) AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.runs_alone = %(runs_alone_1)s::INTEGER AND billhook.run.beside_others = %(beside_others_1)s::INTEGER FOR UPDATE SKIP LOCKED
 --> run: run_claim_idx
 
 -- transaction.py InboxTransaction.mark_not_alone
-UPDATE billhook.run SET lease_owner=(billhook.run.lease_owner || %(lease_owner_1)s::VARCHAR) WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
+UPDATE billhook.run SET beside_others=%(beside_others)s::INTEGER WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
 --> run: run_alone_idx
 
 -- transaction.py InboxTransaction.plan
@@ -1973,11 +1948,11 @@ WHERE billhook.billhook_handler.paused_at IS NOT NULL) AS anon_2
 --> delivery: delivery_received_idx
 
 -- transaction.py InboxTransaction.release
-UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts - %(attempts_1)s::INTEGER), due_at=%(now)s::TIMESTAMP WITH TIME ZONE, lease_owner=%(lease_owner)s::VARCHAR WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[]) AND CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(leases)s::TEXT[]) AND billhook.run.state = %(state_1)s::VARCHAR
+UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts - %(attempts_1)s::INTEGER), due_at=%(now)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, beside_others=%(beside_others)s::INTEGER WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[]) AND CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(leases)s::TEXT[]) AND billhook.run.state = %(state_1)s::VARCHAR
 --> run: run_claim_idx
 
 -- transaction.py InboxTransaction.release_orphaned
-UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts - %(attempts_1)s::INTEGER), due_at=%(now)s::TIMESTAMP WITH TIME ZONE, lease_owner=%(lease_owner)s::VARCHAR WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND (billhook.run.lease_owner LIKE %(lease_owner_1)s::VARCHAR || '%%' ESCAPE '/') AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(leases)s::TEXT[])
+UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts - %(attempts_1)s::INTEGER), due_at=%(now)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, beside_others=%(beside_others)s::INTEGER WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.worker = %(worker_1)s::VARCHAR AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(leases)s::TEXT[])
 --> run: run_claim_idx
 
 -- transaction.py InboxTransaction.renew
@@ -2034,3 +2009,39 @@ FROM billhook.delivery
 WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
  LIMIT %(at_most)s::INTEGER
 --> delivery: delivery_received_idx
+
+-- workers.py read_workers
+SELECT billhook.billhook_worker.owner, billhook.billhook_worker.engine, billhook.billhook_worker.handlers, billhook.billhook_worker.started_at, billhook.billhook_worker.host, billhook.billhook_worker.pid, billhook.billhook_worker.threads, billhook.billhook_worker.seen_at, billhook.billhook_release.name AS release
+FROM billhook.billhook_worker LEFT OUTER JOIN billhook.billhook_release ON billhook.billhook_release.id = billhook.billhook_worker.release_id
+WHERE billhook.billhook_worker.stopped_at IS NULL ORDER BY billhook.billhook_worker.started_at, billhook.billhook_worker.owner
+--> billhook_release: billhook_release_pkey
+--> billhook_worker: all rows
+
+-- workers.py record_stop
+UPDATE billhook.billhook_worker SET stopped_at=%(stopped_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_worker.owner = %(owner_1)s::VARCHAR
+--> billhook_worker: billhook_worker_pkey
+
+-- workers.py record_worker
+DELETE FROM billhook.billhook_worker WHERE billhook.billhook_worker.owner IN (SELECT billhook.billhook_worker.owner
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.seen_at < %(seen_at_1)s::TIMESTAMP WITH TIME ZONE FOR UPDATE SKIP LOCKED)
+--> billhook_worker: all rows
+--> billhook_worker: billhook_worker_pkey
+
+-- workers.py record_worker
+INSERT INTO billhook.billhook_worker (owner, engine, handlers, started_at, host, pid, threads, release_id, seen_at, stopped_at) VALUES (%(owner)s::VARCHAR, %(engine)s::VARCHAR, %(handlers)s::INTEGER, %(started_at)s::TIMESTAMP WITH TIME ZONE, %(host)s::VARCHAR, %(pid)s::INTEGER, %(threads)s::INTEGER, %(release_id)s::INTEGER, %(seen_at)s::TIMESTAMP WITH TIME ZONE, NULL) ON CONFLICT (owner) DO UPDATE SET handlers = %(param_1)s::INTEGER, release_id = %(param_2)s::INTEGER, seen_at = %(param_3)s::TIMESTAMP WITH TIME ZONE, stopped_at = NULL
+
+-- workers.py release_number
+INSERT INTO billhook.billhook_release (name, first_at) VALUES (%(name)s::VARCHAR, %(first_at)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (name) DO NOTHING RETURNING billhook.billhook_release.id
+
+-- workers.py release_number
+SELECT billhook.billhook_release.id
+FROM billhook.billhook_release
+WHERE billhook.billhook_release.name = %(name_1)s::VARCHAR
+--> billhook_release: billhook_release_name_key
+
+-- workers.py worker_seen_at
+SELECT max(billhook.billhook_worker.seen_at) AS max_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.stopped_at IS NULL
+--> billhook_worker: all rows

@@ -38,7 +38,7 @@ WHERE delivery.state IN ('received', 'planned')
 --> SCAN anon_1
 
 -- claims.py find_due
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.lease_owner, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -52,7 +52,7 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- claims.py find_due
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.lease_owner, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -66,7 +66,7 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- claims.py find_due
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.lease_owner, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -80,7 +80,7 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- claims.py find_due
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.lease_owner, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -95,13 +95,13 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 
 -- claims.py find_suspect
 WITH few AS
-(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.lease_owner AS lease_owner, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.excused_attempts AS excused_attempts, run.replays AS replays, run.order_key AS order_key
+(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.queued AS queued, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.excused_attempts AS excused_attempts, run.replays AS replays, run.order_key AS order_key
 FROM run
 WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.handler IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) = 0 AND run.due_at <= ? AND NOT (EXISTS (SELECT *
 FROM billhook_handler
-WHERE billhook_handler.name = run.handler AND billhook_handler.paused_at IS NOT NULL)) AND run.delivery_id = ? ORDER BY CASE WHEN (run.lease_owner = ?) THEN ? ELSE ? END, run.attempts - run.excused_attempts, run.due_at, run.id
+WHERE billhook_handler.name = run.handler AND billhook_handler.paused_at IS NOT NULL)) AND run.delivery_id = ? ORDER BY run.beside_others, run.attempts - run.excused_attempts, run.due_at, run.id
  LIMIT ? OFFSET ?)
- SELECT few.run_id, few.token, few.handler, few.attempts, few.lease_owner, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
 FROM few JOIN delivery ON delivery.id = few.delivery_id
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=? AND handler=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
@@ -112,13 +112,13 @@ FROM few JOIN delivery ON delivery.id = few.delivery_id
 
 -- claims.py find_suspect
 WITH few AS
-(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.lease_owner AS lease_owner, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.excused_attempts AS excused_attempts, run.replays AS replays, run.order_key AS order_key
+(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.queued AS queued, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.excused_attempts AS excused_attempts, run.replays AS replays, run.order_key AS order_key
 FROM run
 WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.handler IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) = 0 AND run.due_at <= ? AND NOT (EXISTS (SELECT *
 FROM billhook_handler
-WHERE billhook_handler.name = run.handler AND billhook_handler.paused_at IS NOT NULL)) ORDER BY CASE WHEN (run.lease_owner = ?) THEN ? ELSE ? END, run.attempts - run.excused_attempts, run.due_at, run.id
+WHERE billhook_handler.name = run.handler AND billhook_handler.paused_at IS NOT NULL)) ORDER BY run.beside_others, run.attempts - run.excused_attempts, run.due_at, run.id
  LIMIT ? OFFSET ?)
- SELECT few.run_id, few.token, few.handler, few.attempts, few.lease_owner, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
 FROM few JOIN delivery ON delivery.id = few.delivery_id
 --> SEARCH run USING INDEX run_alone_idx (due_at<?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
@@ -1207,26 +1207,6 @@ WHERE found.id = ? ORDER BY found.id DESC
 UPDATE billhook_version SET version_num=billhook_version.version_num
 --> SCAN billhook_version
 
--- inbox.py Inbox.record_worker
-DELETE FROM billhook_worker WHERE billhook_worker.owner IN (SELECT billhook_worker.owner
-FROM billhook_worker
-WHERE billhook_worker.seen_at < ?)
---> SEARCH billhook_worker USING COVERING INDEX sqlite_autoindex_billhook_worker_1 (owner=?)
---> SCAN billhook_worker
-
--- inbox.py Inbox.record_worker
-INSERT INTO billhook_worker (owner, engine, handlers, started_at, seen_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (owner) DO UPDATE SET handlers = ?, seen_at = ?
-
--- inbox.py Inbox.remove_worker
-DELETE FROM billhook_worker WHERE billhook_worker.owner = ?
---> SEARCH billhook_worker USING INDEX sqlite_autoindex_billhook_worker_1 (owner=?)
-
--- inbox.py Inbox.worker_seen_at
--- occurrences.py workers_gone_since
-SELECT max(billhook_worker.seen_at) AS max_1
-FROM billhook_worker
---> SEARCH billhook_worker
-
 -- ingest.py _insert
 INSERT INTO delivery (source, "key", duplicate_slot, event_type, type_field, conflict_of, headers, state, error, signed_at, received_at, digest, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
 --> SEARCH run USING COVERING INDEX sqlite_autoindex_run_1 (delivery_id=?)
@@ -1489,20 +1469,20 @@ UPDATE billhook_issue SET state=?, changed_at=?, who=?, why=?, ignored_until=? W
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- leases.py _make_due
-UPDATE run SET state=?, attempts=(run.attempts - ?), due_at=?, lease_owner=? WHERE run.id IN (SELECT value FROM json_each(?))
+UPDATE run SET state=?, attempts=(run.attempts - ?), due_at=? WHERE run.id IN (SELECT value FROM json_each(?))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- leases.py _make_due
-UPDATE run SET state=?, due_at=?, lease_owner=?, last_error=?, runs_alone=?, excused_attempts=? WHERE run.id IN (SELECT value FROM json_each(?))
+UPDATE run SET state=?, due_at=?, last_error=?, runs_alone=?, excused_attempts=? WHERE run.id IN (SELECT value FROM json_each(?))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- leases.py expire_leases
-INSERT INTO failure (run_id, attempt, failed_at, error, fingerprint) VALUES (?, ?, ?, ?, ?)
+INSERT INTO failure (run_id, attempt, failed_at, error, fingerprint, worker, release_id) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- leases.py expire_leases
-SELECT run.id, run.handler, run.attempts, run.lease_owner, run.runs_alone, run.excused_attempts
+SELECT run.id, run.handler, run.attempts, run.worker, run.release_id, run.queued, run.runs_alone, run.beside_others, run.excused_attempts
 FROM run
 WHERE run.state IN ('due', 'running') AND run.state = ? AND run.due_at <= ? AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) = 0 ORDER BY run.due_at, run.id
  LIMIT ? OFFSET ?
@@ -1510,7 +1490,7 @@ WHERE run.state IN ('due', 'running') AND run.state = ? AND run.due_at <= ? AND 
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- leases.py expire_leases
-SELECT run.id, run.handler, run.attempts, run.lease_owner, run.runs_alone, run.excused_attempts
+SELECT run.id, run.handler, run.attempts, run.worker, run.release_id, run.queued, run.runs_alone, run.beside_others, run.excused_attempts
 FROM run
 WHERE run.state IN ('due', 'running') AND run.state = ? AND run.due_at <= ? AND run.delivery_id = ? ORDER BY run.due_at, run.id
  LIMIT ? OFFSET ?
@@ -1703,14 +1683,14 @@ UPDATE delivery SET state=?, error=? WHERE delivery.id IN (SELECT value FROM jso
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py _discard
-SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key
+SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key, run.newest_only
 FROM run
 WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND run.state IN ('waiting', 'due', 'running', 'dead') ORDER BY run.id
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py _discard
-UPDATE run SET state=?, lease_owner=?, token=(run.token + ?), last_error=?, finished_at=?, duration_seconds=? WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN ('waiting', 'due', 'running', 'dead')
+UPDATE run SET state=?, queued=?, token=(run.token + ?), last_error=?, finished_at=?, beside_others=?, duration_seconds=? WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN ('waiting', 'due', 'running', 'dead')
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
@@ -1719,12 +1699,12 @@ UPDATE run SET due_at=? WHERE run.id = ?
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- operations.py _make_due
-UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, lease_owner=?, token=(run.token + ?), finished_at=?, runs_alone=?, excused_attempts=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (?, ?)
+UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, queued=?, token=(run.token + ?), finished_at=?, runs_alone=?, beside_others=?, excused_attempts=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (?, ?)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py _make_due
-UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, lease_owner=?, token=(run.token + ?), finished_at=?, runs_alone=?, excused_attempts=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (SELECT 1 FROM (SELECT 1) WHERE 1!=1)
+UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, queued=?, token=(run.token + ?), finished_at=?, runs_alone=?, beside_others=?, excused_attempts=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (SELECT 1 FROM (SELECT 1) WHERE 1!=1)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SCAN CONSTANT ROW
@@ -1806,21 +1786,21 @@ UPDATE run SET last_error=?, order_key=?, identity=? WHERE run.delivery_id IN (S
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py replay
-SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key
+SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key, run.newest_only
 FROM run
 WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND (run.state = ? OR run.state = ? AND run.attempts > ?) ORDER BY run.id
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py replay
-SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key
+SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key, run.newest_only
 FROM run
 WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND run.handler = ? AND (run.state = ? OR run.state = ? AND run.attempts > ?) ORDER BY run.id
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=? AND handler=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py replay
-SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key
+SELECT run.id, run.delivery_id, run.state, run.handler, run.order_key, run.newest_only
 FROM run
 WHERE run.delivery_id IN (SELECT value FROM json_each(?)) AND run.handler = ? AND (run.state IN ('succeeded', 'discarded', 'dead') OR run.state = ? AND run.attempts > ?) ORDER BY run.id
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=? AND handler=?)
@@ -1835,7 +1815,7 @@ SELECT run.delivery_id, (SELECT max(newest.delivery_id) AS max_1
 FROM run AS newest
 WHERE newest.handler = ? AND newest.order_key = ? AND newest.state IN ('waiting', 'due', 'running')) AS newest
 FROM run JOIN delivery ON delivery.id = run.delivery_id
-WHERE run.handler = ? AND run.order_key = ? AND run.state IN ('waiting', 'due', 'running') AND run.state IN ('waiting', 'due') AND run.excused_attempts = ? AND run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
+WHERE run.handler = ? AND run.order_key = ? AND run.state IN ('waiting', 'due', 'running') AND run.state IN ('waiting', 'due') AND run.newest_only = ? AND run.excused_attempts = ? AND run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
 FROM run AS newest
 WHERE newest.handler = ? AND newest.order_key = ? AND newest.state IN ('waiting', 'due', 'running'))
 --> SEARCH run USING INDEX run_order_idx (handler=? AND order_key=? AND state=? AND delivery_id<?)
@@ -1886,11 +1866,6 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE state IN ('received')
 --> SCAN delivery USING INDEX delivery_conflict_idx
 --> SCAN counted
 --> SCAN delivery USING INDEX delivery_unfinished_idx
-
--- overview.py _state
-SELECT billhook_worker.owner, billhook_worker.engine, billhook_worker.handlers, billhook_worker.started_at, billhook_worker.seen_at
-FROM billhook_worker ORDER BY billhook_worker.started_at, billhook_worker.owner
---> SCAN billhook_worker
 
 -- overview.py read_handler_backlogs
 SELECT billhook_handler.name
@@ -2069,16 +2044,16 @@ DELETE FROM billhook_action WHERE billhook_action.at < ?
 --> SCAN billhook_action
 
 -- runs.py _write_results
-SELECT run.id, run.token, run.handler, run.order_key
+SELECT run.id, run.token, run.handler, run.order_key, run.newest_only
 FROM run
-WHERE run.id IN (SELECT value FROM json_each(?)) AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.lease_owner = 'lost queued'))
+WHERE run.id IN (SELECT value FROM json_each(?)) AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- runs.py _write_results
-UPDATE run SET state=?, attempts=?, due_at=coalesce(?, run.due_at), lease_owner=NULL, last_error=?, finished_at=CASE WHEN (? < (SELECT billhook_closed.finished_at
+UPDATE run SET state=?, attempts=?, due_at=coalesce(?, run.due_at), queued=0, last_error=?, finished_at=CASE WHEN (? < (SELECT billhook_closed.finished_at
 FROM billhook_closed)) THEN (SELECT billhook_closed.finished_at
-FROM billhook_closed) ELSE ? END, runs_alone=0, excused_attempts=(run.excused_attempts + ?), started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.lease_owner = 'lost queued'))
+FROM billhook_closed) ELSE ? END, runs_alone=0, beside_others=0, excused_attempts=(run.excused_attempts + ?), started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN billhook_closed
 --> SCAN billhook_closed
@@ -2104,14 +2079,14 @@ WHERE run.delivery_id = delivery.id AND run.state IN ('waiting', 'due', 'running
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 
 -- runs.py insert_runs
-INSERT INTO run (delivery_id, handler, state, attempts, due_at, lease_owner, token, last_error, finished_at, order_key, identity, twin_of, started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO run (delivery_id, handler, state, attempts, due_at, worker, release_id, queued, token, last_error, finished_at, order_key, newest_only, identity, twin_of, started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- runs.py insert_runs
 SELECT last_insert_rowid()
 --> SCAN CONSTANT ROW
 
 -- runs.py settle
-INSERT INTO failure (run_id, attempt, failed_at, error, traceback, duration_seconds, retried, fingerprint, place) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO failure (run_id, attempt, failed_at, error, traceback, duration_seconds, retried, fingerprint, place, worker, release_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- searches.py read_bodies
 SELECT delivery.id, delivery.event_type, delivery.state, delivery.body, delivery.type_field
@@ -2151,20 +2126,20 @@ WHERE delivery.id IN (SELECT value FROM json_each(?)) AND instr(delivery.body, ?
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- transaction.py InboxTransaction._mark_running
-UPDATE run SET state=?, attempts=(run.attempts + ?), due_at=?, lease_owner=?, token=(run.token + ?), started_at=?, duration_seconds=? WHERE run.id IN (SELECT value FROM json_each(?))
+UPDATE run SET state=?, attempts=(run.attempts + ?), due_at=?, worker=?, release_id=?, queued=?, token=(run.token + ?), beside_others=?, started_at=?, duration_seconds=? WHERE run.id IN (SELECT value FROM json_each(?))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- transaction.py InboxTransaction.mark_not_alone
 SELECT run.id
 FROM run
-WHERE run.id IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) AND run.state = ? AND run.runs_alone = ? AND (run.lease_owner NOT LIKE '%' || ?)
+WHERE run.id IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) AND run.state = ? AND run.runs_alone = ? AND run.beside_others = ?
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- transaction.py InboxTransaction.mark_not_alone
-UPDATE run SET lease_owner=(run.lease_owner || ?) WHERE run.id IN (SELECT value FROM json_each(?))
+UPDATE run SET beside_others=? WHERE run.id IN (SELECT value FROM json_each(?))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
@@ -2187,13 +2162,13 @@ WHERE paused_at IS NOT NULL) AS anon_2
 --> SCAN billhook_handler
 
 -- transaction.py InboxTransaction.release
-UPDATE run SET state=?, attempts=(run.attempts - ?), due_at=?, lease_owner=? WHERE run.id IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) AND run.state = ?
+UPDATE run SET state=?, attempts=(run.attempts - ?), due_at=?, queued=?, beside_others=? WHERE run.id IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) AND run.state = ?
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- transaction.py InboxTransaction.release_orphaned
-UPDATE run SET state=?, attempts=(run.attempts - ?), due_at=?, lease_owner=? WHERE run.state IN ('due', 'running') AND run.state = ? AND (run.lease_owner LIKE ? || '%' ESCAPE '/') AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) = 0
+UPDATE run SET state=?, attempts=(run.attempts - ?), due_at=?, queued=?, beside_others=? WHERE run.state IN ('due', 'running') AND run.state = ? AND run.worker = ? AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) = 0
 --> SEARCH run USING INDEX run_claim_idx (state=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
@@ -2262,3 +2237,39 @@ FROM delivery
 WHERE delivery.state IN ('received') ORDER BY delivery.id
  LIMIT ? OFFSET ?
 --> SCAN delivery USING INDEX delivery_received_idx
+
+-- workers.py read_workers
+SELECT billhook_worker.owner, billhook_worker.engine, billhook_worker.handlers, billhook_worker.started_at, billhook_worker.host, billhook_worker.pid, billhook_worker.threads, billhook_worker.seen_at, billhook_release.name AS release
+FROM billhook_worker LEFT OUTER JOIN billhook_release ON billhook_release.id = billhook_worker.release_id
+WHERE billhook_worker.stopped_at IS NULL ORDER BY billhook_worker.started_at, billhook_worker.owner
+--> SCAN billhook_worker
+--> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN
+
+-- workers.py record_stop
+UPDATE billhook_worker SET stopped_at=? WHERE billhook_worker.owner = ?
+--> SEARCH billhook_worker USING INDEX sqlite_autoindex_billhook_worker_1 (owner=?)
+
+-- workers.py record_worker
+DELETE FROM billhook_worker WHERE billhook_worker.owner IN (SELECT billhook_worker.owner
+FROM billhook_worker
+WHERE billhook_worker.seen_at < ?)
+--> SEARCH billhook_worker USING COVERING INDEX sqlite_autoindex_billhook_worker_1 (owner=?)
+--> SCAN billhook_worker
+
+-- workers.py record_worker
+INSERT INTO billhook_worker (owner, engine, handlers, started_at, host, pid, threads, release_id, seen_at, stopped_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL) ON CONFLICT (owner) DO UPDATE SET handlers = ?, release_id = ?, seen_at = ?, stopped_at = NULL
+
+-- workers.py release_number
+INSERT INTO billhook_release (name, first_at) VALUES (?, ?) ON CONFLICT (name) DO NOTHING
+
+-- workers.py release_number
+SELECT billhook_release.id
+FROM billhook_release
+WHERE billhook_release.name = ?
+--> SEARCH billhook_release USING COVERING INDEX sqlite_autoindex_billhook_release_1 (name=?)
+
+-- workers.py worker_seen_at
+SELECT max(billhook_worker.seen_at) AS max_1
+FROM billhook_worker
+WHERE billhook_worker.stopped_at IS NULL
+--> SEARCH billhook_worker
