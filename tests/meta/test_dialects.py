@@ -1,4 +1,4 @@
-"""What differs between the databases is in their packages: the inbox's other modules do not ask which it is."""
+"""What differs between the databases is in their packages: no other module of the inbox asks which it is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def questions(source: str) -> Iterator[str]:
         elif isinstance(node, ast.Compare):
             compared = [node.left, *node.comparators]
             is_url = any("get_backend_name" in ast.unparse(each) for each in compared)  # chooses the class
-            if not is_url and any(isinstance(each, ast.Constant) and each.value in NAMES for each in compared):
+            if not is_url and any(
+                isinstance(each, ast.Constant) and each.value in NAMES for each in compared
+            ):
                 yield ast.unparse(node)
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "compiles"):
             its_class = ast.unparse(node.args[-1])
@@ -35,8 +37,7 @@ def test_no_module_above_the_two_packages_asks_which_database_it_is():
     found = {
         path.relative_to(INBOX).as_posix(): asked
         for path in INBOX.rglob("*.py")
-        if path.relative_to(INBOX).parts[0] not in OF_DATABASES
-        and (asked := [*questions(path.read_text())])
+        if path.relative_to(INBOX).parts[0] not in OF_DATABASES and (asked := [*questions(path.read_text())])
     }
     assert found == {}
 

@@ -18,7 +18,8 @@ from billhook.extension import get_state
 from billhook.fields import strict_json
 from billhook.inbox import Counted, WorkerRecord
 from billhook.inbox.counts import Counts
-from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts, newest_deliveries
+from billhook.inbox.diagnosis import inbox_facts, newest_deliveries
+from billhook.inbox.facts import PostgresFacts, SqliteFacts
 from billhook.inbox.sqlite.library import sqlite3
 from billhook.settings import OPTIONS
 from billhook.signing import BodyHMAC, BodyJWT, TimestampedHMAC

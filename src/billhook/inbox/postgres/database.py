@@ -19,8 +19,9 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError, NotSupportedError, P
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from billhook.errors import ConfigError, InboxUnavailable, SchemaForbidden
-from billhook.inbox.database import Database, RowSecurity
+from billhook.inbox.database import Database
 from billhook.inbox.dialect import with_own
+from billhook.inbox.facts import PostgresFacts, RowSecurity
 from billhook.inbox.postgres import roles
 from billhook.inbox.postgres.clock import SERVER_TIME, ServerClock
 from billhook.inbox.postgres.dialect import POSTGRES
@@ -40,6 +41,7 @@ from billhook.inbox.postgres.driver import (
     replace_lost,
     schema_from_options,
 )
+from billhook.inbox.postgres.facts import read_facts
 from billhook.inbox.postgres.waker import PostgresWaker
 from billhook.inbox.records import NewDelivery
 from billhook.inbox.schema import verify, verify_opened, version
@@ -234,6 +236,11 @@ class PostgresDatabase(Database):
         """Read which of the tables have row security that applies to this role."""
         with self.read(checked=False) as connection:
             return roles.row_security(connection, self.schema)
+
+    def facts(self) -> PostgresFacts:
+        """Read the facts of the server, the connection and the schema."""
+        with self.read() as connection:
+            return read_facts(connection, self)
 
     def other_schemas(self) -> list[str]:
         """Return the other schemas that hold an inbox, whether or not this role may use them."""

@@ -672,24 +672,24 @@ FROM billhook.delivery
 WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.error IS NOT NULL
 --> delivery: delivery_pkey
 
--- diagnosis.py _postgres_facts
+-- diagnosis.py inbox_facts
 SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class WHERE relkind = 'r' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %(schema)s)
 --> bitmap: pg_class_relname_nsp_index
 --> pg_namespace: pg_namespace_nspname_index
 
--- diagnosis.py _postgres_facts
+-- diagnosis.py inbox_facts
 SELECT quote_ident(current_user), quote_ident(%(schema)s)
 
--- diagnosis.py _postgres_facts
+-- diagnosis.py inbox_facts
 SHOW fsync
 
--- diagnosis.py _postgres_facts
+-- diagnosis.py inbox_facts
 SHOW full_page_writes
 
--- diagnosis.py _postgres_facts
+-- diagnosis.py inbox_facts
 SHOW is_superuser
 
--- diagnosis.py _postgres_facts
+-- diagnosis.py inbox_facts
 SHOW server_version_num
 
 -- diagnosis.py newest_deliveries

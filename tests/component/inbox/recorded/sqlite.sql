@@ -733,13 +733,13 @@ WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.error IS NOT 
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
--- diagnosis.py _sqlite_facts
+-- diagnosis.py inbox_facts
 PRAGMA fullfsync
 
--- diagnosis.py _sqlite_facts
+-- diagnosis.py inbox_facts
 PRAGMA journal_mode
 
--- diagnosis.py _sqlite_facts
+-- diagnosis.py inbox_facts
 PRAGMA synchronous
 
 -- diagnosis.py newest_deliveries
