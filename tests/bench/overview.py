@@ -26,7 +26,8 @@ from sqlalchemy import text
 from billhook.engines.maintenance import CLOSE_SECONDS
 from billhook.events import EVENT_TYPES
 from billhook.inbox import Inbox
-from billhook.inbox.counts import MARGIN, Counted, CountKey, Counts, Sum, note
+from billhook.inbox.counts import Counted, CountKey, Counts, Sum, note
+from billhook.inbox.dialect import dialect_of
 from billhook.inbox.overview import read_overview
 from billhook.metrics import metrics_text
 
@@ -89,8 +90,10 @@ def measure(name: str, inbox: Inbox, options: argparse.Namespace) -> dict[str, f
         "close_step_ms": statistics.median(steps) * 1000,
         "longest_close_step_ms": max(steps) * 1000,
     }
+    with inbox.database.read() as connection:
+        margin = dialect_of(connection).closing_margin
     # On PostgreSQL a step closes what the step before it has noted.
-    open_seconds = CLOSE_SECONDS * (1 + inbox.database.is_remote) + MARGIN[name].total_seconds()
+    open_seconds = CLOSE_SECONDS * (1 + inbox.database.is_remote) + margin.total_seconds()
     stored = 0
     for rate in options.rates:
         rows = int(rate * open_seconds) - stored

@@ -46,7 +46,8 @@ from billhook.doctor.inbox import (
 )
 from billhook.doctor.probe import send_probe
 from billhook.errors import BillhookError
-from billhook.inbox.diagnosis import SqliteFacts, inbox_facts
+from billhook.inbox.diagnosis import inbox_facts
+from billhook.inbox.facts import SqliteFacts
 from billhook.receiver.blueprint import webhook_routes
 
 _MIB = 1024 * 1024

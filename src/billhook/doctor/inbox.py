@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from billhook.clock import clock_off, format_duration
 from billhook.doctor.finding import Finding
 from billhook.inbox.database import CONNECTIONS_PER_PROCESS
-from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts
+from billhook.inbox.diagnosis import inbox_facts
+from billhook.inbox.facts import PostgresFacts, SqliteFacts
 from billhook.inbox.overview import read_refused_since
 from billhook.printable import printable
 from billhook.status import crashes_text

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
-    JSON,
     BigInteger,
     ColumnElement,
     Connection,
@@ -29,18 +28,16 @@ from sqlalchemy import (
     TextualSelect,
     and_,
     bindparam,
-    case,
-    cast,
     column,
     exists,
     func,
     literal_column,
     select,
-    true,
     update,
 )
 
-from billhook.inbox.leases import CLAIMABLE, LEASE, LOST_NOT_ALONE, lease_texts
+from billhook.inbox.dialect import InboxDialect, dialect_of
+from billhook.inbox.leases import CLAIMABLE, LEASE, lease_texts
 from billhook.inbox.records import DeliveryState, HandlerLimits, Lease, RunState
 from billhook.inbox.schema import delivery, handler, run
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_parameter, in_states, in_values
@@ -104,24 +101,18 @@ def _moments(sql: str, **parameters: Any) -> TextualSelect:
     return TextOfTables(sql + _OF_HANDLERS).bindparams(*typed).columns(*columns)
 
 
-@cache
-def _moments_of_all(dialect: str) -> TextualSelect:
-    # SQLite knows the partial index by its words. PostgreSQL takes the two conditions for a rare coincidence,
-    # and would not choose the index by its order.
-    index = "state IN ('due', 'running') AND " if dialect == "sqlite" else ""
-    due = {"state": "due", "of_index": f"{index}state = 'due'", "which": "AND runs_alone = 0"}
-    running = {"state": "running", "of_index": f"{index}state = 'running'", "which": ""}
-    steps = ", ".join(
-        distinct_values(kind["state"], "handler", "run", kind["of_index"]) for kind in (due, running)
-    )
-    return _moments(
-        f"WITH RECURSIVE {steps} "  # noqa: S608 - constants
-        f"{_FIRST.format(**due)} UNION ALL {_FIRST.format(**running)} "
-        "UNION ALL SELECT 'suspect', handler, min(due_at) FROM $run "
-        "WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler"
-    )
-
-
+_CLAIMABLE = "$by_index(state IN ('due', 'running'))"
+_DUE = {"state": "due", "of_index": f"{_CLAIMABLE}state = 'due'", "which": "AND runs_alone = 0"}
+_RUNNING = {"state": "running", "of_index": f"{_CLAIMABLE}state = 'running'", "which": ""}
+_STEPS = ", ".join(
+    distinct_values(kind["state"], "handler", "run", kind["of_index"]) for kind in (_DUE, _RUNNING)
+)
+_MOMENTS_OF_ALL = _moments(
+    f"WITH RECURSIVE {_STEPS} "  # noqa: S608 - constants
+    f"{_FIRST.format(**_DUE)} UNION ALL {_FIRST.format(**_RUNNING)} "
+    "UNION ALL SELECT 'suspect', handler, min(due_at) FROM $run "
+    "WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler"
+)
 _MOMENTS_OF_ONE = _moments(
     "SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) "
     "FROM $run WHERE delivery_id = :delivery_id AND state IN ('due', 'running') GROUP BY 1, 2",
@@ -138,7 +129,7 @@ def next_times(
     change until the claim, which decides.
     """
     if only is None:
-        rows = connection.execute(_moments_of_all(connection.dialect.name)).all()
+        rows = connection.execute(_MOMENTS_OF_ALL).all()
     else:
         rows = connection.execute(_MOMENTS_OF_ONE, {"delivery_id": only}).all()
     found: dict[str, dict[str, datetime]] = {
@@ -302,7 +293,7 @@ CLAIMED_COLUMNS = (
     run.c.token,
     run.c.handler,
     run.c.attempts,
-    run.c.lease_owner,
+    run.c.queued,
     run.c.delivery_id,
     run.c.due_at,
     run.c.runs_alone,
@@ -324,7 +315,7 @@ def find_due(
         if room > 0:
             names_by_room[room].append(name)
     # Mostly one number: the same for each handler without a limit.
-    statement = _due_of_handlers(connection.dialect.name, of_one=only is not None, suspects=suspects)
+    statement = _due_of_handlers(dialect_of(connection), of_one=only is not None, suspects=suspects)
     rows: list[Any] = []
     for room, names in names_by_room.items():
         rows += connection.execute(
@@ -362,38 +353,33 @@ def _due(table: FromClause, *conditions: ColumnElement[bool], of_one: bool) -> l
 
 
 @cache
-def _due_of_handlers(dialect: str, *, of_one: bool, suspects: bool) -> Select[Any]:
+def _due_of_handlers(dialect: InboxDialect, *, of_one: bool, suspects: bool) -> Select[Any]:
     """Build the statement that locks and returns the first due runs of some handlers, `room` of each.
 
     By their index alone: no body is read for a row that is skipped.
     """
-    names = bindparam("names", type_=Text)
-    each = func.json_each(names) if dialect == "sqlite" else func.json_array_elements_text(cast(names, JSON))
-    wanted = each.table_valued("value", name="wanted")
-    table = run.alias("own") if dialect == "sqlite" else run
-    is_due = table.c.state == literal_column(f"'{RunState.DUE.value}'", Text)
-    conditions = _due(table, is_due, table.c.handler == wanted.c.value, of_one=of_one)
-    if dialect == "sqlite":  # by these words it knows the partial index
-        conditions.append(in_states(table.c.state, RunState.DUE, RunState.RUNNING))
-    if not suspects:
-        conditions.append(table.c.runs_alone == 0)
-    columns = (table.c.id,) if dialect == "sqlite" else CLAIMED_COLUMNS
-    first = select(*columns).where(*conditions).order_by(table.c.due_at, table.c.id)
-    first = first.limit(bindparam("room", type_=Integer)).correlate(wanted)
-    if dialect == "sqlite":  # it has no LATERAL, and no other transaction that writes
-        found = wanted.join(run, run.c.id.in_(first)).join(delivery, delivery.c.id == run.c.delivery_id)
-        return select(*CLAIMED_COLUMNS, *STORED_COLUMNS).select_from(found)
-    few = first.with_for_update(of=run, skip_locked=True).lateral("few")
-    locked = wanted.join(few, true()).join(delivery, delivery.c.id == few.c.delivery_id)
-    return select(few, *STORED_COLUMNS).select_from(locked)
+
+    def first(table: FromClause, name: ColumnElement[str], columns: Sequence[Any]) -> Select[Any]:
+        is_due = table.c.state == literal_column(f"'{RunState.DUE.value}'", Text)
+        conditions = _due(table, is_due, table.c.handler == name, of_one=of_one)
+        conditions += dialect.index_words(in_states(table.c.state, RunState.DUE, RunState.RUNNING))
+        if not suspects:
+            conditions.append(table.c.runs_alone == 0)
+        found = select(*columns).where(*conditions).order_by(table.c.due_at, table.c.id)
+        return found.limit(bindparam("room", type_=Integer))
+
+    found, columns = dialect.first_of_each("names", first, CLAIMED_COLUMNS)
+    of_it = {column.key: column for column in columns}["delivery_id"]
+    return select(*columns, *STORED_COLUMNS).select_from(found.join(delivery, delivery.c.id == of_it))
 
 
 @cache
 def _due_suspect(*, of_one: bool) -> Select[Any]:
-    not_alone = case((run.c.lease_owner == LOST_NOT_ALONE, 1), else_=0)
     has_room = in_parameter(run.c.handler, "names")
     conditions = _due(run, SUSPECT, has_room, ~in_parameter(LEASE, "held"), of_one=of_one)
     first = select(*CLAIMED_COLUMNS).where(*conditions)
-    first = first.order_by(not_alone, run.c.attempts - run.c.excused_attempts, run.c.due_at, run.c.id)
+    first = first.order_by(
+        run.c.beside_others, run.c.attempts - run.c.excused_attempts, run.c.due_at, run.c.id
+    )
     few = first.limit(1).with_for_update(of=run, skip_locked=True).cte("few")
     return select(few, *STORED_COLUMNS).join(delivery, delivery.c.id == few.c.delivery_id)

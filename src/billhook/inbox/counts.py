@@ -22,18 +22,16 @@ after 13 months one sum.
 
 from __future__ import annotations
 
-import json
-import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import cache
 from operator import lt
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Connection,
     Subquery,
@@ -43,16 +41,16 @@ from sqlalchemy import (
     func,
     or_,
     select,
-    text,
     tuple_,
     union_all,
     update,
 )
 
+from billhook.inbox.dialect import dialect_of
 from billhook.inbox.locks import try_to_lock_counts
 from billhook.inbox.records import DeliveryState
 from billhook.inbox.schema import closed, delivery, failure, hourly_count, run
-from billhook.inbox.sql import TextOfTables, UtcDateTime, in_states, in_values, name_of, upsert
+from billhook.inbox.sql import TextOfTables, UtcDateTime, in_states, in_values, list_parameter
 
 OTHER_TYPES = "*"
 """The event type that deliveries of all types without a model are counted under: senders may invent many."""
@@ -72,9 +70,6 @@ KEPT_FOR = timedelta(days=396)
 """How long counts are kept by day: 13 months."""
 BEFORE = datetime(1970, 1, 1, tzinfo=UTC)
 """The hour of what is older: one sum each, so that the sum over all time never falls."""
-MARGIN = {"sqlite": timedelta(seconds=2), "postgresql": timedelta(seconds=6)}
-"""How long ago the closed moment is at least. A result may be stored with a time that is RECENT
-(billhook.inbox.runs); the rest is for a clock of the user's that differs from PostgreSQL's."""
 ROWS_READ = 25_000
 """How many rows of a table are read for figures by the minute, so that a page of them is quick."""
 _COMPACT_LIMIT = 2_000
@@ -153,7 +148,7 @@ class Counts(dict[CountKey, Sum]):
             return
         # In one order in all transactions: two that locked rows in different orders could deadlock.
         rows = [key._asdict() | added._asdict() for key, added in sorted(self.items())]
-        new = upsert(connection, hourly_count)
+        new = dialect_of(connection).insert(hourly_count)
         row, more = hourly_count.c, new.excluded
         sums = {
             "number": row.number + more.number,
@@ -202,10 +197,10 @@ def read_counts(
     minute then.
     """
     if by_minute:
-        rows = _rows(connection.dialect.name, unit="minute")
+        rows = _BY_MINUTE
         mark = _mark_at(connection, since)
     else:
-        rows = union_all(select(hourly_count), select(_rows(connection.dialect.name))).subquery()
+        rows = union_all(select(hourly_count), select(_BY_HOUR)).subquery()
         mark = _mark(connection)
     conditions = (rows.c.hour >= since, in_values(rows.c.what, only))
     return _sums(connection, known_types, rows, _between(mark, _END), labels, *conditions)
@@ -239,13 +234,10 @@ def keeping(
 
     The transaction holds `lock_counts`, and locks that keep others from changing these rows.
     """
-    is_remote = connection.dialect.name == "postgresql"
-    rows = _rows(connection.dialect.name, of_some=True)
-    ids = [*delivery_ids] if is_remote else json.dumps([*delivery_ids])
-    values = _between(_mark(connection), _END) | {"delivery_ids": ids}
-    kept = _sums(connection, known_types, rows, values)
+    values = _between(_mark(connection), _END) | {"delivery_ids": [*delivery_ids]}
+    kept = _sums(connection, known_types, _OF_SOME, values)
     yield
-    for key, left in _sums(connection, known_types, rows, values).items() if kept else ():
+    for key, left in _sums(connection, known_types, _OF_SOME, values).items() if kept else ():
         kept.put(key, Sum(-left.number, -left.seconds, left.last_at))
     Counts({key: removed for key, removed in kept.items() if removed.number > 0}).write(connection)
     # SQLite gives the ids of the newest rows again, once those are deleted.
@@ -283,14 +275,10 @@ def _mark_at(connection: Connection, since: datetime) -> ClosedMark:
     return ClosedMark(finished_at, last_ids[0], last_ids[0], last_ids[1])
 
 
-@cache
-def _rows(dialect: str, *, of_some: bool = False, unit: str = "hour") -> Subquery:
-    """Build the statement of what happened between two marks, to some deliveries or to all."""
-    truncated, among = _BY_DIALECT[dialect]
-    query = re.sub(r"hour_of\((\w+)\)", truncated[unit], _ROWS + _OF_ISSUES if of_some else _ROWS)
-    query = query.format(these=among if of_some else "IS NOT NULL")
+def _rows(query: str, *parameters: BindParameter[Any]) -> Subquery:
+    """Build the statement of what happened between two marks."""
     times = [bindparam(name, type_=UtcDateTime) for name in ("finished_at", "to_finished_at")]
-    return TextOfTables(query).bindparams(*times).columns(*hourly_count.c).subquery()
+    return TextOfTables(query).bindparams(*times, *parameters).columns(*hourly_count.c).subquery()
 
 
 def _between(after: ClosedMark, until: ClosedMark) -> dict[str, Any]:
@@ -304,53 +292,56 @@ def _durations(seconds: str) -> str:
     return f"{step}, count(*), sum(round(coalesce({seconds}, 0) * {_SHARES}) / {_SHARES})"
 
 
-_BY_DIALECT = {
-    "postgresql": (
-        {unit: rf"date_trunc('{unit}', \1, 'UTC')" for unit in ("hour", "minute")},
-        "= ANY (:delivery_ids)",
-    ),
-    "sqlite": (
-        {"hour": r"substr(\1, 1, 13) || ':00:00.000000'", "minute": r"substr(\1, 1, 16) || '\\:00.000000'"},
-        "IN (SELECT value FROM json_each(:delivery_ids))",
-    ),
-}
 # Only of deliveries whose type is in the body. Of the others it is counted when they are stored.
 _UNTYPED = "type_field IS NOT NULL AND coalesce(sent_as, event_type) = ''"
 _NO_LABELS = CountKey(BEFORE, "", "", "", "", "", NO_DURATION)
 # The type as it came, which an operator may have changed. A conflict was counted when it was stored.
 _SENT = f"""'' AS cause, {NO_DURATION} AS bucket, count(*) AS number, 0.0 AS seconds,
         max(received_at) AS last_at
-    FROM $delivery WHERE conflict_of IS NULL AND id {{these}}"""
+    FROM $delivery WHERE conflict_of IS NULL AND {{id}}"""
 _HAS_TYPE = "coalesce(sent_as, event_type) != ''"
 # Each part is grouped by itself, by few columns: together they would take twice the time.
 _ROWS = f"""
-    SELECT hour_of(received_at) AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
+    SELECT $hour(received_at) AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
         'accepted' AS what, {_SENT} AND {_HAS_TYPE} AND id > :delivery_id AND id <= :to_delivery_id
         GROUP BY 1, 2, 3
     UNION ALL
-    SELECT hour_of(received_at), source, coalesce(sent_as, event_type), '',
+    SELECT $hour(received_at), source, coalesce(sent_as, event_type), '',
         CASE WHEN {_UNTYPED} THEN 'untyped' ELSE 'quarantined' END, {_SENT}
         AND ({_HAS_TYPE} OR {_UNTYPED}) AND id > :quarantined_id AND id <= :to_quarantined_id
         AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
     UNION ALL
-    SELECT hour_of(failed_at), '', '', handler, 'failed', '', {_durations("failure.duration_seconds")},
+    SELECT $hour(failed_at), '', '', handler, 'failed', '', {_durations("failure.duration_seconds")},
         max(failed_at)
     FROM $failure JOIN $run ON run.id = run_id WHERE retried = 1 AND failure.id > :failure_id
-        AND failure.id <= :to_failure_id AND delivery_id {{these}} GROUP BY 1, 4, 7
+        AND failure.id <= :to_failure_id AND {{delivery_id}} GROUP BY 1, 4, 7
     UNION ALL
-    SELECT hour_of(finished_at), '', '', handler, state, '', {_durations("duration_seconds")},
+    SELECT $hour(finished_at), '', '', handler, state, '', {_durations("duration_seconds")},
         max(finished_at)
     FROM $run WHERE finished_at >= :finished_at AND finished_at < :to_finished_at
-        AND delivery_id {{these}} GROUP BY 1, 4, 5, 7
+        AND {{delivery_id}} GROUP BY 1, 4, 5, 7
 """  # noqa: S608 - constants
 # Only of deliveries that are removed: those that are stored are counted by their failures.
 _OF_ISSUES = f"""
     UNION ALL
-    SELECT hour_of(failed_at), '', '', '', '{OF_ISSUE}', fingerprint, {NO_DURATION}, count(*), 0.0,
+    SELECT $hour(failed_at), '', '', '', '{OF_ISSUE}', fingerprint, {NO_DURATION}, count(*), 0.0,
         max(failed_at)
-    FROM $failure JOIN $run ON run.id = run_id WHERE fingerprint IS NOT NULL AND delivery_id {{these}}
+    FROM $failure JOIN $run ON run.id = run_id WHERE fingerprint IS NOT NULL AND {{delivery_id}}
     GROUP BY 1, 6
 """  # noqa: S608 - constants
+
+
+_BY_HOUR, _BY_MINUTE = (
+    _rows(query.format(id="id IS NOT NULL", delivery_id="delivery_id IS NOT NULL"))
+    for query in (_ROWS, _ROWS.replace("$hour", "$minute"))
+)
+_OF_SOME = _rows(
+    (_ROWS + _OF_ISSUES).format(
+        id="$in_list(id, :delivery_ids)", delivery_id="$in_list(delivery_id, :delivery_ids)"
+    ),
+    list_parameter("delivery_ids", numbers=True),
+)
+"""What happened to some deliveries, and the failures of their issues."""
 
 
 # On PostgreSQL a transaction may yet commit rows with lower ids and earlier times than others have now. So
@@ -365,13 +356,6 @@ class Note(NamedTuple):
     transactions: frozenset[str]
 
 
-_WRITERS = text(
-    "SELECT virtualtransaction FROM pg_locks WHERE mode IN ('RowShareLock', 'RowExclusiveLock')"
-    " AND relation = ANY (CAST(:tables AS regclass[]))"
-    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-)
-
-
 def note(connection: Connection, now: datetime) -> Note | None:
     """Note what may be closed later; None if no row is open. In a transaction that only reads."""
     mark, newest = _mark(connection), _newest(connection, now)
@@ -379,13 +363,10 @@ def note(connection: Connection, now: datetime) -> Note | None:
     later = select(run.c.id).where(run.c.finished_at >= mark.finished_at).order_by(run.c.finished_at).limit(1)
     if not any(map(lt, mark[1:], newest[1:])) and connection.execute(later).first() is None:
         return None
-    writers: frozenset[str] = frozenset()
-    if connection.dialect.name == "postgresql":
-        now = min(now, connection.execute(select(func.now())).scalar_one())
-        tables = [name_of(connection, table) for table in (delivery, run, failure)]
-        # After what is noted was read.
-        writers = frozenset(connection.execute(_WRITERS, {"tables": tables}).scalars())
-    return Note(newest._replace(finished_at=now - MARGIN[connection.dialect.name]), writers)
+    own = dialect_of(connection)
+    # After what is noted was read.
+    now, writers = own.writers(connection, (delivery, run, failure), now)
+    return Note(newest._replace(finished_at=now - own.closing_margin), writers)
 
 
 def close(connection: Connection, noted: ClosedMark, known_types: Collection[str] | None) -> bool:
@@ -402,8 +383,7 @@ def close(connection: Connection, noted: ClosedMark, known_types: Collection[str
     ids = [min(before + _CLOSE_LIMIT, last) for before, last in zip(mark[1:], end[1:], strict=True)]
     until = ClosedMark(step or end.finished_at, *ids)
     if until != mark:
-        rows = _rows(connection.dialect.name)
-        _sums(connection, known_types, rows, _between(mark, until)).write(connection)
+        _sums(connection, known_types, _BY_HOUR, _between(mark, until)).write(connection)
         connection.execute(update(closed).values(until._asdict()))
     return until != end
 

@@ -6,15 +6,16 @@ where nothing has to be done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from sqlalchemy import Connection
 
 from billhook.clock import Clock, SystemClock
+from billhook.inbox.facts import NO_ROW_SECURITY, PostgresFacts, RowSecurity, SqliteFacts
 from billhook.inbox.records import NewDelivery
 
 
@@ -39,34 +40,6 @@ class Waker(Listener, Protocol):
 
     def listener(self) -> Listener:
         """Return a listener that takes no notification from an engine. Raises OSError."""
-
-
-class RowSecurity(NamedTuple):
-    """Row security that applies to the inbox's role, by table: the commands that no policy allows.
-
-    The database skips what they would change or return, mostly without an error.
-    """
-
-    missing: Mapping[str, Sequence[str]] = {}
-
-    @property
-    def text(self) -> str:
-        """What no policy allows: `UPDATE of delivery, SELECT and DELETE of run`; else empty."""
-        return ", ".join(
-            f"{' and '.join(commands)} of {table}" for table, commands in self.missing.items() if commands
-        )
-
-
-NO_ROW_SECURITY = RowSecurity()
-
-
-class ConnectionLimit(NamedTuple):
-    """How many connections a role, a database or the server has, and how many of them other programs use."""
-
-    of_what: str
-    name: str
-    most: int
-    others: int
 
 
 CONNECTIONS_PER_PROCESS = 4
@@ -142,6 +115,9 @@ class Database(Protocol):
     def row_security(self) -> RowSecurity:
         """Read which of the tables have row security that applies to this role."""
         return NO_ROW_SECURITY
+
+    def facts(self) -> SqliteFacts | PostgresFacts:
+        """Read the facts for `billhook doctor`. Raises SchemaMismatch too."""
 
     def other_schemas(self) -> list[str]:
         """Return the other schemas of the same database that hold an inbox."""

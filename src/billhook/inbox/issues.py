@@ -38,6 +38,7 @@ from sqlalchemy import (
 )
 
 from billhook.inbox.counts import OF_ISSUE, hour_of
+from billhook.inbox.dialect import dialect_of
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.locks import lock_counts
@@ -54,7 +55,7 @@ from billhook.inbox.occurrences import (
 from billhook.inbox.records import RunState, fingerprint
 from billhook.inbox.retention import cut_texts
 from billhook.inbox.schema import IDENTIFIERS, delivery, failure, hourly_count, issue, run
-from billhook.inbox.sql import in_states, in_values, upsert
+from billhook.inbox.sql import in_states, in_values
 
 QUIET = timedelta(hours=1)
 """How long nothing must have happened before an issue counts as resolved by itself."""
@@ -179,7 +180,7 @@ def _open(connection: Connection, occurrence: Occurrence, before: Any, now: date
         return
     known = ("fingerprint", "kind", "subject")
     row = {**values, **{name: getattr(occurrence, name) for name in known}}
-    connection.execute(upsert(connection, issue).values(row).on_conflict_do_nothing())
+    connection.execute(dialect_of(connection).insert(issue).values(row).on_conflict_do_nothing())
 
 
 def _has_message(connection: Connection, occurrence: Occurrence, now: datetime) -> bool:
@@ -367,13 +368,14 @@ def _stored_by_hour(connection: Connection, ids: Collection[str], since: datetim
     )
     newest = newest.order_by(failure.c.id.desc()).limit(_COUNTED_BY_HOUR).correlate(issue)
     at = newest.subquery("newest").c.failed_at
-    if connection.dialect.name == "postgresql":
-        hour, as_object = func.to_char(func.timezone("UTC", at), "YYYY-MM-DD HH24"), func.json_object_agg
-    else:
-        hour, as_object = func.substr(at, 1, 13), func.json_group_object
-    grouped = select(hour.label("hour"), func.count().label("number")).where(at >= since).group_by("hour")
+    own = dialect_of(connection)
+    grouped = (
+        select(own.hour_text(at).label("hour"), func.count().label("number"))
+        .where(at >= since)
+        .group_by("hour")
+    )
     by = grouped.correlate(issue).subquery("by_hour").c
-    numbers = select(cast(as_object(by.hour, by.number), Text)).correlate(issue).scalar_subquery()
+    numbers = select(cast(own.json_object(by.hour, by.number), Text)).correlate(issue).scalar_subquery()
     return select(issue.c.fingerprint, numbers).where(in_values(issue.c.fingerprint, ids))
 
 

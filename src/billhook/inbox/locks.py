@@ -20,20 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import ColumnElement, Connection, exists, func, literal_column, select
+from sqlalchemy import Connection
 
-from billhook.inbox.schema import closed, delivery, run
-from billhook.inbox.sql import in_parameter
-
-_ORDER = 0x6F726472  # "ordr"
-_CONFLICTS = 0x636F6E66  # "conf"
-_LIMITS = 0x6C696D74  # "limt"
-_COUNTS = 0x636E7473  # "cnts"
-# Of this inbox, by the number of its table: closing only tries to take it, and another inbox of the database
-# must not keep it off. The table has one row.
-_COUNTS_OF_INBOX: ColumnElement[int] = literal_column(f"({_COUNTS}::bigint << 32) + tableoid::bigint")
-_HOLD_COUNTS = select(func.pg_advisory_xact_lock(_COUNTS_OF_INBOX)).select_from(closed)
-_TRY_COUNTS = select(func.pg_try_advisory_xact_lock(_COUNTS_OF_INBOX)).select_from(closed)
+from billhook.inbox.dialect import dialect_of
 
 
 def lock_counts(connection: Connection) -> None:
@@ -41,23 +30,12 @@ def lock_counts(connection: Connection) -> None:
 
     Of engines and receivers none takes it: see billhook.inbox.counts.
     """
-    if connection.dialect.name == "postgresql":
-        connection.execute(_HOLD_COUNTS)
+    dialect_of(connection).lock_counts(connection)
 
 
 def try_to_lock_counts(connection: Connection) -> bool:
     """Return whether it has the lock of `lock_counts`; never waits."""
-    if connection.dialect.name != "postgresql":
-        return True
-    return bool(connection.execute(_TRY_COUNTS).scalar_one())
-
-
-_HOLD_ORDER = select(func.pg_advisory_xact_lock(_ORDER))
-_HOLD_ORDER_OF = _HOLD_ORDER.where(
-    exists(
-        select(run.c.id).where(in_parameter(run.c.delivery_id, "delivery_ids"), run.c.order_key.is_not(None))
-    )
-)
+    return dialect_of(connection).try_to_lock_counts(connection)
 
 
 def lock_order(connection: Connection, delivery_ids: Collection[int] | None = None) -> None:
@@ -66,18 +44,12 @@ def lock_order(connection: Connection, delivery_ids: Collection[int] | None = No
     So each transaction that chooses the next run of an order sees the choices before it. With `delivery_ids`,
     only if a run of these is ordered: a run's order key never changes.
     """
-    if connection.dialect.name != "postgresql":
-        return
-    if delivery_ids is None:
-        connection.execute(_HOLD_ORDER)
-    else:
-        connection.execute(_HOLD_ORDER_OF, {"delivery_ids": list(delivery_ids)})
+    dialect_of(connection).lock_order(connection, delivery_ids)
 
 
 def lock_conflicts(connection: Connection) -> None:
     """Keep other transactions from storing conflicts until this one ends: each sees those before it."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(_CONFLICTS)))
+    dialect_of(connection).lock_conflicts(connection)
 
 
 def lock_limits(connection: Connection) -> None:
@@ -85,18 +57,7 @@ def lock_limits(connection: Connection) -> None:
 
     The last lock of a transaction: one that holds it waits for nothing more.
     """
-    if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(_LIMITS)))
-
-
-_HOLD_DELIVERIES = (
-    select(delivery.c.id)
-    .where(in_parameter(delivery.c.id, "delivery_ids"))
-    # In the order of the ids: two transactions meet at the lowest id that both need. FOR NO KEY UPDATE: one
-    # that writes a run twice has its foreign key checked, and must not wait for this, holding other locks.
-    .order_by(delivery.c.id)
-    .with_for_update(key_share=True)
-)
+    dialect_of(connection).lock_limits(connection)
 
 
 def lock_deliveries(connection: Connection, delivery_ids: Collection[int]) -> None:
@@ -105,5 +66,4 @@ def lock_deliveries(connection: Connection, delivery_ids: Collection[int]) -> No
     Of two transactions that settle the last two runs of a delivery, the second sees what the first wrote. And
     no later deliveries are planned before the earlier ones of another transaction are committed.
     """
-    if connection.dialect.name == "postgresql":
-        connection.execute(_HOLD_DELIVERIES, {"delivery_ids": sorted(delivery_ids)})
+    dialect_of(connection).lock_deliveries(connection, delivery_ids)

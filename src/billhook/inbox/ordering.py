@@ -9,24 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import Any
+from functools import cache
+from typing import NamedTuple
 
-from sqlalchemy import Connection, FromClause, Text, Update, bindparam, func, literal_column, select, update
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import Connection, Text, Update, bindparam, func, literal_column, select, update
 
 from billhook.inbox.counts import as_open_time
-from billhook.inbox.records import NEWEST_ONLY, RunState, SupersededRun
+from billhook.inbox.dialect import InboxDialect, dialect_of
+from billhook.inbox.records import RunState, SupersededRun
 from billhook.inbox.schema import delivery, run
-from billhook.inbox.sql import UtcDateTime, in_parameter, in_states, json_rows_on_sqlite, json_text
+from billhook.inbox.sql import UtcDateTime, in_parameter, in_states
 
-OrderKey = tuple[str, str]
-"""The handler's name and the order key."""
+
+class OrderKey(NamedTuple):
+    """A handler and an order key of its runs; `newest_only`: of those that wait, it needs the newest only."""
+
+    handler: str
+    value: str
+    newest_only: bool | int = False
+
+
 # In the words of the partial index of ordered runs, so that it applies.
 _UNFINISHED = (RunState.WAITING, RunState.DUE, RunState.RUNNING)
 
 
-def _release_next_statement(keys: FromClause) -> Update:
+_OF_KEYS = ("handler", "order_key")
+
+
+@cache
+def _release_next_statement(dialect: InboxDialect) -> Update:
     """Build the update that makes the first run of each key due, by the index, if that run waits."""
+    keys = dialect.texts("keys", *_OF_KEYS)
     own = run.alias("own")
     first = (
         select(own.c.id)
@@ -49,13 +62,6 @@ def _release_next_statement(keys: FromClause) -> Update:
     )
 
 
-_ARRAYS = [bindparam(name, type_=ARRAY(Text)) for name in ("handlers", "order_keys")]
-# Not as JSON: of that PostgreSQL expects ten times as many rows, and would read the table for them.
-_UNNESTED = func.unnest(*_ARRAYS).table_valued("handler", "order_key").render_derived(name="keys")
-_ON_POSTGRES = _release_next_statement(_UNNESTED)
-_ON_SQLITE = _release_next_statement(json_rows_on_sqlite("keys", {"handler": Text(), "order_key": Text()}))
-
-
 def release_next(connection: Connection, keys: Collection[OrderKey], now: datetime) -> list[int]:
     """Make the first waiting run of each key due, where no run is due or running; returns their deliveries.
 
@@ -64,17 +70,10 @@ def release_next(connection: Connection, keys: Collection[OrderKey], now: dateti
     """
     if not keys:
         return []
-    pairs = list(dict.fromkeys(keys))
-    if connection.dialect.name == "postgresql":
-        statement = _ON_POSTGRES
-        values: dict[str, Any] = {
-            "handlers": [name for name, _ in pairs],
-            "order_keys": [key for _, key in pairs],
-        }
-    else:
-        statement = _ON_SQLITE
-        values = {"keys": json_text({"handler": handler, "order_key": key} for handler, key in pairs)}
-    return list(connection.execute(statement, values | {"now": now}).scalars())
+    pairs = list(dict.fromkeys((key.handler, key.value) for key in keys))
+    dialect = dialect_of(connection)
+    values = dialect.texts_value("keys", _OF_KEYS, pairs) | {"now": now}
+    return list(connection.execute(_release_next_statement(dialect), values).scalars())
 
 
 _NEWEST = run.alias("newest")
@@ -98,6 +97,8 @@ _OLDER = (
     .where(
         *_OF_KEY,
         in_states(run.c.state, RunState.WAITING, RunState.DUE),
+        # One that was planned before the handler had this option is handled.
+        run.c.newest_only == 1,
         # The process of an interrupted attempt may not have ended yet: it is repeated at its time.
         run.c.excused_attempts == 0,
         run.c.delivery_id < _NEWEST_OF_KEY,
@@ -131,10 +132,10 @@ def discard_superseded(
     billhook.inbox.locks.
     """
     found: list[SupersededRun] = []
-    for handler, order_key in dict.fromkeys(keys):
-        if not order_key.startswith(NEWEST_ONLY):
+    for handler, value, newest_only in dict.fromkeys(keys):
+        if not newest_only:
             continue
-        of_key = {"of_handler": handler, "of_key": order_key}
+        of_key = {"of_handler": handler, "of_key": value}
         older = connection.execute(_OLDER, of_key).all()
         if older:
             newest = older[0].newest

@@ -20,23 +20,21 @@ from sqlalchemy import (
     Integer,
     Text,
     Update,
-    bindparam,
     case,
     exists,
     func,
     insert,
     literal_column,
-    null,
     select,
     update,
 )
 from sqlalchemy.types import TypeEngine
 
 from billhook.inbox.counts import as_open_time, open_time
-from billhook.inbox.leases import UNSETTLED
+from billhook.inbox.dialect import RunUpdate, dialect_of
+from billhook.inbox.leases import NOT_CLAIMED, UNSETTLED
 from billhook.inbox.ordering import OrderKey, discard_superseded, release_next
 from billhook.inbox.records import (
-    NEWEST_ONLY,
     DeliveryState,
     DuplicateRun,
     RunOptions,
@@ -48,14 +46,10 @@ from billhook.inbox.records import (
 )
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import (
-    TextOfTables,
     UtcDateTime,
-    execute_each,
     in_parameter,
     in_states,
     in_values,
-    json_rows,
-    json_text,
 )
 
 RECENT = timedelta(seconds=1)
@@ -100,42 +94,35 @@ def new_run(
 
 _NEW: dict[str, Any] = {
     "attempts": 0,
-    "lease_owner": None,
+    "worker": None,
+    "release_id": None,
+    "queued": 0,
     "started_at": None,
     "finished_at": None,
     "last_error": None,
     "order_key": None,
+    "newest_only": 0,
     "identity": None,
     "twin_of": None,
 }
 _COLUMNS = ("delivery_id", "handler", "state", "due_at", "token", *_NEW)
-_INSERT = insert(run).values({name: bindparam(name, type_=run.c[name].type) for name in _COLUMNS})
-_INSERT_ROWS = TextOfTables(
-    f"INSERT INTO $run ({', '.join(_COLUMNS)}) SELECT {', '.join(_COLUMNS)} "  # noqa: S608 - our own columns
-    "FROM jsonb_populate_recordset(NULL::$run, CAST(:rows AS jsonb)) RETURNING id, delivery_id, handler"
-)
 
 
 def insert_runs(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], int]:
     """Insert runs made by `new_run`; returns their ids by delivery and handler."""
     if not rows:
         return {}
-    if connection.dialect.name == "postgresql":
-        inserted = connection.execute(_INSERT_ROWS, {"rows": json_text(rows)})
-        return {(delivery_id, name): run_id for run_id, delivery_id, name in inserted}
-    execute_each(connection, _INSERT, rows)
-    # Consecutive: the transaction holds SQLite's write lock, and a table's next id is its highest plus one.
-    last = connection.exec_driver_sql("SELECT last_insert_rowid()").scalar_one()
-    return {
-        (row["delivery_id"], row["handler"]): run_id for run_id, row in enumerate(rows, last - len(rows) + 1)
-    }
+    return dialect_of(connection).insert_runs(connection, _COLUMNS, rows)
 
 
 # --- settle -------------------------------------------------------------------------------------------
 
 
 def settle(
-    connection: Connection, results: Sequence[RunResult], clock: Callable[[], datetime] | None = None
+    connection: Connection,
+    results: Sequence[RunResult],
+    claimer: Mapping[str, Any],
+    clock: Callable[[], datetime] | None = None,
 ) -> tuple[list[tuple[RunResult, str]], list[int], list[SupersededRun]]:
     """Write the results of runs; under billhook.inbox.locks.
 
@@ -143,19 +130,20 @@ def settle(
     became due because the one before it in its order finished, and the runs that were superseded. A result
     with an old fencing token changes nothing: another worker holds the lease. `clock` is read once the locks
     are held; without it each result is stored with the time when its handler ended, however long ago that
-    was.
+    was. `claimer` are the columns that say who made the attempts.
     """
     now = clock() if clock else None
     given: dict[tuple[int, int], RunResult] = {result.lease: result for result in results}
     settled: list[tuple[RunResult, str]] = []
     keys: list[OrderKey] = []
-    for run_id, token, handler, order_key in _write_results(connection, results, now):
+    for run_id, token, handler, *its_order in _write_results(connection, results, now):
         result = given[run_id, token]
         settled.append((result, handler))
         # A run that is due again keeps its place, so the next one in its order goes on waiting; where only
         # the newest counts, it may be superseded.
-        if order_key is not None and (result.state is not RunState.DUE or order_key.startswith(NEWEST_ONLY)):
-            keys.append((handler, order_key))
+        key = OrderKey(handler, *its_order)
+        if key.value is not None and (result.state is not RunState.DUE or key.newest_only):
+            keys.append(key)
     failures = [
         {
             "run_id": result.run_id,
@@ -167,6 +155,7 @@ def settle(
             "retried": int(result.state is RunState.DUE and not result.excused),
             "fingerprint": None if result.group is None else fingerprint(handler, result.group),
             "place": result.place,
+            **claimer,
         }
         for result, handler in settled
         if result.state in (RunState.DUE, RunState.DEAD)
@@ -195,7 +184,7 @@ _RESULT: dict[str, TypeEngine[Any]] = {
     "called_at": UtcDateTime(),
     "seconds": Float(),
 }
-_ITS_COLUMNS = (run.c.id, run.c.token, run.c.handler, run.c.order_key)
+_ITS_COLUMNS = (run.c.id, run.c.token, run.c.handler, run.c.order_key, run.c.newest_only)
 _RUNNING = select(*_ITS_COLUMNS).where(in_parameter(run.c.id, "run_ids"), UNSETTLED)
 
 
@@ -212,7 +201,6 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
         .values(
             state=given["new_state"],
             last_error=given["error"],
-            lease_owner=null(),
             runs_alone=literal_column(
                 "0"
             ),  # however it ended, it did not kill its worker: it is no suspect any more
@@ -222,12 +210,12 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
             excused_attempts=run.c.excused_attempts + given["is_excused"],
             started_at=func.coalesce(given["called_at"], run.c.started_at),
             duration_seconds=given["seconds"],
+            **{name: literal_column(str(value)) for name, value in NOT_CLAIMED.items()},
         )
     )
 
 
-_SETTLE = _settle_statement({name: bindparam(name, type_=of_type) for name, of_type in _RESULT.items()})
-_SETTLE_ROWS = _settle_statement(dict(json_rows("results", _RESULT).c.items())).returning(*_ITS_COLUMNS)
+_SETTLE = RunUpdate(_RESULT, _settle_statement, _RUNNING)
 
 
 def _stored_at(result: RunResult, now: datetime | None) -> datetime:
@@ -256,13 +244,7 @@ def _write_results(
                 "seconds": seconds,
             }
         )
-    if connection.dialect.name == "postgresql":
-        return connection.execute(_SETTLE_ROWS, {"results": json_text(given)}).all()
-    # Read first: one by one they return no rows. Between the two no other transaction writes.
-    running = connection.execute(_RUNNING, {"run_ids": [result.run_id for result in results]}).all()
-    execute_each(connection, _SETTLE, given)
-    leases = {(parameters["run_id"], parameters["fencing_token"]) for parameters in given}
-    return [row for row in running if (row.id, row.token) in leases]
+    return dialect_of(connection).update_runs(connection, _SETTLE, given)
 
 
 def finish_deliveries(connection: Connection, delivery_ids: Collection[int]) -> None:
@@ -296,7 +278,7 @@ def make_runs(
             columns = _options_columns(options, originals.get((planned.delivery_id, handler)), finished_at)
             rows.append(new_run(planned.delivery_id, handler, now, token, **columns))
             if options.order_key is not None:
-                keys.append((handler, options.order_key))
+                keys.append(OrderKey(handler, options.order_key, options.newest_only))
     insert_runs(connection, rows)
     superseded = discard_superseded(connection, keys, now)
     finished = {delivery_id for delivery_id, _ in originals} | {each.delivery_id for each in superseded}
@@ -320,6 +302,7 @@ def _options_columns(options: RunOptions, original: int | None, finished_at: dat
     return {
         "state": state,
         "order_key": options.order_key,
+        "newest_only": int(options.newest_only),
         "identity": options.content_key.digest if options.content_key else None,
         "twin_of": original,
         "last_error": error,

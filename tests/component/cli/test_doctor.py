@@ -18,7 +18,8 @@ from billhook.extension import get_state
 from billhook.fields import strict_json
 from billhook.inbox import Counted, WorkerRecord
 from billhook.inbox.counts import Counts
-from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts, newest_deliveries
+from billhook.inbox.diagnosis import inbox_facts, newest_deliveries
+from billhook.inbox.facts import PostgresFacts, SqliteFacts
 from billhook.inbox.sqlite.library import sqlite3
 from billhook.settings import OPTIONS
 from billhook.signing import BodyHMAC, BodyJWT, TimestampedHMAC
@@ -217,7 +218,7 @@ def test_an_inbox_with_another_schema_is_a_finding(examined, inbox, tmp_path):
 
 
 def test_a_worker_that_is_missing_is_a_finding(examined, inbox):
-    inbox.remove_worker("a")
+    inbox.record_stop("a")
 
     found = examined()
 

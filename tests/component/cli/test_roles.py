@@ -11,8 +11,9 @@ import pytest
 from billhook import gunicorn_conf
 from billhook.doctor import inbox as judged
 from billhook.doctor.inbox import connection_findings
-from billhook.inbox.database import CONNECTIONS_PER_PROCESS, ConnectionLimit
+from billhook.inbox.database import CONNECTIONS_PER_PROCESS
 from billhook.inbox.diagnosis import inbox_facts
+from billhook.inbox.facts import ConnectionLimit
 from support.inbox_view import incoming, open_inbox
 from support.postgres import guest_of
 from support.row_security import COMMANDS, protected_inbox

@@ -120,8 +120,7 @@ def explained(inbox, text):
 
 def statement_of_next_times(inbox):
     with inbox.database.read() as connection:
-        dialect = connection.dialect
-        return str(claims._moments_of_all(dialect.name).compile(dialect=dialect))
+        return str(claims._MOMENTS_OF_ALL.compile(dialect=connection.dialect))
 
 
 def test_a_poll_looks_up_each_handler_in_the_index_without_statistics_too(inbox):

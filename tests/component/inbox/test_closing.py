@@ -16,9 +16,10 @@ from itertools import pairwise
 
 import pytest
 
-from billhook.inbox import RunPlan, RunState, counts, locks
+from billhook.inbox import RunPlan, RunState, counts
 from billhook.inbox.operations import discard, erase, replay
 from billhook.inbox.overview import read_totals
+from billhook.inbox.postgres import dialect as postgres_dialect
 from billhook.inbox.retention import Cutoffs
 from support.figures import close, totals
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, upgraded, value
@@ -541,7 +542,9 @@ def test_closing_is_kept_off_by_its_own_inbox_and_by_no_other_of_the_database(
         bystander.execute("CREATE SCHEMA another_inbox")
         bystander.execute("SET LOCAL search_path = another_inbox")
         bystander.execute("CREATE TABLE billhook_closed AS SELECT 1")
-    bystander.execute(f"SELECT pg_advisory_xact_lock({locks._COUNTS_OF_INBOX}) FROM billhook_closed")
+    bystander.execute(
+        f"SELECT pg_advisory_xact_lock({postgres_dialect._COUNTS_OF_INBOX}) FROM billhook_closed"
+    )
 
     for _ in range(5):
         inbox_postgres.close_counts(NOON + FAR)

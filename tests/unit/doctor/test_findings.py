@@ -13,7 +13,10 @@ from billhook.doctor.checks import clock_text, retention_text, secret_files_text
 from billhook.doctor.configuration import gunicorn_findings, read_gunicorn_file
 from billhook.doctor.deliveries import clock_findings, payload_findings
 from billhook.doctor.inbox import postgres_findings, sqlite_findings
-from billhook.inbox.diagnosis import PostgresFacts, SampledDelivery, SqliteFacts, file_system_of, is_local
+from billhook.inbox.diagnosis import SampledDelivery
+from billhook.inbox.facts import PostgresFacts, SqliteFacts
+from billhook.inbox.postgres.facts import is_local
+from billhook.inbox.sqlite.facts import file_system_of
 from billhook.settings import OPTIONS
 
 NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)

@@ -20,9 +20,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from billhook.concurrency import reset_in_child
 from billhook.errors import ConfigError, InboxUnavailable, SchemaForbidden
-from billhook.inbox.database import Database, RowSecurity
+from billhook.inbox.database import Database
+from billhook.inbox.dialect import with_own
+from billhook.inbox.facts import PostgresFacts, RowSecurity
 from billhook.inbox.postgres import roles
 from billhook.inbox.postgres.clock import SERVER_TIME, ServerClock
+from billhook.inbox.postgres.dialect import POSTGRES
 from billhook.inbox.postgres.driver import (
     INSERT_NEW,
     READING,
@@ -39,6 +42,7 @@ from billhook.inbox.postgres.driver import (
     replace_lost,
     schema_from_options,
 )
+from billhook.inbox.postgres.facts import read_facts
 from billhook.inbox.postgres.waker import PostgresWaker
 from billhook.inbox.records import NewDelivery
 from billhook.inbox.schema import verify, verify_opened, version
@@ -233,6 +237,11 @@ class PostgresDatabase(Database):
         with self.read(checked=False) as connection:
             return roles.row_security(connection, self.schema)
 
+    def facts(self) -> PostgresFacts:
+        """Read the facts of the server, the connection and the schema."""
+        with self.read() as connection:
+            return read_facts(connection, self)
+
     def other_schemas(self) -> list[str]:
         """Return the other schemas that hold an inbox, whether or not this role may use them."""
         with self.read() as connection:
@@ -314,6 +323,7 @@ class PostgresDatabase(Database):
         )
         # A session's search_path may be another client's, and a temporary table of his comes before any path.
         engine.dialect.identifier_preparer.schema_for_object = self._schema_of
+        with_own(engine.dialect, POSTGRES)
         event.listen(engine, "checkout", replace_lost)
         event.listen(engine, "handle_error", drop_read_only)
         return engine

@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from billhook.concurrency import reset_in_child
 from billhook.errors import InboxUnavailable
 from billhook.inbox.database import Database
+from billhook.inbox.facts import SqliteFacts
 from billhook.inbox.records import NewDelivery
 from billhook.inbox.schema import MAY_STORE, prepare_schema, verify
 from billhook.inbox.sqlite.backup import Progress, back_up, restore
@@ -34,6 +35,7 @@ from billhook.inbox.sqlite.driver import (
     raise_unless_busy,
     take_over_log,
 )
+from billhook.inbox.sqlite.facts import read_facts
 from billhook.inbox.sqlite.file import (
     beside,
     check_log_belongs,
@@ -218,6 +220,11 @@ class SqliteDatabase(Database):
                     yield connection
             finally:
                 engine.dispose()
+
+    def facts(self) -> SqliteFacts:
+        """Read the facts of the file."""
+        with self.read() as connection:
+            return read_facts(connection, self.path)
 
     def back_up(self, target: Path, progress: Progress) -> int:
         """Copy the inbox into a new file: see billhook.inbox.sqlite.backup.back_up."""

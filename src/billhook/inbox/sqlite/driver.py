@@ -30,7 +30,9 @@ from sqlalchemy.pool import QueuePool
 
 from billhook.concurrency import around_fork
 from billhook.errors import InboxUnavailable
+from billhook.inbox.dialect import with_own
 from billhook.inbox.schema import verify_opened
+from billhook.inbox.sqlite.dialect import SQLITE
 from billhook.inbox.sqlite.file import beside, record_log_owner, refuse_foreign_file, rewrite, sync
 from billhook.inbox.sqlite.library import sqlite3
 
@@ -283,6 +285,7 @@ def new_engine(path: Path, busy_seconds: float, *, foreign_keys: bool = True) ->
     """
     creator = partial(connect, path, busy_seconds, foreign_keys=foreign_keys)
     engine = create_engine("sqlite+pysqlite://", module=sqlite3, creator=creator, poolclass=QueuePool)
+    with_own(engine.dialect, SQLITE)
     event.listen(engine, "begin", partial(_begin, busy_seconds))
     return engine
 

@@ -1,0 +1,173 @@
+"""What the databases do differently in SQL. All other statements are written once, and are the same on both.
+
+billhook.inbox.sqlite.dialect and billhook.inbox.postgres.dialect implement the protocol, side by side. A
+Database gives its own to the dialect of its engine, where `dialect_of` finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, FromClause, Select, Table, Update
+from sqlalchemy import Dialect as AnyDialect
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.types import TypeEngine
+
+Processor = Callable[[Any], Any] | None
+"""What SQLAlchemy gives a value to, before it is bound or when it is read."""
+
+
+FirstRuns = Callable[[FromClause, ColumnElement[str], Sequence[Any]], Select[Any]]
+"""Select columns of the first runs of a handler: of a table of runs, for a name."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunUpdate:
+    """An update of runs by rows with these columns, among them `run_id` and `fencing_token`.
+
+    `found` selects, by the parameter `run_ids`, the runs that may be updated: first their id and token.
+    """
+
+    columns: Mapping[str, TypeEngine[Any]]
+    statement: Callable[[Mapping[str, ColumnElement[Any]]], Update]
+    found: Select[Any]
+
+
+class InboxDialect(Protocol):
+    """The SQL of one database. A lock is right where nothing has to be done."""
+
+    closing_margin: timedelta
+    """How long ago the closed moment is at least: see billhook.inbox.counts."""
+
+    def __hash__(self) -> int:
+        """Return the hash of its identity: for each, a statement is built once."""
+        return id(self)
+
+    # --- values ---------------------------------------------------------------------------------------
+
+    def time_writer(self, by_driver: Processor) -> Processor:
+        """Return what makes a parameter of a time."""
+
+    def time_reader(self, by_driver: Processor) -> Processor:
+        """Return what makes a time in UTC of a column's value."""
+
+    def list_type(self, *, numbers: bool) -> TypeEngine[Any]:
+        """Return the type of a parameter with any number of values, integers or texts."""
+
+    def list_value(self, values: Iterable[Any]) -> Any:
+        """Return such a parameter."""
+
+    def rows(self, parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
+        """Return the rows of a parameter, made by `json_text`, to be joined with a table."""
+
+    def insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
+        """Return an insert that may say what to do `on_conflict`."""
+
+    # --- parts of texts: see billhook.inbox.sql.TextOfTables --------------------------------------------
+
+    def in_list(self, column: str, values: str) -> str:
+        """Return the condition that a column has one of the values of a list parameter."""
+
+    def position(self, value: str, column: str) -> str:
+        """Return the place of bytes in a column of bytes, from 1; 0 where they are not in it."""
+
+    def hour(self, moment: str) -> str:
+        """Return the beginning of its hour, in UTC."""
+
+    def minute(self, moment: str) -> str:
+        """Return the beginning of its minute."""
+
+    def by_index(self, condition: str) -> str:
+        """Return the condition of a partial index, and AND, where one that implies it is not enough."""
+
+    # --- parts of statements --------------------------------------------------------------------------
+
+    def index_words(self, condition: ColumnElement[bool]) -> Sequence[ColumnElement[bool]]:
+        """Return the condition as `by_index` does."""
+
+    def hour_text(self, moment: ColumnElement[datetime]) -> ColumnElement[str]:
+        """Return its hour in UTC as `2026-01-31 23`."""
+
+    def json_object(self, key: ColumnElement[str], value: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Return the aggregate of all rows as a JSON object."""
+
+    # --- whole statements -----------------------------------------------------------------------------
+
+    def insert_runs(
+        self, connection: Connection, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
+    ) -> dict[tuple[int, str], int]:
+        """Insert runs; return their ids by delivery and handler."""
+
+    def update_runs(
+        self, connection: Connection, update: RunUpdate, rows: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Sequence[Any]]:
+        """Update a run for each of the rows, if it is found; return what was found of these runs."""
+
+    def texts(self, name: str, *columns: str) -> FromClause:
+        """Return few rows of texts as a table of that name, to be joined by an index."""
+
+    def texts_value(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """Return the parameters of `texts`."""
+
+    def first_of_each(
+        self, names: str, first: FirstRuns, columns: Sequence[Any]
+    ) -> tuple[FromClause, Sequence[ColumnElement[Any]]]:
+        """Return the first runs of each of these handlers with these columns of them, and the columns there.
+
+        `names` is a parameter with a JSON text. Where other transactions write too, the runs are locked.
+        """
+
+    # --- locks: see billhook.inbox.locks ----------------------------------------------------------------
+
+    def lock_counts(self, connection: Connection) -> None:
+        """Hold the lock of counts."""
+        return
+
+    def try_to_lock_counts(self, connection: Connection) -> bool:
+        """Return whether it has the lock of counts; never waits."""
+        return True
+
+    def lock_order(self, connection: Connection, delivery_ids: Collection[int] | None) -> None:
+        """Hold the lock of ordered runs; with `delivery_ids` if a run of these is ordered."""
+        return
+
+    def lock_conflicts(self, connection: Connection) -> None:
+        """Hold the lock of conflicts."""
+        return
+
+    def lock_limits(self, connection: Connection) -> None:
+        """Hold the lock of limits."""
+        return
+
+    def lock_deliveries(self, connection: Connection, delivery_ids: Collection[int]) -> None:
+        """Hold these deliveries."""
+        return
+
+    def writers(
+        self, connection: Connection, tables: Sequence[Table], now: datetime
+    ) -> tuple[datetime, frozenset[str]]:
+        """Return the transactions that may yet commit rows of these tables, and `now` or their own time."""
+        return now, frozenset()
+
+
+OwnDialect = TypeVar("OwnDialect", bound=AnyDialect)
+
+
+def with_own(dialect: OwnDialect, own: InboxDialect) -> OwnDialect:
+    """Have a dialect of SQLAlchemy know that of the inbox, and return it."""
+    vars(dialect)["billhook"] = own
+    return dialect
+
+
+def own_dialect(dialect: AnyDialect) -> InboxDialect:
+    """Return what `with_own` gave it."""
+    known: InboxDialect = vars(dialect)["billhook"]
+    return known
+
+
+def dialect_of(connection: Connection) -> InboxDialect:
+    """Return the SQL of the database that a connection is to."""
+    return own_dialect(connection.dialect)

@@ -1,0 +1,212 @@
+"""The SQL of PostgreSQL. billhook.inbox.sqlite.dialect is beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    column,
+    exists,
+    func,
+    literal_column,
+    select,
+    text,
+    true,
+)
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import ARRAY, JSON, JSONB
+from sqlalchemy.types import TypeEngine
+
+from billhook.inbox.dialect import FirstRuns, InboxDialect, Processor, RunUpdate
+from billhook.inbox.schema import closed, delivery, run
+from billhook.inbox.sql import TextOfTables, in_parameter, json_text, name_of
+
+_ORDER = 0x6F726472  # "ordr"
+_CONFLICTS = 0x636F6E66  # "conf"
+_LIMITS = 0x6C696D74  # "limt"
+_COUNTS = 0x636E7473  # "cnts"
+# Of this inbox, by the number of its table: closing only tries to take it, and another inbox of the database
+# must not keep it off. The table has one row.
+_COUNTS_OF_INBOX: ColumnElement[int] = literal_column(f"({_COUNTS}::bigint << 32) + tableoid::bigint")
+_HOLD_COUNTS = select(func.pg_advisory_xact_lock(_COUNTS_OF_INBOX)).select_from(closed)
+_TRY_COUNTS = select(func.pg_try_advisory_xact_lock(_COUNTS_OF_INBOX)).select_from(closed)
+_HOLD_ORDER = select(func.pg_advisory_xact_lock(_ORDER))
+_HOLD_ORDER_OF = _HOLD_ORDER.where(
+    exists(
+        select(run.c.id).where(in_parameter(run.c.delivery_id, "delivery_ids"), run.c.order_key.is_not(None))
+    )
+)
+_HOLD_DELIVERIES = (
+    select(delivery.c.id)
+    .where(in_parameter(delivery.c.id, "delivery_ids"))
+    # In the order of the ids: two transactions meet at the lowest id that both need. FOR NO KEY UPDATE: one
+    # that writes a run twice has its foreign key checked, and must not wait for this, holding other locks.
+    .order_by(delivery.c.id)
+    .with_for_update(key_share=True)
+)
+_WRITERS = text(
+    "SELECT virtualtransaction FROM pg_locks WHERE mode IN ('RowShareLock', 'RowExclusiveLock')"
+    " AND relation = ANY (CAST(:tables AS regclass[]))"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+@cache
+def _insert_runs(columns: Sequence[str]) -> TextOfTables:
+    names = ", ".join(columns)
+    return TextOfTables(
+        f"INSERT INTO $run ({names}) SELECT {names} "  # noqa: S608 - our own columns
+        "FROM jsonb_populate_recordset(NULL::$run, CAST(:rows AS jsonb)) RETURNING id, delivery_id, handler"
+    )
+
+
+@cache
+def _update_runs(update: RunUpdate) -> Any:
+    rows = POSTGRES.rows("results", update.columns)
+    return update.statement(dict(rows.c.items())).returning(*update.found.selected_columns)
+
+
+class PostgresDialect(InboxDialect):
+    """The SQL of PostgreSQL, where transactions write beside each other."""
+
+    closing_margin = timedelta(seconds=6)
+
+    def time_writer(self, by_driver: Processor) -> Processor:
+        """Leave it to the driver."""
+        return by_driver
+
+    def time_reader(self, by_driver: Processor) -> Processor:
+        """Leave it to the driver."""
+        return by_driver
+
+    def list_type(self, *, numbers: bool) -> TypeEngine[Any]:
+        """Return the type of an array."""
+        return ARRAY(BigInteger() if numbers else Text())
+
+    def list_value(self, values: Iterable[Any]) -> list[Any]:
+        """Return an array."""
+        return [*values]
+
+    def rows(self, parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
+        """Return the rows of a JSON text."""
+        record = func.jsonb_to_recordset(cast(bindparam(parameter, type_=Text), JSONB))
+        typed = [column(name, column_type) for name, column_type in columns.items()]
+        return record.table_valued(*typed, name=parameter).render_derived(with_types=True)
+
+    def insert(self, table: Table) -> postgresql.Insert:
+        """Return PostgreSQL's insert."""
+        return postgresql.insert(table)
+
+    def in_list(self, column: str, values: str) -> str:
+        """Return the condition for an array."""
+        return f"{column} = ANY ({values})"
+
+    def position(self, value: str, column: str) -> str:
+        """Return the place by position()."""
+        return f"position({value} IN {column})"
+
+    def hour(self, moment: str) -> str:
+        """Return the hour by date_trunc()."""
+        return f"date_trunc('hour', {moment}, 'UTC')"
+
+    def minute(self, moment: str) -> str:
+        """Return the minute by date_trunc()."""
+        return f"date_trunc('minute', {moment}, 'UTC')"
+
+    def by_index(self, condition: str) -> str:
+        """Return nothing: it takes the two conditions for a rare coincidence, and would read all rows."""
+        return ""
+
+    def index_words(self, condition: ColumnElement[bool]) -> Sequence[ColumnElement[bool]]:
+        """Return nothing."""
+        return []
+
+    def hour_text(self, moment: ColumnElement[datetime]) -> ColumnElement[str]:
+        """Return the hour by to_char()."""
+        return func.to_char(func.timezone("UTC", moment), "YYYY-MM-DD HH24")
+
+    def json_object(self, key: ColumnElement[str], value: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Return json_object_agg()."""
+        return func.json_object_agg(key, value)
+
+    def insert_runs(
+        self, connection: Connection, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
+    ) -> dict[tuple[int, str], int]:
+        """Insert them in one statement."""
+        inserted = connection.execute(_insert_runs(columns), {"rows": json_text(rows)})
+        return {(delivery_id, name): run_id for run_id, delivery_id, name in inserted}
+
+    def update_runs(
+        self, connection: Connection, update: RunUpdate, rows: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Sequence[Any]]:
+        """Update them in one statement."""
+        return connection.execute(_update_runs(update), {"results": json_text(rows)}).all()
+
+    def texts(self, name: str, *columns: str) -> FromClause:
+        """Return an array for each column: of JSON it expects a hundred rows, and would read all runs."""
+        arrays = [bindparam(f"{name}_{column}", type_=ARRAY(Text)) for column in columns]
+        return func.unnest(*arrays).table_valued(*columns).render_derived(name=name)
+
+    def texts_value(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """Return the arrays."""
+        values = zip(*rows, strict=True)
+        return {f"{name}_{column}": [*of_it] for column, of_it in zip(columns, values, strict=True)}
+
+    def first_of_each(
+        self, names: str, first: FirstRuns, columns: Sequence[Any]
+    ) -> tuple[FromClause, Sequence[ColumnElement[Any]]]:
+        """Return them by a subquery for each handler, which skips what another transaction has locked."""
+        each = func.json_array_elements_text(cast(bindparam(names, type_=Text), JSON))
+        wanted = each.table_valued("value", name="wanted")
+        selected = first(run, wanted.c.value, columns).correlate(wanted)
+        few = selected.with_for_update(of=run, skip_locked=True).lateral("few")
+        return wanted.join(few, true()), list(few.c)
+
+    def lock_counts(self, connection: Connection) -> None:
+        """Hold the advisory lock of this inbox's counts."""
+        connection.execute(_HOLD_COUNTS)
+
+    def try_to_lock_counts(self, connection: Connection) -> bool:
+        """Return whether it has that lock."""
+        return bool(connection.execute(_TRY_COUNTS).scalar_one())
+
+    def lock_order(self, connection: Connection, delivery_ids: Collection[int] | None) -> None:
+        """Hold the advisory lock of ordered runs."""
+        if delivery_ids is None:
+            connection.execute(_HOLD_ORDER)
+        else:
+            connection.execute(_HOLD_ORDER_OF, {"delivery_ids": list(delivery_ids)})
+
+    def lock_conflicts(self, connection: Connection) -> None:
+        """Hold the advisory lock of conflicts."""
+        connection.execute(select(func.pg_advisory_xact_lock(_CONFLICTS)))
+
+    def lock_limits(self, connection: Connection) -> None:
+        """Hold the advisory lock of limits."""
+        connection.execute(select(func.pg_advisory_xact_lock(_LIMITS)))
+
+    def lock_deliveries(self, connection: Connection, delivery_ids: Collection[int]) -> None:
+        """Hold the rows of these deliveries."""
+        connection.execute(_HOLD_DELIVERIES, {"delivery_ids": sorted(delivery_ids)})
+
+    def writers(
+        self, connection: Connection, tables: Sequence[Table], now: datetime
+    ) -> tuple[datetime, frozenset[str]]:
+        """Return the transactions that hold a lock which one takes first that writes."""
+        now = min(now, connection.execute(select(func.now())).scalar_one())
+        names = [name_of(connection, table) for table in tables]
+        return now, frozenset(connection.execute(_WRITERS, {"tables": names}).scalars())
+
+
+POSTGRES = PostgresDialect()

@@ -1,0 +1,201 @@
+"""The SQL of SQLite. billhook.inbox.postgres.dialect is beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Insert,
+    Table,
+    Text,
+    Update,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+)
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.types import TypeEngine
+
+from billhook.inbox.dialect import FirstRuns, InboxDialect, Processor, RunUpdate, with_own
+from billhook.inbox.schema import run
+from billhook.inbox.sql import UtcDateTime
+
+
+class SqliteDialect(InboxDialect):
+    """The SQL of SQLite, whose write transactions lock the whole file: there is no lock to be taken."""
+
+    closing_margin = timedelta(seconds=2)
+
+    # Times not by SQLAlchemy's own type, which have no zone: six are read for each delivery that is handled,
+    # and a second function for the zone would cost more than reading them.
+
+    def time_writer(self, by_driver: Processor) -> Processor:
+        """Return what makes a text of a time."""
+        return lambda value: None if value is None else utc_text(value)
+
+    def time_reader(self, by_driver: Processor) -> Processor:
+        """Return what makes a time of a text."""
+        return _moment
+
+    def list_type(self, *, numbers: bool) -> TypeEngine[Any]:
+        """Return the type of a JSON text."""
+        return Text()
+
+    def list_value(self, values: Iterable[Any]) -> str:
+        """Return a JSON text."""
+        return json.dumps([*values])
+
+    def rows(self, parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
+        """Return the rows of a JSON text."""
+        each = func.json_each(bindparam(parameter, type_=Text)).table_valued("value")
+        typed = [
+            func.json_extract(each.c.value, literal_column(f"'$.{name}'"), type_=column_type).label(name)
+            for name, column_type in columns.items()
+        ]
+        return select(*typed).select_from(each).subquery(parameter)
+
+    def insert(self, table: Table) -> sqlite.Insert:
+        """Return SQLite's insert."""
+        return sqlite.insert(table)
+
+    def in_list(self, column: str, values: str) -> str:
+        """Return the condition for a JSON text."""
+        return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608 - of compiled clauses
+
+    def position(self, value: str, column: str) -> str:
+        """Return the place by instr()."""
+        return f"instr({column}, {value})"
+
+    def hour(self, moment: str) -> str:
+        """Return the beginning of the text, and the end of an hour's."""
+        return f"substr({moment}, 1, 13) || ':00:00.000000'"
+
+    def minute(self, moment: str) -> str:
+        """Return the beginning of the text, and the end of a minute's."""
+        return f"substr({moment}, 1, 16) || ':00.000000'"
+
+    def by_index(self, condition: str) -> str:
+        """Return the condition: SQLite knows a partial index by its words."""
+        return f"{condition} AND "
+
+    def index_words(self, condition: ColumnElement[bool]) -> Sequence[ColumnElement[bool]]:
+        """Return the condition."""
+        return [condition]
+
+    def hour_text(self, moment: ColumnElement[datetime]) -> ColumnElement[str]:
+        """Return the beginning of the text."""
+        return func.substr(moment, 1, 13)
+
+    def json_object(self, key: ColumnElement[str], value: ColumnElement[Any]) -> ColumnElement[Any]:
+        """Return json_group_object()."""
+        return func.json_group_object(key, value)
+
+    def insert_runs(
+        self, connection: Connection, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
+    ) -> dict[tuple[int, str], int]:
+        """Insert them one by one."""
+        execute_each(connection, _insert_run(columns), rows)
+        # Consecutive: the transaction holds the write lock, and a table's next id is its highest plus one.
+        last = connection.exec_driver_sql("SELECT last_insert_rowid()").scalar_one()
+        return {
+            (row["delivery_id"], row["handler"]): run_id
+            for run_id, row in enumerate(rows, last - len(rows) + 1)
+        }
+
+    def update_runs(
+        self, connection: Connection, update: RunUpdate, rows: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Sequence[Any]]:
+        """Read them first: one by one they return no rows; between the two no other transaction writes."""
+        found = connection.execute(update.found, {"run_ids": [row["run_id"] for row in rows]}).all()
+        execute_each(connection, _update_run(update), rows)
+        leases = {(row["run_id"], row["fencing_token"]) for row in rows}
+        return [row for row in found if (row[0], row[1]) in leases]
+
+    def texts(self, name: str, *columns: str) -> FromClause:
+        """Return the rows of a JSON text."""
+        return self.rows(name, dict.fromkeys(columns, Text()))
+
+    def texts_value(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """Return the JSON text."""
+        return {name: json.dumps([dict(zip(columns, row, strict=True)) for row in rows])}
+
+    def first_of_each(
+        self, names: str, first: FirstRuns, columns: Sequence[Any]
+    ) -> tuple[FromClause, Sequence[ColumnElement[Any]]]:
+        """Return them by their ids: it has no LATERAL."""
+        wanted = func.json_each(bindparam(names, type_=Text)).table_valued("value", name="wanted")
+        own = run.alias("own")
+        ids = first(own, wanted.c.value, (own.c.id,)).correlate(wanted)
+        return wanted.join(run, run.c.id.in_(ids)), columns
+
+
+SQLITE = SqliteDialect()
+_FOR_DRIVER: Any = with_own(sqlite.dialect(), SQLITE)
+
+
+def execute_each(
+    connection: Connection, statement: Insert | Update, rows: Iterable[Mapping[str, Any]]
+) -> None:
+    """Execute a statement for each row, by the driver.
+
+    SQLAlchemy takes longer to prepare the values of a row than SQLite to write it.
+    """
+    sql, names, times = _compile_for_driver(statement)
+    values = []
+    for row in rows:
+        given = dict(row)
+        for name in times:
+            if (moment := given[name]) is not None:
+                given[name] = utc_text(moment)
+        values.append(tuple([given[name] for name in names]))
+    connection.exec_driver_sql(sql, values)
+
+
+@cache
+def _insert_run(columns: Sequence[str]) -> Insert:
+    return insert(run).values({name: bindparam(name, type_=run.c[name].type) for name in columns})
+
+
+@cache
+def _update_run(update: RunUpdate) -> Update:
+    return update.statement({name: bindparam(name, type_=of) for name, of in update.columns.items()})
+
+
+@cache
+def _compile_for_driver(statement: Insert | Update) -> tuple[str, list[str], list[str]]:
+    """Return the statement's text, its parameters in their order, and those that are times."""
+    compiled = statement.compile(dialect=_FOR_DRIVER)
+    names = compiled.positiontup or []
+    return (
+        str(compiled),
+        names,
+        [name for name, value in compiled.binds.items() if isinstance(value.type, UtcDateTime)],
+    )
+
+
+_TEXT_LENGTH = len("2026-01-31 23:59:59.000000")
+
+
+def _moment(text: str | None) -> datetime | None:
+    """Return the time that `utc_text` has written, or an operator: without a zone or a time, or with them."""
+    if text is None:
+        return None
+    if len(text) == _TEXT_LENGTH:
+        return datetime.fromisoformat(f"{text}+00:00")  # at once: a zone given later takes ten times as long
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def utc_text(moment: datetime) -> str:
+    """Return a time as SQLAlchemy writes it to SQLite: UTC, `2026-01-31 23:59:59.000000`."""
+    # Not by strftime: that takes three times as long, twice for each delivery.
+    return moment.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")

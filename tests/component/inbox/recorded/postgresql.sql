@@ -1,0 +1,2047 @@
+-- SQLAlchemy 2.1.9, postgresql 15
+
+-- actions.py ActionRecorder.add
+UPDATE billhook.billhook_action SET which=%(which)s::VARCHAR, deliveries=%(deliveries)s::INTEGER WHERE billhook.billhook_action.id = %(id_1)s::BIGINT
+--> billhook_action: billhook_action_pkey
+
+-- actions.py issues_acted_on
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.title
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[])
+--> billhook_issue: billhook_issue_pkey
+
+-- actions.py list_actions
+SELECT billhook.billhook_action.id, billhook.billhook_action.at, billhook.billhook_action.who, billhook.billhook_action.what, billhook.billhook_action.which, billhook.billhook_action.deliveries
+FROM billhook.billhook_action
+WHERE billhook.billhook_action.id < %(id_1)s::BIGINT AND billhook.billhook_action.at >= %(at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.billhook_action.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> billhook_action: billhook_action_pkey
+
+-- actions.py recorded
+INSERT INTO billhook.billhook_action (at, who, what, which) VALUES (%(at)s::TIMESTAMP WITH TIME ZONE, %(who)s::VARCHAR, %(what)s::VARCHAR, %(which)s::VARCHAR) RETURNING billhook.billhook_action.id
+
+-- claims.py count_running
+SELECT billhook.run.handler, count(*) AS count_1
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = ANY (%(param_1)s::TEXT[]) GROUP BY billhook.run.handler
+--> run: run_claim_idx
+
+-- claims.py count_unfinished
+SELECT count(*) AS count_1
+FROM (SELECT billhook.delivery.id AS id
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received', 'planned')
+ LIMIT %(param_1)s::INTEGER) AS anon_1
+--> delivery: delivery_unfinished_idx
+
+-- claims.py find_due
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+FROM billhook.run
+WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) AND billhook.run.delivery_id = %(of_delivery)s::BIGINT AND billhook.run.runs_alone = %(runs_alone_1)s::INTEGER ORDER BY billhook.run.due_at, billhook.run.id
+ LIMIT %(room)s::INTEGER FOR UPDATE OF run SKIP LOCKED) AS few ON true JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
+--> billhook_handler: billhook_handler_name_key
+--> delivery: delivery_pkey
+--> run: run_claim_idx
+
+-- claims.py find_due
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+FROM billhook.run
+WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) AND billhook.run.delivery_id = %(of_delivery)s::BIGINT ORDER BY billhook.run.due_at, billhook.run.id
+ LIMIT %(room)s::INTEGER FOR UPDATE OF run SKIP LOCKED) AS few ON true JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
+--> billhook_handler: billhook_handler_name_key
+--> delivery: delivery_pkey
+--> run: run_claim_idx
+
+-- claims.py find_due
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+FROM billhook.run
+WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) AND billhook.run.runs_alone = %(runs_alone_1)s::INTEGER ORDER BY billhook.run.due_at, billhook.run.id
+ LIMIT %(room)s::INTEGER FOR UPDATE OF run SKIP LOCKED) AS few ON true JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
+--> billhook_handler: billhook_handler_name_key
+--> delivery: delivery_pkey
+--> run: run_claim_idx
+
+-- claims.py find_due
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+FROM billhook.run
+WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) ORDER BY billhook.run.due_at, billhook.run.id
+ LIMIT %(room)s::INTEGER FOR UPDATE OF run SKIP LOCKED) AS few ON true JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
+--> billhook_handler: billhook_handler_name_key
+--> delivery: delivery_pkey
+--> run: run_claim_idx
+
+-- claims.py find_suspect
+WITH few AS
+(SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+FROM billhook.run
+WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.handler = ANY (%(names)s::TEXT[]) AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(held)s::TEXT[]) AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) AND billhook.run.delivery_id = %(of_delivery)s::BIGINT ORDER BY billhook.run.beside_others, billhook.run.attempts - billhook.run.excused_attempts, billhook.run.due_at, billhook.run.id
+ LIMIT %(param_2)s::INTEGER FOR UPDATE OF run SKIP LOCKED)
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM few JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
+--> billhook_handler: billhook_handler_name_key
+--> delivery: delivery_pkey
+--> run: run_alone_idx
+
+-- claims.py find_suspect
+WITH few AS
+(SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+FROM billhook.run
+WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.handler = ANY (%(names)s::TEXT[]) AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(held)s::TEXT[]) AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) ORDER BY billhook.run.beside_others, billhook.run.attempts - billhook.run.excused_attempts, billhook.run.due_at, billhook.run.id
+ LIMIT %(param_2)s::INTEGER FOR UPDATE OF run SKIP LOCKED)
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM few JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
+--> billhook_handler: billhook_handler_name_key
+--> delivery: delivery_pkey
+--> run: run_alone_idx
+
+-- claims.py next_times
+SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) FROM billhook.run WHERE delivery_id = %(delivery_id)s::BIGINT AND state IN ('due', 'running') GROUP BY 1, 2
+    UNION ALL SELECT 'paused', name, paused_at FROM billhook.billhook_handler WHERE paused_at IS NOT NULL
+    UNION ALL SELECT 'start', name, next_start_at FROM billhook.billhook_handler WHERE next_start_at IS NOT NULL
+--> billhook_handler: all rows
+--> run: run_claim_idx
+
+-- claims.py next_times
+WITH RECURSIVE due (handler) AS (
+        SELECT (SELECT handler FROM billhook.run WHERE state = 'due' ORDER BY handler LIMIT 1)
+        UNION ALL SELECT (
+            SELECT handler FROM billhook.run WHERE state = 'due' AND run.handler > due.handler
+            ORDER BY handler LIMIT 1
+        ) FROM due WHERE due.handler IS NOT NULL
+    ), running (handler) AS (
+        SELECT (SELECT handler FROM billhook.run WHERE state = 'running' ORDER BY handler LIMIT 1)
+        UNION ALL SELECT (
+            SELECT handler FROM billhook.run WHERE state = 'running' AND run.handler > running.handler
+            ORDER BY handler LIMIT 1
+        ) FROM running WHERE running.handler IS NOT NULL
+    ) SELECT 'due' AS kind, handler, (
+    SELECT due_at FROM billhook.run WHERE state = 'due' AND run.handler = due.handler AND runs_alone = 0 ORDER BY due_at LIMIT 1
+) FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS kind, handler, (
+    SELECT due_at FROM billhook.run WHERE state = 'running' AND run.handler = running.handler  ORDER BY due_at LIMIT 1
+) FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'suspect', handler, min(due_at) FROM billhook.run WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler
+    UNION ALL SELECT 'paused', name, paused_at FROM billhook.billhook_handler WHERE paused_at IS NOT NULL
+    UNION ALL SELECT 'start', name, next_start_at FROM billhook.billhook_handler WHERE next_start_at IS NOT NULL
+--> billhook_handler: all rows
+--> run: run_alone_idx
+--> run: run_claim_idx
+
+-- claims.py pending
+SELECT billhook.delivery.id, billhook.delivery.received_at
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') AND billhook.delivery.received_at <= %(received_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.delivery.id
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_received_idx
+
+-- claims.py pending
+SELECT billhook.run.delivery_id, billhook.run.due_at
+FROM billhook.run
+WHERE billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.runs_alone = 1 AND billhook.run.state IN ('due')
+ LIMIT %(param_1)s::INTEGER
+--> run: run_alone_idx
+
+-- claims.py pending
+SELECT billhook.run.delivery_id, billhook.run.due_at
+FROM billhook.run
+WHERE billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR
+ LIMIT %(param_1)s::INTEGER
+--> run: run_claim_idx
+
+-- claims.py pending
+-- limits.py Limiter.startable
+SELECT billhook.run.delivery_id, billhook.run.due_at, billhook.run.attempts
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.due_at, billhook.run.id
+ LIMIT %(param_1)s::INTEGER
+--> run: run_claim_idx
+
+-- claims.py reset_far_due_times
+UPDATE billhook.run SET due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id IN (SELECT billhook.run.id
+FROM billhook.run
+WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE FOR UPDATE SKIP LOCKED)
+--> run: run_alone_idx
+--> run: run_pkey
+
+-- claims.py reset_far_due_times
+UPDATE billhook.run SET due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id IN (SELECT billhook.run.id
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE FOR UPDATE SKIP LOCKED)
+--> run: run_claim_idx
+--> run: run_pkey
+
+-- counts.py Counts.write
+INSERT INTO billhook.billhook_count (hour, source, event_type, handler, what, cause, bucket, number, seconds, last_at) VALUES (%(hour)s::TIMESTAMP WITH TIME ZONE, %(source)s::VARCHAR, %(event_type)s::VARCHAR, %(handler)s::VARCHAR, %(what)s::VARCHAR, %(cause)s::VARCHAR, %(bucket)s::INTEGER, %(number)s::BIGINT, %(seconds)s, %(last_at)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (hour, source, event_type, handler, what, cause, bucket) DO UPDATE SET number = (billhook.billhook_count.number + excluded.number), seconds = (billhook.billhook_count.seconds + excluded.seconds), last_at = CASE WHEN (excluded.last_at > billhook.billhook_count.last_at) THEN excluded.last_at ELSE billhook.billhook_count.last_at END
+
+-- counts.py _mark
+SELECT billhook.billhook_closed.finished_at, billhook.billhook_closed.delivery_id, billhook.billhook_closed.quarantined_id, billhook.billhook_closed.failure_id
+FROM billhook.billhook_closed
+--> billhook_closed: all rows
+
+-- counts.py _mark_at
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.received_at < %(received_at_1)s::TIMESTAMP WITH TIME ZONE OR billhook.delivery.id <= (SELECT max(billhook.delivery.id) AS max_1
+FROM billhook.delivery) - %(param_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_2)s::INTEGER
+--> delivery: delivery_pkey
+
+-- counts.py _mark_at
+SELECT billhook.failure.id
+FROM billhook.failure
+WHERE billhook.failure.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE OR billhook.failure.id <= (SELECT max(billhook.failure.id) AS max_1
+FROM billhook.failure) - %(param_1)s::BIGINT ORDER BY billhook.failure.id DESC
+ LIMIT %(param_2)s::INTEGER
+--> failure: failure_pkey
+
+-- counts.py _mark_at
+SELECT billhook.run.finished_at
+FROM billhook.run
+WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at DESC
+ LIMIT %(param_1)s::INTEGER OFFSET %(param_2)s::INTEGER
+--> run: run_finished_at_idx
+
+-- counts.py _newest
+SELECT coalesce((SELECT min(billhook.delivery.id) - %(min_1)s::BIGINT AS anon_1
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') AND billhook.delivery.type_field IS NOT NULL), (SELECT coalesce(max(billhook.delivery.id), %(coalesce_3)s::INTEGER) AS coalesce_2
+FROM billhook.delivery)) AS coalesce_1, coalesce((SELECT min(billhook.delivery.id) - %(min_1)s::BIGINT AS anon_1
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received')), (SELECT coalesce(max(billhook.delivery.id), %(coalesce_3)s::INTEGER) AS coalesce_2
+FROM billhook.delivery)) AS coalesce_4, (SELECT coalesce(max(billhook.failure.id), %(coalesce_6)s::INTEGER) AS coalesce_5
+FROM billhook.failure) AS anon_2
+--> delivery: delivery_pkey
+--> delivery: delivery_turn_idx
+--> delivery: delivery_unread_type_idx
+--> failure: failure_pkey
+
+-- counts.py _sums
+SELECT anon_1.event_type, anon_1.handler, anon_1.what, anon_1.cause, anon_1.bucket, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
+FROM (SELECT billhook.billhook_count.hour AS hour, billhook.billhook_count.source AS source, billhook.billhook_count.event_type AS event_type, billhook.billhook_count.handler AS handler, billhook.billhook_count.what AS what, billhook.billhook_count.cause AS cause, billhook.billhook_count.bucket AS bucket, billhook.billhook_count.number AS number, billhook.billhook_count.seconds AS seconds, billhook.billhook_count.last_at AS last_at
+FROM billhook.billhook_count UNION ALL SELECT anon_2.hour AS hour, anon_2.source AS source, anon_2.event_type AS event_type, anon_2.handler AS handler, anon_2.what AS what, anon_2.cause AS cause, anon_2.bucket AS bucket, anon_2.number AS number, anon_2.seconds AS seconds, anon_2.last_at AS last_at
+FROM (
+    SELECT date_trunc('hour', received_at, 'UTC') AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
+        'accepted' AS what, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id IS NOT NULL AND coalesce(sent_as, event_type) != '' AND id > %(delivery_id)s AND id <= %(to_delivery_id)s
+        GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT date_trunc('hour', received_at, 'UTC'), source, coalesce(sent_as, event_type), '',
+        CASE WHEN type_field IS NOT NULL AND coalesce(sent_as, event_type) = '' THEN 'untyped' ELSE 'quarantined' END, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id IS NOT NULL
+        AND (coalesce(sent_as, event_type) != '' OR type_field IS NOT NULL AND coalesce(sent_as, event_type) = '') AND id > %(quarantined_id)s AND id <= %(to_quarantined_id)s
+        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
+    UNION ALL
+    SELECT date_trunc('hour', failed_at, 'UTC'), '', '', handler, 'failed', '', CASE WHEN failure.duration_seconds IS NULL THEN -1 WHEN failure.duration_seconds <= 0.001 THEN 0 WHEN failure.duration_seconds <= 0.002 THEN 1 WHEN failure.duration_seconds <= 0.005 THEN 2 WHEN failure.duration_seconds <= 0.01 THEN 3 WHEN failure.duration_seconds <= 0.02 THEN 4 WHEN failure.duration_seconds <= 0.05 THEN 5 WHEN failure.duration_seconds <= 0.1 THEN 6 WHEN failure.duration_seconds <= 0.2 THEN 7 WHEN failure.duration_seconds <= 0.5 THEN 8 WHEN failure.duration_seconds <= 1.0 THEN 9 WHEN failure.duration_seconds <= 2.0 THEN 10 WHEN failure.duration_seconds <= 5.0 THEN 11 WHEN failure.duration_seconds <= 10.0 THEN 12 WHEN failure.duration_seconds <= 20.0 THEN 13 WHEN failure.duration_seconds <= 50.0 THEN 14 WHEN failure.duration_seconds <= 100.0 THEN 15 WHEN failure.duration_seconds <= 200.0 THEN 16 WHEN failure.duration_seconds <= 500.0 THEN 17 WHEN failure.duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(failure.duration_seconds, 0) * 1048576) / 1048576),
+        max(failed_at)
+    FROM billhook.failure JOIN billhook.run ON run.id = run_id WHERE retried = 1 AND failure.id > %(failure_id)s
+        AND failure.id <= %(to_failure_id)s AND delivery_id IS NOT NULL GROUP BY 1, 4, 7
+    UNION ALL
+    SELECT date_trunc('hour', finished_at, 'UTC'), '', '', handler, state, '', CASE WHEN duration_seconds IS NULL THEN -1 WHEN duration_seconds <= 0.001 THEN 0 WHEN duration_seconds <= 0.002 THEN 1 WHEN duration_seconds <= 0.005 THEN 2 WHEN duration_seconds <= 0.01 THEN 3 WHEN duration_seconds <= 0.02 THEN 4 WHEN duration_seconds <= 0.05 THEN 5 WHEN duration_seconds <= 0.1 THEN 6 WHEN duration_seconds <= 0.2 THEN 7 WHEN duration_seconds <= 0.5 THEN 8 WHEN duration_seconds <= 1.0 THEN 9 WHEN duration_seconds <= 2.0 THEN 10 WHEN duration_seconds <= 5.0 THEN 11 WHEN duration_seconds <= 10.0 THEN 12 WHEN duration_seconds <= 20.0 THEN 13 WHEN duration_seconds <= 50.0 THEN 14 WHEN duration_seconds <= 100.0 THEN 15 WHEN duration_seconds <= 200.0 THEN 16 WHEN duration_seconds <= 500.0 THEN 17 WHEN duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(duration_seconds, 0) * 1048576) / 1048576),
+        max(finished_at)
+    FROM billhook.run WHERE finished_at >= %(finished_at)s::TIMESTAMP WITH TIME ZONE AND finished_at < %(to_finished_at)s::TIMESTAMP WITH TIME ZONE
+        AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
+) AS anon_2) AS anon_1
+WHERE anon_1.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND anon_1.what = ANY (%(param_1)s::TEXT[]) GROUP BY anon_1.event_type, anon_1.handler, anon_1.what, anon_1.cause, anon_1.bucket
+--> bitmap: billhook_count_pkey
+--> delivery: delivery_failed_idx
+--> delivery: delivery_pkey
+--> failure: failure_run_id_idx
+--> run: run_finished_at_idx
+--> run: run_pkey
+
+-- counts.py _sums
+SELECT anon_1.hour, anon_1.event_type, anon_1.what, anon_1.cause, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
+FROM (SELECT billhook.billhook_count.hour AS hour, billhook.billhook_count.source AS source, billhook.billhook_count.event_type AS event_type, billhook.billhook_count.handler AS handler, billhook.billhook_count.what AS what, billhook.billhook_count.cause AS cause, billhook.billhook_count.bucket AS bucket, billhook.billhook_count.number AS number, billhook.billhook_count.seconds AS seconds, billhook.billhook_count.last_at AS last_at
+FROM billhook.billhook_count UNION ALL SELECT anon_2.hour AS hour, anon_2.source AS source, anon_2.event_type AS event_type, anon_2.handler AS handler, anon_2.what AS what, anon_2.cause AS cause, anon_2.bucket AS bucket, anon_2.number AS number, anon_2.seconds AS seconds, anon_2.last_at AS last_at
+FROM (
+    SELECT date_trunc('hour', received_at, 'UTC') AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
+        'accepted' AS what, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id IS NOT NULL AND coalesce(sent_as, event_type) != '' AND id > %(delivery_id)s AND id <= %(to_delivery_id)s
+        GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT date_trunc('hour', received_at, 'UTC'), source, coalesce(sent_as, event_type), '',
+        CASE WHEN type_field IS NOT NULL AND coalesce(sent_as, event_type) = '' THEN 'untyped' ELSE 'quarantined' END, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id IS NOT NULL
+        AND (coalesce(sent_as, event_type) != '' OR type_field IS NOT NULL AND coalesce(sent_as, event_type) = '') AND id > %(quarantined_id)s AND id <= %(to_quarantined_id)s
+        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
+    UNION ALL
+    SELECT date_trunc('hour', failed_at, 'UTC'), '', '', handler, 'failed', '', CASE WHEN failure.duration_seconds IS NULL THEN -1 WHEN failure.duration_seconds <= 0.001 THEN 0 WHEN failure.duration_seconds <= 0.002 THEN 1 WHEN failure.duration_seconds <= 0.005 THEN 2 WHEN failure.duration_seconds <= 0.01 THEN 3 WHEN failure.duration_seconds <= 0.02 THEN 4 WHEN failure.duration_seconds <= 0.05 THEN 5 WHEN failure.duration_seconds <= 0.1 THEN 6 WHEN failure.duration_seconds <= 0.2 THEN 7 WHEN failure.duration_seconds <= 0.5 THEN 8 WHEN failure.duration_seconds <= 1.0 THEN 9 WHEN failure.duration_seconds <= 2.0 THEN 10 WHEN failure.duration_seconds <= 5.0 THEN 11 WHEN failure.duration_seconds <= 10.0 THEN 12 WHEN failure.duration_seconds <= 20.0 THEN 13 WHEN failure.duration_seconds <= 50.0 THEN 14 WHEN failure.duration_seconds <= 100.0 THEN 15 WHEN failure.duration_seconds <= 200.0 THEN 16 WHEN failure.duration_seconds <= 500.0 THEN 17 WHEN failure.duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(failure.duration_seconds, 0) * 1048576) / 1048576),
+        max(failed_at)
+    FROM billhook.failure JOIN billhook.run ON run.id = run_id WHERE retried = 1 AND failure.id > %(failure_id)s
+        AND failure.id <= %(to_failure_id)s AND delivery_id IS NOT NULL GROUP BY 1, 4, 7
+    UNION ALL
+    SELECT date_trunc('hour', finished_at, 'UTC'), '', '', handler, state, '', CASE WHEN duration_seconds IS NULL THEN -1 WHEN duration_seconds <= 0.001 THEN 0 WHEN duration_seconds <= 0.002 THEN 1 WHEN duration_seconds <= 0.005 THEN 2 WHEN duration_seconds <= 0.01 THEN 3 WHEN duration_seconds <= 0.02 THEN 4 WHEN duration_seconds <= 0.05 THEN 5 WHEN duration_seconds <= 0.1 THEN 6 WHEN duration_seconds <= 0.2 THEN 7 WHEN duration_seconds <= 0.5 THEN 8 WHEN duration_seconds <= 1.0 THEN 9 WHEN duration_seconds <= 2.0 THEN 10 WHEN duration_seconds <= 5.0 THEN 11 WHEN duration_seconds <= 10.0 THEN 12 WHEN duration_seconds <= 20.0 THEN 13 WHEN duration_seconds <= 50.0 THEN 14 WHEN duration_seconds <= 100.0 THEN 15 WHEN duration_seconds <= 200.0 THEN 16 WHEN duration_seconds <= 500.0 THEN 17 WHEN duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(duration_seconds, 0) * 1048576) / 1048576),
+        max(finished_at)
+    FROM billhook.run WHERE finished_at >= %(finished_at)s::TIMESTAMP WITH TIME ZONE AND finished_at < %(to_finished_at)s::TIMESTAMP WITH TIME ZONE
+        AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
+) AS anon_2) AS anon_1
+WHERE anon_1.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND anon_1.what = ANY (%(param_1)s::TEXT[]) GROUP BY anon_1.hour, anon_1.event_type, anon_1.what, anon_1.cause
+--> billhook_count: billhook_count_pkey
+--> delivery: delivery_failed_idx
+--> delivery: delivery_pkey
+--> run: run_finished_at_idx
+
+-- counts.py _sums
+SELECT anon_1.hour, anon_1.handler, anon_1.what, anon_1.bucket, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
+FROM (
+    SELECT date_trunc('minute', received_at, 'UTC') AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
+        'accepted' AS what, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id IS NOT NULL AND coalesce(sent_as, event_type) != '' AND id > %(delivery_id)s AND id <= %(to_delivery_id)s
+        GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT date_trunc('minute', received_at, 'UTC'), source, coalesce(sent_as, event_type), '',
+        CASE WHEN type_field IS NOT NULL AND coalesce(sent_as, event_type) = '' THEN 'untyped' ELSE 'quarantined' END, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id IS NOT NULL
+        AND (coalesce(sent_as, event_type) != '' OR type_field IS NOT NULL AND coalesce(sent_as, event_type) = '') AND id > %(quarantined_id)s AND id <= %(to_quarantined_id)s
+        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
+    UNION ALL
+    SELECT date_trunc('minute', failed_at, 'UTC'), '', '', handler, 'failed', '', CASE WHEN failure.duration_seconds IS NULL THEN -1 WHEN failure.duration_seconds <= 0.001 THEN 0 WHEN failure.duration_seconds <= 0.002 THEN 1 WHEN failure.duration_seconds <= 0.005 THEN 2 WHEN failure.duration_seconds <= 0.01 THEN 3 WHEN failure.duration_seconds <= 0.02 THEN 4 WHEN failure.duration_seconds <= 0.05 THEN 5 WHEN failure.duration_seconds <= 0.1 THEN 6 WHEN failure.duration_seconds <= 0.2 THEN 7 WHEN failure.duration_seconds <= 0.5 THEN 8 WHEN failure.duration_seconds <= 1.0 THEN 9 WHEN failure.duration_seconds <= 2.0 THEN 10 WHEN failure.duration_seconds <= 5.0 THEN 11 WHEN failure.duration_seconds <= 10.0 THEN 12 WHEN failure.duration_seconds <= 20.0 THEN 13 WHEN failure.duration_seconds <= 50.0 THEN 14 WHEN failure.duration_seconds <= 100.0 THEN 15 WHEN failure.duration_seconds <= 200.0 THEN 16 WHEN failure.duration_seconds <= 500.0 THEN 17 WHEN failure.duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(failure.duration_seconds, 0) * 1048576) / 1048576),
+        max(failed_at)
+    FROM billhook.failure JOIN billhook.run ON run.id = run_id WHERE retried = 1 AND failure.id > %(failure_id)s
+        AND failure.id <= %(to_failure_id)s AND delivery_id IS NOT NULL GROUP BY 1, 4, 7
+    UNION ALL
+    SELECT date_trunc('minute', finished_at, 'UTC'), '', '', handler, state, '', CASE WHEN duration_seconds IS NULL THEN -1 WHEN duration_seconds <= 0.001 THEN 0 WHEN duration_seconds <= 0.002 THEN 1 WHEN duration_seconds <= 0.005 THEN 2 WHEN duration_seconds <= 0.01 THEN 3 WHEN duration_seconds <= 0.02 THEN 4 WHEN duration_seconds <= 0.05 THEN 5 WHEN duration_seconds <= 0.1 THEN 6 WHEN duration_seconds <= 0.2 THEN 7 WHEN duration_seconds <= 0.5 THEN 8 WHEN duration_seconds <= 1.0 THEN 9 WHEN duration_seconds <= 2.0 THEN 10 WHEN duration_seconds <= 5.0 THEN 11 WHEN duration_seconds <= 10.0 THEN 12 WHEN duration_seconds <= 20.0 THEN 13 WHEN duration_seconds <= 50.0 THEN 14 WHEN duration_seconds <= 100.0 THEN 15 WHEN duration_seconds <= 200.0 THEN 16 WHEN duration_seconds <= 500.0 THEN 17 WHEN duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(duration_seconds, 0) * 1048576) / 1048576),
+        max(finished_at)
+    FROM billhook.run WHERE finished_at >= %(finished_at)s::TIMESTAMP WITH TIME ZONE AND finished_at < %(to_finished_at)s::TIMESTAMP WITH TIME ZONE
+        AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
+) AS anon_1
+WHERE anon_1.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND anon_1.what = ANY (%(param_1)s::TEXT[]) GROUP BY anon_1.hour, anon_1.handler, anon_1.what, anon_1.bucket
+--> delivery: delivery_failed_idx
+--> delivery: delivery_pkey
+--> failure: failure_run_id_idx
+--> run: run_finished_at_idx
+--> run: run_pkey
+
+-- counts.py _sums
+SELECT anon_1.hour, anon_1.source, anon_1.event_type, anon_1.handler, anon_1.what, anon_1.cause, anon_1.bucket, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
+FROM (
+    SELECT date_trunc('hour', received_at, 'UTC') AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
+        'accepted' AS what, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id = ANY (%(delivery_ids)s::BIGINT[]) AND coalesce(sent_as, event_type) != '' AND id > %(delivery_id)s AND id <= %(to_delivery_id)s
+        GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT date_trunc('hour', received_at, 'UTC'), source, coalesce(sent_as, event_type), '',
+        CASE WHEN type_field IS NOT NULL AND coalesce(sent_as, event_type) = '' THEN 'untyped' ELSE 'quarantined' END, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id = ANY (%(delivery_ids)s::BIGINT[])
+        AND (coalesce(sent_as, event_type) != '' OR type_field IS NOT NULL AND coalesce(sent_as, event_type) = '') AND id > %(quarantined_id)s AND id <= %(to_quarantined_id)s
+        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
+    UNION ALL
+    SELECT date_trunc('hour', failed_at, 'UTC'), '', '', handler, 'failed', '', CASE WHEN failure.duration_seconds IS NULL THEN -1 WHEN failure.duration_seconds <= 0.001 THEN 0 WHEN failure.duration_seconds <= 0.002 THEN 1 WHEN failure.duration_seconds <= 0.005 THEN 2 WHEN failure.duration_seconds <= 0.01 THEN 3 WHEN failure.duration_seconds <= 0.02 THEN 4 WHEN failure.duration_seconds <= 0.05 THEN 5 WHEN failure.duration_seconds <= 0.1 THEN 6 WHEN failure.duration_seconds <= 0.2 THEN 7 WHEN failure.duration_seconds <= 0.5 THEN 8 WHEN failure.duration_seconds <= 1.0 THEN 9 WHEN failure.duration_seconds <= 2.0 THEN 10 WHEN failure.duration_seconds <= 5.0 THEN 11 WHEN failure.duration_seconds <= 10.0 THEN 12 WHEN failure.duration_seconds <= 20.0 THEN 13 WHEN failure.duration_seconds <= 50.0 THEN 14 WHEN failure.duration_seconds <= 100.0 THEN 15 WHEN failure.duration_seconds <= 200.0 THEN 16 WHEN failure.duration_seconds <= 500.0 THEN 17 WHEN failure.duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(failure.duration_seconds, 0) * 1048576) / 1048576),
+        max(failed_at)
+    FROM billhook.failure JOIN billhook.run ON run.id = run_id WHERE retried = 1 AND failure.id > %(failure_id)s
+        AND failure.id <= %(to_failure_id)s AND delivery_id = ANY (%(delivery_ids)s::BIGINT[]) GROUP BY 1, 4, 7
+    UNION ALL
+    SELECT date_trunc('hour', finished_at, 'UTC'), '', '', handler, state, '', CASE WHEN duration_seconds IS NULL THEN -1 WHEN duration_seconds <= 0.001 THEN 0 WHEN duration_seconds <= 0.002 THEN 1 WHEN duration_seconds <= 0.005 THEN 2 WHEN duration_seconds <= 0.01 THEN 3 WHEN duration_seconds <= 0.02 THEN 4 WHEN duration_seconds <= 0.05 THEN 5 WHEN duration_seconds <= 0.1 THEN 6 WHEN duration_seconds <= 0.2 THEN 7 WHEN duration_seconds <= 0.5 THEN 8 WHEN duration_seconds <= 1.0 THEN 9 WHEN duration_seconds <= 2.0 THEN 10 WHEN duration_seconds <= 5.0 THEN 11 WHEN duration_seconds <= 10.0 THEN 12 WHEN duration_seconds <= 20.0 THEN 13 WHEN duration_seconds <= 50.0 THEN 14 WHEN duration_seconds <= 100.0 THEN 15 WHEN duration_seconds <= 200.0 THEN 16 WHEN duration_seconds <= 500.0 THEN 17 WHEN duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(duration_seconds, 0) * 1048576) / 1048576),
+        max(finished_at)
+    FROM billhook.run WHERE finished_at >= %(finished_at)s::TIMESTAMP WITH TIME ZONE AND finished_at < %(to_finished_at)s::TIMESTAMP WITH TIME ZONE
+        AND delivery_id = ANY (%(delivery_ids)s::BIGINT[]) GROUP BY 1, 4, 5, 7
+
+    UNION ALL
+    SELECT date_trunc('hour', failed_at, 'UTC'), '', '', '', 'issue', fingerprint, -1, count(*), 0.0,
+        max(failed_at)
+    FROM billhook.failure JOIN billhook.run ON run.id = run_id WHERE fingerprint IS NOT NULL AND delivery_id = ANY (%(delivery_ids)s::BIGINT[])
+    GROUP BY 1, 6
+) AS anon_1 GROUP BY anon_1.hour, anon_1.source, anon_1.event_type, anon_1.handler, anon_1.what, anon_1.cause, anon_1.bucket
+--> delivery: delivery_failed_idx
+--> delivery: delivery_pkey
+--> failure: failure_run_id_idx
+--> run: run_delivery_id_handler_key
+--> run: run_pkey
+
+-- counts.py _sums
+SELECT anon_1.hour, anon_1.source, anon_1.event_type, anon_1.handler, anon_1.what, anon_1.cause, anon_1.bucket, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
+FROM (
+    SELECT date_trunc('hour', received_at, 'UTC') AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
+        'accepted' AS what, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id IS NOT NULL AND coalesce(sent_as, event_type) != '' AND id > %(delivery_id)s AND id <= %(to_delivery_id)s
+        GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT date_trunc('hour', received_at, 'UTC'), source, coalesce(sent_as, event_type), '',
+        CASE WHEN type_field IS NOT NULL AND coalesce(sent_as, event_type) = '' THEN 'untyped' ELSE 'quarantined' END, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id IS NOT NULL
+        AND (coalesce(sent_as, event_type) != '' OR type_field IS NOT NULL AND coalesce(sent_as, event_type) = '') AND id > %(quarantined_id)s AND id <= %(to_quarantined_id)s
+        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
+    UNION ALL
+    SELECT date_trunc('hour', failed_at, 'UTC'), '', '', handler, 'failed', '', CASE WHEN failure.duration_seconds IS NULL THEN -1 WHEN failure.duration_seconds <= 0.001 THEN 0 WHEN failure.duration_seconds <= 0.002 THEN 1 WHEN failure.duration_seconds <= 0.005 THEN 2 WHEN failure.duration_seconds <= 0.01 THEN 3 WHEN failure.duration_seconds <= 0.02 THEN 4 WHEN failure.duration_seconds <= 0.05 THEN 5 WHEN failure.duration_seconds <= 0.1 THEN 6 WHEN failure.duration_seconds <= 0.2 THEN 7 WHEN failure.duration_seconds <= 0.5 THEN 8 WHEN failure.duration_seconds <= 1.0 THEN 9 WHEN failure.duration_seconds <= 2.0 THEN 10 WHEN failure.duration_seconds <= 5.0 THEN 11 WHEN failure.duration_seconds <= 10.0 THEN 12 WHEN failure.duration_seconds <= 20.0 THEN 13 WHEN failure.duration_seconds <= 50.0 THEN 14 WHEN failure.duration_seconds <= 100.0 THEN 15 WHEN failure.duration_seconds <= 200.0 THEN 16 WHEN failure.duration_seconds <= 500.0 THEN 17 WHEN failure.duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(failure.duration_seconds, 0) * 1048576) / 1048576),
+        max(failed_at)
+    FROM billhook.failure JOIN billhook.run ON run.id = run_id WHERE retried = 1 AND failure.id > %(failure_id)s
+        AND failure.id <= %(to_failure_id)s AND delivery_id IS NOT NULL GROUP BY 1, 4, 7
+    UNION ALL
+    SELECT date_trunc('hour', finished_at, 'UTC'), '', '', handler, state, '', CASE WHEN duration_seconds IS NULL THEN -1 WHEN duration_seconds <= 0.001 THEN 0 WHEN duration_seconds <= 0.002 THEN 1 WHEN duration_seconds <= 0.005 THEN 2 WHEN duration_seconds <= 0.01 THEN 3 WHEN duration_seconds <= 0.02 THEN 4 WHEN duration_seconds <= 0.05 THEN 5 WHEN duration_seconds <= 0.1 THEN 6 WHEN duration_seconds <= 0.2 THEN 7 WHEN duration_seconds <= 0.5 THEN 8 WHEN duration_seconds <= 1.0 THEN 9 WHEN duration_seconds <= 2.0 THEN 10 WHEN duration_seconds <= 5.0 THEN 11 WHEN duration_seconds <= 10.0 THEN 12 WHEN duration_seconds <= 20.0 THEN 13 WHEN duration_seconds <= 50.0 THEN 14 WHEN duration_seconds <= 100.0 THEN 15 WHEN duration_seconds <= 200.0 THEN 16 WHEN duration_seconds <= 500.0 THEN 17 WHEN duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(duration_seconds, 0) * 1048576) / 1048576),
+        max(finished_at)
+    FROM billhook.run WHERE finished_at >= %(finished_at)s::TIMESTAMP WITH TIME ZONE AND finished_at < %(to_finished_at)s::TIMESTAMP WITH TIME ZONE
+        AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
+) AS anon_1 GROUP BY anon_1.hour, anon_1.source, anon_1.event_type, anon_1.handler, anon_1.what, anon_1.cause, anon_1.bucket
+--> delivery: delivery_failed_idx
+--> delivery: delivery_pkey
+--> failure: failure_run_id_idx
+--> run: run_finished_at_idx
+--> run: run_pkey
+
+-- counts.py _sums
+SELECT anon_1.hour, anon_1.source, anon_1.what, anon_1.cause, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
+FROM (SELECT billhook.billhook_count.hour AS hour, billhook.billhook_count.source AS source, billhook.billhook_count.event_type AS event_type, billhook.billhook_count.handler AS handler, billhook.billhook_count.what AS what, billhook.billhook_count.cause AS cause, billhook.billhook_count.bucket AS bucket, billhook.billhook_count.number AS number, billhook.billhook_count.seconds AS seconds, billhook.billhook_count.last_at AS last_at
+FROM billhook.billhook_count UNION ALL SELECT anon_2.hour AS hour, anon_2.source AS source, anon_2.event_type AS event_type, anon_2.handler AS handler, anon_2.what AS what, anon_2.cause AS cause, anon_2.bucket AS bucket, anon_2.number AS number, anon_2.seconds AS seconds, anon_2.last_at AS last_at
+FROM (
+    SELECT date_trunc('hour', received_at, 'UTC') AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
+        'accepted' AS what, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id IS NOT NULL AND coalesce(sent_as, event_type) != '' AND id > %(delivery_id)s AND id <= %(to_delivery_id)s
+        GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT date_trunc('hour', received_at, 'UTC'), source, coalesce(sent_as, event_type), '',
+        CASE WHEN type_field IS NOT NULL AND coalesce(sent_as, event_type) = '' THEN 'untyped' ELSE 'quarantined' END, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id IS NOT NULL
+        AND (coalesce(sent_as, event_type) != '' OR type_field IS NOT NULL AND coalesce(sent_as, event_type) = '') AND id > %(quarantined_id)s AND id <= %(to_quarantined_id)s
+        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
+    UNION ALL
+    SELECT date_trunc('hour', failed_at, 'UTC'), '', '', handler, 'failed', '', CASE WHEN failure.duration_seconds IS NULL THEN -1 WHEN failure.duration_seconds <= 0.001 THEN 0 WHEN failure.duration_seconds <= 0.002 THEN 1 WHEN failure.duration_seconds <= 0.005 THEN 2 WHEN failure.duration_seconds <= 0.01 THEN 3 WHEN failure.duration_seconds <= 0.02 THEN 4 WHEN failure.duration_seconds <= 0.05 THEN 5 WHEN failure.duration_seconds <= 0.1 THEN 6 WHEN failure.duration_seconds <= 0.2 THEN 7 WHEN failure.duration_seconds <= 0.5 THEN 8 WHEN failure.duration_seconds <= 1.0 THEN 9 WHEN failure.duration_seconds <= 2.0 THEN 10 WHEN failure.duration_seconds <= 5.0 THEN 11 WHEN failure.duration_seconds <= 10.0 THEN 12 WHEN failure.duration_seconds <= 20.0 THEN 13 WHEN failure.duration_seconds <= 50.0 THEN 14 WHEN failure.duration_seconds <= 100.0 THEN 15 WHEN failure.duration_seconds <= 200.0 THEN 16 WHEN failure.duration_seconds <= 500.0 THEN 17 WHEN failure.duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(failure.duration_seconds, 0) * 1048576) / 1048576),
+        max(failed_at)
+    FROM billhook.failure JOIN billhook.run ON run.id = run_id WHERE retried = 1 AND failure.id > %(failure_id)s
+        AND failure.id <= %(to_failure_id)s AND delivery_id IS NOT NULL GROUP BY 1, 4, 7
+    UNION ALL
+    SELECT date_trunc('hour', finished_at, 'UTC'), '', '', handler, state, '', CASE WHEN duration_seconds IS NULL THEN -1 WHEN duration_seconds <= 0.001 THEN 0 WHEN duration_seconds <= 0.002 THEN 1 WHEN duration_seconds <= 0.005 THEN 2 WHEN duration_seconds <= 0.01 THEN 3 WHEN duration_seconds <= 0.02 THEN 4 WHEN duration_seconds <= 0.05 THEN 5 WHEN duration_seconds <= 0.1 THEN 6 WHEN duration_seconds <= 0.2 THEN 7 WHEN duration_seconds <= 0.5 THEN 8 WHEN duration_seconds <= 1.0 THEN 9 WHEN duration_seconds <= 2.0 THEN 10 WHEN duration_seconds <= 5.0 THEN 11 WHEN duration_seconds <= 10.0 THEN 12 WHEN duration_seconds <= 20.0 THEN 13 WHEN duration_seconds <= 50.0 THEN 14 WHEN duration_seconds <= 100.0 THEN 15 WHEN duration_seconds <= 200.0 THEN 16 WHEN duration_seconds <= 500.0 THEN 17 WHEN duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(duration_seconds, 0) * 1048576) / 1048576),
+        max(finished_at)
+    FROM billhook.run WHERE finished_at >= %(finished_at)s::TIMESTAMP WITH TIME ZONE AND finished_at < %(to_finished_at)s::TIMESTAMP WITH TIME ZONE
+        AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
+) AS anon_2) AS anon_1
+WHERE anon_1.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND anon_1.what = ANY (%(param_1)s::TEXT[]) GROUP BY anon_1.hour, anon_1.source, anon_1.what, anon_1.cause
+--> bitmap: billhook_count_pkey
+--> delivery: delivery_failed_idx
+--> delivery: delivery_pkey
+--> run: run_finished_at_idx
+
+-- counts.py _sums
+SELECT anon_1.source, anon_1.event_type, anon_1.handler, anon_1.what, anon_1.cause, anon_1.bucket, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
+FROM (SELECT billhook.billhook_count.hour AS hour, billhook.billhook_count.source AS source, billhook.billhook_count.event_type AS event_type, billhook.billhook_count.handler AS handler, billhook.billhook_count.what AS what, billhook.billhook_count.cause AS cause, billhook.billhook_count.bucket AS bucket, billhook.billhook_count.number AS number, billhook.billhook_count.seconds AS seconds, billhook.billhook_count.last_at AS last_at
+FROM billhook.billhook_count UNION ALL SELECT anon_2.hour AS hour, anon_2.source AS source, anon_2.event_type AS event_type, anon_2.handler AS handler, anon_2.what AS what, anon_2.cause AS cause, anon_2.bucket AS bucket, anon_2.number AS number, anon_2.seconds AS seconds, anon_2.last_at AS last_at
+FROM (
+    SELECT date_trunc('hour', received_at, 'UTC') AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
+        'accepted' AS what, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id IS NOT NULL AND coalesce(sent_as, event_type) != '' AND id > %(delivery_id)s AND id <= %(to_delivery_id)s
+        GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT date_trunc('hour', received_at, 'UTC'), source, coalesce(sent_as, event_type), '',
+        CASE WHEN type_field IS NOT NULL AND coalesce(sent_as, event_type) = '' THEN 'untyped' ELSE 'quarantined' END, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM billhook.delivery WHERE conflict_of IS NULL AND id IS NOT NULL
+        AND (coalesce(sent_as, event_type) != '' OR type_field IS NOT NULL AND coalesce(sent_as, event_type) = '') AND id > %(quarantined_id)s AND id <= %(to_quarantined_id)s
+        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
+    UNION ALL
+    SELECT date_trunc('hour', failed_at, 'UTC'), '', '', handler, 'failed', '', CASE WHEN failure.duration_seconds IS NULL THEN -1 WHEN failure.duration_seconds <= 0.001 THEN 0 WHEN failure.duration_seconds <= 0.002 THEN 1 WHEN failure.duration_seconds <= 0.005 THEN 2 WHEN failure.duration_seconds <= 0.01 THEN 3 WHEN failure.duration_seconds <= 0.02 THEN 4 WHEN failure.duration_seconds <= 0.05 THEN 5 WHEN failure.duration_seconds <= 0.1 THEN 6 WHEN failure.duration_seconds <= 0.2 THEN 7 WHEN failure.duration_seconds <= 0.5 THEN 8 WHEN failure.duration_seconds <= 1.0 THEN 9 WHEN failure.duration_seconds <= 2.0 THEN 10 WHEN failure.duration_seconds <= 5.0 THEN 11 WHEN failure.duration_seconds <= 10.0 THEN 12 WHEN failure.duration_seconds <= 20.0 THEN 13 WHEN failure.duration_seconds <= 50.0 THEN 14 WHEN failure.duration_seconds <= 100.0 THEN 15 WHEN failure.duration_seconds <= 200.0 THEN 16 WHEN failure.duration_seconds <= 500.0 THEN 17 WHEN failure.duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(failure.duration_seconds, 0) * 1048576) / 1048576),
+        max(failed_at)
+    FROM billhook.failure JOIN billhook.run ON run.id = run_id WHERE retried = 1 AND failure.id > %(failure_id)s
+        AND failure.id <= %(to_failure_id)s AND delivery_id IS NOT NULL GROUP BY 1, 4, 7
+    UNION ALL
+    SELECT date_trunc('hour', finished_at, 'UTC'), '', '', handler, state, '', CASE WHEN duration_seconds IS NULL THEN -1 WHEN duration_seconds <= 0.001 THEN 0 WHEN duration_seconds <= 0.002 THEN 1 WHEN duration_seconds <= 0.005 THEN 2 WHEN duration_seconds <= 0.01 THEN 3 WHEN duration_seconds <= 0.02 THEN 4 WHEN duration_seconds <= 0.05 THEN 5 WHEN duration_seconds <= 0.1 THEN 6 WHEN duration_seconds <= 0.2 THEN 7 WHEN duration_seconds <= 0.5 THEN 8 WHEN duration_seconds <= 1.0 THEN 9 WHEN duration_seconds <= 2.0 THEN 10 WHEN duration_seconds <= 5.0 THEN 11 WHEN duration_seconds <= 10.0 THEN 12 WHEN duration_seconds <= 20.0 THEN 13 WHEN duration_seconds <= 50.0 THEN 14 WHEN duration_seconds <= 100.0 THEN 15 WHEN duration_seconds <= 200.0 THEN 16 WHEN duration_seconds <= 500.0 THEN 17 WHEN duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(duration_seconds, 0) * 1048576) / 1048576),
+        max(finished_at)
+    FROM billhook.run WHERE finished_at >= %(finished_at)s::TIMESTAMP WITH TIME ZONE AND finished_at < %(to_finished_at)s::TIMESTAMP WITH TIME ZONE
+        AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
+) AS anon_2) AS anon_1
+WHERE anon_1.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND anon_1.what = ANY (%(param_1)s::TEXT[]) GROUP BY anon_1.source, anon_1.event_type, anon_1.handler, anon_1.what, anon_1.cause, anon_1.bucket
+--> bitmap: billhook_count_pkey
+--> delivery: delivery_failed_idx
+--> delivery: delivery_pkey
+--> failure: failure_run_id_idx
+--> run: run_finished_at_idx
+--> run: run_pkey
+
+-- counts.py close
+SELECT billhook.run.finished_at
+FROM billhook.run
+WHERE billhook.run.finished_at > %(finished_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.finished_at < %(finished_at_2)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at
+ LIMIT %(param_1)s::INTEGER OFFSET %(param_2)s::INTEGER
+--> run: run_finished_at_idx
+
+-- counts.py close
+UPDATE billhook.billhook_closed SET finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, delivery_id=%(delivery_id)s::BIGINT, quarantined_id=%(quarantined_id)s::BIGINT, failure_id=%(failure_id)s::BIGINT
+--> billhook_closed: all rows
+
+-- counts.py compact
+DELETE FROM billhook.billhook_count WHERE (billhook.billhook_count.hour, billhook.billhook_count.source, billhook.billhook_count.event_type, billhook.billhook_count.handler, billhook.billhook_count.what, billhook.billhook_count.cause, billhook.billhook_count.bucket) IN (SELECT billhook.billhook_count.hour, billhook.billhook_count.source, billhook.billhook_count.event_type, billhook.billhook_count.handler, billhook.billhook_count.what, billhook.billhook_count.cause, billhook.billhook_count.bucket
+FROM billhook.billhook_count
+WHERE billhook.billhook_count.hour IN (%(hour_1_1)s::TIMESTAMP WITH TIME ZONE)
+ LIMIT %(param_1)s::INTEGER FOR UPDATE SKIP LOCKED) RETURNING billhook.billhook_count.hour, billhook.billhook_count.source, billhook.billhook_count.event_type, billhook.billhook_count.handler, billhook.billhook_count.what, billhook.billhook_count.cause, billhook.billhook_count.bucket, billhook.billhook_count.number, billhook.billhook_count.seconds, billhook.billhook_count.last_at
+--> billhook_count: billhook_count_pkey
+--> bitmap: billhook_count_pkey
+
+-- counts.py compact
+SELECT DISTINCT billhook.billhook_count.hour
+FROM billhook.billhook_count
+WHERE billhook.billhook_count.hour > %(hour_1)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_count.hour < %(hour_2)s::TIMESTAMP WITH TIME ZONE
+--> bitmap: billhook_count_pkey
+
+-- counts.py keeping
+UPDATE billhook.billhook_closed SET delivery_id=(SELECT coalesce(max(billhook.delivery.id), %(coalesce_2)s::INTEGER) AS coalesce_1
+FROM billhook.delivery) WHERE billhook.billhook_closed.delivery_id > (SELECT coalesce(max(billhook.delivery.id), %(coalesce_2)s::INTEGER) AS coalesce_1
+FROM billhook.delivery)
+--> billhook_closed: all rows
+--> delivery: delivery_pkey
+
+-- counts.py keeping
+UPDATE billhook.billhook_closed SET failure_id=(SELECT coalesce(max(billhook.failure.id), %(coalesce_2)s::INTEGER) AS coalesce_1
+FROM billhook.failure) WHERE billhook.billhook_closed.failure_id > (SELECT coalesce(max(billhook.failure.id), %(coalesce_2)s::INTEGER) AS coalesce_1
+FROM billhook.failure)
+--> billhook_closed: all rows
+--> failure: failure_pkey
+
+-- counts.py keeping
+UPDATE billhook.billhook_closed SET quarantined_id=(SELECT coalesce(max(billhook.delivery.id), %(coalesce_2)s::INTEGER) AS coalesce_1
+FROM billhook.delivery) WHERE billhook.billhook_closed.quarantined_id > (SELECT coalesce(max(billhook.delivery.id), %(coalesce_2)s::INTEGER) AS coalesce_1
+FROM billhook.delivery)
+--> billhook_closed: all rows
+--> delivery: delivery_pkey
+
+-- counts.py note
+SELECT billhook.run.id
+FROM billhook.run
+WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at
+ LIMIT %(param_1)s::INTEGER
+--> run: run_finished_at_idx
+
+-- counts.py note
+SELECT now() AS now_1
+
+-- counts.py note
+SELECT virtualtransaction FROM pg_locks WHERE mode IN ('RowShareLock', 'RowExclusiveLock') AND relation = ANY (CAST(%(tables)s AS regclass[])) AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+--> pg_database: pg_database_datname_index
+
+-- crashes.py read_crashes
+SELECT billhook.billhook_count.handler, billhook.billhook_count.cause, billhook.billhook_count.number, billhook.billhook_count.last_at
+FROM billhook.billhook_count
+WHERE billhook.billhook_count.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_count.what = %(what_1)s::VARCHAR ORDER BY billhook.billhook_count.last_at
+--> billhook_count: billhook_count_pkey
+
+-- deliveries.py NewIds.__init__
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id <= %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+
+-- deliveries.py NewIds.__init__
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE true ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+
+-- deliveries.py NewIds.poll
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id > %(id_1)s::BIGINT OR billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) ORDER BY billhook.delivery.id
+ LIMIT %(param_2)s::INTEGER
+--> delivery: delivery_pkey
+
+-- deliveries.py NewIds.poll
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id > %(id_1)s::BIGINT ORDER BY billhook.delivery.id
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+
+-- deliveries.py _runs
+SELECT billhook.run.delivery_id, billhook.run.id, billhook.run.handler, billhook.run.state, billhook.run.attempts, billhook.run.due_at, billhook.run.finished_at, billhook.run.last_error, billhook.run.order_key, billhook.run.twin_of, billhook.run.state IN ('waiting', 'due') AND billhook.run.handler IN (SELECT billhook.billhook_handler.name
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.paused_at IS NOT NULL) AS paused, billhook.run.started_at, billhook.run.duration_seconds, (SELECT billhook.billhook_handler.next_start_at
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = billhook.run.handler) AS anon_1
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) ORDER BY billhook.run.id
+--> billhook_handler: all rows
+--> billhook_handler: billhook_handler_name_key
+--> run: run_delivery_id_handler_key
+
+-- deliveries.py _selected
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.event_type = %(event_type_1)s::VARCHAR ORDER BY billhook.delivery.id
+--> delivery: delivery_pkey
+
+-- deliveries.py _selected
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.type_field IS NOT NULL AND billhook.delivery.state IN ('received') AND billhook.delivery.event_type = %(event_type_1)s::VARCHAR ORDER BY billhook.delivery.id
+--> delivery: delivery_turn_idx
+
+-- deliveries.py count
+SELECT count(*) AS count_1
+FROM billhook.delivery
+--> bitmap: delivery_pkey
+
+-- deliveries.py details
+SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at, length(billhook.delivery.body) AS body_bytes, (SELECT min(billhook.run.twin_of) AS min_1
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id) AS twin_of, billhook.delivery.conflict_of, billhook.delivery.sent_as, billhook.delivery.edited_from, billhook.delivery.type_field, billhook.delivery.identifier_1, billhook.delivery.identifier_2, billhook.delivery.identifier_3, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.error
+FROM billhook.delivery
+WHERE billhook.delivery.id IN (%(id_1_1)s::BIGINT) ORDER BY billhook.delivery.id
+--> delivery: delivery_pkey
+--> run: run_delivery_id_handler_key
+
+-- deliveries.py details
+SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at, length(billhook.delivery.body) AS body_bytes, (SELECT min(billhook.run.twin_of) AS min_1
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id) AS twin_of, billhook.delivery.conflict_of, billhook.delivery.sent_as, billhook.delivery.edited_from, billhook.delivery.type_field, billhook.delivery.identifier_1, billhook.delivery.identifier_2, billhook.delivery.identifier_3, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.error
+FROM billhook.delivery
+WHERE billhook.delivery.id IN (%(id_1_1)s::BIGINT, %(id_1_2)s::BIGINT, %(id_1_3)s::BIGINT, %(id_1_4)s::BIGINT, %(id_1_5)s::BIGINT, %(id_1_6)s::BIGINT, %(id_1_7)s::BIGINT, %(id_1_8)s::BIGINT, %(id_1_9)s::BIGINT, %(id_1_10)s::BIGINT) ORDER BY billhook.delivery.id
+--> delivery: delivery_pkey
+--> run: run_delivery_id_handler_key
+
+-- deliveries.py details
+SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at, length(billhook.delivery.body) AS body_bytes, (SELECT min(billhook.run.twin_of) AS min_1
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id) AS twin_of, billhook.delivery.conflict_of, billhook.delivery.sent_as, billhook.delivery.edited_from, billhook.delivery.type_field, billhook.delivery.identifier_1, billhook.delivery.identifier_2, billhook.delivery.identifier_3, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.error
+FROM billhook.delivery
+WHERE billhook.delivery.id IN (NULL) AND (1 != 1) ORDER BY billhook.delivery.id
+--> run: run_delivery_id_handler_key
+
+-- deliveries.py details
+SELECT billhook.failure.run_id, billhook.failure.attempt, billhook.failure.failed_at, billhook.failure.error, billhook.failure.traceback, billhook.failure.duration_seconds
+FROM billhook.failure JOIN billhook.run ON billhook.run.id = billhook.failure.run_id
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) ORDER BY billhook.failure.id
+--> failure: failure_pkey
+--> run: run_delivery_id_handler_key
+
+-- deliveries.py id_batches
+SELECT max(billhook.delivery.id) AS max_1
+FROM billhook.delivery
+--> delivery: delivery_pkey
+
+-- deliveries.py is_busy
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received')
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_turn_idx
+
+-- deliveries.py page
+SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at, length(billhook.delivery.body) AS body_bytes, (SELECT min(billhook.run.twin_of) AS min_1
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id) AS twin_of, billhook.delivery.conflict_of, billhook.delivery.sent_as, billhook.delivery.edited_from, billhook.delivery.type_field, billhook.delivery.identifier_1, billhook.delivery.identifier_2, billhook.delivery.identifier_3
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) ORDER BY billhook.delivery.id DESC
+--> delivery: delivery_pkey
+--> run: run_delivery_id_handler_key
+
+-- deliveries.py search_bound
+SELECT count(*) AS count_1, min(anon_1.id) AS min_1, min(anon_1.received_at) AS min_2
+FROM (SELECT billhook.delivery.id AS id, billhook.delivery.received_at AS received_at
+FROM billhook.delivery ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_1
+--> delivery: delivery_pkey
+
+-- deliveries.py summaries
+SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at, length(billhook.delivery.body) AS body_bytes, (SELECT min(billhook.run.twin_of) AS min_1
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id) AS twin_of, billhook.delivery.conflict_of, billhook.delivery.sent_as, billhook.delivery.edited_from, billhook.delivery.type_field, billhook.delivery.identifier_1, billhook.delivery.identifier_2, billhook.delivery.identifier_3
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) ORDER BY billhook.delivery.id
+--> delivery: delivery_pkey
+--> run: run_delivery_id_handler_key
+
+-- deliveries.py with_runs
+SELECT billhook.delivery.id, billhook.delivery.error
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.error IS NOT NULL
+--> delivery: delivery_pkey
+
+-- diagnosis.py inbox_facts
+SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class WHERE relkind = 'r' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %(schema)s)
+--> bitmap: pg_class_relname_nsp_index
+--> pg_namespace: pg_namespace_nspname_index
+
+-- diagnosis.py inbox_facts
+SELECT quote_ident(current_user), quote_ident(%(schema)s)
+
+-- diagnosis.py inbox_facts
+SHOW fsync
+
+-- diagnosis.py inbox_facts
+SHOW full_page_writes
+
+-- diagnosis.py inbox_facts
+SHOW is_superuser
+
+-- diagnosis.py inbox_facts
+SHOW server_version_num
+
+-- diagnosis.py newest_deliveries
+SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.received_at, billhook.delivery.signed_at, billhook.delivery.headers
+FROM billhook.delivery JOIN (SELECT anon_2.id AS id, sum(anon_2.size) OVER (ORDER BY anon_2.id DESC) AS bytes
+FROM (SELECT billhook.delivery.id AS id, length(billhook.delivery.body) AS size
+FROM billhook.delivery
+WHERE (billhook.delivery.state NOT IN ('pruned', 'erased')) AND NOT (billhook.delivery.type_field IS NOT NULL AND billhook.delivery.state IN ('received') AND billhook.delivery.event_type = %(event_type_1)s::VARCHAR) AND length(billhook.delivery.body) <= %(length_1)s::INTEGER ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_2) AS anon_1 ON anon_1.id = billhook.delivery.id
+WHERE anon_1.bytes <= %(bytes_1)s::INTEGER ORDER BY billhook.delivery.id DESC
+--> delivery: delivery_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.handler = %(handler_1)s::VARCHAR)) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+--> run: run_delivery_id_handler_key
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.twin_of IS NOT NULL)) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+--> run: run_delivery_id_handler_key
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE (billhook.delivery.conflict_of IS NULL OR (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id))) AND (billhook.delivery.event_type != %(event_type_1)s::VARCHAR OR billhook.delivery.type_field IS NOT NULL) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> bitmap: run_delivery_id_handler_key
+--> delivery: delivery_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.conflict_of IS NOT NULL AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_conflict_idx
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.event_type = %(event_type_1)s::VARCHAR AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.event_type IN (%(event_type_1_1)s::VARCHAR, %(event_type_1_2)s::VARCHAR) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_2)s::INTEGER
+--> delivery: delivery_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state = %(state_1)s::VARCHAR ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_2)s::INTEGER
+--> delivery: delivery_failed_idx
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id > %(id_1)s::BIGINT AND billhook.delivery.id < %(id_2)s::BIGINT ORDER BY billhook.delivery.id
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id >= %(id_1)s::BIGINT AND billhook.delivery.id < %(id_2)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id IN (SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE (billhook.run.last_error ILIKE '%%' || %(last_error_1)s::VARCHAR || '%%' ESCAPE '/') UNION ALL SELECT other.id
+FROM billhook.delivery AS other
+WHERE (other.error ILIKE '%%' || %(error_1)s::VARCHAR || '%%' ESCAPE '/')) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: all rows
+--> delivery: delivery_pkey
+--> run: all rows
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id IN (SELECT billhook.run.delivery_id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR UNION ALL SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE billhook.run.state IN ('dead') AND billhook.run.handler = (SELECT billhook.billhook_issue.subject
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.fingerprint = %(fingerprint_2)s::VARCHAR AND billhook.billhook_issue.kind = %(kind_1)s::VARCHAR)) OR billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_2)s::INTEGER
+--> billhook_issue: billhook_issue_pkey
+--> delivery: delivery_pkey
+--> failure: failure_run_id_idx
+--> run: run_dead_idx
+--> run: run_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.received_at < %(received_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.received_at >= %(received_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.source = %(source_1)s::VARCHAR AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_source_key_duplicate_slot_key
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.source IN (%(source_1_1)s::VARCHAR, %(source_1_2)s::VARCHAR) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_source_key_duplicate_slot_key
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.state = %(state_1)s::VARCHAR AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_received_idx
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.state = %(state_1)s::VARCHAR AND billhook.delivery.id > %(id_1)s::BIGINT AND billhook.delivery.id < %(id_2)s::BIGINT ORDER BY billhook.delivery.id
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_failed_idx
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received', 'planned') AND billhook.delivery.state = %(state_1)s::VARCHAR AND (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN ('waiting', 'due') AND billhook.run.handler IN (SELECT billhook.billhook_handler.name
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.paused_at IS NOT NULL))) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> billhook_handler: billhook_handler_name_key
+--> delivery: delivery_unfinished_idx
+--> run: run_delivery_id_handler_key
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received', 'planned') AND billhook.delivery.state = %(state_1)s::VARCHAR AND NOT (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN ('waiting', 'due') AND billhook.run.handler IN (SELECT billhook.billhook_handler.name
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.paused_at IS NOT NULL))) AND NOT (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id AND (billhook.run.state = %(state_2)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER OR billhook.run.state = %(state_3)s::VARCHAR))) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> billhook_handler: billhook_handler_name_key
+--> delivery: delivery_unfinished_idx
+--> run: run_claim_idx
+--> run: run_delivery_id_handler_key
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received', 'planned') AND billhook.delivery.state = %(state_1)s::VARCHAR AND NOT (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN ('waiting', 'due') AND billhook.run.handler IN (SELECT billhook.billhook_handler.name
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.paused_at IS NOT NULL))) AND billhook.delivery.id IN (SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_2)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> billhook_handler: billhook_handler_name_key
+--> delivery: delivery_unfinished_idx
+--> run: run_claim_idx
+--> run: run_delivery_id_handler_key
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received', 'planned') AND billhook.delivery.state = %(state_1)s::VARCHAR AND NOT (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN ('waiting', 'due') AND billhook.run.handler IN (SELECT billhook.billhook_handler.name
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.paused_at IS NOT NULL))) AND billhook.delivery.id IN (SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_2)s::VARCHAR) AND NOT (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state = %(state_3)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER)) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> billhook_handler: billhook_handler_name_key
+--> delivery: delivery_unfinished_idx
+--> run: run_claim_idx
+--> run: run_delivery_id_handler_key
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received', 'planned') AND billhook.delivery.state = %(state_1)s::VARCHAR AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_unfinished_idx
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE position(%(param_1)s IN billhook.delivery.body) > %(param_2)s::INTEGER AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_3)s::INTEGER
+--> delivery: delivery_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+
+-- filters.py DeliveryFilter.ids
+WITH RECURSIVE sources(source) AS
+(SELECT min(billhook.delivery.source) AS source
+FROM billhook.delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
+FROM billhook.delivery AS other
+WHERE other.source > sources.source) AS anon_1
+FROM sources
+WHERE sources.source IS NOT NULL)
+ SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.source IN (SELECT sources.source
+FROM sources
+WHERE sources.source IS NOT NULL) AND billhook.delivery.key = %(key_1)s::VARCHAR AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+--> delivery: delivery_source_key_duplicate_slot_key
+
+-- filters.py DeliveryFilter.ids
+WITH RECURSIVE sources_of_key(source) AS
+(SELECT min(billhook.delivery.source) AS source
+FROM billhook.delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
+FROM billhook.delivery AS other
+WHERE other.source > sources_of_key.source) AS anon_1
+FROM sources_of_key
+WHERE sources_of_key.source IS NOT NULL)
+ SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id IN (SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE (billhook.run.last_error ILIKE '%%' || %(last_error_1)s::VARCHAR || '%%' ESCAPE '/') UNION ALL SELECT other.id
+FROM billhook.delivery AS other
+WHERE (other.error ILIKE '%%' || %(error_1)s::VARCHAR || '%%' ESCAPE '/')) AND billhook.delivery.id IN (SELECT found.id
+FROM billhook.delivery AS found
+WHERE found.identifier_1 = %(identifier_1_1)s::VARCHAR UNION ALL SELECT found.id
+FROM billhook.delivery AS found
+WHERE found.identifier_2 = %(identifier_2_1)s::VARCHAR UNION ALL SELECT found.id
+FROM billhook.delivery AS found
+WHERE found.identifier_3 = %(identifier_3_1)s::VARCHAR UNION ALL SELECT found.id
+FROM billhook.delivery AS found
+WHERE found.source IN (SELECT sources_of_key.source
+FROM sources_of_key
+WHERE sources_of_key.source IS NOT NULL) AND found.key = %(key_1)s::VARCHAR UNION ALL SELECT found.id
+FROM billhook.delivery AS found
+WHERE found.id = %(id_1)s::BIGINT) ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: all rows
+--> delivery: delivery_identifier_1_idx
+--> delivery: delivery_identifier_2_idx
+--> delivery: delivery_identifier_3_idx
+--> delivery: delivery_pkey
+--> delivery: delivery_source_key_duplicate_slot_key
+--> run: all rows
+
+-- filters.py DeliveryFilter.ids
+WITH RECURSIVE sources_of_key(source) AS
+(SELECT min(billhook.delivery.source) AS source
+FROM billhook.delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
+FROM billhook.delivery AS other
+WHERE other.source > sources_of_key.source) AS anon_6
+FROM sources_of_key
+WHERE sources_of_key.source IS NOT NULL)
+ SELECT anon_1.id
+FROM (SELECT anon_2.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_1 = %(identifier_1_1)s::VARCHAR AND found.id < %(id_1)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_2 UNION ALL SELECT anon_3.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_2 = %(identifier_2_1)s::VARCHAR AND found.id < %(id_2)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_2)s::INTEGER) AS anon_3 UNION ALL SELECT anon_4.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_3 = %(identifier_3_1)s::VARCHAR AND found.id < %(id_3)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_3)s::INTEGER) AS anon_4 UNION ALL SELECT anon_5.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.source IN (SELECT sources_of_key.source
+FROM sources_of_key
+WHERE sources_of_key.source IS NOT NULL) AND found.key = %(key_1)s::VARCHAR AND found.id < %(id_4)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_4)s::INTEGER) AS anon_5 UNION ALL SELECT anon_7.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.id = %(id_5)s::BIGINT AND found.id < %(id_6)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_5)s::INTEGER) AS anon_7) AS anon_1
+WHERE anon_1.id < %(id_7)s::BIGINT ORDER BY anon_1.id DESC
+ LIMIT %(param_6)s::INTEGER
+--> delivery: delivery_identifier_1_idx
+--> delivery: delivery_identifier_2_idx
+--> delivery: delivery_identifier_3_idx
+--> delivery: delivery_pkey
+--> delivery: delivery_source_key_duplicate_slot_key
+
+-- filters.py DeliveryFilter.ids
+WITH RECURSIVE sources_of_key(source) AS
+(SELECT min(billhook.delivery.source) AS source
+FROM billhook.delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
+FROM billhook.delivery AS other
+WHERE other.source > sources_of_key.source) AS anon_6
+FROM sources_of_key
+WHERE sources_of_key.source IS NOT NULL)
+ SELECT anon_1.id
+FROM (SELECT anon_2.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_1 = %(identifier_1_1)s::VARCHAR AND found.id < %(id_1)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_2 UNION ALL SELECT anon_3.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_2 = %(identifier_2_1)s::VARCHAR AND found.id < %(id_2)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_2)s::INTEGER) AS anon_3 UNION ALL SELECT anon_4.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_3 = %(identifier_3_1)s::VARCHAR AND found.id < %(id_3)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_3)s::INTEGER) AS anon_4 UNION ALL SELECT anon_5.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.source IN (SELECT sources_of_key.source
+FROM sources_of_key
+WHERE sources_of_key.source IS NOT NULL) AND found.key = %(key_1)s::VARCHAR AND found.id < %(id_4)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_4)s::INTEGER) AS anon_5) AS anon_1
+WHERE anon_1.id < %(id_5)s::BIGINT ORDER BY anon_1.id DESC
+ LIMIT %(param_5)s::INTEGER
+--> delivery: delivery_identifier_1_idx
+--> delivery: delivery_identifier_2_idx
+--> delivery: delivery_identifier_3_idx
+--> delivery: delivery_pkey
+--> delivery: delivery_source_key_duplicate_slot_key
+
+-- filters.py DeliveryFilter.ids
+WITH RECURSIVE sources_of_key(source) AS
+(SELECT min(billhook.delivery.source) AS source
+FROM billhook.delivery UNION ALL SELECT (SELECT min(other.source) AS min_1
+FROM billhook.delivery AS other
+WHERE other.source > sources_of_key.source) AS anon_6
+FROM sources_of_key
+WHERE sources_of_key.source IS NOT NULL)
+ SELECT anon_1.id
+FROM (SELECT anon_2.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_1 = %(identifier_1_1)s::VARCHAR ORDER BY found.id DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_2 UNION ALL SELECT anon_3.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_2 = %(identifier_2_1)s::VARCHAR ORDER BY found.id DESC
+ LIMIT %(param_2)s::INTEGER) AS anon_3 UNION ALL SELECT anon_4.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.identifier_3 = %(identifier_3_1)s::VARCHAR ORDER BY found.id DESC
+ LIMIT %(param_3)s::INTEGER) AS anon_4 UNION ALL SELECT anon_5.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.source IN (SELECT sources_of_key.source
+FROM sources_of_key
+WHERE sources_of_key.source IS NOT NULL) AND found.key = %(key_1)s::VARCHAR ORDER BY found.id DESC
+ LIMIT %(param_4)s::INTEGER) AS anon_5 UNION ALL SELECT anon_7.id AS id
+FROM (SELECT found.id AS id
+FROM billhook.delivery AS found
+WHERE found.id = %(id_1)s::BIGINT ORDER BY found.id DESC
+ LIMIT %(param_5)s::INTEGER) AS anon_7) AS anon_1 ORDER BY anon_1.id DESC
+ LIMIT %(param_6)s::INTEGER
+--> delivery: delivery_identifier_1_idx
+--> delivery: delivery_identifier_2_idx
+--> delivery: delivery_identifier_3_idx
+--> delivery: delivery_pkey
+--> delivery: delivery_source_key_duplicate_slot_key
+
+-- inbox.py Inbox._commit_nothing
+UPDATE billhook.billhook_version SET version_num=billhook.billhook_version.version_num
+--> billhook_version: all rows
+
+-- ingest.py _insert
+INSERT INTO billhook.delivery (source, key, duplicate_slot, event_type, type_field, conflict_of, headers, state, error, signed_at, received_at, digest, body) VALUES (%(source)s::VARCHAR, %(key)s::VARCHAR, %(duplicate_slot)s::VARCHAR, %(event_type)s::VARCHAR, %(type_field)s::VARCHAR, %(conflict_of)s::BIGINT, %(headers)s::VARCHAR, %(state)s::VARCHAR, %(error)s::VARCHAR, %(signed_at)s::TIMESTAMP WITH TIME ZONE, %(received_at)s::TIMESTAMP WITH TIME ZONE, %(digest)s, %(body)s) RETURNING billhook.delivery.id
+
+-- ingest.py _of_keys
+SELECT billhook.delivery.key, billhook.delivery.duplicate_slot, billhook.delivery.id, coalesce(billhook.delivery.sent_as, billhook.delivery.event_type) AS coalesce_1, billhook.delivery.digest, billhook.delivery.error, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.source = %(source_1)s::VARCHAR AND billhook.delivery.key = ANY (%(param_1)s::TEXT[])
+--> delivery: delivery_source_key_duplicate_slot_key
+
+-- ingest.py _store_others
+UPDATE billhook.delivery SET error=%(error)s::VARCHAR WHERE billhook.delivery.id = %(id_1)s::BIGINT
+--> delivery: delivery_pkey
+
+-- issues.py _counted
+SELECT billhook.billhook_count.hour, billhook.billhook_count.number, billhook.billhook_count.last_at
+FROM billhook.billhook_count
+WHERE billhook.billhook_count.what = %(what_1)s::VARCHAR AND billhook.billhook_count.cause = %(cause_1)s::VARCHAR
+--> billhook_count: billhook_count_pkey
+
+-- issues.py _counted
+SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE billhook.run.state IN ('dead') AND billhook.run.handler = %(handler_1)s::VARCHAR ORDER BY billhook.run.finished_at DESC
+ LIMIT %(param_1)s::INTEGER
+--> run: run_dead_idx
+
+-- issues.py _counted
+SELECT billhook.run.delivery_id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhook.failure.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> failure: failure_fingerprint_idx
+--> run: run_pkey
+
+-- issues.py _counted
+SELECT count(*) AS count_1, (SELECT billhook.failure.failed_at
+FROM billhook.failure
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhook.failure.id
+ LIMIT %(param_1)s::INTEGER) AS anon_1, (SELECT billhook.failure.failed_at
+FROM billhook.failure
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhook.failure.id DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_2, count(distinct(billhook.failure.run_id)) AS count_2
+FROM billhook.failure
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR
+--> failure: failure_fingerprint_idx
+
+-- issues.py _counted
+SELECT count(*) AS count_1, min(billhook.run.finished_at) AS min_1, max(billhook.run.finished_at) AS max_1, count(*) AS count_2
+FROM billhook.run
+WHERE billhook.run.state IN ('dead') AND billhook.run.handler = %(handler_1)s::VARCHAR
+--> run: run_dead_idx
+
+-- issues.py _delivery_ids
+SELECT anon_1.delivery_id
+FROM (SELECT DISTINCT anon_2.delivery_id AS delivery_id
+FROM (SELECT DISTINCT billhook.run.id AS id, billhook.run.delivery_id AS delivery_id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state IN ('due', 'running') AND billhook.run.attempts > %(attempts_1)s::INTEGER)) AS anon_2) AS anon_1
+WHERE anon_1.delivery_id > %(delivery_id_1)s::BIGINT ORDER BY anon_1.delivery_id
+ LIMIT %(param_1)s::INTEGER
+--> failure: failure_run_id_idx
+--> run: run_pkey
+
+-- issues.py _delivery_ids
+SELECT anon_1.delivery_id
+FROM (SELECT DISTINCT billhook.run.delivery_id AS delivery_id
+FROM billhook.run
+WHERE billhook.run.state IN ('dead') AND billhook.run.handler = %(handler_1)s::VARCHAR) AS anon_1
+WHERE anon_1.delivery_id > %(delivery_id_1)s::BIGINT ORDER BY anon_1.delivery_id
+ LIMIT %(param_1)s::INTEGER
+--> run: run_dead_idx
+
+-- issues.py _has_message
+SELECT billhook.failure.run_id
+FROM billhook.failure JOIN billhook.billhook_issue ON billhook.billhook_issue.fingerprint = billhook.failure.fingerprint
+WHERE billhook.failure.run_id = ANY (%(param_1)s::BIGINT[]) AND billhook.billhook_issue.state = ANY (%(param_2)s::TEXT[]) AND billhook.billhook_issue.opened_at > %(opened_at_1)s::TIMESTAMP WITH TIME ZONE
+--> billhook_issue: billhook_issue_pkey
+--> failure: failure_fingerprint_idx
+
+-- issues.py _has_message
+SELECT billhook.run.id
+FROM billhook.run
+WHERE billhook.run.state IN ('dead') AND billhook.run.handler = %(handler_1)s::VARCHAR ORDER BY billhook.run.finished_at DESC
+ LIMIT %(param_1)s::INTEGER
+--> run: run_dead_idx
+
+-- issues.py _is_over
+SELECT DISTINCT billhook.run.id, billhook.run.delivery_id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state IN ('due', 'running') AND billhook.run.attempts > %(attempts_1)s::INTEGER)
+ LIMIT %(param_1)s::INTEGER
+--> failure: failure_run_id_idx
+--> run: run_pkey
+
+-- issues.py _is_over
+SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.error, billhook.delivery.received_at
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.state = %(state_1)s::VARCHAR ORDER BY billhook.delivery.id DESC
+ LIMIT %(most)s OFFSET %(param_1)s::INTEGER
+--> delivery: delivery_failed_idx
+
+-- issues.py _open
+INSERT INTO billhook.billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, ignored_until, notified) VALUES (%(fingerprint)s::VARCHAR, %(kind)s::VARCHAR, %(subject)s::VARCHAR, %(title)s::VARCHAR, %(place)s::VARCHAR, %(state)s::VARCHAR, %(opened_at)s::TIMESTAMP WITH TIME ZONE, %(changed_at)s::TIMESTAMP WITH TIME ZONE, %(who)s::VARCHAR, %(why)s::VARCHAR, %(ignored_until)s::TIMESTAMP WITH TIME ZONE, %(notified)s::INTEGER) ON CONFLICT DO NOTHING
+
+-- issues.py _open
+UPDATE billhook.billhook_issue SET title=%(title)s::VARCHAR, place=%(place)s::VARCHAR, state=%(state)s::VARCHAR, opened_at=%(opened_at)s::TIMESTAMP WITH TIME ZONE, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE, notified=%(notified)s::INTEGER WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.billhook_issue.changed_at = %(changed_at_1)s::TIMESTAMP WITH TIME ZONE
+--> billhook_issue: billhook_issue_pkey
+
+-- issues.py _quarantined
+-- occurrences.py occurrences
+SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.error, billhook.delivery.received_at
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.state = %(state_1)s::VARCHAR ORDER BY billhook.delivery.id DESC
+ LIMIT %(most)s
+--> delivery: delivery_failed_idx
+
+-- issues.py _with_numbers
+SELECT billhook.delivery.id, billhook.delivery.identifier_1, billhook.delivery.identifier_2, billhook.delivery.identifier_3
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])
+--> delivery: delivery_pkey
+
+-- issues.py by_hour
+SELECT billhook.billhook_count.cause, billhook.billhook_count.hour, billhook.billhook_count.number
+FROM billhook.billhook_count
+WHERE billhook.billhook_count.what = %(what_1)s::VARCHAR AND billhook.billhook_count.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_count.cause = ANY (%(param_1)s::TEXT[])
+--> billhook_count: billhook_count_pkey
+
+-- issues.py by_hour
+SELECT billhook.billhook_issue.fingerprint, (SELECT CAST(json_object_agg(by_hour.hour, by_hour.number) AS TEXT) AS json_object_agg_1
+FROM (SELECT to_char(timezone(%(timezone_1)s::VARCHAR, newest.failed_at), %(to_char_1)s::VARCHAR) AS hour, count(*) AS number
+FROM (SELECT billhook.failure.failed_at AS failed_at
+FROM billhook.failure
+WHERE billhook.failure.fingerprint = billhook.billhook_issue.fingerprint AND billhook.failure.id > coalesce((SELECT latest.id
+FROM (SELECT billhook.failure.id AS id, billhook.failure.failed_at AS failed_at
+FROM billhook.failure ORDER BY billhook.failure.id DESC
+ LIMIT %(param_1)s::INTEGER) AS latest
+WHERE latest.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE
+ LIMIT %(param_2)s::INTEGER), %(coalesce_1)s::INTEGER) ORDER BY billhook.failure.id DESC
+ LIMIT %(param_3)s::INTEGER) AS newest
+WHERE newest.failed_at >= %(failed_at_2)s::TIMESTAMP WITH TIME ZONE GROUP BY hour) AS by_hour) AS anon_1
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.fingerprint = ANY (%(param_4)s::TEXT[])
+--> bitmap: billhook_issue_pkey
+--> failure: failure_fingerprint_idx
+--> failure: failure_pkey
+
+-- issues.py change_issue
+UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR
+--> billhook_issue: billhook_issue_pkey
+
+-- issues.py clear_texts
+SELECT DISTINCT billhook.run.handler
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[])
+--> run: run_delivery_id_handler_key
+
+-- issues.py clear_texts
+SELECT billhook.billhook_issue.fingerprint
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.kind = %(kind_1)s::VARCHAR AND (billhook.billhook_issue.subject IN (SELECT billhook.delivery.event_type
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])) OR billhook.billhook_issue.subject IN (SELECT billhook.delivery.sent_as
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_2)s::BIGINT[])))
+--> billhook_issue: all rows
+--> delivery: delivery_pkey
+
+-- issues.py clear_texts
+SELECT billhook.failure.fingerprint
+FROM billhook.failure JOIN billhook.run ON billhook.run.id = billhook.failure.run_id
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[])
+--> failure: failure_run_id_idx
+--> run: run_pkey
+
+-- issues.py count_issues
+SELECT billhook.billhook_issue.state, count(*) AS count_1
+FROM billhook.billhook_issue GROUP BY billhook.billhook_issue.state
+--> billhook_issue: all rows
+
+-- issues.py issue_ids
+SELECT billhook.billhook_issue.fingerprint
+FROM billhook.billhook_issue
+WHERE substr(billhook.billhook_issue.fingerprint, %(substr_1)s::INTEGER, %(substr_2)s::INTEGER) = %(substr_3)s::VARCHAR ORDER BY billhook.billhook_issue.fingerprint
+--> billhook_issue: billhook_issue_pkey
+
+-- issues.py list_issues
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.billhook_issue.state = %(state_1)s::VARCHAR, billhook.billhook_issue.changed_at DESC
+ LIMIT %(param_2)s::INTEGER
+--> billhook_issue: billhook_issue_pkey
+
+-- issues.py list_issues
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.state = ANY (%(param_1)s::TEXT[]) AND billhook.billhook_issue.fingerprint = ANY (%(param_2)s::TEXT[]) ORDER BY billhook.billhook_issue.state = %(state_1)s::VARCHAR, billhook.billhook_issue.changed_at DESC
+ LIMIT %(param_3)s::INTEGER
+--> bitmap: billhook_issue_pkey
+
+-- issues.py list_issues
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.state = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.billhook_issue.state = %(state_1)s::VARCHAR, billhook.billhook_issue.changed_at DESC
+ LIMIT %(param_2)s::INTEGER
+--> billhook_issue: all rows
+
+-- issues.py list_issues
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.subject = %(subject_1)s::VARCHAR ORDER BY billhook.billhook_issue.state = %(state_1)s::VARCHAR, billhook.billhook_issue.changed_at DESC
+ LIMIT %(param_1)s::INTEGER
+--> billhook_issue: all rows
+
+-- issues.py newest_traceback
+SELECT billhook.run.delivery_id, coalesce(billhook.failure.traceback, billhook.failure.error) AS coalesce_1
+FROM billhook.failure JOIN billhook.run ON billhook.run.id = billhook.failure.run_id
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhook.failure.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> failure: failure_fingerprint_idx
+--> run: run_pkey
+
+-- issues.py update_issues
+DELETE FROM billhook.billhook_count WHERE billhook.billhook_count.what = %(what_1)s::VARCHAR AND billhook.billhook_count.cause = ANY (%(param_1)s::TEXT[])
+--> billhook_count: billhook_count_pkey
+
+-- issues.py update_issues
+DELETE FROM billhook.billhook_issue WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND billhook.billhook_issue.changed_at < %(changed_at_1)s::TIMESTAMP WITH TIME ZONE RETURNING billhook.billhook_issue.fingerprint
+--> billhook_issue: billhook_issue_pkey
+
+-- issues.py update_issues
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+FROM billhook.billhook_issue
+--> billhook_issue: all rows
+
+-- issues.py update_issues
+UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND (billhook.billhook_issue.state = ANY (%(param_2)s::TEXT[]) OR billhook.billhook_issue.ignored_until <= %(ignored_until_1)s::TIMESTAMP WITH TIME ZONE)
+--> billhook_issue: billhook_issue_pkey
+
+-- leases.py _make_due
+UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts - %(attempts_1)s::INTEGER), due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
+--> run: run_pkey
+
+-- leases.py _make_due
+UPDATE billhook.run SET state=%(state)s::VARCHAR, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, last_error=%(last_error)s::VARCHAR, runs_alone=%(runs_alone)s::INTEGER, excused_attempts=%(excused_attempts)s::INTEGER WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
+--> run: run_pkey
+
+-- leases.py expire_leases
+INSERT INTO billhook.failure (run_id, attempt, failed_at, error, fingerprint, worker, release_id) VALUES (%(run_id)s::BIGINT, %(attempt)s::INTEGER, %(failed_at)s::TIMESTAMP WITH TIME ZONE, %(error)s::VARCHAR, %(fingerprint)s::VARCHAR, %(worker)s::VARCHAR, %(release_id)s::INTEGER) RETURNING billhook.failure.id
+
+-- leases.py expire_leases
+SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.run.worker, billhook.run.release_id, billhook.run.queued, billhook.run.runs_alone, billhook.run.beside_others, billhook.run.excused_attempts
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(param_2)s::TEXT[]) ORDER BY billhook.run.due_at, billhook.run.id
+ LIMIT %(param_3)s::INTEGER FOR UPDATE SKIP LOCKED
+--> run: run_claim_idx
+
+-- leases.py expire_leases
+SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.run.worker, billhook.run.release_id, billhook.run.queued, billhook.run.runs_alone, billhook.run.beside_others, billhook.run.excused_attempts
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.delivery_id = %(delivery_id_1)s::BIGINT ORDER BY billhook.run.due_at, billhook.run.id
+ LIMIT %(param_1)s::INTEGER FOR UPDATE SKIP LOCKED
+--> run: run_delivery_id_handler_key
+
+-- limits.py Limiter._paused_as_others
+SELECT billhook.billhook_handler.name
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.paused_at IS NOT NULL AND billhook.billhook_handler.name = ANY (%(param_1)s::TEXT[])
+--> bitmap: billhook_handler_name_key
+
+-- limits.py Limiter._read
+INSERT INTO billhook.billhook_handler (name) VALUES (%(name)s::VARCHAR)
+
+-- limits.py Limiter._read
+SELECT billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = ANY (%(param_1)s::TEXT[])
+--> bitmap: billhook_handler_name_key
+
+-- limits.py Limiter._write
+UPDATE billhook.billhook_handler SET failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
+--> billhook_handler: billhook_handler_pkey
+
+-- limits.py Limiter._write
+UPDATE billhook.billhook_handler SET next_start_at=%(next_start_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
+--> billhook_handler: billhook_handler_pkey
+
+-- limits.py Limiter._write
+UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
+--> billhook_handler: billhook_handler_pkey
+
+-- limits.py find_paused
+SELECT billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.paused_at IS NOT NULL ORDER BY billhook.billhook_handler.name
+--> billhook_handler: billhook_handler_name_key
+
+-- limits.py forget_errors
+UPDATE billhook.billhook_handler SET paused_why=%(paused_why)s::VARCHAR WHERE billhook.billhook_handler.name = %(name_1)s::VARCHAR AND billhook.billhook_handler.paused_why = %(paused_why_1)s::VARCHAR
+--> billhook_handler: billhook_handler_name_key
+
+-- limits.py pause
+INSERT INTO billhook.billhook_handler (name, paused_at, paused_why) VALUES (%(name)s::VARCHAR, %(paused_at)s::TIMESTAMP WITH TIME ZONE, %(paused_why)s::VARCHAR) RETURNING billhook.billhook_handler.id
+
+-- limits.py pause
+SELECT billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.name = %(name_1)s::VARCHAR
+--> billhook_handler: billhook_handler_name_key
+
+-- limits.py pause
+UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
+--> billhook_handler: billhook_handler_pkey
+
+-- limits.py resume
+UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.name = %(name_1)s::VARCHAR AND billhook.billhook_handler.paused_at IS NOT NULL
+--> billhook_handler: billhook_handler_name_key
+
+-- locks.py lock_conflicts
+-- locks.py lock_limits
+-- locks.py lock_order
+SELECT pg_advisory_xact_lock(%(pg_advisory_xact_lock_2)s::INTEGER) AS pg_advisory_xact_lock_1
+
+-- locks.py lock_counts
+SELECT pg_advisory_xact_lock((1668183155::bigint << 32) + tableoid::bigint) AS pg_advisory_xact_lock_1
+FROM billhook.billhook_closed
+--> billhook_closed: all rows
+
+-- locks.py lock_deliveries
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(delivery_ids)s::BIGINT[]) ORDER BY billhook.delivery.id FOR NO KEY UPDATE
+--> delivery: delivery_pkey
+
+-- locks.py lock_order
+SELECT pg_advisory_xact_lock(%(pg_advisory_xact_lock_2)s::INTEGER) AS pg_advisory_xact_lock_1
+WHERE EXISTS (SELECT billhook.run.id
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(delivery_ids)s::BIGINT[]) AND billhook.run.order_key IS NOT NULL)
+--> run: run_delivery_id_handler_key
+
+-- locks.py try_to_lock_counts
+SELECT pg_try_advisory_xact_lock((1668183155::bigint << 32) + tableoid::bigint) AS pg_try_advisory_xact_lock_1
+FROM billhook.billhook_closed
+--> billhook_closed: all rows
+
+-- notifications.py _find_due
+SELECT billhook.billhook_issue.fingerprint
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.kind != %(kind_1)s::VARCHAR AND billhook.billhook_issue.state = %(state_1)s::VARCHAR AND billhook.billhook_issue.notified = %(notified_1)s::INTEGER
+--> billhook_issue: all rows
+
+-- notifications.py _find_due
+SELECT billhook.billhook_issue.fingerprint
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.kind != %(kind_1)s::VARCHAR AND billhook.billhook_issue.state = ANY (%(param_1)s::TEXT[])
+--> billhook_issue: all rows
+
+-- notifications.py _find_due
+SELECT billhook.billhook_notifier.well
+FROM billhook.billhook_notifier
+--> billhook_notifier: all rows
+
+-- notifications.py _sent
+SELECT billhook.billhook_notifier.sent
+FROM billhook.billhook_notifier
+--> billhook_notifier: all rows
+
+-- notifications.py due_notifications
+UPDATE billhook.billhook_notifier SET owner=%(owner)s::VARCHAR, leased_until=%(leased_until)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_notifier.owner = %(owner_1)s::VARCHAR OR billhook.billhook_notifier.leased_until < %(leased_until_1)s::TIMESTAMP WITH TIME ZONE
+--> billhook_notifier: all rows
+
+-- notifications.py record_sent
+UPDATE billhook.billhook_issue SET notified=%(notified)s::INTEGER WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.billhook_issue.opened_at = %(opened_at_1)s::TIMESTAMP WITH TIME ZONE
+--> billhook_issue: billhook_issue_pkey
+
+-- notifications.py record_sent
+UPDATE billhook.billhook_notifier SET leased_until=%(leased_until)s::TIMESTAMP WITH TIME ZONE, sent=%(sent)s::VARCHAR, well=%(well)s::INTEGER
+--> billhook_notifier: all rows
+
+-- notifications.py release
+UPDATE billhook.billhook_notifier SET leased_until=%(leased_until)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_notifier.owner = %(owner_1)s::VARCHAR
+--> billhook_notifier: all rows
+
+-- occurrences.py occurrences
+WITH RECURSIVE own (fingerprint) AS (
+        SELECT (SELECT fingerprint FROM billhook.failure WHERE fingerprint IS NOT NULL ORDER BY fingerprint LIMIT 1)
+        UNION ALL SELECT (
+            SELECT fingerprint FROM billhook.failure WHERE fingerprint IS NOT NULL AND failure.fingerprint > own.fingerprint
+            ORDER BY fingerprint LIMIT 1
+        ) FROM own WHERE own.fingerprint IS NOT NULL
+    )
+    SELECT (
+        SELECT id FROM billhook.failure WHERE failure.fingerprint = own.fingerprint ORDER BY id DESC LIMIT 1
+    ) AS id FROM own WHERE fingerprint IS NOT NULL
+    LIMIT %(most)s
+--> failure: failure_fingerprint_idx
+
+-- occurrences.py occurrences
+WITH RECURSIVE own (handler) AS (
+        SELECT (SELECT handler FROM billhook.run WHERE state IN ('dead') ORDER BY handler LIMIT 1)
+        UNION ALL SELECT (
+            SELECT handler FROM billhook.run WHERE state IN ('dead') AND run.handler > own.handler
+            ORDER BY handler LIMIT 1
+        ) FROM own WHERE own.handler IS NOT NULL
+    )
+    SELECT handler, (
+        SELECT finished_at FROM billhook.run WHERE state IN ('dead') AND run.handler = own.handler
+        AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1
+    ) FROM own WHERE handler IS NOT NULL
+    LIMIT %(most)s
+--> run: run_dead_idx
+
+-- occurrences.py occurrences
+SELECT billhook.failure.fingerprint, billhook.run.handler, billhook.failure.error, billhook.failure.place, billhook.failure.failed_at
+FROM billhook.failure JOIN billhook.run ON billhook.run.id = billhook.failure.run_id
+WHERE billhook.failure.id = ANY (%(param_1)s::BIGINT[])
+--> failure: failure_run_id_idx
+--> run: run_pkey
+
+-- operations.py _backfill_plans
+SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) ORDER BY billhook.delivery.id
+--> delivery: delivery_pkey
+
+-- operations.py _backfill_plans
+SELECT billhook.run.delivery_id, billhook.run.handler
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[])
+--> run: run_delivery_id_handler_key
+
+-- operations.py _change
+UPDATE billhook.delivery SET event_type=%(event_type)s::VARCHAR, sent_as=coalesce(billhook.delivery.sent_as, billhook.delivery.event_type), state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('quarantined')
+--> delivery: delivery_failed_idx
+
+-- operations.py _change
+UPDATE billhook.delivery SET headers=%(headers)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR, digest=%(digest)s, identifier_1=%(identifier_1)s::VARCHAR, identifier_2=%(identifier_2)s::VARCHAR, identifier_3=%(identifier_3)s::VARCHAR, body=%(body)s WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done')
+--> delivery: delivery_pkey
+
+-- operations.py _change
+UPDATE billhook.delivery SET state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('dead')
+--> delivery: delivery_failed_idx
+
+-- operations.py _change
+UPDATE billhook.delivery SET state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done')
+--> delivery: delivery_pkey
+
+-- operations.py _change
+UPDATE billhook.delivery SET state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('quarantined')
+--> delivery: delivery_failed_idx
+
+-- operations.py _change
+UPDATE billhook.delivery SET state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received')
+--> delivery: delivery_turn_idx
+
+-- operations.py _discard
+SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.state IN ('waiting', 'due', 'running', 'dead') ORDER BY billhook.run.id
+--> run: run_delivery_id_handler_key
+
+-- operations.py _discard
+UPDATE billhook.run SET state=%(state)s::VARCHAR, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), last_error=%(last_error)s::VARCHAR, finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, beside_others=%(beside_others)s::INTEGER, duration_seconds=%(duration_seconds)s WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.state IN ('waiting', 'due', 'running', 'dead')
+--> run: run_pkey
+
+-- operations.py _make_due
+UPDATE billhook.run SET due_at=%(moment)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id = %(run_id)s::BIGINT
+--> run: run_pkey
+
+-- operations.py _make_due
+UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, excused_attempts=%(excused_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (%(state_2_1)s::VARCHAR, %(state_2_2)s::VARCHAR)
+--> run: run_pkey
+
+-- operations.py _make_due
+UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, excused_attempts=%(excused_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (NULL) AND (1 != 1)
+
+-- operations.py _states
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done', 'dead', 'quarantined')
+--> delivery: delivery_pkey
+
+-- operations.py _states
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined')
+--> delivery: delivery_pkey
+
+-- operations.py _states
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND (billhook.delivery.event_type != %(event_type_1)s::VARCHAR OR billhook.delivery.type_field IS NOT NULL)
+--> delivery: delivery_pkey
+
+-- operations.py _states
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('planned', 'done', 'dead', 'quarantined') AND billhook.delivery.event_type = %(event_type_1)s::VARCHAR AND billhook.delivery.conflict_of IS NULL
+--> delivery: delivery_event_type_id_idx
+
+-- operations.py _states
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received', 'planned')
+--> delivery: delivery_unfinished_idx
+
+-- operations.py _states
+SELECT billhook.delivery.id, billhook.delivery.state
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received', 'quarantined', 'planned', 'dead')
+--> delivery: delivery_pkey
+
+-- operations.py _to_read_anew
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND NOT (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id))
+--> delivery: delivery_pkey
+--> run: run_delivery_id_handler_key
+
+-- operations.py erase
+DELETE FROM billhook.failure WHERE billhook.failure.run_id IN (SELECT billhook.run.id
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]))
+--> failure: failure_run_id_idx
+--> run: run_pkey
+
+-- operations.py erase
+SELECT billhook.failure.error
+FROM billhook.failure
+WHERE billhook.failure.run_id IN (SELECT billhook.run.id
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]))
+--> failure: failure_run_id_idx
+--> run: run_pkey
+
+-- operations.py erase
+UPDATE billhook.run SET last_error=%(last_error)s::VARCHAR, order_key=%(order_key)s::VARCHAR, identity=%(identity)s::VARCHAR WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[])
+--> run: run_delivery_id_handler_key
+
+-- operations.py replay
+SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state = %(state_2)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER) ORDER BY billhook.run.id
+--> bitmap: run_claim_idx
+--> bitmap: run_dead_idx
+
+-- operations.py replay
+SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.handler = %(handler_1)s::VARCHAR AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state = %(state_2)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER) ORDER BY billhook.run.id
+--> bitmap: run_claim_idx
+--> bitmap: run_dead_idx
+
+-- operations.py replay
+SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
+FROM billhook.run
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.handler = %(handler_1)s::VARCHAR AND (billhook.run.state IN ('succeeded', 'discarded', 'dead') OR billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER) ORDER BY billhook.run.id
+--> run: run_delivery_id_handler_key
+
+-- operations.py store_edited
+INSERT INTO billhook.delivery (source, key, event_type, sent_as, edited_from, headers, state, received_at, digest, body) VALUES (%(source)s::VARCHAR, %(key)s::VARCHAR, %(event_type)s::VARCHAR, %(sent_as)s::VARCHAR, %(edited_from)s::BIGINT, %(headers)s::VARCHAR, %(state)s::VARCHAR, %(received_at)s::TIMESTAMP WITH TIME ZONE, %(digest)s, %(body)s) RETURNING billhook.delivery.id
+
+-- ordering.py discard_superseded
+SELECT billhook.run.delivery_id, (SELECT max(newest.delivery_id) AS max_1
+FROM billhook.run AS newest
+WHERE newest.handler = %(of_handler)s::VARCHAR AND newest.order_key = %(of_key)s::VARCHAR AND newest.state IN ('waiting', 'due', 'running')) AS newest
+FROM billhook.run JOIN billhook.delivery ON billhook.delivery.id = billhook.run.delivery_id
+WHERE billhook.run.handler = %(of_handler)s::VARCHAR AND billhook.run.order_key = %(of_key)s::VARCHAR AND billhook.run.state IN ('waiting', 'due', 'running') AND billhook.run.state IN ('waiting', 'due') AND billhook.run.newest_only = %(newest_only_1)s::INTEGER AND billhook.run.excused_attempts = %(excused_attempts_1)s::INTEGER AND billhook.run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
+FROM billhook.run AS newest
+WHERE newest.handler = %(of_handler)s::VARCHAR AND newest.order_key = %(of_key)s::VARCHAR AND newest.state IN ('waiting', 'due', 'running')) FOR NO KEY UPDATE OF delivery SKIP LOCKED
+--> delivery: delivery_pkey
+--> run: run_order_idx
+
+-- ordering.py discard_superseded
+UPDATE billhook.run SET state=%(state)s::VARCHAR, last_error=%(why)s::VARCHAR, finished_at=CASE WHEN (%(now)s::TIMESTAMP WITH TIME ZONE < (SELECT billhook.billhook_closed.finished_at
+FROM billhook.billhook_closed)) THEN (SELECT billhook.billhook_closed.finished_at
+FROM billhook.billhook_closed) ELSE %(now)s::TIMESTAMP WITH TIME ZONE END WHERE billhook.run.handler = %(of_handler)s::VARCHAR AND billhook.run.order_key = %(of_key)s::VARCHAR AND billhook.run.state IN ('waiting', 'due', 'running') AND billhook.run.state IN ('waiting', 'due') AND billhook.run.delivery_id = ANY (%(older)s::BIGINT[]) RETURNING billhook.run.delivery_id
+--> billhook_closed: all rows
+--> run: run_order_idx
+
+-- ordering.py release_next
+UPDATE billhook.run SET state=%(state)s::VARCHAR, due_at=%(now)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id IN (SELECT (SELECT own.id
+FROM billhook.run AS own
+WHERE own.handler = keys.handler AND own.order_key = keys.order_key AND own.state IN ('waiting', 'due', 'running') ORDER BY own.state, own.delivery_id
+ LIMIT 1) AS anon_1
+FROM unnest(%(keys_handler)s::TEXT[], %(keys_order_key)s::TEXT[]) AS keys(handler, order_key)) AND billhook.run.state IN ('waiting') RETURNING billhook.run.delivery_id
+--> run: run_order_idx
+--> run: run_pkey
+
+-- overview.py _rates
+SELECT anon_1.handler, count(*) AS count_1, min(anon_1.finished_at) AS min_1
+FROM (SELECT billhook.run.handler AS handler, billhook.run.finished_at AS finished_at
+FROM billhook.run
+WHERE billhook.run.finished_at > %(finished_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.finished_at <= %(finished_at_2)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_1 GROUP BY anon_1.handler
+--> run: run_finished_at_idx
+
+-- overview.py _state
+SELECT (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('received') LIMIT %(at_most)s) AS counted) AS unread, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('received', 'planned') AND state IN ('planned') LIMIT %(at_most)s) AS counted) AS in_progress, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('dead', 'quarantined') AND state IN ('dead') LIMIT %(at_most)s) AS counted) AS dead, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE state IN ('dead', 'quarantined') AND state IN ('quarantined') LIMIT %(at_most)s) AS counted) AS quarantined, (SELECT count(*) FROM (SELECT 1 FROM billhook.delivery WHERE conflict_of IS NOT NULL AND state IN ('quarantined') LIMIT %(at_most)s) AS counted) AS conflicts,  (SELECT received_at FROM billhook.delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1) AS oldest_at
+--> delivery: delivery_conflict_idx
+--> delivery: delivery_failed_idx
+--> delivery: delivery_turn_idx
+--> delivery: delivery_unfinished_idx
+
+-- overview.py read_handler_backlogs
+SELECT billhook.billhook_handler.name
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.next_start_at > %(next_start_at_1)s::TIMESTAMP WITH TIME ZONE
+--> billhook_handler: all rows
+
+-- overview.py read_handler_backlogs
+WITH RECURSIVE due (handler) AS (
+        SELECT (SELECT handler FROM billhook.run WHERE state = 'due' ORDER BY handler LIMIT 1)
+        UNION ALL SELECT (
+            SELECT handler FROM billhook.run WHERE state = 'due' AND run.handler > due.handler
+            ORDER BY handler LIMIT 1
+        ) FROM due WHERE due.handler IS NOT NULL
+    ), running (handler) AS (
+        SELECT (SELECT handler FROM billhook.run WHERE state = 'running' ORDER BY handler LIMIT 1)
+        UNION ALL SELECT (
+            SELECT handler FROM billhook.run WHERE state = 'running' AND run.handler > running.handler
+            ORDER BY handler LIMIT 1
+        ) FROM running WHERE running.handler IS NOT NULL
+    ), ordered (handler) AS (
+        SELECT (SELECT handler FROM billhook.run WHERE order_key IS NOT NULL AND state IN ('waiting', 'due', 'running') ORDER BY handler LIMIT 1)
+        UNION ALL SELECT (
+            SELECT handler FROM billhook.run WHERE order_key IS NOT NULL AND state IN ('waiting', 'due', 'running') AND run.handler > ordered.handler
+            ORDER BY handler LIMIT 1
+        ) FROM ordered WHERE ordered.handler IS NOT NULL
+    ), dead (handler) AS (
+        SELECT (SELECT handler FROM billhook.run WHERE state IN ('dead') ORDER BY handler LIMIT 1)
+        UNION ALL SELECT (
+            SELECT handler FROM billhook.run WHERE state IN ('dead') AND run.handler > dead.handler
+            ORDER BY handler LIMIT 1
+        ) FROM dead WHERE dead.handler IS NOT NULL
+    ) SELECT 'due' AS state, handler, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM billhook.run WHERE state = 'due' AND run.handler = due.handler AND due_at <= %(now)s::TIMESTAMP WITH TIME ZONE LIMIT %(at_most)s
+    ) AS counted
+) AS number, (SELECT due_at FROM billhook.run WHERE state = 'due' AND run.handler = due.handler ORDER BY due_at LIMIT 1) AS since FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'retrying' AS state, handler, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM billhook.run WHERE state = 'due' AND run.handler = due.handler AND due_at > %(now)s::TIMESTAMP WITH TIME ZONE LIMIT %(at_most)s
+    ) AS counted
+) AS number, NULL AS since FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS state, handler, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM billhook.run WHERE state = 'running' AND run.handler = running.handler AND TRUE LIMIT %(at_most)s
+    ) AS counted
+) AS number, NULL AS since FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'waiting' AS state, handler, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM billhook.run WHERE order_key IS NOT NULL AND state IN ('waiting', 'due', 'running') AND run.handler = ordered.handler AND state = 'waiting' LIMIT %(at_most)s
+    ) AS counted
+) AS number, NULL AS since FROM ordered WHERE handler IS NOT NULL UNION ALL SELECT 'dead' AS state, handler, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM billhook.run WHERE state IN ('dead') AND run.handler = dead.handler AND TRUE LIMIT %(at_most)s
+    ) AS counted
+) AS number, NULL AS since FROM dead WHERE handler IS NOT NULL
+--> run: run_claim_idx
+--> run: run_dead_idx
+--> run: run_order_idx
+
+-- overview.py read_overview
+WITH RECURSIVE types (event_type) AS (
+        SELECT (SELECT event_type FROM billhook.delivery WHERE TRUE ORDER BY event_type LIMIT 1)
+        UNION ALL SELECT (
+            SELECT event_type FROM billhook.delivery WHERE TRUE AND delivery.event_type > types.event_type
+            ORDER BY event_type LIMIT 1
+        ) FROM types WHERE types.event_type IS NOT NULL
+    ), of_rows AS (
+        SELECT event_type, (
+            SELECT received_at FROM billhook.delivery WHERE delivery.event_type = types.event_type
+            ORDER BY id DESC LIMIT 1
+        ) AS last_at FROM types WHERE event_type IS NOT NULL LIMIT 500
+    ) SELECT event_type, last_at FROM of_rows
+    UNION ALL
+    SELECT event_type, max(last_at) FROM billhook.billhook_count WHERE what = 'accepted' GROUP BY event_type
+--> bitmap: billhook_count_pkey
+--> delivery: delivery_event_type_id_idx
+--> delivery: delivery_pkey
+
+-- retention.py cut_texts
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.title
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND NOT (EXISTS (SELECT *
+FROM billhook.failure
+WHERE billhook.failure.fingerprint = billhook.billhook_issue.fingerprint)) ORDER BY billhook.billhook_issue.fingerprint
+--> bitmap: billhook_issue_pkey
+--> failure: failure_fingerprint_idx
+
+-- retention.py cut_texts
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.title
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.billhook_issue.fingerprint
+--> bitmap: billhook_issue_pkey
+
+-- retention.py cut_texts
+UPDATE billhook.billhook_issue SET title=%(title)s::VARCHAR, why=%(why)s::VARCHAR WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR
+--> billhook_issue: billhook_issue_pkey
+
+-- retention.py find
+SELECT billhook.delivery.id, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at
+FROM billhook.delivery
+WHERE billhook.delivery.id > %(id_1)s::BIGINT ORDER BY billhook.delivery.id
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+
+-- retention.py prune
+DELETE FROM billhook.delivery WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])
+--> delivery: delivery_pkey
+
+-- retention.py prune
+DELETE FROM billhook.run WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[])
+--> run: run_delivery_id_handler_key
+
+-- retention.py prune
+SELECT DISTINCT billhook.failure.fingerprint
+FROM billhook.failure JOIN billhook.run ON billhook.run.id = billhook.failure.run_id
+WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[])
+--> failure: failure_run_id_idx
+--> run: run_pkey
+
+-- retention.py prune
+SELECT billhook.delivery.id, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done', 'dead', 'quarantined', 'pruned', 'erased') AND NOT (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN ('waiting', 'due', 'running'))) ORDER BY billhook.delivery.id FOR UPDATE OF delivery SKIP LOCKED
+--> delivery: delivery_pkey
+--> run: run_delivery_id_handler_key
+
+-- retention.py prune
+UPDATE billhook.delivery SET headers=%(headers)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR, identifier_1=%(identifier_1)s::VARCHAR, identifier_2=%(identifier_2)s::VARCHAR, identifier_3=%(identifier_3)s::VARCHAR, body=%(body)s WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])
+--> delivery: delivery_pkey
+
+-- retention.py prune_actions
+DELETE FROM billhook.billhook_action WHERE billhook.billhook_action.at < %(at_1)s::TIMESTAMP WITH TIME ZONE
+--> billhook_action: all rows
+
+-- runs.py _write_results
+UPDATE billhook.run SET state=anon_1.new_state, attempts=anon_1.attempt, due_at=coalesce(anon_1.retry_at, billhook.run.due_at), queued=0, last_error=anon_1.error, finished_at=CASE WHEN (anon_1.ended_at < (SELECT billhook.billhook_closed.finished_at
+FROM billhook.billhook_closed)) THEN (SELECT billhook.billhook_closed.finished_at
+FROM billhook.billhook_closed) ELSE anon_1.ended_at END, runs_alone=0, beside_others=0, excused_attempts=(billhook.run.excused_attempts + anon_1.is_excused), started_at=coalesce(anon_1.called_at, billhook.run.started_at), duration_seconds=anon_1.seconds FROM jsonb_to_recordset(CAST(%(results)s::VARCHAR AS JSONB)) AS anon_1(run_id BIGINT, fencing_token INTEGER, attempt INTEGER, new_state TEXT, error TEXT, retry_at TIMESTAMP WITH TIME ZONE, ended_at TIMESTAMP WITH TIME ZONE, is_excused INTEGER, called_at TIMESTAMP WITH TIME ZONE, seconds FLOAT) WHERE billhook.run.id = anon_1.run_id AND billhook.run.token = anon_1.fencing_token AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.queued = 1)) RETURNING billhook.run.id, billhook.run.token, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
+--> billhook_closed: all rows
+--> run: run_claim_idx
+
+-- runs.py find_duplicates
+SELECT billhook.run.handler, billhook.run.identity, billhook.run.delivery_id, billhook.delivery.received_at
+FROM billhook.run JOIN billhook.delivery ON billhook.delivery.id = billhook.run.delivery_id
+WHERE billhook.run.handler = ANY (%(param_1)s::TEXT[]) AND billhook.run.identity = ANY (%(param_2)s::TEXT[]) AND billhook.run.identity IS NOT NULL AND billhook.run.twin_of IS NULL AND billhook.delivery.received_at >= %(received_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.id
+--> delivery: delivery_pkey
+--> run: run_identity_idx
+
+-- runs.py finish_deliveries
+UPDATE billhook.delivery SET state=CASE WHEN (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state = %(state_1)s::VARCHAR)) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END WHERE billhook.delivery.id = ANY (%(delivery_ids)s::BIGINT[]) AND billhook.delivery.state = %(state_2)s::VARCHAR AND NOT (EXISTS (SELECT *
+FROM billhook.run
+WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN ('waiting', 'due', 'running')))
+--> delivery: delivery_unfinished_idx
+--> run: run_dead_idx
+--> run: run_delivery_id_handler_key
+
+-- runs.py insert_runs
+INSERT INTO billhook.run (delivery_id, handler, state, due_at, token, attempts, worker, release_id, queued, started_at, finished_at, last_error, order_key, newest_only, identity, twin_of) SELECT delivery_id, handler, state, due_at, token, attempts, worker, release_id, queued, started_at, finished_at, last_error, order_key, newest_only, identity, twin_of FROM jsonb_populate_recordset(NULL::billhook.run, CAST(%(rows)s AS jsonb)) RETURNING id, delivery_id, handler
+
+-- runs.py settle
+INSERT INTO billhook.failure (run_id, attempt, failed_at, error, traceback, duration_seconds, retried, fingerprint, place, worker, release_id) VALUES (%(run_id)s::BIGINT, %(attempt)s::INTEGER, %(failed_at)s::TIMESTAMP WITH TIME ZONE, %(error)s::VARCHAR, %(traceback)s::VARCHAR, %(duration_seconds)s, %(retried)s::INTEGER, %(fingerprint)s::VARCHAR, %(place)s::VARCHAR, %(worker)s::VARCHAR, %(release_id)s::INTEGER)
+
+-- searches.py read_bodies
+SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.state, billhook.delivery.body, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE (billhook.delivery.event_type = ANY (%(param_1)s::TEXT[]) OR billhook.delivery.type_field IS NOT NULL AND billhook.delivery.state IN ('received') AND billhook.delivery.event_type = %(event_type_1)s::VARCHAR) AND billhook.delivery.received_at >= %(received_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.delivery.id > %(id_1)s::BIGINT ORDER BY billhook.delivery.id
+ LIMIT %(param_2)s::INTEGER
+--> delivery: delivery_pkey
+
+-- searches.py related_deliveries
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.source = %(source_1)s::VARCHAR AND billhook.delivery.key = %(key_1)s::VARCHAR AND billhook.delivery.id != %(id_1)s::BIGINT
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_source_key_duplicate_slot_key
+
+-- searches.py related_deliveries
+SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE billhook.run.delivery_id BETWEEN %(delivery_id_1)s::BIGINT AND %(delivery_id_2)s::BIGINT AND billhook.run.delivery_id != %(delivery_id_3)s::BIGINT AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.order_key = %(order_key_1)s::VARCHAR AND billhook.run.delivery_id < %(delivery_id_4)s::BIGINT ORDER BY billhook.run.delivery_id DESC
+ LIMIT %(param_1)s::INTEGER
+--> run: run_delivery_id_handler_key
+
+-- searches.py related_deliveries
+SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE billhook.run.delivery_id BETWEEN %(delivery_id_1)s::BIGINT AND %(delivery_id_2)s::BIGINT AND billhook.run.delivery_id != %(delivery_id_3)s::BIGINT AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.order_key = %(order_key_1)s::VARCHAR AND billhook.run.delivery_id > %(delivery_id_4)s::BIGINT ORDER BY billhook.run.delivery_id
+ LIMIT %(param_1)s::INTEGER
+--> run: run_delivery_id_handler_key
+
+-- searches.py search_bodies
+SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.body
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND position(%(param_2)s IN billhook.delivery.body) > %(param_3)s::INTEGER ORDER BY billhook.delivery.id
+--> delivery: delivery_pkey
+
+-- transaction.py InboxTransaction._mark_running
+UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts + %(attempts_1)s::INTEGER), due_at=%(leased_until)s::TIMESTAMP WITH TIME ZONE, worker=%(worker)s::VARCHAR, release_id=%(release_id)s::INTEGER, queued=%(is_queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), beside_others=%(beside_others)s::INTEGER, started_at=%(now)s::TIMESTAMP WITH TIME ZONE, duration_seconds=%(duration_seconds)s WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[])
+--> run: run_pkey
+
+-- transaction.py InboxTransaction.mark_not_alone
+SELECT billhook.run.id
+FROM billhook.run
+WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[]) AND CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(leases)s::TEXT[]) AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.runs_alone = %(runs_alone_1)s::INTEGER AND billhook.run.beside_others = %(beside_others_1)s::INTEGER FOR UPDATE SKIP LOCKED
+--> run: run_claim_idx
+
+-- transaction.py InboxTransaction.mark_not_alone
+UPDATE billhook.run SET beside_others=%(beside_others)s::INTEGER WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
+--> run: run_alone_idx
+
+-- transaction.py InboxTransaction.plan
+UPDATE billhook.delivery SET event_type=coalesce(anon_1.event_type, billhook.delivery.event_type), state=anon_1.new_state, error=anon_1.reason, identifier_1=anon_1.identifier_1, identifier_2=anon_1.identifier_2, identifier_3=anon_1.identifier_3 FROM jsonb_to_recordset(CAST(%(plans)s::VARCHAR AS JSONB)) AS anon_1(delivery_id BIGINT, new_state TEXT, reason TEXT, event_type TEXT, identifier_1 TEXT, identifier_2 TEXT, identifier_3 TEXT) WHERE billhook.delivery.id = anon_1.delivery_id AND billhook.delivery.state IN ('received') RETURNING billhook.delivery.id, billhook.delivery.key, (SELECT count(*) AS count_1
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.paused_at IS NOT NULL) AS anon_2
+--> billhook_handler: all rows
+--> delivery: delivery_received_idx
+
+-- transaction.py InboxTransaction.plan
+UPDATE billhook.delivery SET state=anon_1.new_state, error=anon_1.reason, identifier_1=anon_1.identifier_1, identifier_2=anon_1.identifier_2, identifier_3=anon_1.identifier_3 FROM jsonb_to_recordset(CAST(%(plans)s::VARCHAR AS JSONB)) AS anon_1(delivery_id BIGINT, new_state TEXT, reason TEXT, event_type TEXT, identifier_1 TEXT, identifier_2 TEXT, identifier_3 TEXT) WHERE billhook.delivery.id = anon_1.delivery_id AND billhook.delivery.state IN ('received') RETURNING billhook.delivery.id, billhook.delivery.key, (SELECT count(*) AS count_1
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.paused_at IS NOT NULL) AS anon_2
+--> billhook_handler: all rows
+--> delivery: delivery_received_idx
+
+-- transaction.py InboxTransaction.release
+UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts - %(attempts_1)s::INTEGER), due_at=%(now)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, beside_others=%(beside_others)s::INTEGER WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[]) AND CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(leases)s::TEXT[]) AND billhook.run.state = %(state_1)s::VARCHAR
+--> run: run_claim_idx
+
+-- transaction.py InboxTransaction.release_orphaned
+UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts - %(attempts_1)s::INTEGER), due_at=%(now)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, beside_others=%(beside_others)s::INTEGER WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.worker = %(worker_1)s::VARCHAR AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(leases)s::TEXT[])
+--> run: run_claim_idx
+
+-- transaction.py InboxTransaction.renew
+UPDATE billhook.run SET due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[]) AND CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(leases)s::TEXT[]) AND billhook.run.state = %(state_1)s::VARCHAR RETURNING billhook.run.id, billhook.run.token
+--> run: run_claim_idx
+
+-- transaction.py count_skipped
+SELECT count(*) AS count_1
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received')
+--> delivery: delivery_turn_idx
+
+-- transaction.py count_skipped
+SELECT count(*) AS count_1
+FROM billhook.run
+WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[]) AND CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(leases)s::TEXT[]) AND billhook.run.state = %(state_1)s::VARCHAR
+--> run: run_claim_idx
+
+-- unread.py RoundRobin.choose
+WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
+            SELECT CAST(0 AS bigint), CAST(%(after_type)s::VARCHAR AS text), CAST(%(after_source)s::VARCHAR AS text), 0, %(of_each)s::INTEGER
+            UNION ALL
+            SELECT here.id, here.event_type, here.source, found.number + 1,
+                CASE WHEN here.event_type = found.event_type AND here.source = found.source
+                    THEN found.of_type + 1 ELSE 1 END
+            FROM found JOIN billhook.delivery AS here ON here.id = coalesce(
+    (
+    SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type = found.event_type AND source = found.source AND id > found.id AND found.of_type < %(of_each)s::INTEGER ORDER BY event_type, source, id LIMIT 1
+),
+    (
+    SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type = found.event_type AND source > found.source ORDER BY event_type, source, id LIMIT 1
+),
+    (
+    SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type > found.event_type ORDER BY event_type, source, id LIMIT 1
+)
+)
+            WHERE found.number < %(at_most)s::INTEGER
+        )
+        SELECT stored.id, stored.source, stored.key, stored.event_type, stored.body, stored.headers, stored.signed_at, stored.received_at, stored.duplicate_slot, stored.sent_as, stored.type_field
+        FROM found JOIN billhook.delivery AS stored ON stored.id = found.id ORDER BY found.number
+--> delivery: delivery_pkey
+--> delivery: delivery_turn_idx
+
+-- unread.py read_one
+SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id = %(delivery_id)s::BIGINT ORDER BY billhook.delivery.id
+ LIMIT %(at_most)s::INTEGER
+--> delivery: delivery_turn_idx
+
+-- unread.py read_unread
+SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
+ LIMIT %(at_most)s::INTEGER
+--> delivery: delivery_received_idx
+
+-- workers.py read_workers
+SELECT billhook.billhook_worker.owner, billhook.billhook_worker.engine, billhook.billhook_worker.handlers, billhook.billhook_worker.started_at, billhook.billhook_worker.host, billhook.billhook_worker.pid, billhook.billhook_worker.threads, billhook.billhook_worker.seen_at, billhook.billhook_release.name AS release
+FROM billhook.billhook_worker LEFT OUTER JOIN billhook.billhook_release ON billhook.billhook_release.id = billhook.billhook_worker.release_id
+WHERE billhook.billhook_worker.stopped_at IS NULL ORDER BY billhook.billhook_worker.started_at, billhook.billhook_worker.owner
+--> billhook_release: billhook_release_pkey
+--> billhook_worker: all rows
+
+-- workers.py record_stop
+UPDATE billhook.billhook_worker SET stopped_at=%(stopped_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_worker.owner = %(owner_1)s::VARCHAR
+--> billhook_worker: billhook_worker_pkey
+
+-- workers.py record_worker
+DELETE FROM billhook.billhook_worker WHERE billhook.billhook_worker.owner IN (SELECT billhook.billhook_worker.owner
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.seen_at < %(seen_at_1)s::TIMESTAMP WITH TIME ZONE FOR UPDATE SKIP LOCKED)
+--> billhook_worker: all rows
+--> billhook_worker: billhook_worker_pkey
+
+-- workers.py record_worker
+INSERT INTO billhook.billhook_worker (owner, engine, handlers, started_at, host, pid, threads, release_id, seen_at, stopped_at) VALUES (%(owner)s::VARCHAR, %(engine)s::VARCHAR, %(handlers)s::INTEGER, %(started_at)s::TIMESTAMP WITH TIME ZONE, %(host)s::VARCHAR, %(pid)s::INTEGER, %(threads)s::INTEGER, %(release_id)s::INTEGER, %(seen_at)s::TIMESTAMP WITH TIME ZONE, NULL) ON CONFLICT (owner) DO UPDATE SET handlers = %(param_1)s::INTEGER, release_id = %(param_2)s::INTEGER, seen_at = %(param_3)s::TIMESTAMP WITH TIME ZONE, stopped_at = NULL
+
+-- workers.py release_number
+INSERT INTO billhook.billhook_release (name, first_at) VALUES (%(name)s::VARCHAR, %(first_at)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (name) DO NOTHING RETURNING billhook.billhook_release.id
+
+-- workers.py release_number
+SELECT billhook.billhook_release.id
+FROM billhook.billhook_release
+WHERE billhook.billhook_release.name = %(name_1)s::VARCHAR
+--> billhook_release: billhook_release_name_key
+
+-- workers.py worker_seen_at
+SELECT max(billhook.billhook_worker.seen_at) AS max_1
+FROM billhook.billhook_worker
+WHERE billhook.billhook_worker.stopped_at IS NULL
+--> billhook_worker: all rows

@@ -1,0 +1,56 @@
+"""What differs between the databases is in their packages: no other module of the inbox asks which it is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+INBOX = Path(__file__).parents[2] / "src/billhook/inbox"
+OF_DATABASES = ("sqlite", "postgres", "migrations")
+NAMES = {"sqlite", "postgresql", "postgres"}
+
+
+def questions(source: str) -> Iterator[str]:
+    """The places of a module that ask for a dialect's name, or for the class of a database."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr == "name":
+            owner = node.value
+            if getattr(owner, "attr", getattr(owner, "id", None)) == "dialect":
+                yield ast.unparse(node)
+        elif isinstance(node, ast.Compare):
+            compared = [node.left, *node.comparators]
+            is_url = any("get_backend_name" in ast.unparse(each) for each in compared)  # chooses the class
+            if not is_url and any(
+                isinstance(each, ast.Constant) and each.value in NAMES for each in compared
+            ):
+                yield ast.unparse(node)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "compiles"):
+            its_class = ast.unparse(node.args[-1])
+            if "Sqlite" in its_class or "Postgres" in its_class or its_class.strip("'") in NAMES:
+                yield ast.unparse(node)
+
+
+def test_no_module_above_the_two_packages_asks_which_database_it_is():
+    found = {
+        path.relative_to(INBOX).as_posix(): asked
+        for path in INBOX.rglob("*.py")
+        if path.relative_to(INBOX).parts[0] not in OF_DATABASES and (asked := [*questions(path.read_text())])
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "connection.dialect.name",
+        "PLANS[dialect.name]",
+        "'sqlite' == kind",
+        "isinstance(self.database, SqliteDatabase)",
+        "compiles(Among, 'postgresql')",
+    ],
+)
+def test_a_question_is_noticed(source):
+    assert len([*questions(source)]) == 1

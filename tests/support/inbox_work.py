@@ -1,0 +1,256 @@
+"""All that is done to an inbox, once: for tests of what that executes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from billhook.inbox import (
+    Counted,
+    Deliveries,
+    DeliveryFilter,
+    HandlerLimits,
+    Inbox,
+    RunOptions,
+    RunPlan,
+    RunState,
+    WorkerRecord,
+    actions,
+    deliveries,
+    diagnosis,
+    issues,
+    notifications,
+    operations,
+    overview,
+    searches,
+)
+from billhook.inbox.counts import Counts
+from billhook.inbox.filters import STATES
+from billhook.inbox.records import ContentKey, DeliveryState
+from billhook.inbox.retention import Cutoffs
+from billhook.inbox.unread import RoundRobin
+from support.inbox_view import NOON, incoming
+from support.runs import LEASE, OWNER, at, claim, planned, result_of, settle
+
+LIMITS = {
+    name: HandlerLimits(("limited", "former"), at_most=1, pause_after=2) for name in ("limited", "former")
+} | {"rated": HandlerLimits(("rated",), rate=(60, 60.0))}
+DAY = 86_400.0
+
+
+def do_everything(inbox: Inbox) -> None:
+    """Store, plan, run and end deliveries in every way, look at them, change them, and delete them."""
+    store(inbox)
+    run_by_workers(inbox)
+    limit_handlers(inbox)
+    look(inbox)
+    change(inbox)
+    maintain(inbox)
+
+
+def store(inbox: Inbox) -> None:
+    """Deliveries that are new, duplicates, in conflict, and with their type in the body."""
+    counts = Counts()
+    counts.add(Counted.REFUSED, at(0), source="default", cause="mismatch")
+    for new in (
+        incoming("c1"),
+        incoming("c1"),
+        incoming("c1", body=b"other"),
+        _new("c1", event_type="Other"),
+        _new("c1", event_type="Third"),
+        _new("u1", event_type="", type_field="type", body=b'{"type": "PingTest"}'),
+        _new("u2", event_type="", untyped="no type"),
+    ):
+        inbox.put(new)
+    inbox._write_counts(counts)
+    inbox.check_writable()
+    inbox._count_unfinished(10)
+    inbox.received(10)
+    inbox.poll(10)
+    inbox.poll(2, turns=RoundRobin(lambda _: None))
+    with inbox.transaction(OWNER) as transaction:
+        first, *others = inbox.received(10)
+        transaction.plan([RunPlan(first.delivery_id, ("plain",))], at(0))
+        transaction.plan(
+            [RunPlan(one.delivery_id, (), "unreadable", event_type="PingTest") for one in others], at(0)
+        )
+
+
+def _new(key: str, **values: Any) -> Any:
+    return replace(incoming(key), **values)
+
+
+def run_by_workers(inbox: Inbox) -> None:
+    """Claims, results, lost leases and suspects; ordered runs, the newest of them only, and duplicates."""
+    settle(inbox, claim(inbox))
+    for number in range(3):
+        delivery_id = inbox.put(incoming(f"o{number}")).delivery_id
+        content = ContentKey("digest", ("invoice_id",), at(0), 60.0)
+        options = {
+            "ordered": RunOptions("key"),
+            "newest": RunOptions("key", newest_only=True),
+            "once": RunOptions(content_key=content),
+        }
+        with inbox.transaction(OWNER) as transaction:
+            transaction.plan([RunPlan(delivery_id, tuple(options), options=options)], at(1))
+    ordered = claim(inbox, seconds=2)
+    settle(inbox, ordered, RunState.DUE, 3, due=4, group="bug", duration_seconds=0.5)
+    settle(inbox, claim(inbox, seconds=5), RunState.DEAD, 6, group="bug", traceback="Traceback")
+    lost = planned(inbox, "lost", "queued", key="lost", seconds=10)
+    inbox.poll(10, only=lost)
+    claimed = claim(inbox, seconds=10, idle=1, only=lost)
+    held = [one.lease for one in claimed]
+    with inbox.transaction(OWNER) as transaction:
+        transaction.renew(held, at(40))
+        transaction.mark_not_alone(held)
+        transaction.next_times(lost)
+        transaction.next_times()
+    inbox.held.update(held)
+    claim(inbox, seconds=100, suspects=False)
+    inbox.held.clear()
+    claim(inbox, seconds=100, only=lost, suspects=False)
+    with inbox.transaction(OWNER) as transaction:
+        suspect = transaction.claim_suspect(at(200), at(200) + LEASE)
+        assert suspect is not None
+        transaction.mark_not_alone([suspect.lease])
+        transaction.release([suspect.lease], at(200))
+        transaction.claim_suspect(at(201), at(201) + LEASE, only=lost)
+    with inbox.transaction(OWNER) as transaction:
+        transaction.release_orphaned([], at(201))
+    at_once = inbox.put(incoming("at once")).delivery_id
+    with inbox.transaction(OWNER) as transaction:
+        stored = next(one for one in inbox.received(10) if one.delivery_id == at_once)
+        transaction.plan([RunPlan(at_once, ("plain",), claimable=stored)], at(201))
+        (new,) = transaction.claim(1, at(201), at(201) + LEASE, only=at_once)
+    inbox.count_skipped([at_once], [new.lease])
+    with inbox.transaction(OWNER) as transaction:
+        transaction.lock([result_of(new)], [])
+        transaction.settle([result_of(new, seconds=202)], lambda: at(202))
+
+
+def limit_handlers(inbox: Inbox) -> None:
+    """Handlers with limits, and one that is paused because of its failures."""
+    for number in range(3):
+        planned(inbox, "limited", "rated", key=f"limited {number}", seconds=210)
+    limited = claim(inbox, seconds=211, limits=LIMITS)
+    inbox.next_times(LIMITS)
+    inbox.pending(LIMITS, received_before=at(300), now=at(300), limit=10)
+    with inbox.transaction(OWNER, LIMITS) as transaction:
+        transaction.settle([result_of(one, RunState.DUE, 212, error="e", due=213) for one in limited])
+    with inbox.transaction(OWNER, LIMITS) as transaction:
+        again = transaction.claim(10, at(214), at(214) + LEASE)
+        transaction.settle([result_of(one, RunState.DUE, 215, error="e", due=216) for one in again])
+        transaction.claim_suspect(at(214), at(214) + LEASE)
+    inbox.pause_handler("new", "away", at(217))
+    inbox.pause_handler("rated", "away", at(217))
+    inbox.pause_handler("rated", "still away", at(217))
+    inbox.paused_handlers()
+    inbox.resume_handler("rated")
+    inbox.record_worker(WorkerRecord("a", "worker", 1, NOON), at(217))
+    inbox.worker_seen_at()
+    inbox.record_stop("a")
+    inbox.record_worker(WorkerRecord("b", "worker", 1, NOON), at(218))
+
+
+FILTERS: dict[str, list[Any]] = {
+    "event_type": ["PingTest", ("PingTest", "Other")],
+    "state": [*STATES],
+    "error": ["e"],
+    "source": ["default", ("default", "eu")],
+    "key": ["c1"],
+    "search": ["c1", "1"],
+    "since": [at(0)],
+    "until": [at(0)],
+    "contains": ["inv_1"],
+    "handler": ["plain"],
+    "twins": [True],
+    "conflicts": [True],
+    "decided": [True],
+    "from_id": [1],
+}
+
+
+def look(inbox: Inbox) -> None:
+    """What status, metrics, lists and pages read."""
+    inbox.limits = lambda: LIMITS
+    overview.read_overview(inbox, at(300))
+    overview.read_state(inbox, at(300))
+    overview.read_totals(inbox)
+    overview.read_periods(inbox, at(0), at(300), timedelta(minutes=1), handlers=["plain"])
+    overview.read_refused_since(inbox, at(0), ["mismatch"])
+    issues.update_issues(inbox, at(300))
+    issues.count_issues(inbox)
+    found = issues.list_issues(inbox, list(issues.IssueState), ids=None)
+    issues.list_issues(inbox, subject="plain")
+    issues.by_hour(inbox, found, at(300))
+    for one in found:
+        issues.find_issue(inbox, one.id)
+        issues.newest_traceback(inbox, one.id)
+        list(issues.failing_delivery_ids(inbox, one))
+        issues.of_issue(inbox, DeliveryFilter(issue=one.id))
+        deliveries.page(inbox, DeliveryFilter(issue=one.id), 10)
+        issues.change_issue(inbox, one.id, issues.IssueState.ACKNOWLEDGED, at(301), who="alice")
+        issues.change_issue(inbox, one.id, issues.IssueState.OPEN, at(301), who="alice")
+    issues.issue_ids(inbox, found[0].id[:4])
+    due = notifications.due_notifications(inbox, OWNER, at(302))
+    assert due is not None
+    notifications.record_sent(inbox, due.issues, at(302), None)
+    notifications.due_notifications(inbox, OWNER, at(303))
+    notifications.release(inbox, OWNER, at(303))
+    for one in (one for one in found if one.kind is not issues.IssueKind.QUARANTINE):
+        issues.change_issue(inbox, one.id, issues.IssueState.RESOLVED, at(304), who="alice")
+    for name, values in FILTERS.items():
+        for value in values:
+            deliveries.page(inbox, DeliveryFilter(**{name: value}), 10, below=1_000)
+    deliveries.page(inbox, DeliveryFilter(search="1", state="dead"), 10)
+    deliveries.page(inbox, DeliveryFilter(search="1", error="e"), 10)
+    deliveries.search_bound(inbox, DeliveryFilter(contains="inv_1"), 10)
+    deliveries.handler_names(inbox)
+    deliveries.is_busy(inbox, at(300))
+    deliveries.count(inbox, DeliveryFilter())
+    listed = deliveries.page(inbox, DeliveryFilter(), 10)
+    list(deliveries.export(inbox, DeliveryFilter(state="dead")))
+    list(Deliveries(inbox).follow(DeliveryFilter(event_type="PingTest"), after=1, idle_seconds=0))
+    list(Deliveries(inbox).follow(idle_seconds=0))
+    searches.related_deliveries(inbox, listed[0], [("ordered", "key")])
+    searches.neighbours(inbox, DeliveryFilter(), listed[0].id)
+    list(searches.read_bodies(inbox, ["PingTest"], at(0)))
+    searches.search_bodies(inbox, DeliveryFilter(), [b"inv_1"], lambda *_: None)
+    diagnosis.inbox_facts(inbox)
+    diagnosis.newest_deliveries(inbox, 10, 1_000)
+    with actions.recorded(inbox, "alice", "acknowledge", f"issue {found[0].id}", at(300)) as action:
+        action.add(1, [1])
+    actions.issues_acted_on(inbox, actions.list_actions(inbox, 10, below=100, since=at(0)))
+
+
+def change(inbox: Inbox) -> None:
+    """What operators do."""
+    ids = [summary.id for summary in deliveries.page(inbox, DeliveryFilter(), 100)]
+    operations.replay(inbox, ids, at(400), due=lambda number: at(400 + number))
+    operations.replay(inbox, ids, at(400), handler="plain", only_failed=True)
+    operations.replay(inbox, ids, at(400), handler="later", backfill=lambda *_: RunOptions("key"))
+    operations.replay(inbox, ids, at(400), as_type="PingTest")
+    operations.replay(inbox, ids, at(400), type_field="type", dry_run=True)
+    stored = inbox.received(1)[0]
+    operations.store_edited(inbox, stored._replace(key="edited"), RunPlan(0, ("plain",)), stored.delivery_id)
+    dead = claim(inbox, 100, seconds=500)
+    settle(inbox, dead, RunState.DEAD, 501, group="bug")
+    issues.update_issues(inbox, at(502))
+    operations.discard(inbox, ids[:2], "lost", at(502))
+    operations.erase(inbox, ids[:4], at(503), discard_unfinished=True)
+    issues.update_issues(inbox, at(503))
+
+
+def maintain(inbox: Inbox) -> None:
+    """What a worker does beside its work: counts, retention, and what is forgotten."""
+    for seconds in (600, 620, 640):
+        inbox.close_counts(at(seconds))
+    inbox.compact_counts(at(30 * DAY))
+    ids = [summary.id for summary in deliveries.page(inbox, DeliveryFilter(), 100)]
+    operations.discard(inbox, ids[4:], "over", at(700))
+    for days in (2, 40):
+        inbox.prune(Cutoffs.of(at(days * DAY), 1), states=list(DeliveryState))
+    issues.update_issues(inbox, at(41 * DAY))
+    inbox.prune_actions(at(800 * DAY))
+    inbox.record_worker(WorkerRecord("c", "worker", 1, NOON), at(900 * DAY))
