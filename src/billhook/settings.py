@@ -343,6 +343,9 @@ class Settings:
         if_written="who can write it can have messages sent elsewhere, or none at all",
     )
     dashboard_url: str | None = _option("Where the dashboard is, for links in notifications.", unit="URL")
+    environment: str | None = _option(
+        "The name of this installation, such as `production`: in the subject of notifications."
+    )
     metrics_token_file: str | None = _option(
         "Standalone: a file with the bearer token of /metrics; /metrics is served only if this is set.",
         unit="path",

@@ -44,6 +44,7 @@ from billhook.threads import observe_crashes, reset_in_child, run_blocking
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_WORKERS = 50
 WORKER_KEPT_FOR = timedelta(days=1)
 """How long a worker's row is kept after the worker was killed, or its machine lost."""
 
@@ -335,6 +336,15 @@ class Inbox:
         """Remove a worker that stopped in order."""
         with self.database.write() as connection:
             connection.execute(delete(worker).where(worker.c.owner == owner))
+
+    def workers_of(self, host: str, since: datetime) -> list[tuple[str, datetime, datetime]]:
+        """Return the owners of a host's workers, when each started and was last seen, newest first."""
+        seen = select(worker.c.owner, worker.c.started_at, worker.c.seen_at).where(
+            worker.c.owner.startswith(f"{host}:", autoescape=True), worker.c.seen_at >= since
+        )
+        with self.database.read() as connection:
+            rows = connection.execute(seen.order_by(worker.c.seen_at.desc()).limit(_WORKERS)).all()
+            return [(row.owner, row.started_at, row.seen_at) for row in rows]
 
     def worker_seen_at(self) -> datetime | None:
         """Return when any worker was last seen; None if there is none, or all stopped in order."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -122,3 +126,38 @@ def test_a_worker_that_never_registered_deletes_nothing(inbox, registration):
         connection.exec_driver_sql("DROP TABLE billhook_worker")
 
     registration.remove()
+
+
+@pytest.fixture
+def gone():
+    """The id of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("owner", "seconds", "is_told"),
+    [
+        ("{host}:{gone}:aaa", 3, True),
+        ("{host}:{own}:aaa", 3, True),  # a container starts its process with the same id again
+        ("{host}:{gone}:aaa", 3_600, False),
+        ("{host}:1:aaa", 3, False),  # it runs
+        ("another:{gone}:aaa", 3, False),
+        ("nonsense", 3, False),
+    ],
+)
+def test_the_next_worker_logs_that_its_predecessor_is_gone(inbox, owner, seconds, is_told, gone, caplog):
+    host = socket.gethostname()
+    owner = owner.format(host=host, gone=gone, own=os.getpid())
+    seen = NOON - seconds * SECOND
+    inbox.record_worker(WorkerRecord(owner, "worker", 1, seen - 2 * SECOND), seen)
+
+    registration = WorkerRegistration(inbox, f"{host}:{os.getpid()}:bbb", "worker", lambda: 1)
+    registration.refresh(NOON)
+    registration.refresh(NOON)  # at its start, and not again
+
+    text = f"worker {owner} is gone: started 5 s ago, last seen 3 s ago, it did not stop in order"
+    assert caplog.text.count(text) == is_told
+    assert caplog.text.count("is gone") == is_told
