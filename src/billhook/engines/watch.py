@@ -1,7 +1,7 @@
 """Look for issues and have people told, from a thread: in workers, in web processes, or once for a timer.
 
     a worker            at its start, then every 5 s
-    a web process       while nobody else has looked for 45 s: of workers that die, the inbox says no more
+    a web process       while no other process has looked for 45 s: workers may have died
     `notify send`       once
 
 Each of them sends what is due if it has addresses. No request and no handler waits for it.
@@ -29,10 +29,10 @@ from billhook.threads import reset_in_child, start_thread
 logger = logging.getLogger("billhook.engines")
 
 LOOK_SECONDS = 5.0
-"""Between two looks. One that failed is repeated as soon: somebody waits to be told why."""
+"""Between two looks. One that failed is repeated as soon: its cause may be the issue."""
 WEB_PATIENCE = timedelta(seconds=45)
 WEB_SECONDS = 10.0
-"""Between two looks of a web process at whether somebody else looks."""
+"""Between two looks of a web process at whether another process looks."""
 FIGURES_SECONDS = 60.0
 """Between two looks for silence and refusals, which are read from the figures."""
 PAUSE_FACTOR = 9

@@ -1,7 +1,7 @@
 """Notifications: tell people of issues once, by mail, chat, pager or a plain URL (extra billhook[notify]).
 
 Any process that has addresses can send, and a row of the inbox decides which of them does: `Notifier`. That
-the inbox itself cannot be read is told without it: `OutageNotifier`. The addresses are sent to by apprise.
+the inbox itself cannot be read is sent without it: `OutageNotifier`. The addresses are sent to by apprise.
 """
 
 from billhook.notify.addresses import KEY, NotifyAddress, read_addresses

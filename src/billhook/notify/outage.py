@@ -31,7 +31,7 @@ from billhook.program import program
 logger = logging.getLogger("billhook.notify")
 
 TOLD_AFTER = timedelta(seconds=45)
-"""How long the inbox cannot be read before somebody is told: a server may start anew meanwhile."""
+"""How long the inbox cannot be read before a message is sent: a server may start anew meanwhile."""
 _MOST_BYTES = 4_096
 RUNBOOK = "the-inbox-cannot-be-read"
 
