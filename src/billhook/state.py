@@ -31,7 +31,6 @@ from billhook.handlers import ConnectedHandlers, Handlers, RetrySchedule, connec
 from billhook.inbox import Inbox
 from billhook.inbox.probe import unavailable_text
 from billhook.logs import fields
-from billhook.notify import Notifier, OutageNotifier, Writer, read_addresses, state_folders
 from billhook.program import add_app, remove_app
 from billhook.receiver.delivery_rules import DeliveryRules
 from billhook.receiver.exemptions import Exemptions
@@ -78,7 +77,7 @@ class BillhookState:
             context=app.app_context,
             client=self.client,
         )
-        self.watch = self._watch()
+        self.watch = Watch.of(self.inbox, settings, lambda: self.dispatcher.clock.now())
         self._maintenance = MaintenanceOptions(settings.retention_days, settings.key_days, self.watch)
         self._parents_clients: list[BillingClient | None] = []
         self._client: BillingClient | None = None
@@ -224,24 +223,6 @@ class BillhookState:
                 self.inbox, self.dispatcher, celery, lease_seconds=seconds, maintenance=maintenance
             )
         return Engine()
-
-    def _watch(self) -> Watch:
-        """Return what looks for issues and tells people; a receiver starts also with wrong addresses."""
-        now = lambda: self.dispatcher.clock.now()  # noqa: E731 - the clock may be replaced
-        path = self.settings.notify_file
-        try:
-            addresses, errors = ([], []) if path is None else read_addresses(path)
-        except ConfigError as error:
-            addresses, errors = [], [error]
-        for wrong in errors:
-            text = "addresses that are notified of issues: %d; %s"
-            engine_logger.error(text, len(addresses), wrong, extra=fields(cause="notify"))
-        if path is None or not addresses:
-            return Watch(self.inbox, now)
-        writer = Writer(self.settings.dashboard_url, self.settings.environment)
-        shown = self.inbox.database.display_url
-        outage = OutageNotifier(addresses, writer, shown, state_folders(shown, path))
-        return Watch(self.inbox, now, Notifier(self.inbox, addresses, now, writer), outage)
 
 
 def _open_inbox(app: Flask, settings: Settings) -> Inbox:

@@ -16,14 +16,15 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from billhook.engines.reporting import log_row_security
-from billhook.errors import BillhookError, OutOfResources
+from billhook.errors import BillhookError, ConfigError, OutOfResources
 from billhook.inbox import Inbox
 from billhook.inbox.issues import update_issues
 from billhook.inbox.notifications import looked_at, record_look
 from billhook.logs import LimitedLog, fields
-from billhook.notify import Notifier, OutageNotifier
+from billhook.notify import Notifier, OutageNotifier, Writer, read_addresses, state_folders
 from billhook.notify.outage import is_outage
 from billhook.printable import printable
+from billhook.settings import Settings
 from billhook.threads import reset_in_child, start_thread
 
 logger = logging.getLogger("billhook.engines")
@@ -59,11 +60,31 @@ class Watch:
         self._reset()
         reset_in_child(self._reset)
 
+    @classmethod
+    def of(cls, inbox: Inbox, settings: Settings, now: Callable[[], datetime]) -> Watch:
+        """Return the watch of a process with these options; wrong addresses are logged, and keep none out."""
+        path = settings.notify_file
+        try:
+            addresses, errors = ([], []) if path is None else read_addresses(path)
+        except ConfigError as error:
+            addresses, errors = [], [error]
+        for wrong in errors:
+            text = "addresses that are notified of issues: %d; %s"
+            logger.error(text, len(addresses), wrong, extra=fields(cause="notify"))
+        if path is None or not addresses:
+            return cls(inbox, now)
+        writer = Writer(settings.dashboard_url, settings.environment)
+        shown = inbox.database.display_url
+        outage = OutageNotifier(addresses, writer, shown, state_folders(shown, path))
+        return cls(inbox, now, Notifier(inbox, addresses, now, writer), outage)
+
     def _reset(self) -> None:
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._patience: timedelta | None = None
         self._figures_at = 0.0
+        self.failed = False
+        """Whether the last look failed."""
 
     def start(self, patience: timedelta | None = None) -> None:
         """Start the thread in this process, unless it runs. It leaves looking to others for `patience`."""
@@ -83,8 +104,13 @@ class Watch:
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.join(STOP_SECONDS)
-            if self._notifier is not None and not thread.is_alive():
-                self._notifier.stop()
+            if not thread.is_alive():
+                self.close()
+
+    def close(self) -> None:
+        """Let another process send."""
+        if self._notifier is not None:
+            self._notifier.stop()
 
     def _work(self) -> None:
         pause = 0.0 if self._patience is None else WEB_SECONDS
@@ -95,6 +121,7 @@ class Watch:
         """Do it once; return the seconds until the next time. It logs what fails, and does not raise."""
         started = time.monotonic()
         took = 0.0
+        self.failed = True
         try:
             self._look(started)
             took = time.monotonic() - started
@@ -102,6 +129,7 @@ class Watch:
                 self._outage.readable()
             if self._notifier is not None:
                 self._notifier.send_due()
+            self.failed = False
         except BillhookError as error:
             text = f"could not look for issues, retrying in {LOOK_SECONDS:.0f} s: {printable(str(error))}"
             self._failures.log("look", logging.WARNING, text, cause=error)
