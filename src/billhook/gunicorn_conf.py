@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from billhook.gunicorn_log import limit_invalid_requests
 from billhook.logs import replace_stream_handlers
 
 bind = "127.0.0.1:8000"
@@ -68,7 +69,11 @@ def when_ready(server: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Start the process's threads and its engine before the first delivery; needed with gthread."""
+    """Start the process's threads and its engine before the first delivery; needed with gthread.
+
+    What strangers send must not fill gunicorn's log: with gthread each request that is no HTTP is a line.
+    """
+    limit_invalid_requests()
     app = getattr(worker, "wsgi", None)  # an ASGI application is started by its lifespan instead
     state = getattr(app, "extensions", {}).get("billhook")
     if state is not None:

@@ -331,7 +331,7 @@ class Settings:
         "The release of your code: issues, deliveries and workers are shown with it.", _label, default=""
     )
     environment: str = _option(
-        "Where this is, such as production or staging: messages about issues begin with it.",
+        "Where this is, such as production or staging: in the subject of messages about issues.",
         _label,
         default="",
     )

@@ -17,7 +17,8 @@ from billhook.concurrency import reset_in_child
 from billhook.engines import Dispatcher, Engine, InlineEngine, ThreadEngine, Worker
 from billhook.engines.celery import CeleryEngine, find_celery
 from billhook.engines.dispatcher import handler_limits
-from billhook.engines.maintenance import MaintenanceOptions, WorkerWatch
+from billhook.engines.maintenance import MaintenanceOptions
+from billhook.engines.watch import WEB_PATIENCE, Watch
 from billhook.errors import (
     ConfigError,
     ForeignFile,
@@ -31,7 +32,6 @@ from billhook.handlers import ConnectedHandlers, Handlers, RetrySchedule, connec
 from billhook.inbox import Inbox
 from billhook.inbox.probe import unavailable_text
 from billhook.logs import fields
-from billhook.notify import Notifier, read_addresses
 from billhook.program import add_app, remove_app
 from billhook.receiver.delivery_rules import DeliveryRules
 from billhook.receiver.exemptions import Exemptions
@@ -77,16 +77,13 @@ class BillhookState:
             context=app.app_context,
             client=self.client,
         )
-        self._maintenance = MaintenanceOptions(settings.retention_days, settings.key_days, self._notifier())
+        self.watch = Watch.of(self.inbox, settings, lambda: self.dispatcher.clock.now())
+        self._maintenance = MaintenanceOptions(settings.retention_days, settings.key_days, self.watch)
         self._parents_clients: list[BillingClient | None] = []
         self._client: BillingClient | None = None
         self._making_client = threading.Lock()
         reset_in_child(self._reset_in_child)
         self.engine = self._engine(settings.engine)
-        self._worker_watch: WorkerWatch | None = None
-        if settings.engine in ("worker", "celery"):
-            notifier = self._maintenance.notifier
-            self._worker_watch = WorkerWatch(self.inbox, lambda: self.dispatcher.clock.now(), notifier)
         self.starts_on_request = isinstance(self.engine, ThreadEngine)
         """Whether the engine runs in this process, from its first request on."""
         self.rules = DeliveryRules(
@@ -103,12 +100,11 @@ class BillhookState:
         self.wsgi_receiver = WsgiReceiver(self.rules, self.inbox)
 
     def start(self) -> None:
-        """Start this process's threads: the receiver's, then the engine, then the watch of workers."""
+        """Start this process's threads: the receiver's, then the engine, then the watch."""
         try:
             self.wsgi_receiver.start()
             self.engine.start()
-            if self._worker_watch is not None:
-                self._worker_watch.start()
+            self.watch.start(WEB_PATIENCE)
         except _NO_RESOURCES as error:
             # An exception here would stop gunicorn too; each thread is started again at its first use.
             text = "could not start receiver threads, deliveries get 503 until they start: %s"
@@ -207,8 +203,7 @@ class BillhookState:
     def close(self) -> None:
         """Stop the engine, commit pending deliveries and close the inbox in this process."""
         self.engine.stop()
-        if self._worker_watch is not None:
-            self._worker_watch.stop()
+        self.watch.stop()
         self.rules.close()
         self.inbox.close()
         client, self._client = self._client, None
@@ -228,26 +223,6 @@ class BillhookState:
                 self.inbox, self.dispatcher, celery, lease_seconds=seconds, maintenance=maintenance
             )
         return Engine()
-
-    def _notifier(self) -> Notifier | None:
-        """Return what notifies people of issues; a receiver starts also with wrong addresses."""
-        if self.settings.notify_file is None:
-            return None
-        try:
-            addresses, errors = read_addresses(self.settings.notify_file)
-        except ConfigError as error:
-            addresses, errors = [], [error]
-        for wrong in errors:
-            text = "addresses that are notified of issues: %d; %s"
-            engine_logger.error(text, len(addresses), wrong, extra=fields(cause="notify"))
-        if not addresses:
-            return None
-        return Notifier(
-            self.inbox,
-            addresses,
-            lambda: self.dispatcher.clock.now(),
-            self.settings.dashboard_url,
-        )
 
 
 def _open_inbox(app: Flask, settings: Settings) -> Inbox:

@@ -187,6 +187,7 @@ def test_the_pages_commands_make_each_secret_for_the_account_that_reads_it(tmp_p
         program.chmod(0o755)
     (tmp_path / "deploy").mkdir()
     (tmp_path / "secret.txt").write_text(SECRET)
+    (tmp_path / "notify.txt").write_text("json://example.com/hook\n")
     commands = re.search(r"<!-- secrets -->\n```sh\n(.*?)```", PAGE, re.DOTALL)[1]
     environment = {"PATH": f"{programs}:{os.environ['PATH']}", "OWNERS": str(tmp_path / "owners")}
 

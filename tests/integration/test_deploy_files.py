@@ -40,6 +40,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 CONF = DEPLOY / "gunicorn.conf.py"
 UNITS = (DEPLOY / "billhook-web.service", DEPLOY / "billhook-worker.service")
 CELERY_UNIT = DEPLOY / "billhook-celery.service"
+NOTIFY_UNIT, TIMER = DEPLOY / "billhook-notify.service", DEPLOY / "billhook-notify.timer"
 POSTGRES = DEPLOY / "billhook-postgresql.conf"
 SITE = DEPLOY / "nginx.conf"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -124,7 +125,7 @@ def seconds(text: str) -> int:
 
 
 def test_the_page_explains_every_setting_and_no_other() -> None:
-    units = {key for unit in (*UNITS, CELERY_UNIT) for key in unit_settings(unit)}
+    units = {key for unit in (*UNITS, CELERY_UNIT, NOTIFY_UNIT, TIMER) for key in unit_settings(unit)}
     settings = {
         "gunicorn.conf.py": conf_settings(),
         "billhook-web.service, billhook-worker.service and billhook-celery.service": units,
@@ -165,6 +166,23 @@ def test_the_celery_unit_differs_from_the_worker_unit_only_in_its_command() -> N
     worker, celery = unit_settings(UNITS[1]), unit_settings(CELERY_UNIT)
     different = {key for key in worker.keys() | celery.keys() if worker.get(key) != celery.get(key)}
     assert different == {"Description", "ExecStart", "Type", "NotifyAccess", "WatchdogSec"}
+
+
+def test_the_notify_unit_is_confined_as_the_worker_and_no_other_unit_has_the_addresses() -> None:
+    worker, notify = unit_settings(UNITS[1]), unit_settings(NOTIFY_UNIT)
+    different = {key for key in worker.keys() | notify.keys() if worker.get(key) != notify.get(key)}
+    assert different == {
+        *("Description", "ExecStart", "Type", "NotifyAccess", "WatchdogSec", "KillMode", "WantedBy"),
+        *("StartLimitIntervalSec", "Restart", "RestartSec", "TimeoutStopSec", "TimeoutStartSec"),
+        *("LoadCredential", "Environment"),
+    }
+    assert notify["Environment"] == "BILLHOOK_NOTIFY_FILE=%d/notify"
+    others = (*UNITS, CELERY_UNIT, DEPLOY / "billhook.env")
+    assert not any("NOTIFY_FILE" in path.read_text(encoding="utf-8") for path in others)
+
+
+def test_a_timer_looks_for_issues_some_times_in_two_minutes() -> None:
+    assert int(unit_settings(TIMER)["OnUnitInactiveSec"]) <= 30
 
 
 def test_the_units_stop_timeouts_exceed_the_grace_periods() -> None:

@@ -162,6 +162,14 @@ def test_a_health_file_that_cannot_be_made_is_refused(tmp_path):
         HeartbeatSender({}, tmp_path / "none" / "alive")
 
 
+def test_a_health_file_that_is_a_planted_link_is_refused_and_not_followed(tmp_path):
+    (tmp_path / "alive").symlink_to(tmp_path / "victim")
+    with pytest.raises(ConfigError, match="alive cannot be written: Too many levels of symbolic links"):
+        HeartbeatSender({}, tmp_path / "alive")
+
+    assert not (tmp_path / "victim").exists()
+
+
 def test_a_health_file_of_an_earlier_process_is_gone_until_the_first_beat(tmp_path):
     file = tmp_path / "alive"
     file.touch()

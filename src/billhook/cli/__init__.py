@@ -29,7 +29,7 @@ _COMMANDS = {
     "failures": "List what is wrong, by its bug; acknowledge, resolve and ignore issues.",
     "handlers": "List, pause and resume handlers.",
     "metrics": "Print the metrics of the inbox in Prometheus' text format.",
-    "notify": "Send a test message to the addresses that are notified of issues.",
+    "notify": "Send what is due, or a test message, to the addresses notified of issues.",
     "options": "List every option with its default and its meaning.",
     "reconcile": "Report events that the service's API shows and no delivery tells of.",
     "runbook": "Print what to do about an alert or an issue, and what never to do.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from billhook.cli.output import CliError, print_json, print_table, printable
 from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json, integer, moment, string
 from billhook.cli.selection import recording
 from billhook.clock import format_ago, parse_duration
+from billhook.engines.watch import Watch
 from billhook.inbox import Inbox
 from billhook.inbox.actions import issues_acted_on, list_actions
 from billhook.inbox.issues import (
@@ -257,11 +259,13 @@ def _hints(one: Issue) -> list[tuple[str, str]]:
 def notify() -> None:
     """Notifications of issues, to the addresses in BILLHOOK_NOTIFY_FILE.
 
-    A worker sends one message when an issue opens, and one when all is well again: see `billhook failures`.
+    One message is sent when an issue opens, and one when all is well again: see `billhook failures`. Workers
+    do that; `billhook notify send`, which a timer runs, does it also when no worker lives.
 
     \b
-    Example:
+    Examples:
       billhook notify test
+      billhook notify send
     """
 
 
@@ -273,13 +277,7 @@ def test() -> None:
     Example:
       BILLHOOK_NOTIFY_FILE=notify.txt billhook notify test
     """
-    path = load_settings().notify_file
-    if path is None:
-        raise CliError(
-            "BILLHOOK_NOTIFY_FILE is not set: name a file with an address on each line, such as "
-            "mailto://USER:PASSWORD@example.com, slack://TOKEN/#channel or json://example.com/hook"
-        )
-    addresses, errors = read_addresses(path)
+    addresses, errors = read_addresses(_notify_file())
     failed = len(errors)
     for error in errors:
         click.echo(f"NOT sent: {error}")
@@ -293,6 +291,45 @@ def test() -> None:
         click.echo(f"line {address.number}, {address.name}: {result}")
     if failed:
         raise CliError(f"{failed} of the addresses did not take the message")
+
+
+@notify.command()
+@click.option(
+    "--every",
+    type=click.IntRange(5, 60),
+    metavar="SECONDS",
+    help="Do it again and again, until it is stopped.",
+)
+def send(every: int | None) -> None:
+    """Look for issues, and send what is due. Exit code 1 if the inbox cannot be read.
+
+    A message that an address refuses waits for the next call, which a timer makes every 20 seconds: see
+    deploy/README.md. An inbox that cannot be read is reported to the addresses too.
+
+    \b
+    Example:
+      BILLHOOK_NOTIFY_FILE=notify.txt billhook notify send
+    """
+    read_addresses(_notify_file())  # a wrong file is an error of this command
+    with open_inbox() as inbox:
+        watch = Watch.of(inbox, load_settings(), inbox.now)
+        watch.look_and_send()
+        while every is not None:
+            time.sleep(every)
+            watch.look_and_send()
+        watch.close()
+    if watch.failed:
+        raise CliError("the inbox cannot be read: `billhook doctor` says why")
+
+
+def _notify_file() -> str:
+    path = load_settings().notify_file
+    if path is None:
+        raise CliError(
+            "BILLHOOK_NOTIFY_FILE is not set: name a file with an address on each line, such as "
+            "mailto://USER:PASSWORD@example.com, slack://TOKEN/#channel or json://example.com/hook"
+        )
+    return path
 
 
 @click.command()

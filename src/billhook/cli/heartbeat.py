@@ -61,7 +61,7 @@ class HeartbeatSender:
         self._memory = None if descriptor is None else map_time(descriptor)
         try:
             if file is not None:
-                file.touch()
+                _touch(file)
                 file.unlink()
         except OSError as error:
             raise ConfigError(f"--health-file {file} cannot be written: {error.strerror}") from None
@@ -77,7 +77,7 @@ class HeartbeatSender:
             self._memory[0] = now
         try:
             if self._file is not None:
-                self._file.touch()
+                _touch(self._file)
         except OSError as error:
             text = f"the health file {self._file} cannot be touched, a probe will find it too old"
             self._log.log("file", logging.ERROR, f"{text}: {error.strerror}", cause=error)
@@ -100,6 +100,16 @@ class HeartbeatSender:
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)
             sender.sendto(message.encode(), self._address)
+
+
+def _touch(file: Path) -> None:
+    """Set the time of a file that is made if need be. Raises OSError: a link in its place was planted."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(file, flags, 0o644)
+    try:
+        os.utime(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def start_watchdog(

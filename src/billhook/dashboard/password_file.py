@@ -27,11 +27,12 @@ logger = logging.getLogger("billhook.dashboard")
 
 OPTION = "BILLHOOK_DASHBOARD"
 FEWEST_CHARACTERS = 12
-"""A process compares MAX_WRONG_TRIES passwords a second: one must be too long to be guessed at that rate."""
+"""A process compares MAX_WRONG_TRIES passwords a second: one must be too long to be guessed so."""
 WRONG_TRIES = 5
 MAX_WRONG_TRIES = 50
 WRONG_TRIES_SECONDS = 1.0
-"""After WRONG_TRIES wrong passwords in this time, a client is refused without a comparison until it is over.
+"""After WRONG_TRIES wrong passwords in this time, a user of a client is refused without a comparison until it
+is over: of a client, for a stranger must not keep an operator out, and a user, for behind a proxy all are one.
 
 The same holds for all clients after MAX_WRONG_TRIES together, since an attacker may have many addresses.
 """
@@ -94,14 +95,15 @@ class _SignIn:
         self._users = users
         self._monotonic = monotonic
         self._log = LimitedLog(logger, monotonic=monotonic)
-        self._wrong: deque[tuple[float, str]] = deque(maxlen=MAX_WRONG_TRIES)
-        """When wrong passwords came, and from which client."""
+        self._wrong: deque[tuple[float, tuple[str, bytes]]] = deque(maxlen=MAX_WRONG_TRIES)
+        """When wrong passwords came, from which client, and for which user."""
 
     def user(self) -> DashboardUser:
         """Return the user of the current request. Raises Unauthorized, so that the browser asks for one."""
         sent = request.authorization
         if sent is not None and sent.type == "basic":
-            client, now = _client(request.remote_addr or ""), self._monotonic()
+            now = self._monotonic()
+            client = (_client(request.remote_addr or ""), _digest(sent.username or ""))
             recent = [each for at, each in tuple(self._wrong) if now - at < WRONG_TRIES_SECONDS]
             if recent.count(client) < WRONG_TRIES and len(recent) < MAX_WRONG_TRIES:
                 found = self._find(sent.username or "", sent.password or "")

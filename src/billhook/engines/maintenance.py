@@ -6,26 +6,24 @@ import logging
 import os
 import random
 import socket
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from billhook.concurrency import reset_in_child, start_thread
-from billhook.engines.reporting import log_row_security
+from billhook.clock import format_ago
+from billhook.engines.watch import Watch
 from billhook.errors import BillhookError
 from billhook.inbox import Inbox, WorkerRecord
-from billhook.inbox.issues import update_issues
-from billhook.inbox.occurrences import workers_gone_since
 from billhook.inbox.retention import Cutoffs
 from billhook.logs import LimitedLog, fields
-from billhook.notify import Notifier
 from billhook.printable import first_line, printable
 
 logger = logging.getLogger("billhook.engines")
 
 REGISTRATION_SECONDS = 20.0
+PREDECESSOR_WITHIN = timedelta(minutes=10)
+"""A worker that was last seen before is no news."""
 FIRST_SECONDS = 60.0
 EVERY_SECONDS = 3600.0
 RESTART_SECONDS = 86_400.0
@@ -36,8 +34,6 @@ FAILED_LOG_SECONDS = 60.0
 """Between two lines on a duty that fails."""
 CLOSE_SECONDS = 3.0
 """Between two steps that add what has happened to the counts: what is not added is read from its rows."""
-ISSUES_SECONDS = 5.0
-"""Between two looks at what is wrong: see billhook.inbox.issues."""
 BATCH_ROWS = 150
 """Deliveries pruned in one transaction. Few: SQLite has one writer, and receivers wait for it."""
 SERVER_BATCH_ROWS = 500
@@ -46,8 +42,6 @@ PAUSE_FACTOR = 9
 QUICK_SECONDS = 0.05
 QUICK_PAUSE_FACTOR = 3
 """The same after a batch of pruning that took no longer than QUICK_SECONDS: receivers do not notice it."""
-FIGURES_SECONDS = 60.0
-"""Between two looks for silence and refusals, which are read from the figures."""
 MIN_PAUSE_SECONDS = 0.02
 
 
@@ -83,8 +77,11 @@ class WorkerRegistration:
     def refresh(self, now: datetime) -> float:
         """Write the row if that is due; return the seconds until it is due again."""
         if self._started_at is None or self._monotonic() >= self._next_at:
+            is_first = self._started_at is None
             self._started_at = self._started_at or now
             try:
+                if is_first:
+                    self._log_predecessor(now)
                 record = WorkerRecord(
                     *(self._owner, self._engine, self._handlers(), self._started_at),
                     host=socket.gethostname(),
@@ -99,6 +96,15 @@ class WorkerRegistration:
             self._next_at = self._monotonic() + REGISTRATION_SECONDS
         return max(0.0, self._next_at - self._monotonic())
 
+    def _log_predecessor(self, now: datetime) -> None:
+        """Log that the last worker of this machine has died: it did not stop in order."""
+        for one in self._inbox.workers_of(socket.gethostname(), now - PREDECESSOR_WITHIN, now):
+            if one.owner != self._owner and not _is_running(one.pid):
+                text = "worker %s is gone: started %s, last seen %s, it did not stop in order"
+                times = (format_ago(at, now) for at in (one.started_at, one.seen_at))
+                logger.warning(text, one.owner, *times, extra=fields(cause="worker-gone"))
+                return
+
     def stop(self) -> None:
         """Write that this engine stopped in order."""
         if self._started_at is not None:
@@ -110,13 +116,26 @@ class WorkerRegistration:
                 logger.warning(text, first_line(str(error)), extra=fields(cause=error))
 
 
+def _is_running(pid: int | None) -> bool:
+    """Return whether the process of a worker of this machine runs; its id may be this process's now."""
+    if pid is None or pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # of another user
+        return True
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class MaintenanceOptions:
-    """How long an app's engine keeps deliveries and keys, and who is notified of issues."""
+    """How long an app's engine keeps deliveries and keys, and what looks for issues beside it."""
 
     retention_days: float = 30.0
     key_days: float | None = None
-    notifier: Notifier | None = None
+    watch: Watch | None = None
 
 
 AS_SHIPPED = MaintenanceOptions()
@@ -143,12 +162,15 @@ class Maintenance:
         # At random, so that processes which started together do not prune together.
         self._next_at = monotonic() + FIRST_SECONDS * (1 + random.random())  # noqa: S311 - not for secrecy
         self._close_at = monotonic() + CLOSE_SECONDS
-        self._issues_at = monotonic() + ISSUES_SECONDS
-        self._figures_at = 0.0
         self._restart_at = 0.0
         self._failures = LimitedLog(logger, interval_seconds=FAILED_LOG_SECONDS)
         self._after = 0
         self._pruned = 0
+
+    def start(self) -> None:
+        """Look for issues from now on, also while no poll succeeds."""
+        if self._options.watch is not None:
+            self._options.watch.start()
 
     def run_if_due(self, now: datetime) -> float:
         """Do the next small step if it is due; return the seconds until one is due again."""
@@ -157,21 +179,17 @@ class Maintenance:
             self._close_at = self._safely(
                 "closing of counts", self._close_counts, now, started, again_seconds=CLOSE_SECONDS
             )
-        elif started >= self._issues_at:
-            self._issues_at = self._safely(
-                "update of issues", self._update_issues, now, started, again_seconds=ISSUES_SECONDS
-            )
         elif started >= self._next_at:
             self._next_at = self._safely(
                 "retention pass", self._prune, now, started, again_seconds=FAILED_SECONDS
             )
-        pause = max(0.0, min(self._close_at, self._issues_at, self._next_at) - self._monotonic())
+        pause = max(0.0, min(self._close_at, self._next_at) - self._monotonic())
         return pause if self._registration is None else min(pause, self._registration.refresh(now))
 
     def close(self) -> None:
-        """Record that this worker stopped, and end the notifier."""
-        if self._options.notifier is not None:
-            self._options.notifier.stop()
+        """Record that this worker stopped, and end its watch."""
+        if self._options.watch is not None:
+            self._options.watch.stop()
         if self._registration is not None:
             self._registration.stop()
 
@@ -200,16 +218,6 @@ class Maintenance:
         least = MIN_PAUSE_SECONDS if self._inbox.close_counts(now) else CLOSE_SECONDS
         return max(least, PAUSE_FACTOR * (self._monotonic() - started))
 
-    def _update_issues(self, now: datetime, started: float) -> float:
-        if self._options.notifier is not None:
-            self._options.notifier.ensure_started()
-        with_figures = started >= self._figures_at
-        if with_figures:
-            self._figures_at = started + FIGURES_SECONDS
-            log_row_security(self._inbox)
-        update_issues(self._inbox, now, with_figures=with_figures)
-        return max(ISSUES_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
-
     def _prune(self, now: datetime, started: float) -> float:
         """Prune one batch and return the pause after it. A pass skips what earlier ones of the day saw."""
         if started >= self._restart_at:
@@ -229,56 +237,3 @@ class Maintenance:
             logger.info(text, self._pruned, extra=fields(count=self._pruned))
             self._pruned = 0
         return EVERY_SECONDS
-
-
-# --- in a web process ---------------------------------------------------------------------------------
-
-LOOK_SECONDS = 30.0
-
-
-class WorkerWatch:
-    """Looks for workers from a thread; while none is alive, it opens the issue and notifies people.
-
-    In a web process: a worker that is gone cannot report that itself.
-    """
-
-    def __init__(self, inbox: Inbox, now: Callable[[], datetime], notifier: Notifier | None) -> None:
-        self._inbox = inbox
-        self._now = now
-        self._notifier = notifier
-        self._reset()
-        reset_in_child(self._reset)
-
-    def _reset(self) -> None:
-        self._thread: threading.Thread | None = None
-        self._stopping = threading.Event()
-
-    def start(self) -> None:
-        """Start the thread in this process, unless it runs. Raises OutOfResources."""
-        if self._thread is None or not self._thread.is_alive():
-            self._stopping.clear()
-            self._thread = start_thread(self._work, "billhook-worker-watch")
-
-    def stop(self) -> None:
-        """End the thread; a look is not waited for."""
-        self._stopping.set()
-        if self._notifier is not None:
-            self._notifier.stop()
-
-    def _work(self) -> None:
-        while not self._stopping.wait(LOOK_SECONDS):
-            try:
-                self.look(self._now())
-            except BillhookError as error:
-                logger.warning("could not look for workers: %s", error, extra=fields(cause=error))
-            except Exception as error:
-                logger.exception("could not look for workers", extra=fields(cause=error))
-
-    def look(self, now: datetime) -> None:
-        """Update the issues if no worker is alive to do it."""
-        with self._inbox.database.read() as connection:
-            gone = workers_gone_since(connection, now) is not None
-        if gone:
-            if self._notifier is not None:
-                self._notifier.ensure_started()
-            update_issues(self._inbox, now, with_figures=False)

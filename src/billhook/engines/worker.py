@@ -213,6 +213,7 @@ class Worker(Cycle):
         or when the system provides no thread or no descriptors.
         """
         handlers, descriptors = self._handlers, self._descriptors
+        self._maintenance.start()
         log_paused(self._inbox, self._dispatcher.sender)
         while not (self._stopping or descriptors.exhausted or handlers.exhausted(max_abandoned_threads)):
             self._sleep(self._poll())

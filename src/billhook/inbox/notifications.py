@@ -1,16 +1,16 @@
-"""Which issues no message was sent about, and which process is to do it.
+"""Which messages are due, which process sends them, and which process looked for issues last.
 
-The only row of `billhook_notifier` names that process, until when, which messages were taken in the last
-hour, and whether the last message said that all is well.
+The only row of `billhook_notifier` names the process that sends, and until when; when issues were last looked
+for; and for each address what it has taken, and since when it has failed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, and_, or_, select, update
 
@@ -20,87 +20,154 @@ from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.schema import issue, notifier
 from billhook.inbox.sql import in_values
 
-LEASE = timedelta(minutes=2)
-"""For how long one process sends. It is renewed with each message that an address takes."""
+LEASE = timedelta(minutes=1)
+"""For how long one process sends. It is renewed before each message."""
+MARK_AFTER = timedelta(seconds=15)
+"""How old the time of the last look gets before it is written again."""
+RETRY_AFTER = timedelta(seconds=15)
+"""After the first message that an address refuses; doubled each time."""
+MOST_RETRY_AFTER = timedelta(seconds=90)
+LATER_RETRY_AFTER = timedelta(minutes=10)
+"""Once an address has failed for a day."""
 _REMEMBERED = timedelta(hours=1)
+_DAY = timedelta(days=1)
 
 
-class Sent(NamedTuple):
-    """A message that an address took: the number of the address, when, and what the message was about."""
+@dataclass(frozen=True, slots=True)
+class AddressState:
+    """What one address has taken: `told` are keys of issues that another address still has to take.
 
-    to: int
-    at: datetime
-    keys: frozenset[str]
+    `well`: its last message said that all is well, or it had none. `failures` are those since that message.
+    """
+
+    told: frozenset[str] = frozenset()
+    taken_at: tuple[datetime, ...] = ()
+    well: bool = True
+    failures: int = 0
+    failing_since: datetime | None = None
+    retry_at: datetime | None = None
+
+    def took(self, keys: Collection[str], now: datetime) -> AddressState:
+        """Return the state after a message about these issues; without any it said that all is well."""
+        recent = tuple(at for at in self.taken_at if at > now - _REMEMBERED)
+        return AddressState(self.told.union(keys), (*recent, now), not keys)
+
+    def refused(self, now: datetime) -> AddressState:
+        """Return the state after a message that was refused."""
+        since = self.failing_since or now
+        pause = min(RETRY_AFTER * 2 ** min(self.failures, 10), MOST_RETRY_AFTER)
+        if now - since >= _DAY:
+            pause = LATER_RETRY_AFTER
+        return replace(self, failures=self.failures + 1, failing_since=since, retry_at=now + pause)
+
+    def sent_lately(self, now: datetime) -> int:
+        """Return how many messages it took in the last hour."""
+        return sum(at > now - _REMEMBERED for at in self.taken_at)
+
+    def is_waiting(self, now: datetime) -> bool:
+        """Return whether it has failed, and is not to be tried yet."""
+        return self.retry_at is not None and now < self.retry_at
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is to be sent: issues that have opened; without any, that all is well.
-
-    `sent` is what was sent in the last hour.
-    """
+    """Issues that are open and that an address may not have been told of, and the state of each address."""
 
     issues: Sequence[Issue]
-    sent: Sequence[Sent]
+    all_closed: bool
+    """Whether no issue is open or acknowledged."""
+    states: Mapping[int, AddressState] = field(default_factory=dict)
+
+    def state(self, number: int) -> AddressState:
+        """Return the state of the address on this line."""
+        return self.states.get(number, AddressState())
 
 
-def due_notifications(inbox: Inbox, owner: str, now: datetime) -> Due | None:
-    """Return what is to be sent, if this process is the one to do it. Mostly it only reads."""
-    with inbox.database.read() as connection:
-        if _find_due(connection) is None:
-            return None
-    with inbox.database.write() as connection:
-        mine = or_(notifier.c.owner == owner, notifier.c.leased_until < now)
-        taking = update(notifier).where(mine).values(owner=owner, leased_until=now + LEASE)
-        if not connection.execute(taking).rowcount:
-            return None
-        opened = _find_due(connection)  # again: an issue may have opened meanwhile, or a process sent it
-        sent = _sent(connection, now)
-    if opened is None:
-        return None
-    found = list_issues(inbox, [IssueState.OPEN], ids=opened)
-    if opened and not found:  # acknowledged meanwhile: that is not well yet
-        return None
-    return Due(sorted(found, key=lambda one: one.opened_at), sent)
+def key_of(one: Issue) -> str:
+    """Return what names an issue from its opening until it opens again."""
+    return f"{one.id}{one.opened_at}"
 
 
-def _find_due(connection: Connection) -> set[str] | None:
-    """Return the issues of which no message was sent; none of them if all is well again, None if not."""
+def read_due(inbox: Inbox) -> Due:
+    """Read what is to be sent."""
     # Of refusals no message is sent: a stranger could cause them.
     sendable = issue.c.kind != IssueKind.REFUSED.value
-    is_open = and_(sendable, issue.c.state == IssueState.OPEN.value)
-    opened = connection.execute(select(issue.c.fingerprint).where(is_open, issue.c.notified == 0)).scalars()
-    if found := set(opened):
-        return found
+    is_open = and_(sendable, issue.c.state == IssueState.OPEN.value, issue.c.notified == 0)
     unwell = in_values(issue.c.state, [IssueState.OPEN.value, IssueState.ACKNOWLEDGED.value])
-    if connection.execute(select(notifier.c.well)).scalar_one():
-        return None
-    return None if connection.execute(select(issue.c.fingerprint).where(sendable, unwell)).first() else found
+    with inbox.database.read() as connection:
+        opened = set(connection.execute(select(issue.c.fingerprint).where(is_open)).scalars())
+        worked_on = select(issue.c.kind).where(sendable, unwell).limit(1)
+        closed = not opened and connection.execute(worked_on).first() is None
+        states = _states(connection)
+    found = list_issues(inbox, [IssueState.OPEN], ids=opened) if opened else []
+    return Due(sorted(found, key=lambda one: one.opened_at), closed, states)
 
 
-def record_sent(
-    inbox: Inbox, issues: Sequence[Issue], now: datetime, message: Sent | None, *, well: bool = False
-) -> None:
-    """Record that an address took a message, that all addresses know these issues, or that all is well."""
+def take_lease(inbox: Inbox, owner: str, now: datetime) -> bool:
+    """Have this process send from now on, or go on; False while another one does."""
+    free = or_(notifier.c.owner == owner, notifier.c.leased_until < now)
+    taking = update(notifier).where(free).values(owner=owner, leased_until=now + LEASE)
     with inbox.database.write() as connection:
-        for one in issues:
-            # Not of one that was opened again meanwhile.
-            own = (issue.c.fingerprint == one.id, issue.c.opened_at == one.opened_at)
-            connection.execute(update(issue).where(*own).values(notified=1))
-        recent = [*_sent(connection, now), *filter(None, [message])]
-        sent = json.dumps([(each.to, each.at.isoformat(), sorted(each.keys)) for each in recent])
-        # Services limit the rate of messages, so that many of them take minutes.
-        values = {"sent": sent, "well": int(well), "leased_until": now + LEASE}
-        connection.execute(update(notifier).values(values))
+        return bool(connection.execute(taking).rowcount)
 
 
-def release(inbox: Inbox, owner: str, now: datetime) -> None:
+def release_lease(inbox: Inbox, owner: str, now: datetime) -> None:
     """Let another process send at once: this one sends no more."""
     with inbox.database.write() as connection:
         connection.execute(update(notifier).where(notifier.c.owner == owner).values(leased_until=now - LEASE))
 
 
-def _sent(connection: Connection, now: datetime) -> list[Sent]:
-    sent = json.loads(connection.execute(select(notifier.c.sent)).scalar_one())
-    found = [Sent(to, datetime.fromisoformat(at), frozenset(keys)) for to, at, keys in sent]
-    return [each for each in found if each.at > now - _REMEMBERED]
+def record_state(
+    inbox: Inbox, number: int, state: AddressState, issues: Sequence[Issue], numbers: Collection[int]
+) -> None:
+    """Record what an address took or refused, and which issues all addresses know now.
+
+    `numbers` are those of all addresses, and `issues` all that are due.
+    """
+    with inbox.database.write() as connection:
+        states = {**_states(connection), number: state}
+        states = {one: states.get(one, AddressState()) for one in numbers}
+        known = frozenset[str].intersection(*(each.told for each in states.values()))
+        over = [one for one in issues if key_of(one) in known]
+        for one in over:
+            # Not of one that was opened again meanwhile.
+            own = (issue.c.fingerprint == one.id, issue.c.opened_at == one.opened_at)
+            connection.execute(update(issue).where(*own).values(notified=1))
+        left = frozenset(map(key_of, issues)) - known
+        kept = {str(one): asdict(replace(each, told=each.told & left)) for one, each in states.items()}
+        connection.execute(update(notifier).values(addresses=json.dumps(kept, default=_encode)))
+
+
+def _encode(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else sorted(value)
+
+
+def _states(connection: Connection) -> dict[int, AddressState]:
+    kept = json.loads(connection.execute(select(notifier.c.addresses)).scalar_one())
+    return {int(number): _state(**values) for number, values in kept.items()}
+
+
+def _state(
+    told: Sequence[str],
+    taken_at: Sequence[str],
+    failing_since: str | None,
+    retry_at: str | None,
+    **others: Any,
+) -> AddressState:
+    since, again = (None if at is None else datetime.fromisoformat(at) for at in (failing_since, retry_at))
+    taken = tuple(map(datetime.fromisoformat, taken_at))
+    return AddressState(frozenset(told), taken, failing_since=since, retry_at=again, **others)
+
+
+def looked_at(inbox: Inbox) -> datetime:
+    """Return when a process last looked for issues, to some seconds."""
+    with inbox.database.read() as connection:
+        at: datetime = connection.execute(select(notifier.c.looked_at)).scalar_one()
+        return at
+
+
+def record_look(inbox: Inbox, now: datetime) -> None:
+    """Record that issues were looked for. Mostly it only reads: a worker looks every few seconds."""
+    if not now - MARK_AFTER < looked_at(inbox) <= now:
+        with inbox.database.write() as connection:
+            connection.execute(update(notifier).values(looked_at=now))

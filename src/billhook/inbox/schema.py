@@ -218,10 +218,10 @@ notifier = Table(
     metadata,
     Column("owner", Text, nullable=False),
     Column("leased_until", UtcDateTime, nullable=False),
-    # Which address took a message when, in the last hour, and of what: as JSON.
-    Column("sent", Text, nullable=False),
-    # 1: the last of them said that all is well, or there was none.
-    Column("well", Integer, nullable=False),
+    # When a process last looked for issues.
+    Column("looked_at", UtcDateTime, nullable=False),
+    # By the line of each address, what it took and since when it fails: as JSON.
+    Column("addresses", Text, nullable=False),
 )
 # What operators did. Texts of payloads are in none of its columns: see billhook.inbox.actions.
 action = Table(

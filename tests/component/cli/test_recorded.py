@@ -180,7 +180,7 @@ COMMANDS: dict[str, list[str]] = {
         "handlers resume --all",
     ],
     "metrics": ["metrics"],
-    "notify": ["notify test"],
+    "notify": ["notify test", "notify send"],
     "options": ["options", "options --json"],
     "reconcile": [
         "reconcile --since 2026-01-01",

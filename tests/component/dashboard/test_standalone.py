@@ -166,9 +166,9 @@ class SignIn:
         self._sign_in = _SignIn(users, lambda: self.now)
         self._app = Flask("shop")
 
-    def is_let_in(self, password: str, address: str = "192.0.2.1") -> bool:
+    def is_let_in(self, password: str, address: str = "192.0.2.1", name: str = "alice") -> bool:
         client = {"REMOTE_ADDR": address}
-        with self._app.test_request_context(headers=basic("alice", password), environ_overrides=client):
+        with self._app.test_request_context(headers=basic(name, password), environ_overrides=client):
             try:
                 return self._sign_in.user().name == "alice"
             except Unauthorized:
@@ -184,6 +184,15 @@ def test_wrong_passwords_are_logged_once_a_second(caplog):
             assert not sign_in.is_let_in("wrong password", f"192.0.2.{number}")
 
     assert caplog.text.count("sign-in to the dashboard refused") == 2
+
+
+def test_behind_a_proxy_a_stranger_with_another_name_keeps_no_operator_out():
+    sign_in = SignIn()
+
+    for _ in range(WRONG_TRIES):
+        assert not sign_in.is_let_in("wrong", name="admin")
+
+    assert sign_in.is_let_in(PASSWORD)
 
 
 def test_after_five_wrong_passwords_a_client_is_refused_for_a_second():

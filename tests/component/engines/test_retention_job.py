@@ -18,7 +18,6 @@ from billhook.engines.maintenance import (
     Maintenance,
     MaintenanceOptions,
 )
-from billhook.inbox.issues import list_issues
 from support.inbox_view import NOON, change, incoming, rows
 
 LONG_AGO = NOON - timedelta(days=100)
@@ -33,8 +32,7 @@ def bare_url(tmp_path) -> str:
 
 @pytest.fixture(autouse=True)
 def _without_other_steps(request, monkeypatch):
-    """Closing, and the look at issues, have steps of their own between these."""
-    monkeypatch.setattr(maintenance, "ISSUES_SECONDS", math.inf)
+    """Closing has steps of its own between these."""
     if "closed" not in request.node.name:
         monkeypatch.setattr(maintenance, "CLOSE_SECONDS", math.inf)
 
@@ -121,20 +119,6 @@ def test_pruning_takes_a_share_of_the_databases_time(inbox, where, monkeypatch, 
     assert seconds / (seconds + pause) == pytest.approx(share)
 
 
-def test_issues_are_looked_for_every_few_seconds(inbox, where, monkeypatch):
-    monkeypatch.setattr(maintenance, "ISSUES_SECONDS", 5.0)
-    clock = Time()
-    made = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
-    old(inbox, where, 1)
-    change(where, "UPDATE delivery SET state = 'quarantined', error = 'no JSON'")
-    assert made.run_if_due(NOON) == 5.0
-
-    clock.now += 5.0
-    made.run_if_due(NOON)
-
-    assert rows(where, "SELECT kind, title FROM billhook_issue") == [("quarantine", "no JSON")]
-
-
 def test_counts_are_closed_every_few_seconds(inbox, where):
     clock = Time()
     made = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
@@ -156,7 +140,6 @@ def test_counts_are_closed_less_often_where_that_takes_long(inbox, where, monkey
         return False
 
     monkeypatch.setattr(inbox, "close_counts", close)
-    monkeypatch.setattr(maintenance, "ISSUES_SECONDS", math.inf)
     clock.now += maintenance.CLOSE_SECONDS
     before = clock.now
 
@@ -236,29 +219,6 @@ def test_a_storage_failure_is_logged_and_pruning_retried(inbox, where, caplog):
     assert pause == FAILED_SECONDS
     assert "retention pass failed, retrying in 300 s: the inbox" in caplog.text
     assert left(where) == 0
-
-
-def test_a_look_for_issues_that_failed_is_repeated_in_seconds_and_told_once_a_minute(
-    inbox, where, caplog, monkeypatch
-):
-    monkeypatch.setattr(maintenance, "ISSUES_SECONDS", 5.0)
-    clock = Time()
-    made = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
-    quarantined = inbox.put(incoming("k")).delivery_id
-    change(where, f"UPDATE delivery SET state = 'quarantined', error = 'x' WHERE id = {quarantined}")
-
-    def run(seconds):
-        end = clock.now + seconds
-        while clock.now < end:
-            clock.now += max(0.5, made.run_if_due(NOON))
-
-    change(where, "ALTER TABLE billhook_issue RENAME TO gone")
-    run(50)  # as long as a database may be away
-    change(where, "ALTER TABLE gone RENAME TO billhook_issue")
-    run(10)
-
-    assert caplog.text.count("update of issues failed, retrying in 5 s") == 1
-    assert len(list_issues(inbox)) == 1
 
 
 def test_an_unexpected_error_is_logged_with_its_traceback_and_retried(inbox, caplog):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 from contextlib import closing
 from datetime import timedelta
 
@@ -181,3 +185,36 @@ def test_a_worker_that_never_registered_writes_nothing(inbox, registration):
         connection.exec_driver_sql("DROP TABLE billhook_worker")
 
     registration.stop()
+
+
+@pytest.fixture
+def gone():
+    """The id of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("host", "pid", "seconds", "is_told"),
+    [
+        (socket.gethostname(), "gone", 3, True),
+        (socket.gethostname(), os.getpid(), 3, True),  # a container starts its process with the same id again
+        (socket.gethostname(), "gone", 3_600, False),
+        (socket.gethostname(), 1, 3, False),  # it runs
+        ("another", "gone", 3, False),
+    ],
+)
+def test_the_next_worker_logs_that_its_predecessor_is_gone(inbox, host, pid, seconds, is_told, gone, caplog):
+    owner, seen = "the last", NOON - seconds * SECOND
+    pid = gone if pid == "gone" else pid
+    inbox.record_worker(WorkerRecord(owner, "worker", 1, seen - 2 * SECOND, host=host, pid=pid), seen)
+
+    registration = WorkerRegistration(inbox, "the next", "worker", lambda: 1)
+    registration.refresh(NOON)
+    registration.refresh(NOON)  # at its start, and not again
+
+    text = f"worker {owner} is gone: started 5 s ago, last seen 3 s ago, it did not stop in order"
+    assert caplog.text.count(text) == is_told
+    assert caplog.text.count("is gone") == is_told

@@ -6,8 +6,9 @@ import html
 import json
 import logging
 import re
+import socket
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from email import message_from_string, policy
 from pathlib import Path
 
@@ -16,18 +17,18 @@ import requests
 from aiosmtpd.controller import Controller
 from sqlalchemy import update
 
-from billhook import notify
 from billhook.clock import FrozenClock
-from billhook.engines import maintenance
-from billhook.engines.maintenance import WorkerWatch
+from billhook.engines import watch
 from billhook.errors import ConfigError, InboxUnavailable, MissingExtra
 from billhook.extension import get_state
 from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, notifications
 from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
-from billhook.inbox.notifications import due_notifications, record_sent
+from billhook.inbox.notifications import AddressState, take_lease
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.schema import notifier as notifier_table
-from billhook.notify import MOST_PER_HOUR, Notifier, read_addresses
+from billhook.notify import Notifier, NotifyAddress, Writer, read_addresses
+from billhook.notify import notifier as notifier_module
+from billhook.notify.messages import MOST_PER_HOUR
 from billhook.program import install_command
 from support.apps import deliver
 from support.examples import free_port
@@ -56,6 +57,11 @@ def fail(inbox, key, clock, *, group="bug", error="ValueError: Acme has no plan"
         transaction.settle([result])
 
 
+def bare(title):
+    """A subject without the host that it comes from."""
+    return title.replace(f" {socket.gethostname()}]", "]")
+
+
 class Hook:
     """An HTTP endpoint that keeps the messages it is sent."""
 
@@ -72,7 +78,7 @@ class Hook:
         status = self.answers.pop(0) if self.answers else 200
         if status == 200:
             message = json.loads(request.data)
-            self.titles.append(message["title"])
+            self.titles.append(bare(message["title"]))
             self.bodies.append(message["message"])
         return Response(status=status)
 
@@ -105,7 +111,11 @@ def notify_file(tmp_path):
 @pytest.fixture
 def made(inbox, clock, hook, notify_file):
     addresses, _ = read_addresses(notify_file(hook.url))
-    return Notifier(inbox, addresses, clock.now, "https://shop.example/billhook/")
+    return notifier(inbox, addresses, clock, "https://shop.example/billhook/")
+
+
+def notifier(inbox, addresses, clock, dashboard_url=None):
+    return Notifier(inbox, addresses, clock.now, Writer(dashboard_url))
 
 
 def logged(caplog):
@@ -129,7 +139,7 @@ def test_an_issue_is_told_once_however_often_it_happens(inbox, clock, made, hook
     assert made.send_due() == 0
 
     (one,) = only_failures(inbox)
-    assert hook.titles == ["[billhook] shop.book fails: ValueError"]
+    assert hook.titles == ["[billhook] error: shop.book fails: ValueError"]
     assert hook.bodies[0].splitlines() == [
         "shop.book fails: ValueError",
         "at shop.py:7 in book",
@@ -157,7 +167,9 @@ def test_runs_that_die_of_a_bug_with_a_message_within_the_hour_are_an_issue_with
     assert [one.state for one in list_issues(inbox)] == [IssueState.OPEN] * 2
     assert (
         hook.titles
-        == ["[billhook] shop.book fails: ValueError", "[billhook] shop.book: runs are dead"][:messages]
+        == ["[billhook] error: shop.book fails: ValueError", "[billhook] error: shop.book: runs are dead"][
+            :messages
+        ]
     )
 
 
@@ -177,9 +189,9 @@ def test_it_is_told_again_when_it_opens_again_and_when_all_is_well(inbox, clock,
     assert [made.send_due(), made.send_due()] == [1, 0]
 
     assert hook.titles == [
-        "[billhook] shop.book fails: ValueError",
+        "[billhook] error: shop.book fails: ValueError",
         "[billhook] all is well again",
-        "[billhook] shop.book fails: ValueError",
+        "[billhook] error: shop.book fails: ValueError",
     ]
 
 
@@ -202,7 +214,7 @@ def test_ten_messages_an_hour_the_last_a_summary(inbox, clock, made, hook):
     made.send_due()
 
     assert len(hook.titles) == MOST_PER_HOUR
-    assert hook.titles[-1] == "[billhook] 21 more issues are open"
+    assert hook.titles[-1] == "[billhook] error: 21 more issues are open"
     assert "shop.book fails: …" in hook.bodies[-1]
     assert "and 1 more" in hook.bodies[-1]
     fail(inbox, "later", clock, group="another", error="Later: x")
@@ -210,42 +222,105 @@ def test_ten_messages_an_hour_the_last_a_summary(inbox, clock, made, hook):
     assert made.send_due() == 0
     clock.advance(seconds=3_601)
     assert made.send_due() == 1
-    assert hook.titles[-1] == "[billhook] shop.book fails: Later"
+    assert hook.titles[-1] == "[billhook] error: shop.book fails: Later"
 
 
-def test_a_message_that_is_refused_is_tried_again_and_given_up_after_five_times(
-    inbox, clock, made, hook, monkeypatch, caplog
-):
-    monkeypatch.setattr(notify, "RETRY_SECONDS", 0.0)
-    hook.answers = [503, 503]
+@pytest.mark.parametrize(
+    ("failing_for", "tries"),
+    [
+        (timedelta(minutes=1), 3),  # after 0, 15 and 45 s
+        (timedelta(hours=1), 42),  # every 90 s: told within two minutes of the service's return
+        (timedelta(days=1), 962),
+        (timedelta(days=8), 962 + 7 * 144),  # no service is called every minute for days
+    ],
+)
+def test_an_address_that_fails_is_tried_less_and_less_often_for_as_long_as_it_fails(failing_for, tries):
+    state, now, number = AddressState(), NOON, 0
+    while now <= NOON + failing_for:
+        state, number = state.refused(now), number + 1
+        assert state.is_waiting(state.retry_at - timedelta(seconds=1))
+        assert not state.is_waiting(state.retry_at)
+        now = state.retry_at
+
+    assert (number, state.failing_since) == (tries, NOON)
+
+
+def test_a_message_that_is_refused_is_tried_again_until_it_arrives_once(inbox, clock, made, hook, caplog):
     fail(inbox, "a", clock)
     update_issues(inbox, clock.now())
-
-    assert [made.send_due() for _ in range(4)] == [0, 0, 1, 0]
-    assert len(hook.titles) == 1
-
     hook.answers = [503] * 9
-    fail(inbox, "b", clock, group="another bug")
-    update_issues(inbox, clock.now())
-    assert [made.send_due() for _ in range(6)] == [0, 0, 0, 0, 1, 0]
-    assert "address on line 3 of BILLHOOK_NOTIFY_FILE (json), given up: " in caplog.text
+    taken = []
+    for _ in range(60):
+        taken.append(made.send_due())
+        clock.advance(seconds=15)
+
+    assert (sum(taken), hook.titles) == (1, ["[billhook] error: shop.book fails: ValueError"])
+    warnings = [record.getMessage() for record in caplog.records if record.name == "billhook.notify"]
+    assert len(warnings) == 4  # of the 1st, 2nd, 4th and 8th failure
+    text = "could not notify the address on line 3 of BILLHOOK_NOTIFY_FILE (json), to be tried again: "
+    assert warnings[0].startswith(text)
     assert TOKEN not in logged(caplog)
 
 
-def test_of_two_addresses_the_one_that_has_it_is_not_told_again(inbox, clock, hook, notify_file, monkeypatch):
-    monkeypatch.setattr(notify, "RETRY_SECONDS", 0.0)
-    addresses, _ = read_addresses(notify_file(hook.url, "json://127.0.0.1:9/nowhere"))
-    made = Notifier(inbox, addresses, clock.now)
+def test_an_address_that_takes_messages_again_gets_one_summary_of_all_that_is_open(
+    inbox, clock, made, hook, notify_file
+):
+    fail(inbox, "a", clock)
+    update_issues(inbox, clock.now())
+    hook.answers = [503]
+    made.send_due()
+    for number in range(3):
+        fail(inbox, f"k{number}", clock, group=f"bug {number}", error=f"Error{'XYZ'[number]}: x")
+    fail(inbox, "resolved", clock, group="resolved meanwhile", error="Gone: x")
+    update_issues(inbox, clock.now())
+    (gone,) = [one for one in only_failures(inbox) if one.title.startswith("Gone")]
+    change_issue(inbox, gone.id, IssueState.RESOLVED, clock.now(), who="ada")
+    clock.advance(seconds=14)
+    assert made.send_due() == 0
+    clock.advance(seconds=1)
+    # Another process goes on: what failed, and until when it waits, is in the inbox.
+    made.stop()
+    other = notifier(inbox, read_addresses(notify_file(hook.url))[0], clock)
+
+    assert [other.send_due(), other.send_due()] == [1, 0]
+
+    assert hook.titles == ["[billhook] error: 4 issues are open"]
+    assert "shop.book fails: ErrorX\n" in hook.bodies[0]
+    assert "This address has taken no message since 2026-01-15 12:00 UTC." in hook.bodies[0]
+    assert "Gone" not in hook.bodies[0]
+
+
+def test_a_process_that_starts_anew_waits_for_an_address_that_fails(inbox, clock, hook, notify_file):
+    addresses, _ = read_addresses(notify_file(hook.url))
+    hook.answers = [503] * 100
     fail(inbox, "a", clock)
     update_issues(inbox, clock.now())
 
-    assert [made.send_due() for _ in range(5)] == [0, 0, 0, 0, 1]
-    assert len(hook.titles) == 1
+    for _ in range(30):  # a worker that dies every two seconds
+        starting = notifier(inbox, addresses, clock)
+        starting.send_due()
+        starting.stop()
+        clock.advance(seconds=2)
+
+    assert 100 - len(hook.answers) == 3  # after 0, 15 and 45 s
+
+
+def test_of_two_addresses_the_one_that_has_it_is_not_told_again_for_days(inbox, clock, hook, notify_file):
+    dead = f"json://127.0.0.1:{free_port()}/"
+    fail(inbox, "a", clock)
+    update_issues(inbox, clock.now())
+    for _ in range(30):
+        made = notifier(inbox, read_addresses(notify_file(hook.url, dead))[0], clock)  # each a new process
+        made.send_due()
+        made.stop()
+        clock.advance(seconds=7_200)
+
+    assert hook.titles == ["[billhook] error: shop.book fails: ValueError"]
 
 
 def test_an_address_that_fails_holds_up_no_other(inbox, clock, hook, notify_file):
     dead = f"json://127.0.0.1:{free_port()}/"
-    made = Notifier(inbox, read_addresses(notify_file(dead, hook.url))[0], clock.now)
+    made = notifier(inbox, read_addresses(notify_file(dead, hook.url))[0], clock)
     for number in range(3):
         fail(inbox, f"k{number}", clock, group=f"bug {number}")
     update_issues(inbox, clock.now())
@@ -259,10 +334,9 @@ def test_an_address_that_fails_holds_up_no_other(inbox, clock, hook, notify_file
 def test_a_process_that_takes_over_repeats_nothing_and_need_not_wait(inbox, clock, hook, notify_file):
     dead = f"json://127.0.0.1:{free_port()}/"
     addresses, _ = read_addresses(notify_file(dead, hook.url))
-    first, second = (Notifier(inbox, addresses, clock.now) for _ in range(2))
+    first, second = (notifier(inbox, addresses, clock) for _ in range(2))
     fail(inbox, "a", clock)
     update_issues(inbox, clock.now())
-    first.ensure_started()
     first.send_due()
     second.send_due()
     assert len(hook.titles) == 1
@@ -272,7 +346,7 @@ def test_a_process_that_takes_over_repeats_nothing_and_need_not_wait(inbox, cloc
     update_issues(inbox, clock.now())
     second.send_due()
 
-    assert hook.titles[1:] == ["[billhook] shop.book fails: Later"]
+    assert hook.titles[1:] == ["[billhook] error: shop.book fails: Later"]
 
 
 def test_the_message_of_an_issue_that_opens_again_says_so(inbox, clock, made, hook):
@@ -290,22 +364,21 @@ def test_the_message_of_an_issue_that_opens_again_says_so(inbox, clock, made, ho
 
 def test_each_address_has_ten_messages_an_hour_and_one_summary(inbox, clock, hook, notify_file):
     dead = f"json://127.0.0.1:{free_port()}/"
-    made = Notifier(inbox, read_addresses(notify_file(dead, hook.url))[0], clock.now)
+    made = notifier(inbox, read_addresses(notify_file(dead, hook.url))[0], clock)
     for number in range(12):
         fail(inbox, f"k{number}", clock, group=f"bug {number}")
     update_issues(inbox, clock.now())
     made.send_due()
-    assert hook.titles[9:] == ["[billhook] 3 more issues are open"]
+    assert hook.titles[9:] == ["[billhook] error: 3 more issues are open"]
 
     fail(inbox, "later", clock, group="another", error="Later: x")
     update_issues(inbox, clock.now())
     made.send_due()
     assert len(hook.titles) == MOST_PER_HOUR
-    assert {one.to for one in due_notifications(inbox, made._owner, clock.now()).sent} == {4}
     clock.advance(seconds=3_601)
     made.send_due()
 
-    assert hook.titles[10:] == ["[billhook] shop.book fails: Later"]
+    assert hook.titles[10:] == ["[billhook] error: shop.book fails: Later"]
 
 
 def test_an_issue_that_opens_before_the_row_is_taken_is_not_overlooked(inbox, clock, made, hook, monkeypatch):
@@ -326,7 +399,53 @@ def test_an_issue_that_opens_before_the_row_is_taken_is_not_overlooked(inbox, cl
 
     made.send_due()
 
-    assert hook.titles[1:] == ["[billhook] shop.book fails: KeyError"]
+    assert hook.titles[1:] == ["[billhook] error: shop.book fails: KeyError"]
+
+
+def test_a_subject_says_severity_environment_and_host_and_mentions_nobody(monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "web-1")
+
+    assert Writer(environment="live").title("x", "critical") == "[billhook live web-1] critical: x"
+    assert Writer().title("all is well again") == "[billhook web-1] all is well again"
+    assert "\n" not in Writer(environment="a\nBcc: b@example.com").title("x")
+
+
+SECRETS_OF_ADDRESS = [
+    ("json://user:p%40ss%20word@127.0.0.1:9/", "HTTP 401 for p@ss word"),
+    ("json://user:p%40ss%20word@127.0.0.1:9/", "HTTP 401 for p@ss+word"),
+    ("json://user:p%40ss%20word@127.0.0.1:9/", "HTTP 401 for P%40SS%20WORD"),
+    ("json://user:w%C3%B6rt@127.0.0.1:9/", r"refused {'password': 'w\u00f6rt'}"),
+    ("json://user:pass-word@127.0.0.1:9/", "Authorization: Basic dXNlcjpwYXNzLXdvcmQ="),
+    ("json://user:pass-word@127.0.0.1:9/", "AUTH PLAIN AHVzZXIAcGFzcy13b3Jk"),
+    ("json://user:abc@127.0.0.1:9/", "login failed: abc"),
+    ("json://user:p%40ss%20word@127.0.0.1:9/", "x" * 190 + " p@ss word"),
+]
+
+
+@pytest.mark.parametrize(("url", "text"), SECRETS_OF_ADDRESS)
+def test_why_an_address_failed_is_told_without_its_credentials_in_any_spelling(url, text, monkeypatch):
+    address = NotifyAddress(url, 1)
+
+    def refuse(**_):
+        raise OSError(text)
+
+    monkeypatch.setattr(address._service, "notify", refuse)
+    why = address.send("title", "body")
+
+    assert "***" in why or len(text) > 190
+    secrets = ("p@ss", "p@", "P%40SS", "u00f6rt", "dXNlcjpwYXNz", "AHVzZXIAcGFzcy13", "pass-word", " abc")
+    assert not [secret for secret in secrets if secret in why]
+
+
+def test_a_short_part_of_an_address_masks_no_piece_of_a_word(monkeypatch):
+    address = NotifyAddress("json://user:re@127.0.0.1:9/", 1)
+
+    def refuse(**_):
+        raise OSError("connection refused: re")
+
+    monkeypatch.setattr(address._service, "notify", refuse)
+
+    assert address.send("title", "body") == "OSError: connection refused: ***"
 
 
 def test_a_redirect_is_not_followed_and_not_taken_for_a_message(inbox, clock, httpserver, notify_file):
@@ -345,39 +464,42 @@ def test_a_redirect_is_not_followed_and_not_taken_for_a_message(inbox, clock, ht
     assert [request.path for request, _ in httpserver.log] == ["/hook"]
 
 
-def test_an_issue_that_is_acknowledged_meanwhile_is_not_all_well(inbox, clock, monkeypatch):
+def test_an_issue_that_is_acknowledged_meanwhile_is_not_all_well(inbox, clock, made, hook, monkeypatch):
     fail(inbox, "k1", clock)
+    update_issues(inbox, clock.now())
+    made.send_due()
+    fail(inbox, "k2", clock, group="another bug")
     update_issues(inbox, clock.now())
     listed = notifications.list_issues
 
     def late(*arguments, **more):
-        (one,) = only_failures(inbox)
-        change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, clock.now(), who="ops")
+        for one in only_failures(inbox):
+            change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, clock.now(), who="ops")
         return listed(*arguments, **more)
 
     monkeypatch.setattr(notifications, "list_issues", late)
 
-    assert due_notifications(inbox, "w", clock.now()) is None
+    assert [made.send_due(), made.send_due()] == [0, 0]
+    assert len(hook.titles) == 1
 
 
-def test_a_new_issue_is_told_beside_more_open_ones_than_a_list_shows(inbox, clock, monkeypatch):
+def test_a_new_issue_is_told_beside_more_open_ones_than_a_list_shows(inbox, clock, made, hook, monkeypatch):
     monkeypatch.setattr("billhook.inbox.issues.MOST", 2)
     for number in range(4):
         fail(inbox, f"k{number}", clock, group=f"bug {number}")
         update_issues(inbox, clock.now())
-        due = due_notifications(inbox, "w", clock.now())
-        assert len(due.issues) == 1
-        record_sent(inbox, due.issues, clock.now(), None)
+        assert made.send_due() == 1
+    assert len(hook.titles) == 4
 
 
 def test_one_process_sends_and_another_goes_on_when_it_is_gone(inbox, clock, hook, made):
     fail(inbox, "a", clock)
     update_issues(inbox, clock.now())
-    assert due_notifications(inbox, "first", clock.now()) is not None
-    assert due_notifications(inbox, "second", clock.now()) is None
+    assert take_lease(inbox, "first", clock.now())
+    assert not take_lease(inbox, "second", clock.now())
     assert made.send_due() == 0
 
-    clock.advance(seconds=121)  # the first is gone
+    clock.advance(seconds=61)  # the first is gone
 
     assert made.send_due() == 1
 
@@ -392,27 +514,27 @@ class SlowAddress:
         self.titles = []
 
     def send(self, title, body, *, good=False):
-        self.titles.append(title)
+        self.titles.append(bare(title))
         self.clock.advance(seconds=self.seconds)
         self.then()
 
 
 def test_no_other_process_goes_on_while_one_sends_for_minutes(inbox, clock):
     first = SlowAddress(1, clock, 6)
-    other = Notifier(inbox, [first], clock.now)
+    other = notifier(inbox, [first], clock)
     slow = SlowAddress(2, clock, 30, then=other.send_due)
     for number in range(6):
         fail(inbox, f"k{number}", clock, group=f"bug {number}")
     update_issues(inbox, clock.now())
 
-    Notifier(inbox, [first, slow], clock.now).send_due()
+    notifier(inbox, [first, slow], clock).send_due()
 
     assert (len(first.titles), len(slow.titles)) == (6, 6)
 
 
 def test_a_process_that_said_all_is_well_says_it_again_after_another_ones_message(inbox, clock):
     address = SlowAddress(1, clock)
-    processes = [Notifier(inbox, [address], clock.now) for _ in range(2)]
+    processes = [notifier(inbox, [address], clock) for _ in range(2)]
     for key in ("a", "b"):
         fail(inbox, key, clock)
         update_issues(inbox, clock.now())
@@ -423,12 +545,15 @@ def test_a_process_that_said_all_is_well_says_it_again_after_another_ones_messag
         clock.advance(seconds=121)
         assert [one.send_due() for one in processes] == [0, 0]
 
-    assert address.titles == ["[billhook] shop.book fails: ValueError", "[billhook] all is well again"] * 2
+    assert (
+        address.titles
+        == ["[billhook] error: shop.book fails: ValueError", "[billhook] all is well again"] * 2
+    )
 
 
 def test_what_could_not_be_recorded_is_recorded_later_and_not_sent_again(inbox, clock, monkeypatch):
     address = SlowAddress(1, clock)
-    made = Notifier(inbox, [address], clock.now)
+    made = notifier(inbox, [address], clock)
     fail(inbox, "a", clock)
     update_issues(inbox, clock.now())
 
@@ -436,13 +561,13 @@ def test_what_could_not_be_recorded_is_recorded_later_and_not_sent_again(inbox, 
         raise InboxUnavailable("the database is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(notify, "record_sent", away)
+        patch.setattr(notifier_module, "record_state", away)
         with pytest.raises(InboxUnavailable):
             made.send_due()
 
-    assert [made.send_due(), made.send_due()] == [1, 0]
+    assert [made.send_due(), made.send_due()] == [0, 0]
     clock.advance(seconds=121)
-    Notifier(inbox, [address], clock.now).send_due()
+    notifier(inbox, [address], clock).send_due()
 
     assert len(address.titles) == 1
 
@@ -460,7 +585,7 @@ def test_a_mail_arrives(inbox, clock, notify_file):
     server.start()
     try:
         url = f"mailto://127.0.0.1:{port}/?from=billhook@example.com&to=ops@example.com&mode=insecure"
-        made = Notifier(inbox, read_addresses(notify_file(url))[0], clock.now)
+        made = notifier(inbox, read_addresses(notify_file(url))[0], clock)
         fail(inbox, "a", clock)
         update_issues(inbox, clock.now())
         assert made.send_due() == 1
@@ -518,7 +643,7 @@ def test_no_credential_is_in_a_log_at_any_level(inbox, clock, hook, made, caplog
 
     assert len(hook.titles) == 1
     assert TOKEN not in logged(caplog)
-    assert TOKEN not in repr(made._addresses)
+    assert TOKEN not in repr(made.addresses)
     # The control: the user's own messages by apprise are logged as before.
     import apprise
 
@@ -609,11 +734,9 @@ def test_an_app_with_the_option_has_its_worker_notify(app_with, hook, notify_fil
     import threading
 
     from billhook import Handlers
-    from billhook.engines import maintenance
     from billhook.events import PingTest
 
-    monkeypatch.setattr(maintenance, "ISSUES_SECONDS", 0.1)
-    monkeypatch.setattr(notify, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.1)
     handlers = Handlers()
 
     @handlers.on(PingTest, name="shop.ping", retry=[])
@@ -631,27 +754,11 @@ def test_an_app_with_the_option_has_its_worker_notify(app_with, hook, notify_fil
         worker.stop()
         thread.join(20)
 
-    assert hook.titles == ["[billhook] shop.ping fails: LookupError"]
-
-
-def test_a_web_process_notifies_when_the_only_worker_is_gone(app_with, hook, notify_file, monkeypatch):
-    monkeypatch.setattr(maintenance, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(notify, "POLL_SECONDS", 0.05)
-    app = app_with(BILLHOOK_ENGINE="worker", BILLHOOK_NOTIFY_FILE=notify_file(hook.url))
-    state, now = get_state(app), datetime.now(UTC)
-    alive = WorkerRecord("host:1:x", "worker", 1, now)
-    state.inbox.record_worker(alive, now)
-    WorkerWatch(state.inbox, lambda: now, None).look(now)
-    assert list_issues(state.inbox) == []
-
-    state.inbox.record_worker(alive, now - timedelta(minutes=2))
-    state.start()
-
-    until(lambda: hook.titles == ["[billhook] no worker is alive"], 30)
+    assert hook.titles == ["[billhook] error: shop.ping fails: LookupError"]
 
 
 def test_each_kind_of_issue_is_named(inbox, clock, hook, notify_file):
-    made = Notifier(inbox, read_addresses(notify_file(hook.url))[0], clock.now)
+    made = notifier(inbox, read_addresses(notify_file(hook.url))[0], clock)
     fail(inbox, "a", clock)
     fail(inbox, "b", clock, state=RunState.DEAD, group=None)
     delivery_id = inbox.put(incoming("q", at=clock.now())).delivery_id
@@ -664,26 +771,12 @@ def test_each_kind_of_issue_is_named(inbox, clock, hook, notify_file):
     made.send_due()
 
     assert sorted(title.removeprefix("[billhook] ") for title in hook.titles) == [
-        "deliveries of PingTest are quarantined",
-        "no worker is alive",
-        "shop.book fails: ValueError",
-        "shop.book: runs are dead",
+        "critical: no worker is alive",
+        "error: deliveries of PingTest are quarantined",
+        "error: shop.book fails: ValueError",
+        "error: shop.book: runs are dead",
     ]
     assert not any("https://" in body for body in hook.bodies)  # without the option there is no link
-
-
-def test_a_notifier_that_was_stopped_starts_again(inbox, clock, made, hook, monkeypatch):
-    monkeypatch.setattr(notify, "POLL_SECONDS", 0.05)
-    made.ensure_started()
-    made.stop()
-    fail(inbox, "a", clock)
-    update_issues(inbox, clock.now())
-
-    made.ensure_started()
-
-    until(lambda: hook.titles, 20)
-    made.stop()
-    assert "once so far, 1 delivery" in hook.bodies[0]
 
 
 def test_nothing_is_written_while_nothing_is_due(inbox, clock, made):

@@ -165,6 +165,7 @@ class CeleryEngine(Engine):
             return min(pause, maintenance.run_if_due(self._dispatcher.clock.now()))
 
         log_paused(self._inbox, self._dispatcher.sender)
+        maintenance.start()
         self._publisher.start(sweep, maintenance.close)
 
     def _on_shutting_down(self, **_: Any) -> None:

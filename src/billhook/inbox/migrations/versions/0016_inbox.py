@@ -114,10 +114,10 @@ def upgrade() -> None:
         "billhook_notifier",
         sa.Column("owner", sa.Text, nullable=False),
         sa.Column("leased_until", TIME, nullable=False),
-        sa.Column("sent", sa.Text, nullable=False),
-        sa.Column("well", sa.Integer, nullable=False),
+        sa.Column("looked_at", TIME, nullable=False),
+        sa.Column("addresses", sa.Text, nullable=False),
     )
-    op.execute(notifier.insert().values(owner="", leased_until=EPOCH, sent="[]", well=1))
+    op.execute(notifier.insert().values(owner="", leased_until=EPOCH, looked_at=EPOCH, addresses="{}"))
 
 
 def _make_delivery() -> None:

@@ -1,0 +1,158 @@
+"""Look for issues and have people told, from a thread: in workers, in web processes, or once for a timer.
+
+    a worker            at its start, then every 5 s
+    a web process       while no other process has looked for 45 s: workers may have died
+    `notify send`       once
+
+Each of them sends what is due if it has addresses. No request and no handler waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from billhook.concurrency import reset_in_child, start_thread
+from billhook.engines.reporting import log_row_security
+from billhook.errors import BillhookError, ConfigError, OutOfResources
+from billhook.inbox import Inbox
+from billhook.inbox.issues import update_issues
+from billhook.inbox.notifications import looked_at, record_look
+from billhook.logs import LimitedLog, fields
+from billhook.notify import Notifier, OutageNotifier, Writer, read_addresses, state_folders
+from billhook.notify.outage import is_outage
+from billhook.printable import printable
+from billhook.settings import Settings
+
+logger = logging.getLogger("billhook.engines")
+
+LOOK_SECONDS = 5.0
+"""Between two looks. One that failed is repeated as soon: its cause may be the issue."""
+WEB_PATIENCE = timedelta(seconds=45)
+WEB_SECONDS = 10.0
+"""Between two looks of a web process at whether another process looks."""
+FIGURES_SECONDS = 60.0
+"""Between two looks for silence and refusals, which are read from the figures."""
+PAUSE_FACTOR = 9
+"""Sleep nine times as long as a look took, so that it uses at most 10 % of the database's time."""
+STOP_SECONDS = 1.0
+FAILED_LOG_SECONDS = 60.0
+
+
+class Watch:
+    """Looks and has people told, until it is stopped."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        now: Callable[[], datetime],
+        notifier: Notifier | None = None,
+        outage: OutageNotifier | None = None,
+    ) -> None:
+        self._inbox = inbox
+        self._now = now
+        self._notifier = notifier
+        self._outage = outage
+        self._failures = LimitedLog(logger, interval_seconds=FAILED_LOG_SECONDS)
+        self._reset()
+        reset_in_child(self._reset)
+
+    @classmethod
+    def of(cls, inbox: Inbox, settings: Settings, now: Callable[[], datetime]) -> Watch:
+        """Return the watch of a process with these options; wrong addresses are logged, and keep none out."""
+        path = settings.notify_file
+        try:
+            addresses, errors = ([], []) if path is None else read_addresses(path)
+        except ConfigError as error:
+            addresses, errors = [], [error]
+        for wrong in errors:
+            text = "addresses that are notified of issues: %d; %s"
+            logger.error(text, len(addresses), wrong, extra=fields(cause="notify"))
+        if path is None or not addresses:
+            return cls(inbox, now)
+        writer = Writer(settings.dashboard_url, settings.environment)
+        shown = inbox.database.display_url
+        outage = OutageNotifier(addresses, writer, shown, state_folders(shown, path))
+        return cls(inbox, now, Notifier(inbox, addresses, now, writer), outage)
+
+    def _reset(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._patience: timedelta | None = None
+        self._figures_at = 0.0
+        self.failed = False
+        """Whether the last look failed."""
+
+    def start(self, patience: timedelta | None = None) -> None:
+        """Start the thread in this process, unless it runs. It leaves looking to others for `patience`."""
+        is_running = self._thread is not None and self._thread.is_alive()
+        if patience is None or not is_running:
+            self._patience = patience
+        if not is_running:
+            self._stopping.clear()
+            try:
+                self._thread = start_thread(self._work, "billhook-watch")
+            except OutOfResources as error:
+                self._failures.log("thread", logging.WARNING, str(error), cause=error)
+
+    def stop(self) -> None:
+        """End the thread; a message that is being sent is not waited for."""
+        self._stopping.set()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join(STOP_SECONDS)
+            if not thread.is_alive():
+                self.close()
+
+    def close(self) -> None:
+        """Let another process send."""
+        if self._notifier is not None:
+            self._notifier.stop()
+
+    def _work(self) -> None:
+        pause = 0.0 if self._patience is None else WEB_SECONDS
+        while not self._stopping.wait(pause):
+            pause = self.look_and_send()
+
+    def look_and_send(self) -> float:
+        """Do it once; return the seconds until the next time. It logs what fails, and does not raise."""
+        started = time.monotonic()
+        took = 0.0
+        self.failed = True
+        try:
+            self._look(started)
+            took = time.monotonic() - started
+            if self._outage is not None:
+                self._outage.readable()
+            if self._notifier is not None:
+                self._notifier.send_due()
+            self.failed = False
+        except BillhookError as error:
+            text = f"could not look for issues, retrying in {LOOK_SECONDS:.0f} s: {printable(str(error))}"
+            self._failures.log("look", logging.WARNING, text, cause=error)
+            if self._outage is not None and is_outage(error):
+                _tell(self._outage, error)
+        except Exception as error:
+            logger.exception("could not look for issues", extra=fields(cause=error))
+        return max(LOOK_SECONDS if self._patience is None else WEB_SECONDS, PAUSE_FACTOR * took)
+
+    def _look(self, started: float) -> None:
+        now = self._now()
+        if self._patience is not None and now - looked_at(self._inbox) < self._patience:
+            return
+        with_figures = started >= self._figures_at
+        if with_figures:
+            self._figures_at = started + FIGURES_SECONDS
+            log_row_security(self._inbox)
+        update_issues(self._inbox, now, with_figures=with_figures)
+        record_look(self._inbox, now)
+
+
+def _tell(outage: OutageNotifier, error: BillhookError) -> None:
+    try:
+        outage.unreadable(error)
+    except Exception as failure:
+        logger.exception("could not tell that the inbox cannot be read", extra=fields(cause=failure))
