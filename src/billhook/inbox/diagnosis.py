@@ -93,6 +93,12 @@ def inbox_facts(inbox: Inbox) -> SqliteFacts | PostgresFacts:
         return _postgres_facts(connection, inbox)
 
 
+def free_bytes(inbox: Inbox) -> tuple[int, int] | None:
+    """Return how many bytes are free beside a SQLite inbox, and its size; None for another."""
+    path: Path | None = getattr(inbox.database, "path", None)
+    return None if path is None else (shutil.disk_usage(path.parent).free, _file_bytes(path))
+
+
 def newest_deliveries(inbox: Inbox, most: int, most_bytes: int) -> list[SampledDelivery]:
     """Return the newest deliveries with their bodies: `most` at most, with `most_bytes` at most."""
     size = func.length(delivery.c.body)
@@ -116,7 +122,7 @@ def _sqlite_facts(connection: Connection, path: Path) -> SqliteFacts:
         for name in ("journal_mode", "synchronous", "fullfsync")
     )
     library: Any = connection.dialect.dbapi
-    files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
+    files = _files(path)
     return SqliteFacts(
         path=path,
         version=library.sqlite_version_info,
@@ -125,10 +131,18 @@ def _sqlite_facts(connection: Connection, path: Path) -> SqliteFacts:
         synchronous=synchronous,
         fullfsync=bool(fullfsync),
         free_bytes=shutil.disk_usage(path.parent).free,
-        file_bytes=sum(file.stat().st_size for file in files if file.exists()),
+        file_bytes=_file_bytes(path),
         file_system=file_system_of(path),
         lax_files={str(file): may for file in files if (may := access_by_others(file)) is not None},
     )
+
+
+def _files(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
+
+
+def _file_bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in _files(path) if file.exists())
 
 
 def file_system_of(path: Path, mounts: Path = _MOUNTS) -> str | None:
