@@ -24,6 +24,8 @@ from billhook.errors import (
 )
 from billhook.events import EVENT_TYPES
 from billhook.inbox import OTHER_TYPES
+from billhook.inbox.condition_checks import Facts
+from billhook.inbox.conditions import judge
 from billhook.inbox.counts import DURATION_BOUNDS, NO_DURATION, Counted, Counts
 from billhook.inbox.issues import IssueState, count_issues
 from billhook.inbox.overview import read_state, read_totals
@@ -56,8 +58,11 @@ class InboxCollector(Collector):
     With an inbox that cannot be read it gives `billhook_inbox_up 0` and nothing else.
     """
 
-    def __init__(self, inbox: Callable[[], Inbox], clock: Clock | None = None) -> None:
+    def __init__(
+        self, inbox: Callable[[], Inbox], clock: Clock | None = None, engine: str = "worker"
+    ) -> None:
         self._inbox = inbox
+        self._engine = engine
         self._clock = clock
 
     def describe(self) -> Iterable[Metric]:
@@ -71,6 +76,7 @@ class InboxCollector(Collector):
             now = (self._clock or self._inbox().database.clock).now()
             state, totals = read_state(self._inbox(), now), read_totals(self._inbox())
             issues = count_issues(self._inbox())
+            judgement = judge(Facts(self._inbox(), now, self._engine))
         except (InboxUnavailable, SchemaMismatch):
             up.add_metric((), 0)
             yield up
@@ -85,6 +91,12 @@ class InboxCollector(Collector):
             "Issues that are open, or that an operator has acknowledged.",
             {(each,): issues[each] for each in (IssueState.OPEN, IssueState.ACKNOWLEDGED)},
             "state",
+        )
+        yield _gauge(
+            "billhook_condition",
+            "Whether a condition holds that needs attention; absent if it could not be judged.",
+            {(name,): int(holds) for name, holds in judgement.by_name().items()},
+            "name",
         )
         newest: dict[tuple[str, ...], float] = {}
         for key, total in totals.items():
@@ -205,9 +217,9 @@ def _label(event_type: str) -> str:
     return event_type if event_type in EVENT_TYPES or not event_type else OTHER_TYPES
 
 
-def metrics_text(inbox: Inbox) -> str:
-    """Return the metrics of an inbox in Prometheus' text format."""
-    return generate_latest(_registry(lambda: inbox)).decode()
+def metrics_text(inbox: Inbox, engine: str = "worker") -> str:
+    """Return the metrics of an inbox, of a deployment with this engine, in Prometheus' text format."""
+    return generate_latest(_registry(lambda: inbox, engine)).decode()
 
 
 def metrics_blueprint(token: str | None) -> Blueprint:
@@ -247,8 +259,9 @@ def metrics_blueprint(token: str | None) -> Blueprint:
         ):
             return Response("The token is missing or wrong.\n", 401, {"WWW-Authenticate": "Bearer"})
         encode, content_type = _encoder(request.headers.get("Accept", ""))
-        inbox = get_state(current_app).inbox
-        return Response(encode(_registry(lambda: inbox)), content_type=content_type)
+        state = get_state(current_app)
+        registry = _registry(lambda: state.inbox, state.settings.engine)
+        return Response(encode(registry), content_type=content_type)
 
     return blueprint
 
@@ -265,7 +278,7 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def _registry(inbox: Callable[[], Inbox]) -> CollectorRegistry:
+def _registry(inbox: Callable[[], Inbox], engine: str = "worker") -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(InboxCollector(inbox))
+    registry.register(InboxCollector(inbox, engine=engine))
     return registry

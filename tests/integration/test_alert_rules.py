@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from billhook.inbox.conditions import CONDITIONS
 from support.processes import run_command
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus-alerts.yml"
@@ -20,6 +21,13 @@ GOOD = {
     'billhook_deliveries_total{source="default",type="PingTest",result="accepted"}': "0+1x2000",
     'billhook_deliveries_refused_total{source="default",cause="missing"}': "0+50x2000",
     'billhook_deliveries_refused_total{source="default",cause="deadline"}': "0x2000",
+    'billhook_deliveries_stored{state="unread"}': "0x2000",
+    'billhook_condition{name="crash-loop"}': "0x2000",
+    'billhook_attempts_total{handler="book",result="succeeded"}': "0+10x2000",
+    'billhook_attempts_total{handler="book",result="failed"}': "0x2000",
+    'billhook_attempt_duration_seconds_bucket{handler="book",le="0.5"}': "0+10x2000",
+    'billhook_attempt_duration_seconds_bucket{handler="book",le="5"}': "0+10x2000",
+    'billhook_attempt_duration_seconds_bucket{handler="book",le="+Inf"}': "0+10x2000",
     # A minute ago at each moment.
     "billhook_oldest_unfinished_timestamp_seconds": "0+60x2000",
     'billhook_last_delivery_timestamp_seconds{type="InvoiceApproved"}': "0+60x2000",
@@ -44,6 +52,12 @@ FAULTS = {
         'billhook_last_delivery_timestamp_seconds{type="PingTest"}': "60x2000",
     },
     "BillhookTypeSilent": {'billhook_last_delivery_timestamp_seconds{type="InvoiceApproved"}': "0x2000"},
+    "BillhookWorkersRestart": {'billhook_condition{name="crash-loop"}': "0x1900 1x100"},
+    "BillhookHandlerFails": {'billhook_attempts_total{handler="book",result="failed"}': "0x1900 0+10x100"},
+    "BillhookHandlerSlow": {
+        'billhook_attempt_duration_seconds_bucket{handler="book",le="0.5"}': "0+10x1950 19500x50"
+    },
+    "BillhookBacklogGrows": {'billhook_deliveries_stored{state="unread"}': "0x1900 0+100x100"},
 }
 
 
@@ -75,6 +89,14 @@ def test_the_rules_are_valid_and_every_alert_is_tested(promtool):
 
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert re.findall(r"alert: (\w+)", RULES.read_text()) == list(FAULTS)
+
+
+def test_each_rule_names_the_condition_that_it_mirrors_and_the_condition_names_the_rule():
+    rules = re.findall(r"alert: (\w+).*?labels: {(.+?)}", RULES.read_text(), re.DOTALL)
+    named = {alert: labels.rpartition("condition: ")[2] for alert, labels in rules if "condition" in labels}
+
+    assert named == {one.alert: one.name for one in CONDITIONS if one.alert}
+    assert {alert for alert, _ in rules} - named.keys() == {"BillhookInboxDown"}  # then nothing can be judged
 
 
 @pytest.mark.slow

@@ -17,23 +17,17 @@ from pathlib import Path
 
 import click
 
-from billhook.cli.context import missing_worker, open_inbox
+from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused, took
 from billhook.cli.params import Parsed, as_json, flag
 from billhook.clock import format_ago, format_duration, parse_duration
 from billhook.inbox import Inbox
-from billhook.inbox.issues import IssueState, count_issues
+from billhook.inbox.condition_checks import Facts, number_text
+from billhook.inbox.conditions import judge
 from billhook.inbox.overview import RUNS_LIMIT, HandlerBacklog, Overview, read_overview
+from billhook.inbox.thresholds import Thresholds
 from billhook.program import in_program
-from billhook.status import (
-    Thresholds,
-    crossed_thresholds,
-    find_problems,
-    number_text,
-    summary,
-    through_text,
-    types_of_models,
-)
+from billhook.status import through_text, types_of_models
 from billhook.type_names import shown_type
 
 _WATCH_SECONDS = 2.0
@@ -117,19 +111,22 @@ def status(
 
 def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
     """Print the state of the inbox; return the thresholds that are crossed."""
-    overview = read_overview(inbox, inbox.now())
-    lines = crossed_thresholds(inbox, overview, thresholds)
-    missing = missing_worker(inbox)
-    no_policy_for = inbox.database.row_security().text
-    opened = count_issues(inbox)[IssueState.OPEN]
-    problems = find_problems(overview, None if missing is None else missing.what, no_policy_for, opened)
-    text = summary(overview, problems)
+    now = inbox.now()
+    overview = read_overview(inbox, now)
+    settings = load_settings()
+    judgement = judge(Facts(inbox, now, settings.engine, settings.notify_file, thresholds, overview))
+    lines, text = judgement.crossed, judgement.sentence
     if as_json:
         document = asdict(overview)
         for one in document["types"]:
             one["type"] = one.pop("event_type")
         del document["refused_seconds"]
         document |= {"schema": document.pop("revision"), "summary": text, "crossed": lines}
+        document["conditions"] = [
+            {"name": one.condition.name, "severity": one.condition.severity, "text": one.text}
+            for one in judgement.holding
+        ]
+        document["not_judged"] = judgement.unjudged
         print_json({"unfinished": overview.backlog.waiting, **document.pop("backlog"), **document})
     else:
         _print(inbox, overview, text)
@@ -224,7 +221,7 @@ def metrics(output: Path | None) -> None:
     from billhook.metrics import metrics_text
 
     with open_inbox() as inbox:
-        text = metrics_text(inbox)
+        text = metrics_text(inbox, load_settings().engine)
     if output is None:
         click.echo(text, nl=False)
         return

@@ -18,12 +18,12 @@ from billhook.clock import parse_time
 from billhook.dashboard.context import DashboardContext, describe, parse_rate, replay_batches
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, Inbox
+from billhook.inbox.condition_checks import number_text
 from billhook.inbox.deliveries import BATCH, count, handler_names, id_batches, page, search_bound, with_runs
 from billhook.inbox.filters import FILTERS, STATES
 from billhook.inbox.issues import of_issue
 from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.records import DeliveryStatus
-from billhook.status import number_text
 
 SEARCH_LIMIT = 100_000
 """How many of the newest deliveries a search for a text in bodies reads. In an inbox with as many, the list

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from flask import Response, current_app, request, url_for
 
 from billhook.dashboard.context import (
-    DAY,
     MINUTE,
     RANGES,
     DashboardContext,
@@ -21,15 +20,14 @@ from billhook.dashboard.context import (
 from billhook.dashboard.deliveries import parse_id
 from billhook.doctor.checks import examine
 from billhook.doctor.examined import Setup
-from billhook.doctor.inbox import about_worker
 from billhook.events import EVENT_TYPES
 from billhook.inbox.actions import issues_acted_on, list_actions
-from billhook.inbox.counts import OTHER_TYPES, ROWS_READ, Counted, hour_of
-from billhook.inbox.issues import IssueState, count_issues
-from billhook.inbox.occurrences import is_silent
-from billhook.inbox.overview import Overview, PeriodFigures, read_overview, read_periods
+from billhook.inbox.condition_checks import Facts, number_text
+from billhook.inbox.conditions import judge
+from billhook.inbox.counts import OTHER_TYPES, ROWS_READ, Counted
+from billhook.inbox.overview import Overview, PeriodFigures, read_overview
 from billhook.pages.charts import Bars, Sparkline, sparkline
-from billhook.status import find_problems, healthy_summary, number_text, types_of_models
+from billhook.status import types_of_models
 
 _CAUSES = 5
 """The most causes of refusals that are shown separately, the most frequent first."""
@@ -55,20 +53,21 @@ def show_overview(context: DashboardContext) -> Response:
     overview = read_overview(inbox, now)
     name, periods = read_range(context)
     accepted = sum(each.counted.get(Counted.ACCEPTED, 0) for each in periods)
-    # Only counts of accepted deliveries are needed to find silent types.
-    midnight = hour_of(now).replace(hour=0)
-    days = read_periods(inbox, midnight - 29 * DAY, midnight + DAY, DAY, (Counted.ACCEPTED,))
+    settings = context.state.settings
+    judgement = judge(Facts(inbox, now, settings.engine, settings.notify_file, given=overview))
+    silent = {one.subject for one in judgement.holding if one.condition.name == "silence"}
     return context.render(
         "overview.html",
         overview=overview,
         accepted=number_text(accepted, ROWS_READ) if name == "1h" else f"{accepted:,}",
-        troubles=list(_troubles(context, overview)),
-        all_well=healthy_summary(overview),
+        troubles=[(one.text, _address(one.condition.name)) for one in judgement.problems],
+        all_well=judgement.all_well,
+        severity=judgement.worst,
         range=name,
         ranges=RANGES,
         received=_received_chart(name, periods),
         handled=attempts_chart(name, periods),
-        types=_type_rows(context, overview, periods, days),
+        types=_type_rows(context, overview, periods, silent),
         alive=sum(one.alive for one in overview.workers),
         behind=[one for one in overview.handler_backlogs if one.unfinished],
     )
@@ -77,27 +76,17 @@ def show_overview(context: DashboardContext) -> Response:
 # --- the sentence -------------------------------------------------------------------------------------
 
 
-def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[str, str]]:
-    """Yield what needs attention, the worst first: a part of a sentence, and the URL of its page."""
-    missing = next(about_worker(Setup.of_app(context.state.app)), None)
+def _address(name: str) -> str:
+    """Return the URL of the page that shows what a condition is about."""
     addresses = {
-        "row-security": url_for(".health"),
-        "worker": url_for(".health"),
-        "crash": url_for(".health"),
         "dead": url_for(".failures"),
         "quarantined": url_for(".deliveries", state="quarantined"),
         "paused": url_for(".handlers"),
-        "age": url_for(".deliveries", state="planned"),
-        "refused": "#received",
-        "clock": url_for(".health"),
-        "issue": url_for(".failures"),
+        "waiting": url_for(".deliveries", state="planned"),
+        "not-stored": "#received",
+        "failing": url_for(".failures"),
     }
-    no_policy_for = context.inbox.database.row_security().text
-    opened = count_issues(context.inbox)[IssueState.OPEN]
-    for about, text in find_problems(
-        overview, None if missing is None else missing.what, no_policy_for, opened
-    ):
-        yield text, addresses[about]
+    return addresses.get(name, url_for(".health"))
 
 
 # --- charts -------------------------------------------------------------------------------------------
@@ -128,7 +117,7 @@ def _type_rows(
     context: DashboardContext,
     overview: Overview,
     periods: Sequence[PeriodFigures],
-    days: Sequence[PeriodFigures],
+    silent: Collection[str],
 ) -> list[TypeRow]:
     """Return a row for each type with a model and one for all others; types that were seen come first."""
     seen = {one.event_type: one.last_at for one in types_of_models(overview)}
@@ -136,9 +125,8 @@ def _type_rows(
     for name in (*EVENT_TYPES, OTHER_TYPES):
         last_at = seen.get(name)
         values = [period.by_type[name] for period in periods]
-        silent = is_silent([day.by_type[name] for day in days], last_at, overview.at)
         handlers = context.state.handlers.names(name)
-        rows.append(TypeRow(name, sum(values), sparkline(name, values), last_at, handlers, silent))
+        rows.append(TypeRow(name, sum(values), sparkline(name, values), last_at, handlers, name in silent))
     return sorted(
         rows,
         key=lambda row: (row.last_at is None, not row.silent, -row.number, row.name == OTHER_TYPES, row.name),

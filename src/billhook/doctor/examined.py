@@ -16,6 +16,8 @@ import click
 from billhook.doctor.finding import Finding, finding_of
 from billhook.errors import BillhookError
 from billhook.extension import ENVIRON, get_state
+from billhook.inbox.condition_checks import Facts
+from billhook.inbox.conditions import Judgement, judge
 from billhook.inbox.diagnosis import SampledDelivery, newest_deliveries
 from billhook.inbox.overview import read_overview
 from billhook.receiver.blueprint import webhook_routes
@@ -115,6 +117,13 @@ class Setup:
     def overview(self) -> Overview:
         """The figures of the inbox. Raises InboxUnavailable and SchemaMismatch."""
         return read_overview(self.inbox, self.inbox_now)
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """Which conditions hold. Raises InboxUnavailable and SchemaMismatch."""
+        settings = self.settings
+        facts = Facts(self.inbox, self.inbox_now, settings.engine, settings.notify_file, given=self.overview)
+        return judge(facts)
 
     @cached_property
     def sample(self) -> Sequence[SampledDelivery]:

@@ -7,26 +7,24 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
 
-from billhook.clock import clock_off, format_duration
-from billhook.doctor.finding import Finding
+from billhook.clock import format_duration
+from billhook.doctor.finding import Finding, Level
+from billhook.inbox.condition_checks import Facts, worker_missing_since
+from billhook.inbox.conditions import Severity
 from billhook.inbox.database import CONNECTIONS_PER_PROCESS
 from billhook.inbox.diagnosis import inbox_facts
 from billhook.inbox.facts import PostgresFacts, SqliteFacts
 from billhook.inbox.overview import read_refused_since
 from billhook.printable import printable
-from billhook.status import crashes_text
 
 if TYPE_CHECKING:
     from billhook.doctor.examined import Setup
     from billhook.inbox import Inbox
 
-_MIB = 1024 * 1024
-_LITTLE_BYTES = 1024 * _MIB
-_TOO_LITTLE_BYTES = 100 * _MIB
 _NETWORK = (
     "nfs",
     "cifs",
@@ -47,8 +45,6 @@ _WEB_PROCESSES = 2
 """How many `billhook serve` and the shipped settings of gunicorn start."""
 _MANY_MISMATCHES = 5
 """A stranger's attempts, or a test with another secret, are fewer."""
-_SEEN_WITHIN = timedelta(minutes=1)
-"""Three times the interval at which a worker renews its row in the inbox."""
 
 
 def sqlite_findings(facts: SqliteFacts, platform: str = sys.platform) -> Iterator[Finding]:
@@ -84,15 +80,6 @@ def sqlite_findings(facts: SqliteFacts, platform: str = sys.platform) -> Iterato
             "warning", "inbox-in-container", f"{facts.path} is in a container's own layer (overlay)",
             "it is deleted together with the container, with all deliveries",
             "put it on a volume (BILLHOOK_INBOX_URL)",
-        )  # fmt: skip
-    # A log may grow beside the file, and a backup needs the file's size once more.
-    if facts.free_bytes < max(_LITTLE_BYTES, facts.file_bytes):
-        too_little = facts.free_bytes < _TOO_LITTLE_BYTES
-        yield Finding(
-            "error" if too_little else "warning", "free-space",
-            f"{facts.free_bytes // _MIB} MiB are free beside the inbox of {facts.file_bytes // _MIB} MiB",
-            "on a full disk every delivery is answered 503, and the service gives up at some time",
-            "free some space, or keep less: BILLHOOK_RETENTION_DAYS, `billhook deliveries prune`",
         )  # fmt: skip
     if facts.version < _FIXED_VERSION:
         version = ".".join(map(str, facts.version))
@@ -225,16 +212,59 @@ def about_database(setup: Setup) -> Iterator[Finding]:
     yield from connection_findings(facts, web, alive)
 
 
-def about_server_clock(setup: Setup) -> Iterator[Finding]:
-    """Compare this machine's clock with the database server's."""
-    off = clock_off(setup.inbox.database.machine_ahead_seconds)
-    if off is not None:
-        yield Finding(
-            "warning", "server-clock", off,
-            "leases and due times go by the server's; the age of a signature goes by this machine's, so that "
-            "with more than BILLHOOK_TOLERANCE_SECONDS every delivery is refused, with 401",
-            "set the clock that is wrong by NTP (`timedatectl`)",
-        )  # fmt: skip
+class _Words(NamedTuple):
+    """The code, the consequence and the remedy of a finding about a condition."""
+
+    code: str
+    why: str
+    remedy: str
+
+
+_WORDS = {
+    "clock": _Words(
+        "server-clock",
+        "leases and due times go by the server's; the age of a signature goes by this machine's, so that "
+        "with more than BILLHOOK_TOLERANCE_SECONDS every delivery is refused, with 401",
+        "set the clock that is wrong by NTP (`timedatectl`)",
+    ),
+    "thread-crashed": _Words(
+        "thread-crashed",
+        "its work waits until it is started again: by the next request, mostly, or with the process",
+        "look in the log for `has crashed`, where the whole error is, and correct what it names; if that "
+        "is billhook's, report it",
+    ),
+    "notify-file": _Words(
+        "notify-file-mode", "it holds passwords of mail and chat", "chmod 600 the file",
+    ),
+    "disk": _Words(
+        "free-space", "on a full disk every delivery is answered 503, and the service gives up at some time",
+        "free some space, or keep less: BILLHOOK_RETENTION_DAYS, `billhook deliveries prune`",
+    ),
+}  # fmt: skip
+_WORDS["disk-full"] = _WORDS["disk"]
+_OTHER_CHECKS = ("no-worker", "paused", "row-security")
+"""The conditions of which another check has more to say."""
+_COUNTED = ("dead", "quarantined", "waiting", "failing", "unknown-type")
+"""The conditions of deliveries and handlers, not of the set-up: `billhook status` tells of them."""
+
+
+def about_conditions(setup: Setup) -> Iterator[Finding]:
+    """Return what the conditions say of the set-up and its processes."""
+    judgement = setup.judgement
+    for condition, subject, text in judgement.holding:
+        if condition.name not in (*_OTHER_CHECKS, *_COUNTED):
+            remedy = f"`billhook {condition.command.format(subject=printable(subject))}`"
+            words = _WORDS.get(condition.name, _Words(condition.name, condition.holds, remedy))
+            yield Finding(_LEVELS[condition.severity], words.code, text, words.why, words.remedy)
+    for name, why in judgement.unjudged.items():
+        yield Finding("warning", "not-judged", f"the condition {name} could not be judged", why)
+
+
+_LEVELS: Mapping[Severity, Level] = {
+    Severity.CRITICAL: "error",
+    Severity.WARNING: "warning",
+    Severity.NOTE: "note",
+}
 
 
 def about_paused(setup: Setup) -> Iterator[Finding]:
@@ -296,25 +326,12 @@ def about_refusals(setup: Setup) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def about_threads(setup: Setup) -> Iterator[Finding]:
-    """Name the threads of billhook's own that an error has ended."""
-    for one in setup.overview.crashes:
-        yield Finding(
-            "warning", "thread-crashed", crashes_text(one, setup.overview.at),
-            "its work waits until it is started again: by the next request, mostly, or with the process",
-            "look in the log for `has crashed`, where the whole error is, and correct what it names; if that "
-            "is billhook's, report it",
-        )  # fmt: skip
-
-
 def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -> Finding | None:
     """Return the finding that no worker seems to serve the inbox; None if one does."""
-    if engine == "inline":  # handlers run in the app's own requests, without a worker
+    missing, seen_at = worker_missing_since(Facts(inbox, now, engine))
+    if not missing:
         return None
-    seen_at = inbox.worker_seen_at()
     age = None if seen_at is None else now - seen_at
-    if age is not None and age <= _SEEN_WITHIN:
-        return None
     what, why = "No worker is running", "deliveries are stored, and no handler is called"
     if age is not None:
         number, unit = format_duration(age.total_seconds()).split(" ")[:2]  # one unit is enough here

@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -49,6 +50,7 @@ from billhook.inbox import (
     RunState,
     StoredDelivery,
 )
+from billhook.inbox.leases import LOST
 from billhook.inbox.operations import Backfill
 from billhook.logs import fields
 
@@ -213,12 +215,14 @@ class Dispatcher:
         attempts = 1 if claim.attempt == 1 else self._schedule_of(handler).attempts
         if claim.attempt - claim.excused > attempts:
             # The last attempt ended with its worker's death: calling again would end this worker too.
-            failure: HandlerFailure | None = HandlerFailure.from_exception(
-                RuntimeError(
-                    f"the worker died at the last of {attempts} attempts, "
-                    "or was silent for longer than its lease: not called again"
-                )
+            error = RuntimeError(
+                f"the worker died at the last of {attempts} attempts, "
+                "or was silent for longer than its lease: not called again"
             )
+            # Of the issue that the lost attempts are.
+            died = HandlerFailure.from_exception(error)
+            group = died.group and died.group._replace(key=LOST)
+            failure: HandlerFailure | None = replace(died, group=group)
         elif handler is None:
             # A failure and not the end: a process with newer code, or the next deployment, may have it.
             failure = HandlerFailure.from_exception(self._missing(claim))

@@ -16,8 +16,8 @@ A delivery whose type is in its body is counted as accepted when that is read: n
 type to another. If it cannot be read, the delivery is counted as untyped.
 
 The hourly counts have few rows, however much happens: one for each hour, source, event type, handler, what,
-cause and step of duration. Types without a model share one name. After three days hours become days, and
-after 13 months one sum.
+cause and step of duration. Types without a model share one name. After three days hours become days, those
+of accepted deliveries after 31, and after 13 months one sum.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Subquery,
+    and_,
     bindparam,
     case,
     delete,
@@ -66,6 +67,8 @@ _SHARES = 2**20
 """Durations are summed in these parts, of a microsecond: such a sum is exact up to 272 years, in any order.
 Others would fall by a rounding error when rows are merged, and Prometheus takes a fall for a restart."""
 HOURS_KEPT_FOR = timedelta(days=3)
+ACCEPTED_HOURS_KEPT_FOR = timedelta(days=31)
+"""Of accepted deliveries: their gaps tell when a type has stopped coming (see billhook.inbox.silence)."""
 KEPT_FOR = timedelta(days=396)
 """How long counts are kept by day: 13 months."""
 BEFORE = datetime(1970, 1, 1, tzinfo=UTC)
@@ -411,14 +414,18 @@ def compact(connection: Connection, now: datetime) -> int:
     if not try_to_lock_counts(connection):
         return 0
     column, midnight = hourly_count.c, hour_of(now).replace(hour=0)
-    past = select(column.hour).where(column.hour > BEFORE, column.hour < midnight - HOURS_KEPT_FOR).distinct()
+    is_past = or_(
+        column.hour < midnight - ACCEPTED_HOURS_KEPT_FOR,
+        and_(column.hour < midnight - HOURS_KEPT_FOR, column.what != Counted.ACCEPTED.value),
+    )
+    past = select(column.hour).where(column.hour > BEFORE, is_past).distinct()
     periods = {
         hour: BEFORE if hour < midnight - KEPT_FOR else hour.replace(hour=0)
         for hour in connection.execute(past).scalars()
     }
     hours = [hour for hour, period in periods.items() if hour != period][:_COMPACT_HOURS]
     # Skipped, not waited for: what another transaction adds to.
-    chosen = select(*_KEY).where(column.hour.in_(hours)).limit(_COMPACT_LIMIT)
+    chosen = select(*_KEY).where(column.hour.in_(hours), is_past).limit(_COMPACT_LIMIT)
     taken = delete(hourly_count).where(tuple_(*_KEY).in_(chosen.with_for_update(skip_locked=True)))
     rows = connection.execute(taken.returning(*column)).all() if hours else []
     merged = Counts()

@@ -119,6 +119,10 @@ class Database(Protocol):
     def facts(self) -> SqliteFacts | PostgresFacts:
         """Read the facts for `billhook doctor`. Raises SchemaMismatch too."""
 
+    def free_bytes(self) -> tuple[int, int] | None:
+        """Return how many bytes are free beside the inbox, and its size; None where only a server knows."""
+        return None
+
     def other_schemas(self) -> list[str]:
         """Return the other schemas of the same database that hold an inbox."""
         return []

@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     Column,
@@ -45,6 +45,9 @@ from billhook.inbox.locks import lock_counts
 from billhook.inbox.occurrences import (
     HOUR,
     MOST,
+    OF_BUGS,
+    OF_FIGURES,
+    OF_STATE,
     QUARANTINED,
     IssueKind,
     Occurrence,
@@ -61,7 +64,6 @@ QUIET = timedelta(hours=1)
 """How long nothing must have happened before an issue counts as resolved by itself."""
 KEPT_FOR = timedelta(days=30)
 """How long the row of a resolved issue is kept that happens no more."""
-_OF_FIGURES = (IssueKind.SILENCE, IssueKind.REFUSED)
 _NO_ONE = {"who": None, "why": None, "ignored_until": None}
 _EXAMPLES = 3
 _HOURS = 24
@@ -115,7 +117,7 @@ class Issue:
     @property
     def handler(self) -> str | None:
         """The handler of the runs that failed; None for an issue of another kind."""
-        return self.subject if self.kind in (IssueKind.FAILURE, IssueKind.DEAD) else None
+        return self.subject if self.kind in (*OF_BUGS, IssueKind.DEAD) else None
 
 
 def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> int:
@@ -128,7 +130,7 @@ def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> 
         found |= occurrences(connection, now)
         rows = {row.fingerprint: row for row in connection.execute(select(issue))}
         opened = [each for each in found.values() if _opens(each, rows.get(each.fingerprint))]
-        examined = [row for row in rows.values() if with_figures or row.kind not in _OF_FIGURES]
+        examined = [row for row in rows.values() if with_figures or row.kind not in OF_FIGURES]
         over = [row for row in examined if _is_over(connection, row, found, now)]
     if not (opened or over):
         return 0
@@ -136,7 +138,7 @@ def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> 
         # So that of two processes, and of one that erases or prunes, none has a row that the other waits for.
         lock_counts(connection)
         # Read again: the text of a failure that was erased meanwhile must not be stored.
-        figures = {its_id: each for its_id, each in found.items() if each.kind in _OF_FIGURES}
+        figures = {its_id: each for its_id, each in found.items() if each.kind in OF_FIGURES}
         latest = (occurrences(connection, now) if opened else {}) | figures
         for its_id in [each.fingerprint for each in opened if each.fingerprint in latest]:
             _open(connection, latest[its_id], rows.get(its_id), now)
@@ -170,8 +172,7 @@ def _opens(occurrence: Occurrence, row: Any) -> bool:
 
 
 def _open(connection: Connection, occurrence: Occurrence, before: Any, now: datetime) -> None:
-    state = {"state": IssueState.OPEN.value, "opened_at": now, "changed_at": now}
-    state["notified"] = int(_has_message(connection, occurrence, now))
+    state = {"state": IssueState.OPEN.value, "opened_at": now, "changed_at": now, "notified": 0}
     values = {**state, **_NO_ONE, "title": occurrence.title, "place": occurrence.place}
     if before is not None:
         # Of two processes that see it, one opens it; and what an operator says meanwhile stays.
@@ -183,21 +184,6 @@ def _open(connection: Connection, occurrence: Occurrence, before: Any, now: date
     connection.execute(dialect_of(connection).insert(issue).values(row).on_conflict_do_nothing())
 
 
-def _has_message(connection: Connection, occurrence: Occurrence, now: datetime) -> bool:
-    """Return whether runs are dead only of bugs whose issues opened within the hour, each with its message.
-
-    Failures are opened before dead runs, so that a bug that kills a run at its first attempt is one message.
-    """
-    if occurrence.kind is not IssueKind.DEAD:
-        return False
-    dead = select(run.c.id).where(in_states(run.c.state, RunState.DEAD), run.c.handler == occurrence.subject)
-    ids = connection.execute(dead.order_by(run.c.finished_at.desc()).limit(_BATCH)).scalars().all()
-    worked_on = in_values(issue.c.state, [IssueState.OPEN.value, IssueState.ACKNOWLEDGED.value])
-    of_issue = select(failure.c.run_id).join(issue, issue.c.fingerprint == failure.c.fingerprint)
-    of_issue = of_issue.where(in_values(failure.c.run_id, ids), worked_on, issue.c.opened_at > now - QUIET)
-    return bool(ids) and set(ids) <= {*connection.execute(of_issue).scalars()}
-
-
 def _is_over(connection: Connection, row: Any, found: dict[str, Occurrence], now: datetime) -> bool:
     """Return whether nothing of an issue is left: it is resolved then, and forgotten some day."""
     if row.state == IssueState.RESOLVED:
@@ -205,7 +191,7 @@ def _is_over(connection: Connection, row: Any, found: dict[str, Occurrence], now
     if row.state == IssueState.IGNORED and row.ignored_until > now:
         return False
     occurrence = found.get(row.fingerprint)
-    if row.kind == IssueKind.FAILURE:
+    if row.kind in OF_BUGS:
         is_quiet = occurrence is None or occurrence.last_at <= now - QUIET
         return is_quiet and not connection.execute(_unfinished_runs(row.fingerprint).limit(1)).first()
     if row.kind == IssueKind.QUARANTINE and occurrence is None:
@@ -253,6 +239,21 @@ def list_issues(
             each.id,
         ),
     )
+
+
+class OpenIssue(NamedTuple):
+    """An issue that is open, without its numbers."""
+
+    kind: IssueKind
+    subject: str
+    title: str
+
+
+def list_open(inbox: Inbox) -> list[OpenIssue]:
+    """Return the issues that are open, quickly."""
+    query = select(issue.c.kind, issue.c.subject, issue.c.title).where(issue.c.state == IssueState.OPEN.value)
+    with inbox.database.read() as connection:
+        return [OpenIssue(IssueKind(row.kind), row.subject, row.title) for row in connection.execute(query)]
 
 
 def count_issues(inbox: Inbox) -> dict[IssueState, int]:
@@ -334,7 +335,7 @@ def by_hour(inbox: Inbox, issues: Collection[Issue], now: datetime) -> dict[str,
 
     Of each issue the newest 10,000 that are stored, and deleted ones. Other kinds of issue have none.
     """
-    ids = [one.id for one in issues if one.kind is IssueKind.FAILURE]
+    ids = [one.id for one in issues if one.kind in OF_BUGS]
     first = hour_of(now) - (_HOURS - 1) * HOUR
     deleted = select(hourly_count.c.cause, hourly_count.c.hour, hourly_count.c.number).where(
         hourly_count.c.what == OF_ISSUE, hourly_count.c.hour >= first, in_values(hourly_count.c.cause, ids)
@@ -399,7 +400,7 @@ def _delivery_ids(connection: Connection, one: Issue, after: int) -> list[int]:
         found = select(run.c.delivery_id).where(
             in_states(run.c.state, RunState.DEAD), run.c.handler == one.subject
         )
-    elif one.kind is IssueKind.FAILURE:
+    elif one.kind in OF_BUGS:
         found = select(_unfinished_runs(one.id).subquery().c.delivery_id)
     else:
         return []
@@ -446,7 +447,7 @@ def _with_numbers(connection: Connection, found: Sequence[Issue]) -> list[Issue]
 
 def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[Any]]) -> Issue:
     """Return an issue with its numbers."""
-    if one.kind in (IssueKind.WORKER, *_OF_FIGURES):
+    if one.kind in OF_STATE:
         return replace(one, first_at=one.opened_at, last_at=one.opened_at, count=1)
     if one.kind is IssueKind.QUARANTINE:
         rows = quarantined[one.id]
@@ -476,7 +477,7 @@ def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[
         examples = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id).where(of_it)
         examples = examples.order_by(failure.c.id.desc())
     count, first_at, last_at, deliveries = row
-    if one.kind is IssueKind.FAILURE:
+    if one.kind in OF_BUGS:
         deleted = connection.execute(_DELETED.where(hourly_count.c.cause == one.id)).all()
         count += sum(each.number for each in deleted)
         # The first time of an hour is not known when its failures are gone.

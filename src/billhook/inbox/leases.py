@@ -111,7 +111,7 @@ def expire_leases(
                 "attempt": row.attempts,
                 "failed_at": now,
                 "error": LOST,
-                "fingerprint": fingerprint(row.handler, LOST),
+                "fingerprint": fingerprint(row.handler, LOST) if _killed_its_worker(row) else None,
                 "worker": row.worker,
                 "release_id": row.release_id,
             }
@@ -130,6 +130,11 @@ def _excused(row: Any) -> int:
         return max(excused, min(excused + 1, _MAX_EXCUSED))
     # It ran alone and was lost: the attempt before it, excused until now, is its own doing too.
     return max(0, excused - 1)
+
+
+def _killed_its_worker(row: Any) -> bool:
+    """Return whether a lost attempt killed its worker: only such an attempt counts, and is an issue."""
+    return bool(row.runs_alone) and _excused(row) <= row.excused_attempts
 
 
 def _make_due(connection: Connection, ids: list[int], due_at: datetime, values: dict[str, Any]) -> None:

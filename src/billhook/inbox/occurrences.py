@@ -7,22 +7,28 @@ figures, which costs some milliseconds more.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Text, and_, bindparam, column, select
 
-from billhook.inbox.counts import Counted, hour_of
+from billhook.inbox.counts import hour_of
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.overview import read_overview, read_periods, read_refused_since
+from billhook.inbox.leases import LOST
+from billhook.inbox.lost_workers import TOLD_FOR, read_lost_beside, read_lost_workers
+from billhook.inbox.overview import read_refused_since, read_state
+from billhook.inbox.pace import grows, read_not_stored, read_slow_handlers
 from billhook.inbox.records import DeliveryState, fingerprint
 from billhook.inbox.schema import delivery, failure, run
+from billhook.inbox.silence import read_silent_types
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_states, in_values
 from billhook.inbox.workers import worker_seen_at
 from billhook.printable import without_ids
 
+_DEAD_READ = 500
+"""The newest dead runs of a handler of which it is asked whether a failure is stored."""
 MOST = 1_000
 """Issues at most, and the newest quarantined deliveries, that are looked at."""
 WORKER_GONE_AFTER = timedelta(seconds=90)
@@ -30,19 +36,22 @@ REFUSED_LIMIT = 50
 """In this hour and the one before it; with fewer, refusals are no issue."""
 NONE_ACCEPTED_FOR = timedelta(minutes=15)
 """Refusals are an issue when they go on for so long after the last authentic delivery of their source."""
-SILENT_AFTER = 5.0
-"""A type is silent when this many deliveries were expected since its last one: one time in 150, by chance."""
-_DAYS = 30
-DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+HOUR = timedelta(hours=1)
 
 
 class IssueKind(StrEnum):
     """What an issue is about."""
 
     FAILURE = "failure"  # attempts of a handler fail by one bug
-    DEAD = "dead"  # runs of a handler are dead
+    KILLER = "killer"  # workers die while a handler runs, alone
+    DEAD = "dead"  # runs of a handler are dead, and no failure of theirs is stored
     QUARANTINE = "quarantine"  # deliveries cannot be read, for one reason
     WORKER = "worker"  # no worker has been seen for some time
+    CRASH_LOOP = "crash-loop"  # workers die one after another
+    LOST_WORKER = "lost-worker"  # a worker died, and others are alive
+    NOT_STORED = "not-stored"  # deliveries were answered 503
+    BACKLOG = "backlog"  # more deliveries come than are handled
+    SLOW = "slow"  # a handler takes much longer than it did
     SILENCE = "silence"  # deliveries of a type have stopped
     REFUSED = "refused"  # signed deliveries are refused; never notified, for a stranger can cause it
 
@@ -52,11 +61,26 @@ class IssueKind(StrEnum):
         return _SECTIONS[self]
 
 
+OF_BUGS = (IssueKind.FAILURE, IssueKind.KILLER)
+"""The kinds of which each occurrence is a failure of an attempt, with the issue's fingerprint."""
+OF_FIGURES = (
+    *(IssueKind.SILENCE, IssueKind.REFUSED, IssueKind.NOT_STORED),
+    *(IssueKind.BACKLOG, IssueKind.SLOW),
+)
+"""The kinds that are read from the figures."""
+OF_STATE = (IssueKind.WORKER, IssueKind.CRASH_LOOP, IssueKind.LOST_WORKER, *OF_FIGURES)
+"""The kinds that concern no delivery alone: each is a condition that holds or does not."""
 _SECTIONS = {
     IssueKind.FAILURE: "runs-are-dead",
+    IssueKind.KILLER: "workers-die",
     IssueKind.DEAD: "runs-are-dead",
     IssueKind.QUARANTINE: "deliveries-are-quarantined",
     IssueKind.WORKER: "no-worker-is-alive",
+    IssueKind.CRASH_LOOP: "workers-die",
+    IssueKind.LOST_WORKER: "workers-die",
+    IssueKind.NOT_STORED: "deliveries-were-answered-503",
+    IssueKind.BACKLOG: "deliveries-wait",
+    IssueKind.SLOW: "deliveries-wait",
     IssueKind.SILENCE: "the-service-is-silent",
     IssueKind.REFUSED: "signed-deliveries-are-refused",
 }
@@ -86,9 +110,13 @@ _FAILURES = select(
 _DEAD = TextOfTables(f"""
     WITH RECURSIVE {distinct_values("own", "handler", "run", "state IN ('dead')")}
     SELECT handler, (
-        SELECT finished_at FROM $run WHERE state IN ('dead') AND run.handler = own.handler
-        AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1
-    ) FROM own WHERE handler IS NOT NULL
+        SELECT finished_at FROM (
+            SELECT id, finished_at FROM $run WHERE state IN ('dead') AND run.handler = own.handler
+            AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT :newest
+        ) AS dead WHERE NOT EXISTS (
+            SELECT 1 FROM $failure WHERE failure.run_id = dead.id AND failure.fingerprint IS NOT NULL
+        ) ORDER BY finished_at DESC LIMIT 1
+    ) AS finished_at FROM own WHERE handler IS NOT NULL
     LIMIT :most
 """).columns(column("handler", Text), column("finished_at", UtcDateTime))  # noqa: S608 - constants
 _ISQUARANTINED = and_(
@@ -104,25 +132,51 @@ QUARANTINED = (
 
 
 def occurrences(connection: Connection, now: datetime) -> dict[str, Occurrence]:
-    """Return all that is wrong, by fingerprint."""
+    """Return all that is wrong by what is stored in rows, by fingerprint."""
     most = {"most": MOST}
     newest = list(connection.execute(_NEWEST, most).scalars())
     found = [
-        Occurrence(row[0], IssueKind.FAILURE, row.handler, without_ids(row.error), row.place, row.failed_at)
+        _of_failure(connection, row)
         for row in connection.execute(_FAILURES.where(in_values(failure.c.id, newest)))
     ]
-    for handler, finished_at in connection.execute(_DEAD, most):
-        its_id = fingerprint(handler, IssueKind.DEAD)
-        found.append(Occurrence(its_id, IssueKind.DEAD, handler, "runs are dead", None, finished_at or now))
+    for handler, finished_at in connection.execute(_DEAD, {**most, "newest": _DEAD_READ}):
+        if finished_at is not None:
+            found.append(_occurrence(IssueKind.DEAD, handler, "runs are dead", finished_at))
     for row in reversed(connection.execute(QUARANTINED, most).all()):  # the newest of a reason last
         reason = without_ids(_reason(row.error))
         its_id = quarantine_id(row)
         found.append(Occurrence(its_id, IssueKind.QUARANTINE, row.event_type, reason, None, row.received_at))
-    seen_at = workers_gone_since(connection, now)
-    if seen_at is not None:
-        its_id = fingerprint("", IssueKind.WORKER)
-        found.append(Occurrence(its_id, IssueKind.WORKER, "", "no worker is alive", None, seen_at))
-    return {each.fingerprint: each for each in found}
+    known = any(each.kind is IssueKind.KILLER and each.last_at > now - TOLD_FOR for each in found)
+    of_workers = [] if known else _of_workers(connection, now)
+    return {each.fingerprint: each for each in (*of_workers, *found)}
+
+
+def _occurrence(kind: IssueKind, subject: str, title: str, last_at: datetime) -> Occurrence:
+    return Occurrence(fingerprint(subject, kind), kind, subject, title, None, last_at)
+
+
+def _of_failure(connection: Connection, row: Any) -> Occurrence:
+    kind, title, place = IssueKind.FAILURE, without_ids(row.error), row.place
+    if row.fingerprint == fingerprint(row.handler, LOST):
+        kind, title = IssueKind.KILLER, f"workers die while {row.handler} runs"
+        beside = read_lost_beside(connection, row.handler)
+        place = f"lost beside it: {', '.join(beside)}" if beside else None
+    return Occurrence(row.fingerprint, kind, row.handler, title, place, row.failed_at)
+
+
+def _of_workers(connection: Connection, now: datetime) -> Iterator[Occurrence]:
+    """Yield the gravest that is wrong with the workers, where no killer is known."""
+    seen_at, lost = workers_gone_since(connection, now), read_lost_workers(connection, now)
+    if lost is not None and lost.killer is not None:
+        title = f"workers die while {lost.killer} runs"
+        its_id = fingerprint(lost.killer, LOST)
+        yield Occurrence(its_id, IssueKind.KILLER, lost.killer, title, None, lost.last_at)
+    elif lost is not None and lost.is_loop:
+        yield _occurrence(IssueKind.CRASH_LOOP, "", lost.text, lost.last_at)
+    elif seen_at is not None:
+        yield _occurrence(IssueKind.WORKER, "", "no worker is alive", seen_at)
+    elif lost is not None:
+        yield _occurrence(IssueKind.LOST_WORKER, "", lost.text, lost.last_at)
 
 
 def workers_gone_since(connection: Connection, now: datetime) -> datetime | None:
@@ -144,45 +198,29 @@ def quarantine_id(row: Any) -> str:
 
 
 def occurrences_in_figures(inbox: Inbox, now: datetime) -> dict[str, Occurrence]:
-    """Return the types of which no delivery comes any more, and refusals if there are too many."""
-    hour = now.replace(minute=0, second=0, microsecond=0)
-    midnight = hour.replace(hour=0)
-    days = read_periods(inbox, midnight - (_DAYS - 1) * DAY, midnight + DAY, DAY, (Counted.ACCEPTED,))
-    found = []
-    for each in read_overview(inbox, now).types:
-        by_day = [day.by_type[each.event_type] for day in days]
-        if each.last_at is not None and is_silent(by_day, each.last_at, now):
-            its_id = fingerprint(each.event_type, IssueKind.SILENCE)
-            title = f"{each.event_type} has stopped coming"
-            found.append(Occurrence(its_id, IssueKind.SILENCE, each.event_type, title, None, each.last_at))
+    """Return what is wrong by the figures: silence, refusals, what was not stored, what is too slow."""
+    found = [
+        _occurrence(IssueKind.SILENCE, one.event_type, one.text, one.last_at)
+        for one in read_silent_types(inbox, now)
+    ]
     refused = [
         one
-        for one in read_refused_since(inbox, hour - HOUR, _OF_SIGNED)
+        for one in read_refused_since(inbox, hour_of(now) - HOUR, _OF_SIGNED)
         if one.authentic_at is None or one.last_at - one.authentic_at >= NONE_ACCEPTED_FOR
     ]
     if any(one.number > REFUSED_LIMIT for one in refused):
-        its_id = fingerprint("", IssueKind.REFUSED)
         last_at = max(hour_of(one.last_at) for one in refused)
-        title = "signed deliveries are refused"
-        found.append(Occurrence(its_id, IssueKind.REFUSED, "", title, None, last_at))
+        found.append(_occurrence(IssueKind.REFUSED, "", "signed deliveries are refused", last_at))
+    not_stored = read_not_stored(inbox, now)
+    if not_stored is not None:
+        found.append(_occurrence(IssueKind.NOT_STORED, "", "deliveries were answered 503", not_stored[1]))
+    backlog = read_state(inbox, now).backlog
+    if grows(inbox, backlog, now):
+        found.append(_occurrence(IssueKind.BACKLOG, "", "more deliveries come than are handled", now))
+    found += [_occurrence(IssueKind.SLOW, one.name, one.text, now) for one in read_slow_handlers(inbox, now)]
     return {each.fingerprint: each for each in found}
 
 
 _OF_SIGNED = ("mismatch", "stale", "future")
 """The causes of refusals that a wrong secret or clock has. A stranger can send such requests too, but cannot
 stop genuine deliveries: so these are an issue only while none of the source is accepted."""
-
-
-def is_silent(by_day: Sequence[int], last_at: datetime | None, now: datetime) -> bool:
-    """Return whether a type has stopped arriving: at its own rate, several were expected since its last one.
-
-    `by_day` are the numbers of the last days, ending today. The rate is that of the days from the first
-    delivery to the last.
-    """
-    if last_at is None or not any(by_day):
-        return False
-    first = next(day for day, number in enumerate(by_day) if number)
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    began_at = midnight - (len(by_day) - 1 - first) * DAY
-    seconds = max((last_at - began_at).total_seconds(), DAY.total_seconds())
-    return sum(by_day) / seconds * (now - last_at).total_seconds() >= SILENT_AFTER

@@ -10,7 +10,6 @@ import pytest
 from billhook.clock import FrozenClock
 from billhook.inbox import WorkerRecord
 from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
-from billhook.inbox.occurrences import is_silent
 from support.apps import deliver
 from support.signing import OTHER_SECRET
 
@@ -166,21 +165,6 @@ def test_the_last_hour_is_shown_by_the_minute_and_is_the_range_if_it_has_all(at_
     deliver(at_noon.app, secret=OTHER_SECRET, at=NOON)
     at_noon.state.inbox.close()
     assert 'range=24h" aria-current="true"' in at_noon.get("").text
-
-
-def test_a_type_is_silent_when_several_were_to_come_since_its_last():
-    for by_day, since_last, silent in (
-        ([0] * 29 + [0], None, False),
-        ([10] * 29 + [0], timedelta(hours=11), False),
-        ([10] * 29 + [0], timedelta(hours=13), True),
-        ([1] * 30, timedelta(days=4), False),
-        ([1] * 24 + [0] * 6, timedelta(days=6), True),
-        ([0] * 29 + [1], timedelta(hours=12), False),
-        ([0] * 20 + [1] + [0] * 9, timedelta(days=9), True),
-        ([0] * 27 + [1] + [0] * 2, timedelta(days=2), False),
-    ):
-        last_at = None if since_last is None else NOON - since_last
-        assert is_silent(by_day, last_at, NOON) is silent
 
 
 def test_a_silent_type_is_marked_and_comes_first(at_noon):

@@ -35,7 +35,7 @@ from billhook.inbox.sqlite.driver import (
     raise_unless_busy,
     take_over_log,
 )
-from billhook.inbox.sqlite.facts import read_facts
+from billhook.inbox.sqlite.facts import file_bytes, read_facts
 from billhook.inbox.sqlite.file import (
     beside,
     check_log_belongs,
@@ -225,6 +225,10 @@ class SqliteDatabase(Database):
         """Read the facts of the file."""
         with self.read() as connection:
             return read_facts(connection, self.path)
+
+    def free_bytes(self) -> tuple[int, int]:
+        """Return how many bytes are free beside the file, and its size with its log."""
+        return shutil.disk_usage(self.path.parent).free, file_bytes(self.path)
 
     def back_up(self, target: Path, progress: Progress) -> int:
         """Copy the inbox into a new file: see billhook.inbox.sqlite.backup.back_up."""

@@ -21,7 +21,6 @@ def read_facts(connection: Connection, path: Path) -> SqliteFacts:
         for name in ("journal_mode", "synchronous", "fullfsync")
     )
     library: Any = connection.dialect.dbapi
-    files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
     return SqliteFacts(
         path=path,
         version=library.sqlite_version_info,
@@ -30,10 +29,19 @@ def read_facts(connection: Connection, path: Path) -> SqliteFacts:
         synchronous=synchronous,
         fullfsync=bool(fullfsync),
         free_bytes=shutil.disk_usage(path.parent).free,
-        file_bytes=sum(file.stat().st_size for file in files if file.exists()),
+        file_bytes=file_bytes(path),
         file_system=file_system_of(path),
-        lax_files={str(file): may for file in files if (may := access_by_others(file)) is not None},
+        lax_files={str(file): may for file in _files(path) if (may := access_by_others(file)) is not None},
     )
+
+
+def _files(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
+
+
+def file_bytes(path: Path) -> int:
+    """Return the size of a SQLite file, with its log."""
+    return sum(file.stat().st_size for file in _files(path) if file.exists())
 
 
 def file_system_of(path: Path, mounts: Path = _MOUNTS) -> str | None:

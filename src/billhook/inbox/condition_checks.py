@@ -1,0 +1,222 @@
+"""Find what is wrong by the facts of an inbox: a function for each condition of billhook.inbox.conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+
+from billhook.clock import clock_off, format_ago, format_duration
+from billhook.file_modes import access_by_others
+from billhook.inbox.counts import OTHER_TYPES
+from billhook.inbox.crashes import ThreadCrashes
+from billhook.inbox.inbox import Inbox
+from billhook.inbox.issues import OpenIssue, list_open
+from billhook.inbox.lost_workers import TOLD_FOR
+from billhook.inbox.occurrences import IssueKind, Occurrence, occurrences, occurrences_in_figures
+from billhook.inbox.overview import COUNT_LIMIT, Overview, read_overview
+from billhook.inbox.pace import OLD, read_not_stored
+from billhook.inbox.thresholds import NO_THRESHOLDS, Thresholds, refused_within
+from billhook.printable import printable
+
+_WORKER_SEEN_WITHIN = timedelta(minutes=1)
+"""Three times the interval at which a worker renews its row in the inbox."""
+_LITTLE_BYTES, _TOO_LITTLE_BYTES = 1024**3, 100 * 1024**2
+
+
+@dataclass
+class Facts:
+    """What conditions are judged by. Each part is read when the first condition asks for it.
+
+    `engine` is that of the deployment; `notify_file` holds the addresses of messages.
+    """
+
+    inbox: Inbox
+    now: datetime
+    engine: str = "worker"
+    notify_file: str | None = None
+    thresholds: Thresholds = NO_THRESHOLDS
+    given: Overview | None = None
+
+    @cached_property
+    def overview(self) -> Overview:
+        """The figures of the inbox."""
+        return self.given or read_overview(self.inbox, self.now)
+
+    @cached_property
+    def occurrences(self) -> Collection[Occurrence]:
+        """What is wrong by rows and figures, and is an issue."""
+        found = occurrences_in_figures(self.inbox, self.now)
+        with self.inbox.database.read() as connection:
+            found |= occurrences(connection, self.now)
+        return found.values()
+
+    @cached_property
+    def opened(self) -> Sequence[OpenIssue]:
+        """The issues that are open."""
+        return list_open(self.inbox)
+
+    def of_kind(self, kind: IssueKind) -> Iterator[tuple[str, str]]:
+        """Yield the occurrences of a kind, each with its subject."""
+        yield from ((each.subject, each.title) for each in self.occurrences if each.kind is kind)
+
+
+Found = Iterator[tuple[str, str]]
+"""The subject and the sentence of each thing that is wrong; the subject may be empty."""
+
+
+def worker_missing_since(facts: Facts) -> tuple[bool, datetime | None]:
+    """Return whether no worker serves the inbox, and when the last was seen."""
+    seen_at = facts.inbox.worker_seen_at()
+    missing = seen_at is None or facts.now - seen_at > _WORKER_SEEN_WITHIN
+    return facts.engine != "inline" and missing, seen_at
+
+
+def find_no_worker(facts: Facts) -> Found:
+    missing, seen_at = worker_missing_since(facts)
+    if missing and seen_at is None:
+        yield "", "no worker is running"
+    elif missing and seen_at is not None:
+        age = format_duration((facts.now - seen_at).total_seconds())
+        yield "", f"no worker has been seen for {' '.join(age.split(' ')[:2])}"  # one unit is enough
+
+
+def find_row_security(facts: Facts) -> Found:
+    if text := facts.inbox.database.row_security().text:
+        yield "", f"row security has no policy for {text}"
+
+
+def find_crashed(facts: Facts) -> Found:
+    for one in facts.overview.crashes:
+        yield one.thread, crashes_text(one, facts.now)
+
+
+def crashes_text(crashes: ThreadCrashes, now: datetime) -> str:
+    """Return how often a thread has crashed, and by what the last time, as a part of a sentence."""
+    times = "once" if crashes.number == 1 else f"{number_text(crashes.number)} times"
+    last = f"last {format_ago(crashes.last_at, now)}, with {printable(crashes.last_error)}"
+    return f"the thread {printable(crashes.thread)} has crashed {times} in 24 hours, {last}"
+
+
+def find_disk(facts: Facts, *, critical: bool) -> Found:
+    space = facts.inbox.database.free_bytes()
+    if space is None:
+        return
+    free, used = space
+    if free < _TOO_LITTLE_BYTES if critical else _TOO_LITTLE_BYTES <= free < max(_LITTLE_BYTES, used):
+        yield "", f"{free // 1024**2} MiB are free beside the inbox of {used // 1024**2} MiB"
+
+
+def find_dead(facts: Facts) -> Found:
+    if dead := facts.overview.backlog.dead:
+        yield "", f"{_are(dead, 'delivery', 'deliveries')} dead"
+
+
+def find_quarantined(facts: Facts) -> Found:
+    if quarantined := facts.overview.backlog.quarantined:
+        yield "", f"{_are(quarantined, 'delivery', 'deliveries')} quarantined"
+
+
+def find_paused(facts: Facts) -> Found:
+    if paused := facts.overview.paused:
+        yield paused[0].name, f"{_are(len(paused), 'handler', 'handlers')} paused"
+
+
+def find_waiting(facts: Facts) -> Found:
+    oldest_at = facts.overview.backlog.oldest_at
+    if oldest_at is not None and facts.now - oldest_at > OLD:
+        yield "", f"the oldest unfinished delivery waits for {_age(facts.now - oldest_at)}"
+
+
+def find_not_stored(facts: Facts) -> Found:
+    if found := read_not_stored(facts.inbox, facts.now):
+        deliveries = "1 delivery" if found[0] == 1 else f"{number_text(found[0])} deliveries"
+        yield "", f"{deliveries} could not be stored in this hour and the one before"
+
+
+def find_clock(facts: Facts) -> Found:
+    if off := clock_off(facts.overview.machine_ahead_seconds):
+        yield "", off
+
+
+def find_notify_file(facts: Facts) -> Found:
+    may = None if facts.notify_file is None else access_by_others(Path(facts.notify_file))
+    if may is not None:
+        yield "", f"other users may {may} BILLHOOK_NOTIFY_FILE"
+
+
+def find_killers(facts: Facts) -> Found:
+    found = {one.subject: one.title for one in facts.opened if one.kind is IssueKind.KILLER}
+    lately = (one for one in facts.occurrences if one.kind is IssueKind.KILLER)
+    found |= {one.subject: one.title for one in lately if facts.now - one.last_at < TOLD_FOR}
+    yield from found.items()
+
+
+def find_unknown_types(facts: Facts) -> Found:
+    known = facts.inbox.known_types
+    for one in facts.overview.types if known is not None else ():
+        is_known = one.event_type in ("", OTHER_TYPES) or one.event_type in (known or ())
+        if not is_known and one.last_at is not None and one.last_at >= facts.overview.since:
+            yield one.event_type, f"no class is declared of {printable(one.event_type)}"
+
+
+def find_open_issues(facts: Facts) -> Found:
+    # The others are conditions of their own, and shown as such.
+    opened = sum(one.kind is IssueKind.FAILURE for one in facts.opened)
+    if opened:
+        yield "", "1 issue is open" if opened == 1 else f"{opened:,} issues are open"
+
+
+def found_of_kind(kind: IssueKind) -> Callable[[Facts], Found]:
+    return lambda facts: facts.of_kind(kind)
+
+
+def find_too_old(facts: Facts) -> Found:
+    limit, oldest_at = facts.thresholds.max_age, facts.overview.backlog.oldest_at
+    if limit is not None and oldest_at is not None and facts.now - oldest_at > limit:
+        age = _age(facts.now - oldest_at)
+        yield "", f"the oldest unfinished delivery is {age} old, the limit is {_age(limit)}"
+
+
+def find_too_many_dead(facts: Facts) -> Found:
+    limit, dead = facts.thresholds.max_dead, facts.overview.backlog.dead
+    if limit is not None and dead > limit:
+        yield "", f"{_are(dead, 'delivery', 'deliveries')} dead, the limit is {limit}"
+
+
+def find_too_silent(facts: Facts) -> Found:
+    overview = facts.overview
+    last = {one.event_type: one.last_at for one in overview.types} | {"*": overview.last_at}
+    for event_type, limit in facts.thresholds.max_silence.items():
+        last_at = last.get(event_type)
+        named = "delivery" if event_type == "*" else event_type
+        if last_at is None:
+            yield event_type, f"no {named} was ever received, the limit is {_age(limit)}"
+        elif facts.now - last_at > limit:
+            age = _age(facts.now - last_at)
+            yield event_type, f"the last {named} is {age} old, the limit is {_age(limit)}"
+
+
+def find_too_many_refused(facts: Facts) -> Found:
+    if facts.thresholds.max_refused is None:
+        return
+    limit, hours = facts.thresholds.max_refused
+    refused = refused_within(facts.inbox, facts.now, hours)
+    if refused > limit:
+        span = "hour" if hours == 1 else f"{hours} hours"
+        yield "", f"about {refused:.0f} deliveries were refused in the last {span}, the limit is {limit}"
+
+
+def number_text(number: int, limit: int = COUNT_LIMIT) -> str:
+    """Return a number of deliveries as shown: at the limit of counting with a plus sign."""
+    return f"{number:,}+" if number >= limit else f"{number:,}"
+
+
+def _are(number: int, one: str, more: str) -> str:
+    return f"1 {one} is" if number == 1 else f"{number_text(number)} {more} are"
+
+
+def _age(age: timedelta) -> str:
+    return format_duration(max(0.0, age.total_seconds()))

@@ -1,0 +1,272 @@
+"""What can be wrong with an inbox, each once: when it holds, how grave it is, who is told, what to do.
+
+`billhook status`, the banner, Health, `billhook doctor`, the metric `billhook_condition`, issues and messages
+show what `judge` finds, and nothing else judges. A condition without an issue is shown while it holds; of one
+with an issue a message is sent once, unless a stranger could cause it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from billhook.clock import format_ago
+from billhook.errors import BillhookError
+from billhook.inbox.condition_checks import (
+    Facts,
+    Found,
+    find_clock,
+    find_crashed,
+    find_dead,
+    find_disk,
+    find_killers,
+    find_no_worker,
+    find_not_stored,
+    find_notify_file,
+    find_open_issues,
+    find_paused,
+    find_quarantined,
+    find_row_security,
+    find_too_many_dead,
+    find_too_many_refused,
+    find_too_old,
+    find_too_silent,
+    find_unknown_types,
+    find_waiting,
+    found_of_kind,
+)
+from billhook.inbox.occurrences import IssueKind
+from billhook.printable import printable
+
+
+class Severity(StrEnum):
+    """How grave a condition is: `critical` loses or stops deliveries, or soon will."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One thing that can be wrong. `holds` says when, `command` is the first to run.
+
+    `alert` is the rule of deploy/prometheus-alerts.yml that mirrors it.
+    """
+
+    name: str
+    severity: Severity
+    holds: str
+    command: str
+    runbook: str
+    find: Callable[[Facts], Found] = field(compare=False, repr=False)
+    kind: IssueKind | None = None
+    alert: str = ""
+
+    @property
+    def is_told(self) -> bool:
+        """Whether a message is sent of it; not of what a stranger could cause."""
+        return self.kind not in (None, IssueKind.REFUSED)
+
+
+class Holding(NamedTuple):
+    """A condition that holds: of what, and in words that are a part of a sentence."""
+
+    condition: Condition
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Which conditions hold, the gravest first, and which could not be judged, with the cause."""
+
+    holding: Sequence[Holding]
+    unjudged: Mapping[str, str]
+    last_at: datetime | None
+    at: datetime
+
+    @property
+    def crossed(self) -> list[str]:
+        """A line for each limit of an operator's that is crossed."""
+        return [f"{one.condition.name}: {one.text}" for one in self.holding if one.condition in LIMITS]
+
+    @property
+    def problems(self) -> list[Holding]:
+        """What holds without a limit of an operator's, and needs attention."""
+        shown = (one for one in self.holding if one.condition.severity is not Severity.NOTE)
+        return [one for one in shown if one.condition not in LIMITS]
+
+    def by_name(self) -> dict[str, bool]:
+        """Return whether each condition holds that could be judged and has no limit of an operator's."""
+        holding = {one.condition.name for one in self.holding}
+        names = (one.name for one in CONDITIONS if one not in LIMITS and one.name not in self.unjudged)
+        return {name: name in holding for name in names}
+
+    @property
+    def worst(self) -> Severity | None:
+        """The highest severity of what holds."""
+        return min((one.condition.severity for one in self.problems), key=[*Severity].index, default=None)
+
+    @property
+    def all_well(self) -> str:
+        """What is said where nothing is wrong: only where each condition could be judged that all is well."""
+        if self.unjudged:
+            return f"Not known: {', '.join(sorted(self.unjudged))} could not be judged."
+        if self.last_at is None:
+            return "No delivery has been received yet."
+        last = format_ago(self.last_at, self.at)
+        return f"All is well: nothing failed and nothing waits for long. The last delivery came {last}."
+
+    @property
+    def sentence(self) -> str:
+        """The state in one sentence. A note needs no attention."""
+        texts = ", ".join(one.text for one in self.problems)
+        unknown = f" {self.all_well}" if self.unjudged else ""
+        return f"Needs attention: {texts}.{unknown}" if texts else self.all_well
+
+
+def judge(facts: Facts) -> Judgement:
+    """Judge each condition. One that cannot be judged is named, and the others are judged all the same."""
+    holding: list[Holding] = []
+    unjudged: dict[str, str] = {}
+    last_at = None
+    try:
+        last_at = facts.overview.last_at
+    except BillhookError as error:
+        unjudged["inbox"] = printable(str(error))
+    for condition in CONDITIONS:
+        try:
+            holding += [Holding(condition, *found) for found in condition.find(facts)]
+        except (BillhookError, OSError) as error:
+            unjudged[condition.name] = printable(str(error))
+    return Judgement(holding, unjudged, last_at, facts.now)
+
+
+_CRITICAL, _WARNING, _NOTE = Severity
+CONDITIONS = (
+    Condition(
+        "row-security", _CRITICAL, "row security hides rows of the inbox from billhook's role",
+        "doctor", "the-inbox-cannot-be-read", find_row_security,
+    ),
+    Condition(
+        "disk-full", _CRITICAL, "less than 100 MiB are free beside a SQLite inbox",
+        "deliveries prune", "deliveries-were-answered-503", lambda facts: find_disk(facts, critical=True),
+    ),
+    Condition(
+        "no-worker", _CRITICAL, "no worker was seen for 60 s (an issue after 90 s)",
+        "doctor", "no-worker-is-alive", find_no_worker, IssueKind.WORKER, "BillhookWorkerGone",
+    ),
+    Condition(
+        "killer", _CRITICAL, "workers die while one handler runs alone, or it ran in each of three that died",
+        "handlers pause {subject}", "workers-die", find_killers, IssueKind.KILLER,
+    ),
+    Condition(
+        "crash-loop", _CRITICAL, "three workers died one after another in 5 minutes",
+        "workers", "workers-die", found_of_kind(IssueKind.CRASH_LOOP), IssueKind.CRASH_LOOP,
+        "BillhookWorkersRestart",
+    ),
+    Condition(
+        "not-stored", _CRITICAL, "deliveries were answered 503 in this hour or the one before",
+        "doctor", "deliveries-were-answered-503", find_not_stored, IssueKind.NOT_STORED, "BillhookNotStored",
+    ),
+    Condition(
+        "lost-worker", _WARNING, "a worker died in the last 15 minutes, and was not seen for 110 s",
+        "workers", "workers-die", found_of_kind(IssueKind.LOST_WORKER), IssueKind.LOST_WORKER,
+    ),
+    Condition(
+        "thread-crashed", _WARNING, "an error ended a thread of billhook's own in 24 hours",
+        "doctor", "workers-die", find_crashed,
+    ),
+    Condition(
+        "dead", _WARNING, "attempts of deliveries are used up",
+        "failures", "runs-are-dead", find_dead, IssueKind.DEAD, "BillhookDeliveriesDead",
+    ),
+    Condition(
+        "quarantined", _WARNING, "deliveries cannot be read, or contradict another",
+        "deliveries list --state quarantined", "deliveries-are-quarantined", find_quarantined,
+        IssueKind.QUARANTINE, "BillhookDeliveriesQuarantined",
+    ),
+    Condition(
+        "paused", _WARNING, "a handler is paused",
+        "handlers resume {subject}", "a-handler-is-paused", find_paused, None, "BillhookHandlerPaused",
+    ),
+    Condition(
+        "waiting", _WARNING, "a delivery is unfinished for more than 10 minutes",
+        "deliveries list --state waiting", "deliveries-wait", find_waiting, None, "BillhookDeliveriesWait",
+    ),
+    Condition(
+        "backlog", _WARNING, "less than 80 % of what came in 10 minutes was handled, and it waits as long",
+        "workers", "deliveries-wait", found_of_kind(IssueKind.BACKLOG), IssueKind.BACKLOG,
+        "BillhookBacklogGrows",
+    ),
+    Condition(
+        "slow", _WARNING, "half of a handler's calls of 10 minutes take three times what 95 % took in 3 days",
+        "handlers", "deliveries-wait", found_of_kind(IssueKind.SLOW), IssueKind.SLOW, "BillhookHandlerSlow",
+    ),
+    Condition(
+        "silence", _WARNING, "a type has not come for twice its longest gap in 30 days, of five or more",
+        "reconcile", "the-service-is-silent", found_of_kind(IssueKind.SILENCE), IssueKind.SILENCE,
+        "BillhookTypeSilent",
+    ),
+    Condition(
+        "refused", _WARNING, "over 50 signed deliveries were refused, and none was accepted for 15 minutes",
+        "doctor", "signed-deliveries-are-refused", found_of_kind(IssueKind.REFUSED), IssueKind.REFUSED,
+        "BillhookDeliveriesRefused",
+    ),
+    Condition(
+        "disk", _WARNING, "less than 1 GiB, or than the size of a SQLite inbox, is free beside it",
+        "deliveries prune", "deliveries-were-answered-503", lambda facts: find_disk(facts, critical=False),
+    ),
+    Condition(
+        "clock", _WARNING, "this machine's clock is more than 5 s off the database server's",
+        "doctor", "signed-deliveries-are-refused", find_clock,
+    ),
+    Condition(
+        "notify-file", _WARNING, "other users may read or write BILLHOOK_NOTIFY_FILE",
+        "doctor", "the-inbox-cannot-be-read", find_notify_file,
+    ),
+    Condition(
+        "failing", _WARNING, "an issue is open of which no other condition tells",
+        "failures", "runs-are-dead", find_open_issues, IssueKind.FAILURE, "BillhookHandlerFails",
+    ),
+    Condition(
+        "unknown-type", _NOTE, "deliveries came in 24 hours of a type that has no class",
+        "events", "deliveries-wait", find_unknown_types,
+    ),
+    Condition(
+        "max-age", _WARNING, "the oldest unfinished delivery is older than --max-age",
+        "deliveries list --state waiting", "deliveries-wait", find_too_old,
+    ),
+    Condition(
+        "max-dead", _WARNING, "more deliveries are dead than --max-dead",
+        "failures", "runs-are-dead", find_too_many_dead,
+    ),
+    Condition(
+        "max-silence", _WARNING, "a type's last delivery is older than --max-silence",
+        "reconcile", "the-service-is-silent", find_too_silent, None, "BillhookSilent",
+    ),
+    Condition(
+        "max-refused", _WARNING, "more deliveries were refused than --max-refused",
+        "doctor", "signed-deliveries-are-refused", find_too_many_refused,
+    ),
+)  # fmt: skip
+"""The gravest first. A new one is shown, counted and documented everywhere by its line here."""
+LIMITS = tuple(one for one in CONDITIONS if one.name.startswith("max-"))
+"""The conditions that hold only by a limit that an operator sets."""
+
+
+def conditions_table() -> str:
+    """Return the list as a table of Markdown, for the documentation."""
+    lines = ["| condition | severity | holds when | message | first command | runbook | alert |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for one in CONDITIONS:
+        told = "yes" if one.is_told else "no"
+        command = f"`billhook {one.command.format(subject='HANDLER')}`"
+        alert = f"`{one.alert}`" if one.alert else ""
+        cells = (f"`{one.name}`", one.severity, one.holds, told, command, f"`{one.runbook}`", alert)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

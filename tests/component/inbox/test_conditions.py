@@ -1,0 +1,237 @@
+"""The conditions: what holds, what is told once, and thirty days of a good service in which none does."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from billhook.errors import InboxUnavailable
+from billhook.events import EVENT_TYPES
+from billhook.inbox import RunPlan, WorkerRecord
+from billhook.inbox.condition_checks import Facts
+from billhook.inbox.conditions import CONDITIONS, LIMITS, Severity, conditions_table, judge
+from billhook.inbox.counts import NO_DURATION, CountKey, Counts, Sum, hour_of
+from billhook.inbox.issues import IssueState, list_issues, update_issues
+from billhook.inbox.leases import LOST
+from billhook.inbox.lost_workers import read_lost_workers
+from billhook.inbox.occurrences import IssueKind
+from support.inbox_view import NOON, incoming, open_inbox, value
+
+SECOND, MINUTE, HOUR, DAY = (timedelta(**{unit: 1}) for unit in ("seconds", "minutes", "hours", "days"))
+
+
+def held(inbox, now, engine="inline"):
+    return {one.condition.name: one.text for one in judge(Facts(inbox, now, engine)).holding}
+
+
+def worker_ran(inbox, name, started_at, seen_at, *, stopped=False):
+    record = WorkerRecord(name, "worker", 1, started_at)
+    inbox.record_worker(record, started_at)
+    inbox.record_worker(record, seen_at)
+    if stopped:
+        inbox.record_stop(name)
+
+
+def claimed(inbox, owner, handler, at, key):
+    """A run that a worker claimed, and neither settled nor released."""
+    delivery_id = inbox.put(incoming(key, at=at)).delivery_id
+    with inbox.transaction(owner) as transaction:
+        transaction.plan([RunPlan(delivery_id, (handler,))], at)
+        transaction.claim(1, at, at + 30 * SECOND, only=delivery_id)
+
+
+def crash_loop(inbox, handlers, each=10 * SECOND, number=5):
+    """Workers that die one after another, while these handlers run; returns when the next one is seen."""
+    for index in range(number):
+        at = NOON + index * each
+        worker_ran(inbox, f"w{index}", at, at + SECOND)
+        for handler in handlers:
+            claimed(inbox, f"w{index}", handler, at, f"{handler} {index}")
+    return NOON + number * each
+
+
+def test_a_loop_of_one_handler_is_one_issue_that_names_it(inbox):
+    end = crash_loop(inbox, ["book"])
+    now = end + 45 * SECOND
+    worker_ran(inbox, "next", end, now)
+
+    assert held(inbox, now)["killer"] == "workers die while book runs"
+    update_issues(inbox, now)
+    (one,) = list_issues(inbox)
+    assert (one.kind, one.subject, one.title) == (IssueKind.KILLER, "book", "workers die while book runs")
+
+
+def test_a_loop_of_several_handlers_is_told_as_such_after_100_seconds(inbox):
+    end = crash_loop(inbox, ["book", "mail"])
+    for seconds, expected in (
+        (40, None),
+        (60, "workers died 5 times in 5 minutes, the last while book or mail ran"),
+    ):
+        now = end + seconds * SECOND
+        worker_ran(inbox, "next", end, now)
+        assert held(inbox, now).get("crash-loop") == expected
+
+    update_issues(inbox, now)
+    assert [one.kind for one in list_issues(inbox)] == [IssueKind.CRASH_LOOP]
+
+
+@pytest.mark.parametrize(
+    ("lives", "expected"),
+    [
+        ([(0, 900, True), (900, 1800, True), (1800, 1900, True)], None),  # deploys
+        ([(0, 1700, False), (0, 1700, False), (0, 1700, False)], False),  # a machine was lost
+        ([(0, 1700, False)], False),
+        ([(1600, 1610, False), (1612, 1620, False), (1622, 1630, False)], True),
+        ([(0, 100, False), (200, 300, False), (400, 500, False)], None),  # long ago
+    ],
+)
+def test_only_workers_that_died_one_after_another_are_a_crash_loop(inbox, lives, expected):
+    for number, (start, end, stopped) in enumerate(lives):
+        worker_ran(inbox, f"w{number}", NOON + start * SECOND, NOON + end * SECOND, stopped=stopped)
+    now = NOON + 1830 * SECOND
+    worker_ran(inbox, "alive", NOON + 1630 * SECOND, now)
+
+    with inbox.database.read() as connection:
+        found = read_lost_workers(connection, now)
+
+    assert (found and found.is_loop) == expected
+
+
+def test_an_outage_of_the_database_is_no_death_of_workers(inbox):
+    for number in range(3):
+        worker_ran(inbox, f"w{number}", NOON, NOON + number * SECOND)
+
+    with inbox.database.read() as connection:
+        assert read_lost_workers(connection, NOON + 5 * MINUTE) is None
+
+
+def test_a_run_that_was_lost_alone_names_its_handler_and_those_beside_it_are_no_issues(inbox, where):
+    for handler in ("book", "mail", "send"):
+        claimed(inbox, "w1", handler, NOON, handler)
+    update_issues(inbox, NOON + SECOND)
+    at = NOON + MINUTE
+    with inbox.transaction("w2") as transaction:
+        transaction.claim(0, at, at + 30 * SECOND)  # expires what was lost
+    update_issues(inbox, at)
+    assert list_issues(inbox) == []
+    # Two succeed alone, the third is lost again.
+    change_id = value(where, "SELECT delivery_id FROM run WHERE handler = 'book'")
+    with inbox.transaction("w2") as transaction:
+        (claim,) = transaction.claim(1, at + MINUTE, at + 2 * MINUTE, only=change_id)
+    with inbox.transaction("w3") as transaction:
+        transaction.claim(0, at + 3 * MINUTE, at + 4 * MINUTE)
+
+    update_issues(inbox, at + 3 * MINUTE)
+
+    assert claim.handler == "book"
+    (one,) = list_issues(inbox)
+    assert (one.kind, one.title) == (IssueKind.KILLER, "workers die while book runs")
+    assert one.place == "lost beside it: mail, send"
+    assert value(where, "SELECT count(*) FROM failure WHERE error = '" + LOST + "'") == 4
+
+
+def put_counts(inbox, *rows, refused=()):
+    counts = Counts()
+    for what, at, number, event_type, handler, bucket in rows:
+        counts.put(
+            CountKey(hour_of(at), "default" if event_type else "", event_type, handler, what, "", bucket),
+            Sum(number, 0.0, at),
+        )
+    for cause in refused:
+        key = CountKey(hour_of(rows[0][1]), "default", "", "", "refused", cause, NO_DURATION)
+        counts.put(key, Sum(1, 0.0, rows[0][1]))
+    with inbox.database.write() as connection:
+        counts.write(connection)
+
+
+def test_what_cannot_be_judged_is_named_and_nothing_is_well_then(inbox, monkeypatch):
+    inbox.put(incoming("k"))
+
+    def unreadable():
+        raise InboxUnavailable("no answer")
+
+    monkeypatch.setattr(inbox.database, "row_security", unreadable)
+    judgement = judge(Facts(inbox, NOON, "inline"))
+
+    assert judgement.unjudged == {"row-security": "no answer"}
+    assert judgement.sentence == "Not known: row-security could not be judged."
+    assert "row-security" not in judgement.by_name()
+    assert set(judgement.by_name().values()) == {False}
+
+
+def test_the_list_is_whole():
+    assert len({one.name for one in CONDITIONS}) == len(CONDITIONS)
+    kinds = [one.kind for one in CONDITIONS if one.kind is not None]
+    assert sorted(kinds) == sorted(IssueKind)
+    order = [[*Severity].index(one.severity) for one in CONDITIONS if one not in LIMITS]
+    assert order == sorted(order)
+    assert [one.name for one in CONDITIONS if one.kind is IssueKind.REFUSED and one.is_told] == []
+
+
+def test_a_table_of_the_documentation_is_the_list(pytestconfig):
+    text = (pytestconfig.rootpath / "src/billhook/inbox/README.md").read_text()
+
+    assert conditions_table() in text
+
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+TYPES = list(EVENT_TYPES)
+
+
+def came_in(hour):
+    """What comes in an hour of a good service: types with their numbers."""
+    if hour.weekday() < 5 and 8 <= hour.hour < 18:
+        yield TYPES[0], 20
+    if hour.hour >= 6:
+        yield TYPES[1], 50
+    if hour.day in (1, 29) and 2 <= hour.hour < 5:
+        yield TYPES[2], 5_000
+    if hour.hour == 3:
+        yield TYPES[3], 10
+
+
+@pytest.mark.slow
+def test_thirty_days_of_bursts_deploys_pauses_and_scanners_raise_no_alarm(made_inbox):
+    inbox, wrong = made_inbox, {}
+    for number in range(30 * 24):
+        hour = START + number * HOUR
+        at = hour + MINUTE
+        rows = [("accepted", at, count, name, "", NO_DURATION) for name, count in came_in(hour)]
+        rows = rows or [("accepted", at, 1, "*", "", NO_DURATION)]
+        rows += [("succeeded", at, count, "", "book", 5) for _, count in came_in(hour)]
+        put_counts(inbox, *rows, refused=("missing", "malformed", "mismatch", "resources"))
+        day, now = number // 24, hour + 30 * MINUTE
+        if hour.hour == 0:  # a deploy: one worker stops in order, and the next one starts
+            inbox.record_stop(f"v{day - 1}")
+        worker_ran(inbox, f"v{day}", hour, now)
+        found = held(inbox, now, "worker")
+        found and wrong.update({now: found})
+        if hour.hour == 23:
+            update_issues(inbox, now)
+
+    assert wrong == {}
+    assert list_issues(inbox) == []
+
+
+def test_control_a_type_that_ends_is_told_and_after_which_gap(made_inbox):
+    name = next(iter(EVENT_TYPES))
+    hours = [START + number * HOUR for number in range(30 * 24)]
+    put_counts(made_inbox, *(("accepted", hour, 1, name, "", NO_DURATION) for hour in hours))
+
+    assert "silence" not in held(made_inbox, hours[-1] + 3 * HOUR)
+    update_issues(made_inbox, hours[-1] + 6 * HOUR)
+
+    told = f"{name} has stopped coming: its longest gap in 30 days was at most 2 h"
+    assert held(made_inbox, hours[-1] + 6 * HOUR)["silence"] == told
+    (one,) = list_issues(made_inbox)
+    assert (one.kind, one.title, one.state) == (IssueKind.SILENCE, told, IssueState.OPEN)
+
+
+@pytest.fixture
+def made_inbox(tmp_path):
+    inbox = open_inbox(tmp_path / "month.db")
+    yield inbox
+    inbox.close()
