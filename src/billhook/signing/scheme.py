@@ -228,9 +228,6 @@ def check_option(name: str, value: object, allowed: Iterable[object]) -> None:
         raise ConfigError(f"{name} {value!r} is not one of {', '.join(map(str, allowed))}")
 
 
-# --- secrets ------------------------------------------------------------------------------------------
-
-
 def usable_secret(secret: object) -> str:
     """Return `secret` if it is text to which nothing was added while it was copied.
 
