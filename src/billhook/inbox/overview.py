@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, TextualSelect, bindparam, column, func, select
 
-from billhook.inbox.claims import names_at_limit
 from billhook.inbox.counts import DURATION_BOUNDS, Counted, Counts, hour_of, read_counts
 from billhook.inbox.crashes import ThreadCrashes, read_crashes
+from billhook.inbox.due import names_at_limit
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import find_paused
 from billhook.inbox.records import HandlerLimits, PausedHandler
@@ -452,7 +452,7 @@ def _rates(connection: Connection, now: datetime) -> Mapping[str, float]:
 @cache
 def _numbers(dialect: str) -> TextualSelect:
     """Return the query of how many runs each handler has in which state, and since when some are due."""
-    # As in billhook.inbox.claims: PostgreSQL takes the two conditions for a rare coincidence, and would read
+    # As in billhook.inbox.due: PostgreSQL takes the two conditions for a rare coincidence, and would read
     # all runs.
     claimable = "state IN ('due', 'running') AND " if dialect == "sqlite" else ""
     kinds = {

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from billhook.inbox import HandlerLimits, RunPlan, claims
+from billhook.inbox import HandlerLimits, RunPlan, due
 from support.inbox_view import NOON, incoming
 from support.inbox_view import open_inbox as opened
 from support.runs import result_of
@@ -121,7 +121,7 @@ def explained(inbox, text):
 def statement_of_next_times(inbox):
     with inbox.database.read() as connection:
         dialect = connection.dialect
-        return str(claims._moments_of_all(dialect.name).compile(dialect=dialect))
+        return str(due._moments_of_all(dialect.name).compile(dialect=dialect))
 
 
 def test_a_poll_looks_up_each_handler_in_the_index_without_statistics_too(inbox):
