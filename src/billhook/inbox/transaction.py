@@ -286,9 +286,9 @@ class InboxTransaction:
         """Claim up to `limit` due runs, of one delivery if `only` names it; their attempt counts from now.
 
         Of each handler with due runs a like number, as far as it has capacity. The first `idle` of them
-        (default: all) start at once. The others are marked as queued: if their worker dies, that is no attempt
-        of theirs. Without `suspects`, suspects are left for `claim_suspect`; those whose lease has ended become
-        due within `spread`. `times` are what the caller has read before this transaction.
+        (default: all) start at once. The others are marked as queued: if their worker dies, that is no
+        attempt of theirs. Without `suspects`, suspects are left for `claim_suspect`; those whose lease has
+        ended become due within `spread`. `times` are what the caller has read before this transaction.
         """
         times = times or self.next_times(only)
         if times.lease_ends_at is not None and times.lease_ends_at <= now:
