@@ -71,7 +71,8 @@ AREAS = {
         ("tests/component/inbox/test_runs.py", "tests/component/inbox/test_duplicates.py", *INBOX),
     ),
     "claims": Area(
-        {"inbox/claims.py": 20, "inbox/leases.py": 10}, ("tests/component/inbox/test_workers.py", *INBOX)
+        {"inbox/due.py": 12, "inbox/claims.py": 8, "inbox/leases.py": 10},
+        ("tests/component/inbox/test_workers.py", *INBOX),
     ),
     "limits": Area(
         {"inbox/limits.py": 22},

@@ -210,13 +210,13 @@ INSERT_NEW = """
         (source, key, event_type, type_field, body, digest, headers, signed_at, received_at, state)
     SELECT source, key, event_type, type_field, body, digest, headers, signed_at, received_at,
         (SELECT 'received' FROM {version}
-         WHERE %s BETWEEN coalesce(oldest_writer, version_num) AND version_num)
+         WHERE %s BETWEEN coalesce(oldest_compatible, version_num) AND version_num)
     FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::bytea[], %s::text[],
                 %s::timestamptz[], %s::timestamptz[])
          WITH ORDINALITY
          AS new (source, key, event_type, type_field, body, digest, headers, signed_at, received_at, number)
     ORDER BY number
-    ON CONFLICT (source, key, duplicate_slot) DO NOTHING
+    ON CONFLICT (source, key, variant) DO NOTHING
     RETURNING id
 """
 

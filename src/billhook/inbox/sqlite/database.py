@@ -64,7 +64,7 @@ _INSERT_NEW = (
 _INSERT_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, 'received', NULL)"
 # One value more is a measurable part of a delivery's time: only those with their type in the body have it.
 _INSERT_ROW_WITH_FIELD = "(?, ?, ?, ?, ?, ?, ?, ?, 'received', ?)"
-_UNLESS_STORED = " ON CONFLICT (source, key, duplicate_slot) DO NOTHING"
+_UNLESS_STORED = " ON CONFLICT (source, key, variant) DO NOTHING"
 
 
 class SqliteDatabase(Database):
