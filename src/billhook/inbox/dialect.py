@@ -6,7 +6,7 @@ Database gives its own to the dialect of its engine, where `dialect_of` finds it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
@@ -15,6 +15,8 @@ from sqlalchemy import ColumnElement, Connection, FromClause, Select, Table, Upd
 from sqlalchemy import Dialect as AnyDialect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.types import TypeEngine
+
+from billhook.inbox.records import RunPlan, RunResult
 
 Processor = Callable[[Any], Any] | None
 """What SQLAlchemy gives a value to, before it is bound or when it is read."""
@@ -57,7 +59,7 @@ class InboxDialect(Protocol):
     def list_type(self, *, numbers: bool) -> TypeEngine[Any]:
         """Return the type of a parameter with any number of values, integers or texts."""
 
-    def list_value(self, values: Iterable[Any]) -> Any:
+    def list_value(self, values: list[Any]) -> Any:
         """Return such a parameter."""
 
     def rows(self, parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
@@ -146,6 +148,12 @@ class InboxDialect(Protocol):
         """Hold these deliveries."""
         return
 
+    def lock_work(
+        self, connection: Connection, results: Sequence[RunResult], plans: Sequence[RunPlan]
+    ) -> None:
+        """Hold what settling these results and planning these deliveries needs, in the order of locks."""
+        return
+
     def writers(
         self, connection: Connection, tables: Sequence[Table], now: datetime
     ) -> tuple[datetime, frozenset[str]]:
@@ -164,10 +172,11 @@ def with_own(dialect: OwnDialect, own: InboxDialect) -> OwnDialect:
 
 def own_dialect(dialect: AnyDialect) -> InboxDialect:
     """Return what `with_own` gave it."""
-    known: InboxDialect = vars(dialect)["billhook"]
-    return known
+    own: InboxDialect = dialect.billhook  # type: ignore[attr-defined]
+    return own
 
 
 def dialect_of(connection: Connection) -> InboxDialect:
     """Return the SQL of the database that a connection is to."""
-    return own_dialect(connection.dialect)
+    own: InboxDialect = connection.dialect.billhook  # type: ignore[attr-defined]
+    return own

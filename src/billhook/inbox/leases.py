@@ -134,7 +134,7 @@ def _uncounted(row: Any) -> int:
 
 def _killed_its_worker(row: Any) -> bool:
     """Return whether a lost attempt killed its worker: only such an attempt counts, and is an issue."""
-    return bool(row.runs_alone) and _uncounted(row) <= row.excused_attempts
+    return bool(row.runs_alone) and _uncounted(row) <= row.uncounted_attempts
 
 
 def _make_due(connection: Connection, ids: list[int], due_at: datetime, values: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from billhook.inbox import claims, due, leases, locks
+from billhook.inbox import claims, due, leases
 from billhook.inbox.claims import CLAIMED_COLUMNS
 from billhook.inbox.dialect import InboxDialect, dialect_of
 from billhook.inbox.due import NextTimes
@@ -173,11 +173,7 @@ class InboxTransaction:
         Not `whole`: more will be settled or planned, and locked then.
         """
         self._locked = whole
-        delivery_ids = {each.delivery_id for each in results} | {each.delivery_id for each in plans}
-        if any(each.options for each in plans) or any(each.ordered for each in results):
-            locks.lock_order(self._connection)
-        if results or len(delivery_ids) > 1:  # a plan alone locks its delivery itself
-            locks.lock_deliveries(self._connection, delivery_ids)
+        dialect_of(self._connection).lock_work(self._connection, results, plans)
 
     def settle(self, results: Sequence[RunResult], clock: Callable[[], datetime] | None = None) -> set[Lease]:
         """Write run results; returns the leases that were still held. See billhook.inbox.runs."""

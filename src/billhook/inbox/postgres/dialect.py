@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -28,7 +28,9 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import ARRAY, JSON, JSONB
 from sqlalchemy.types import TypeEngine
 
+from billhook.inbox import locks
 from billhook.inbox.dialect import FirstRuns, InboxDialect, Processor, RunUpdate
+from billhook.inbox.records import RunPlan, RunResult
 from billhook.inbox.schema import closed, delivery, run
 from billhook.inbox.sql import TextOfTables, in_parameter, json_text, name_of
 
@@ -94,9 +96,9 @@ class PostgresDialect(InboxDialect):
         """Return the type of an array."""
         return ARRAY(BigInteger() if numbers else Text())
 
-    def list_value(self, values: Iterable[Any]) -> list[Any]:
+    def list_value(self, values: list[Any]) -> list[Any]:
         """Return an array."""
-        return [*values]
+        return values
 
     def rows(self, parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
         """Return the rows of a JSON text."""
@@ -199,6 +201,16 @@ class PostgresDialect(InboxDialect):
     def lock_deliveries(self, connection: Connection, delivery_ids: Collection[int]) -> None:
         """Hold the rows of these deliveries."""
         connection.execute(_HOLD_DELIVERIES, {"delivery_ids": sorted(delivery_ids)})
+
+    def lock_work(
+        self, connection: Connection, results: Sequence[RunResult], plans: Sequence[RunPlan]
+    ) -> None:
+        """Hold the lock of ordered runs, if one is ordered, and then the deliveries."""
+        delivery_ids = {each.delivery_id for each in results} | {each.delivery_id for each in plans}
+        if any(each.options for each in plans) or any(each.ordered for each in results):
+            locks.lock_order(connection)
+        if results or len(delivery_ids) > 1:  # a plan alone locks its delivery itself
+            locks.lock_deliveries(connection, delivery_ids)
 
     def writers(
         self, connection: Connection, tables: Sequence[Table], now: datetime

@@ -50,9 +50,9 @@ class SqliteDialect(InboxDialect):
         """Return the type of a JSON text."""
         return Text()
 
-    def list_value(self, values: Iterable[Any]) -> str:
+    def list_value(self, values: list[Any]) -> str:
         """Return a JSON text."""
-        return json.dumps([*values])
+        return json.dumps(values)
 
     def rows(self, parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
         """Return the rows of a JSON text."""
