@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from billhook.clock import format_duration
-from billhook.doctor.setup import Finding, Level
+from billhook.doctor.finding import Finding, Level
 from billhook.inbox.condition_checks import Facts, worker_missing_since
 from billhook.inbox.conditions import CONDITIONS, LIMITS, Severity
 from billhook.inbox.database import CONNECTIONS_PER_PROCESS
@@ -21,7 +21,7 @@ from billhook.inbox.overview import read_refused_since
 from billhook.printable import printable
 
 if TYPE_CHECKING:
-    from billhook.doctor.setup import Setup
+    from billhook.doctor.examined import Setup
     from billhook.inbox import Inbox
 
 _NETWORK = (
