@@ -106,7 +106,11 @@ def test_a_scrape_has_the_state_of_now(inbox):
     assert found[("billhook_oldest_unfinished_timestamp_seconds",)] == NOON.timestamp()
     assert found["billhook_handler_paused_timestamp_seconds", ("handler", "h")] == NOON.timestamp()
     assert found["billhook_last_delivery_timestamp_seconds", ("type", "PingTest")] == NOON.timestamp()
-    assert found["billhook_issues", ("state", "open")] == 1
+    assert found["billhook_issues", ("state", "open")] == 2  # the dead run, and the worker that is gone
+    held = {
+        labels[0][1] for (name, *labels), value in found.items() if name == "billhook_condition" and value
+    }
+    assert held == {"dead", "paused", "lost-worker"}
     assert found["billhook_issues", ("state", "acknowledged")] == 0
     assert found["billhook_workers", ("engine", "worker")] == 1
     assert found["billhook_workers", ("engine", "thread")] == 0
@@ -180,7 +184,7 @@ def test_what_a_hook_refuses_of_the_metrics_is_the_apps(app_with, caplog):
 
 def test_a_mistake_of_the_metrics_is_503_and_in_the_log(client, monkeypatch, caplog):
     monkeypatch.setattr("billhook.pages.pages.RAISE_AGAIN", False)
-    monkeypatch.setattr("billhook.metrics._registry", lambda _: 1 / 0)
+    monkeypatch.setattr("billhook.metrics._registry", lambda *_: 1 / 0)
 
     answers = [client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"}) for _ in range(3)]
 

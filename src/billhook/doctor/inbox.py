@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from billhook.clock import format_duration
 from billhook.doctor.finding import Finding, Level
 from billhook.inbox.condition_checks import Facts, worker_missing_since
-from billhook.inbox.conditions import Severity
+from billhook.inbox.conditions import CONDITIONS, LIMITS, Severity
 from billhook.inbox.database import CONNECTIONS_PER_PROCESS
 from billhook.inbox.diagnosis import inbox_facts
 from billhook.inbox.facts import PostgresFacts, SqliteFacts
@@ -246,6 +246,12 @@ _OTHER_CHECKS = ("no-worker", "paused", "row-security")
 """The conditions of which another check has more to say."""
 _COUNTED = ("dead", "quarantined", "waiting", "failing", "unknown-type")
 """The conditions of deliveries and handlers, not of the set-up: `billhook status` tells of them."""
+
+
+def condition_codes() -> set[str]:
+    """Return the codes that `about_conditions` may give its findings."""
+    names = {one.name for one in CONDITIONS if one not in LIMITS} - {*_OTHER_CHECKS, *_COUNTED}
+    return {_WORDS[name].code if name in _WORDS else name for name in names}
 
 
 def about_conditions(setup: Setup) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ import pytest
 
 import billhook
 from billhook import Handlers, Source
+from billhook.doctor.inbox import condition_codes
 from billhook.events import Event, InvoiceApproved, InvoicePaymentStatusChanged, sample
 from billhook.events.base import _registered
 from billhook.extension import get_state
@@ -508,6 +509,7 @@ def test_the_page_lists_each_finding():
     text = "".join(path.read_text() for path in parts)
     made = set(re.findall(r'Finding\(\s*"(?:error|warning|note)"[^,]*,\s*"([a-z-]+)"', text))
     made |= {f"{what}-{access}" for what in ("secret-file", "inbox-mode") for access in ("read", "write")}
+    made |= condition_codes()
     page = (source / "README.md").read_text().partition("## What doctor finds")[2]
 
     listed = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", page.partition("|---|---|")[2]))

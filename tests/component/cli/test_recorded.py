@@ -161,9 +161,9 @@ COMMANDS: dict[str, list[str]] = {
         "failures list --json",
         "failures show {failure}",
         "failures show {failure} --json",
-        "failures show {dead}",
+        "failures show {failure}",
         "failures ack {failure}",
-        "failures ignore {dead} --for 7d",
+        "failures ignore {failure} --for 7d",
         "failures resolve {failure}",
         "failures",
         "failures show 000000000000",
@@ -203,7 +203,7 @@ COMMANDS: dict[str, list[str]] = {
 }
 """The command lines of each file, which run one after the other on a copy of the inbox.
 
-A word such as ENGINE=inline before the command is an option; `{failure}` and `{dead}` are ids of issues.
+A word such as ENGINE=inline before the command is an option; `{failure}` is the id of an issue.
 """
 UNTIL_STOPPED = {"capture", "demo", "sandbox", "sandbox call", "serve", "worker"}
 """Of these the help alone is recorded: they run servers and workers, or call one."""

@@ -172,7 +172,7 @@ def test_a_silent_type_is_marked_and_comes_first(at_noon):
         at_noon.deliver(
             b"{}", "PingTest", at=at_noon.state.dispatcher.clock.now(), message_id=f"msg_{number}"
         )
-        at_noon.state.dispatcher.clock.advance(seconds=3_600)
+        at_noon.state.dispatcher.clock.advance(seconds=86_400)
     at_noon.state.dispatcher.clock.advance(seconds=3 * 86_400)
     at_noon.deliver(at=at_noon.state.dispatcher.clock.now())
 

@@ -8,7 +8,7 @@ import pytest
 
 from billhook.errors import InboxUnavailable
 from billhook.events import EVENT_TYPES
-from billhook.inbox import RunPlan, WorkerRecord
+from billhook.inbox import RunPlan, WorkerRecord, condition_checks
 from billhook.inbox.condition_checks import Facts
 from billhook.inbox.conditions import CONDITIONS, LIMITS, Severity, conditions_table, judge
 from billhook.inbox.counts import NO_DURATION, CountKey, Counts, Sum, hour_of
@@ -158,6 +158,24 @@ def test_what_cannot_be_judged_is_named_and_nothing_is_well_then(inbox, monkeypa
     assert judgement.sentence == "Not known: row-security could not be judged."
     assert "row-security" not in judgement.by_name()
     assert set(judgement.by_name().values()) == {False}
+
+
+GIB = 1024**3
+
+
+@pytest.mark.parametrize(
+    ("free", "used", "expected"),
+    [
+        (GIB // 20, 0, {"disk-full"}),
+        (GIB // 2, 0, {"disk"}),
+        (2 * GIB, 3 * GIB, {"disk"}),
+        (2 * GIB, GIB, set()),
+    ],
+)
+def test_a_disk_that_is_nearly_full(inbox, monkeypatch, free, used, expected):
+    monkeypatch.setattr(condition_checks, "free_bytes", lambda _: (free, used))
+
+    assert held(inbox, NOON).keys() & {"disk", "disk-full"} == expected
 
 
 def test_the_list_is_whole():

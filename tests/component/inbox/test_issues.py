@@ -669,7 +669,7 @@ def test_a_type_that_has_stopped_coming_is_an_issue_until_it_comes_again(inbox):
     silent = only(inbox, IssueKind.SILENCE)
     assert (silent.subject, silent.title) == (
         "PingTest",
-        "PingTest has stopped coming: its longest gap in 30 days was at most 1 day 1 h",
+        "PingTest has stopped coming: its longest gap in 30 days was at most 1 d 1 h",
     )
     assert update_issues(inbox, last_at + 3 * DAY, with_figures=False) == 0
 
