@@ -35,10 +35,11 @@ from billhook.events.type_field import parse_unread
 from billhook.extension import configured_scheme
 from billhook.handlers.description import parse_error, users_frames
 from billhook.inbox import Deliveries, DeliveryDetails, RunState
-from billhook.inbox.deliveries import ListedDelivery, RunDetails, count, details, page, with_runs
+from billhook.inbox.deliveries import ListedDelivery, RunDetails, count, details, with_runs
 from billhook.inbox.deliveries import export as export_these
 from billhook.inbox.filters import FILTERS
 from billhook.inbox.records import DeliveryStatus
+from billhook.inbox.unread import page_with_unread, read_scope
 from billhook.program import in_program
 from billhook.receiver.masking import masked_headers, signature_headers
 from billhook.signing.source import DEFAULT_SOURCE
@@ -158,7 +159,7 @@ def list_(selection: Selection, limit: int, after: int | None) -> None:
     with open_inbox() as inbox:
         bounded = selection.bounded(inbox)
         # One more than the limit shows whether there is another page, without a count of all.
-        summaries = page(inbox, bounded, limit + 1, below=after)
+        summaries = page_with_unread(inbox, bounded, limit + 1, after)
         shown = with_runs(inbox, summaries[:limit])
         if selection.as_json:
             listed = [_listed_json(one) for one in shown]
@@ -166,12 +167,16 @@ def list_(selection: Selection, limit: int, after: int | None) -> None:
             for run in (run for one in listed for run in one["runs"]):
                 del run["failures"]
             print_json(listed)
+            if not shown:
+                click.echo(no_match(inbox, bounded), err=True)
         elif not shown:
             click.echo(no_match(inbox, bounded))
         else:
             _print_list(shown)
             if len(summaries) > limit:
                 click.echo(f"More: add --after {shown[-1].summary.id}", err=True)
+        if shown and (scope := read_scope(inbox, bounded)) is not None and scope.unread_text is not None:
+            click.echo(scope.unread_text, err=True)
         say_paused(inbox.paused_handlers())
 
 

@@ -97,6 +97,24 @@ def _of_issue(issue_id: str) -> ColumnElement[bool]:
     return delivery.c.id.in_(union_all(failed.where(failure.c.fingerprint == issue_id), dead))
 
 
+def _ended(since: datetime | None, until: datetime | None, handler: str | None) -> ColumnElement[bool]:
+    """Build the condition that an attempt ended in a time: of the handler's run, if one is named.
+
+    By the indexes of both times. A run that is replayed has its last result's time only, and those of its
+    failures.
+    """
+
+    def within(at: ColumnElement[datetime]) -> list[ColumnElement[bool]]:
+        bounds = [at >= since] if since is not None else []
+        bounds += [at < until] if until is not None else []
+        return bounds if handler is None else [*bounds, run.c.handler == handler]
+
+    # The finished ones in the words of the partial index.
+    finished = select(run.c.delivery_id).where(run.c.finished_at.is_not(None), *within(run.c.finished_at))
+    failed = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
+    return delivery.c.id.in_(union_all(finished, failed.where(*within(failure.c.failed_at))))
+
+
 def _ways(text: str) -> list[Select[Any]]:
     """Select the deliveries of which a text is the id, the key or an identifying value: by an index each."""
     value = first_line(text, IDENTIFIER_CHARACTERS)  # as it is stored
@@ -127,7 +145,7 @@ class Filter(NamedTuple):
     """
 
     told: str
-    condition: Callable[[Any], ColumnElement[bool]]
+    condition: Callable[[Any], ColumnElement[bool]] | None
     label: str = ""
     kind: Literal["text", "texts", "time", "state", "flag"] = "text"
     metavar: str = "TEXT"
@@ -151,8 +169,9 @@ class DeliveryFilter:
 
     `issue` is the id of an issue: deliveries of which an attempt failed by its bug, or of which the runs are
     dead that it is about. Why a delivery is quarantined no index tells: `of_issue` in billhook.inbox.issues
-    adds these as `quarantined`. `decided` leaves out deliveries whose type an operator has to decide:
-    conflicts that no handler has had, and those without a type, in a field of the body too.
+    adds these as `quarantined`. `handled_since` and `handled_until` are of one attempt, of the `handler` if
+    there is one: what a wrong deploy handled. `decided` leaves out deliveries whose type an operator has to
+    decide: conflicts that no handler has had, and those without a type, in a field of the body too.
     """
 
     # fmt: off
@@ -183,6 +202,11 @@ class DeliveryFilter:
     handler: str | None = _filter(
         "With a run of this handler.",
         lambda name: exists().where(_OWN, run.c.handler == name), "Handler", metavar="NAME")
+    handled_since: datetime | None = _filter(
+        "An attempt of a handler ended since this time, with --handler of that one", None,
+        "Handled since", "time")
+    handled_until: datetime | None = _filter(
+        "The same attempt ended before this time", None, "Handled until", "time")
     twins: bool = _filter(
         "Deliveries that a handler has already had under another key.",
         lambda _: exists().where(_OWN, run.c.twin_of.is_not(None)), "same content", "flag", default=False)
@@ -198,6 +222,11 @@ class DeliveryFilter:
     def is_everything(self) -> bool:
         """True without any condition."""
         return self == DeliveryFilter()
+
+    @property
+    def is_of_attempts(self) -> bool:
+        """Whether it selects by when an attempt ended, and then of the handler's alone if one is named."""
+        return self.handled_since is not None or self.handled_until is not None
 
     def ids(
         self,
@@ -258,7 +287,13 @@ class DeliveryFilter:
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """Return the conditions as SQL, over `delivery`."""
-        found = {name: FILTERS[name].condition(value) for name, value in self.given().items()}
+        found = {
+            name: build(value)
+            for name, value in self.given().items()
+            if (build := FILTERS[name].condition) is not None
+        }
+        if self.is_of_attempts:
+            found["handled"] = _ended(self.handled_since, self.handled_until, self.handler)
         if self.issue is not None:
             found["issue"] = or_(found["issue"], in_values(delivery.c.id, self.quarantined))
         conditions = list(found.values())

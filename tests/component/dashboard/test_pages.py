@@ -18,6 +18,7 @@ from billhook.inbox.deliveries import details
 from billhook.inbox.issues import update_issues
 from support.apps import deliver
 from support.dashboard import PAGES
+from support.inbox_view import incoming
 from support.signing import APPROVED, SECRET
 
 NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
@@ -93,6 +94,9 @@ def test_filters_combine_and_the_command_says_the_same(site):
         "search=inv_2": [2],
         "search=msg_3": [3],
         "search=inv_": [],
+        "handled-since=1h": [2, 1],
+        "handled-since=1h&handler=shop.book": [2, 1],
+        "handled-until=1h": [],
         "key=msg_1": [1],
         "since=1h&until=2030-01-01": [3, 2, 1],
         "until=1h": [],
@@ -106,6 +110,24 @@ def test_filters_combine_and_the_command_says_the_same(site):
         for pair in filter(None, query.split("&")):
             name, value = pair.split("=")
             assert f"--{name}" + ("" if name in ("conflicts", "twins") else f" {value}") in response.text
+
+
+def test_a_search_without_a_match_says_what_it_looked_at_and_links_to_what_comes_next(site):
+    made = site()
+    made.deliver()
+    made.inbox.put(incoming("waits", body=b'{"invoiceId":"inv_8"}'))
+
+    found, none, elsewhere = (
+        made.get(f"deliveries?search={query}") for query in ("inv_8", "inv_<9>", "inv_1&state=dead")
+    )
+
+    assert re.findall(r'name="id" value="(\d+)"', found.text) == ["2"]
+    assert "Searched: ids, keys and identifying values of deliveries received since" in none.text
+    assert "the bodies of 1 that are not read yet." in none.text
+    assert "/billhook/deliveries?contains=inv_%3C9%3E" in none.text
+    assert "billhook reconcile --since" in none.text
+    assert "left out by the other filters" not in none.text
+    assert "left out by the other filters" in elsewhere.text
 
 
 def test_a_filter_that_cannot_be_read_is_told_and_selects_nothing(site):
@@ -543,13 +565,15 @@ def test_a_replay_shows_a_command_only_where_one_does_the_same(site):
     made = site()
     made.deliver()
 
-    for fields, has_command in (
-        ({"state": "dead"}, True),
-        ({"conflicts": "1"}, True),
-        ({"state": "dead", "handler": "shop.book"}, False),
-        ({"twins": "1"}, False),
-        ({}, False),
+    for fields, told in (
+        ({"state": "dead"}, "As a command"),
+        ({"conflicts": "1"}, "As a command"),
+        ({"state": "dead", "handler": "shop.book"}, "What succeeded is handled again by this command alone"),
+        ({"twins": "1"}, "no command that does the same"),
+        ({}, "no command that does the same"),
     ):
         page = made.post("deliveries/replay", scope="all", **fields).text
-        assert ("billhook deliveries replay" in page) == has_command
-        assert ("no command that does the same" in page) != has_command
+        found = re.findall("As a command|What succeeded .* alone|no command that does the same", page)
+        assert found == [told]
+        assert ("billhook deliveries replay" in page) == ("no command" not in told)
+        assert ("--handler shop.book --dry-run" in page) == ("What succeeded" in told)
