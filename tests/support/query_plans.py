@@ -1,4 +1,4 @@
-"""How the databases would execute the statements of a piece of code, beside many finished runs."""
+"""How the databases would execute the statements of a piece of code, beside many rows."""
 
 from __future__ import annotations
 
@@ -32,6 +32,20 @@ def query_plans(inbox: Inbox, work: Callable[[], object]) -> list[str]:
                 steps = connection.exec_driver_sql(f"{explain} {statement}", parameters)
                 plans.append("\n".join(str(step[-1]) for step in steps))
     return plans
+
+
+def fill_unread(
+    where: Path | str, number: int, event_type: str = "PingTest", source: str = "default"
+) -> None:
+    """Store deliveries that no worker has read yet, in one statement; their bodies are {}."""
+    body = "CAST('{}' AS blob)" if isinstance(where, Path) else "'{}'::bytea"
+    change(
+        where,
+        "INSERT INTO delivery (source, key, event_type, body, headers, state, received_at) "
+        f"WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {number}) "
+        f"SELECT '{source}', '{event_type} ' || CAST(n AS text), '{event_type}', {body}, '{{}}', 'received', "
+        "'2026-01-01 00:00:00.000000' FROM number",
+    )
 
 
 def fill(where: Path | str, number: int) -> None:

@@ -25,6 +25,7 @@ from billhook.inbox import (
     InboxTransaction,
     Lease,
     NextTimes,
+    RoundRobin,
     RunPlan,
     StoredDelivery,
 )
@@ -163,6 +164,7 @@ class Poll:
     new_deliveries: list[StoredDelivery]  # to plan
     capacity: int  # how many runs may be claimed
     renewing: bool
+    full: bool = False  # whether more deliveries may wait than it has read
     only: int | None = None  # the delivery of which runs may be claimed; None for all
     suspect: bool = False  # whether to claim a suspect, which runs alone, and no ordinary run
     with_suspects: bool = False  # whether suspects are claimed like ordinary runs
@@ -186,6 +188,7 @@ class Cycle:
     ) -> None:
         self._inbox = inbox
         self._dispatcher = dispatcher
+        self._turns = RoundRobin(dispatcher.queue_of)
         self._lease_time = timedelta(seconds=lease_seconds)
         self._owner = unique_process_name()
         self._leases = LeaseTable(threads, lease_seconds, inbox.held)

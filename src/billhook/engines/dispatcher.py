@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
@@ -96,6 +97,30 @@ class Dispatcher:
         Of those with limits or aliases. Read once: they are registered before the first delivery is handled.
         """
         return handler_limits(self._handlers)
+
+    @cached_property
+    def _queues(self) -> dict[str, int]:
+        """The event types that an ordered handler gets, numbered alike if they share one."""
+        of_handlers: defaultdict[str, set[str]] = defaultdict(set)
+        for event_type in EVENT_TYPES:
+            for name, handler in self._handlers.by_name(event_type, unique=False).items():
+                if handler.ordered_by is not None:
+                    of_handlers[name].add(event_type)
+        queues: list[set[str]] = []
+        for types in of_handlers.values():
+            apart = [queue for queue in queues if queue.isdisjoint(types)]
+            queues = [*apart, types.union(*(queue for queue in queues if queue not in apart))]
+        return {event_type: number for number, types in enumerate(queues) for event_type in types}
+
+    def queue_of(self, event_type: str) -> int | None:
+        """Return the number of the event type's queue, which is planned in the order of receipt.
+
+        None where no ordered handler gets it. A type that is not read yet, "", may be any of those that one
+        gets.
+        """
+        if not event_type:
+            return -1 if self._queues else None
+        return self._queues.get(event_type)
 
     def count_handlers(self) -> int:
         """Return how many handlers there are now: plain receivers may come and go."""

@@ -99,7 +99,7 @@ class SerialWorker(Cycle):
             self.attempts += len(claims)
             self._note_suspect(next_times, poll.now)
             more = claims or self._leases.runs or self._woken.is_set()
-            if not more and (len(poll.new_deliveries) < PLAN_LIMIT or self._skipping):
+            if not more and (not poll.full or self._skipping):
                 return
 
     def _plan_poll(self, only: int | None) -> Poll | None:
@@ -114,13 +114,17 @@ class SerialWorker(Cycle):
             return poll
         poll.capacity = 1
         limits = self._dispatcher.limits
-        poll.new_deliveries, times = self._inbox.poll(PLAN_LIMIT, limits, only)
+        poll.new_deliveries, times = self._inbox.poll(PLAN_LIMIT, limits, only, self._turns)
+        poll.full = len(poll.new_deliveries) == PLAN_LIMIT
         poll.next_times = times
         self._is_only_run = only is not None and bool(poll.new_deliveries)
         if only is not None and any(map(self._dispatcher.has_options, poll.new_deliveries)):
             # Order keys go by the order of receipt, and messages come in any order.
-            received = self._inbox.received(PLAN_LIMIT)
+            received = self._inbox.received(PLAN_LIMIT, self._turns)
             poll.new_deliveries = [stored for stored in received if stored.delivery_id <= only]
+            # Until it is planned itself: those before it in its order are planned then too.
+            ids = {stored.delivery_id for stored in poll.new_deliveries}
+            poll.full = bool(ids) and only not in ids
         self._note_suspect(times, now)
         moments = times.due_at, times.suspect_at
         due = any(at is not None and at <= now for at in moments)

@@ -304,7 +304,7 @@ class Worker(Cycle):
         if poll.capacity:
             self._backoff.record_claim(claimed, next_times.due_at, poll.now)
         # After a claim that returned runs, or a full batch, there may be more: poll again at once.
-        more = claimed > 0 or (len(poll.new_deliveries) == self._plan_limit and not self._skipping)
+        more = claimed > 0 or (poll.full and not self._skipping)
         return 0.0 if more and leases.capacity else self._seconds_to_sleep(next_times, poll.now)
 
     def _plan_poll(self, renewing: bool) -> tuple[Poll, bool]:
@@ -315,7 +315,7 @@ class Worker(Cycle):
         ordinary_blocked = suspects.active and suspects.blocks_ordinary(started)
         # Nothing is read that could not be planned and claimed now: other workers may have room for it.
         reading = self._plan_limit if capacity and not ordinary_blocked else 0
-        new_deliveries, next_times = self._inbox.poll(reading, self._dispatcher.limits)
+        new_deliveries, next_times = self._inbox.poll(reading, self._dispatcher.limits, turns=self._turns)
         now = self._dispatcher.clock.now()
         # By now the leases of this process may be overdue: the read took long, or the clock was set forward.
         overdue = next_times.lease_ends_at is not None and next_times.lease_ends_at <= now
@@ -345,6 +345,7 @@ class Worker(Cycle):
                 new_deliveries,
                 capacity,
                 renewing,
+                full=len(new_deliveries) == self._plan_limit,
                 suspect=mode is ClaimMode.A_SUSPECT,
                 # Suspects found in this claim fall due at random, so those lost together do not meet again.
                 spread=self._lease_time / 6,

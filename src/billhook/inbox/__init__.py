@@ -26,6 +26,7 @@ from billhook.inbox.records import (
     WorkerRecord,
 )
 from billhook.inbox.transaction import InboxTransaction
+from billhook.inbox.unread import RoundRobin
 
 __all__ = [
     "NEWEST_ONLY",
@@ -48,6 +49,7 @@ __all__ = [
     "PausedHandler",
     "PutStatus",
     "Receipt",
+    "RoundRobin",
     "RunOptions",
     "RunPlan",
     "RunResult",

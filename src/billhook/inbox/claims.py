@@ -41,13 +41,11 @@ from sqlalchemy import (
 )
 
 from billhook.inbox.leases import CLAIMABLE, LEASE, LOST_NOT_ALONE, lease_texts
-from billhook.inbox.records import DeliveryState, HandlerLimits, Lease, RunState, StoredDelivery
+from billhook.inbox.records import DeliveryState, HandlerLimits, Lease, RunState
 from billhook.inbox.schema import delivery, handler, run
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_parameter, in_states, in_values
+from billhook.inbox.unread import STORED_COLUMNS
 
-_NAMED_OTHERWISE = {"delivery_id": "id", "slot": "duplicate_slot"}
-STORED_COLUMNS = [delivery.c[_NAMED_OTHERWISE.get(name, name)] for name in StoredDelivery._fields]
-"""In the order of StoredDelivery's fields."""
 SUSPECT = and_(run.c.runs_alone == literal_column("1"), in_states(run.c.state, RunState.DUE))
 """Due, and its last attempt was lost with its worker. As the partial index has it."""
 IS_PAUSED = handler.c.paused_at.is_not(None)
@@ -65,17 +63,6 @@ class PendingDelivery:
     since: datetime
     fresh: bool
     limited: bool = False
-
-
-_LIMIT = bindparam("at_most", type_=Integer)
-RECEIVED = (
-    select(*STORED_COLUMNS)
-    .where(in_states(delivery.c.state, DeliveryState.RECEIVED))
-    .order_by(delivery.c.id)
-    .limit(_LIMIT)
-)
-"""Up to `at_most` deliveries that wait to be planned, oldest first: the fields of StoredDelivery."""
-RECEIVED_ONE = RECEIVED.where(delivery.c.id == bindparam("delivery_id", type_=BigInteger))
 
 
 class NextTimes(NamedTuple):

@@ -39,6 +39,7 @@ from billhook.inbox.schema import any_schema, found_revision, require_known, upg
 from billhook.inbox.sql import upsert
 from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
+from billhook.inbox.unread import RoundRobin, read_one, read_unread
 from billhook.threads import observe_crashes, reset_in_child, run_blocking
 
 P = ParamSpec("P")
@@ -164,26 +165,30 @@ class Inbox:
         with self.database.read(storing=True) as connection:
             return claims.count_unfinished(connection, limit)
 
-    def received(self, limit: int) -> list[StoredDelivery]:
-        """Return deliveries that no engine has read yet, oldest first."""
+    def received(self, limit: int, turns: RoundRobin | None = None) -> list[StoredDelivery]:
+        """Return deliveries that no engine has read yet: the oldest, or of each type in turn."""
         with self.database.read() as connection:
-            rows = connection.execute(claims.RECEIVED, {"at_most": limit}).all()
-            return [StoredDelivery(*row) for row in rows]
+            return read_unread(connection, limit, turns)
 
     def poll(
-        self, limit: int, limits: Mapping[str, HandlerLimits] = NO_LIMITS, only: int | None = None
+        self,
+        limit: int,
+        limits: Mapping[str, HandlerLimits] = NO_LIMITS,
+        only: int | None = None,
+        turns: RoundRobin | None = None,
     ) -> tuple[list[StoredDelivery], NextTimes]:
         """Return what an engine has to do: unread deliveries, and when the next runs are due.
 
         Of one delivery if `only` names it. That one has no runs while it is unread. `limits` are those of
         handlers, by the names that their runs are stored under. The engine's transaction checks the schema.
         """
-        statement = claims.RECEIVED if only is None else claims.RECEIVED_ONE
         with self.database.read(checked=False) as connection:
-            rows = connection.execute(statement, {"at_most": limit, "delivery_id": only}).all()
-            new_deliveries = [StoredDelivery(*row) for row in rows]
-            if only is not None and new_deliveries:
-                return new_deliveries, claims.NOTHING_DUE
+            if only is None:
+                new_deliveries = read_unread(connection, limit, turns)
+            else:
+                new_deliveries = read_one(connection, only)
+                if new_deliveries:
+                    return new_deliveries, claims.NOTHING_DUE
             return new_deliveries, claims.next_times(connection, limits, only)
 
     def next_times(self, limits: Mapping[str, HandlerLimits]) -> NextTimes:

@@ -28,7 +28,6 @@ from sqlalchemy import (
     update,
 )
 
-from billhook.inbox.claims import STORED_COLUMNS
 from billhook.inbox.counts import keeping, open_time
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.issues import clear_texts
@@ -40,6 +39,7 @@ from billhook.inbox.retention import FINISHED
 from billhook.inbox.runs import finish_deliveries, make_runs
 from billhook.inbox.schema import IDENTIFIERS, NO_IDENTIFIERS, delivery, failure, run
 from billhook.inbox.sql import in_states, in_values
+from billhook.inbox.unread import STORED_COLUMNS
 
 _FINISHED_RUN = in_states(run.c.state, RunState.SUCCEEDED, RunState.DISCARDED, RunState.DEAD)
 _UNFINISHED = (DeliveryState.RECEIVED, DeliveryState.PLANNED)

@@ -35,9 +35,9 @@ from billhook.inbox.sql import UtcDateTime, name_of
 
 logger = logging.getLogger("billhook.inbox")
 
-REVISION = "0015"
+REVISION = "0016"
 """The migration that this code was written for; with a newer one it stores deliveries at most."""
-FIRST_RELEASED = "0015"
+FIRST_RELEASED = "0016"
 """The first migration of a release: inboxes of earlier revisions hold nothing that has to be kept."""
 
 
@@ -240,6 +240,10 @@ def _partial(name: str, condition: str, *columns: Column[Any]) -> None:
 
 
 _partial("delivery_received_idx", "state IN ('received')", delivery.c.id)
+# For a turn of each type: see billhook.inbox.unread.
+_partial(
+    "delivery_turn_idx", "state IN ('received')", delivery.c.event_type, delivery.c.source, delivery.c.id
+)
 # For the deliveries of which no type is counted yet: see billhook.inbox.counts.
 _partial("delivery_unread_type_idx", "type_field IS NOT NULL AND state IN ('received')", delivery.c.id)
 _partial("delivery_unfinished_idx", "state IN ('received', 'planned')", delivery.c.id)

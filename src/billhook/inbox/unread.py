@@ -1,11 +1,21 @@
+<<<<<<< HEAD
 """Search what no worker has read yet, and say what a search for a value has looked at.
 
 What a delivery is about is known by an index from when a worker has read it. Until then a search looks for
 the value in the bodies of the newest UNREAD_SEARCHED that wait.
+=======
+"""Read the deliveries that wait to be planned: the oldest, and from a backlog the first of each type in turn.
+
+A backlog of one type holds up no other. The deliveries of a source that must be planned in the order of
+receipt are a queue: those of one type; of all types that an ordered handler gets; and where a type is in the
+body, and not read yet, of all types that any ordered handler gets. What is read of a queue is always its
+beginning.
+>>>>>>> origin/main
 """
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -131,3 +141,155 @@ def _has_value(text: str) -> ColumnElement[bool]:
     if text.isascii() and text.removeprefix("-").replace(".", "", 1).isdecimal():
         forms.add(text.encode())
     return or_(*(position_of(form, delivery.c.body) > 0 for form in sorted(forms)))
+=======
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, select
+
+from billhook.inbox.records import DeliveryState, StoredDelivery
+from billhook.inbox.schema import delivery
+from billhook.inbox.sql import TextOfTables, in_states
+
+_NAMED_OTHERWISE = {"delivery_id": "id", "slot": "duplicate_slot"}
+STORED_COLUMNS = [delivery.c[_NAMED_OTHERWISE.get(name, name)] for name in StoredDelivery._fields]
+"""In the order of StoredDelivery's fields."""
+MOST_OF_EACH = 10
+"""Deliveries of one type that a batch takes in turn, at most; the rest of the batch are the oldest."""
+_START = ("", "")
+"""Before all types and sources."""
+LAST_ID = 2**63 - 1
+QueueOf = Callable[[str], int | None]
+"""Returns the number of the queue of an event type; None for one without an ordered handler."""
+
+RECEIVED = (
+    select(*STORED_COLUMNS)
+    .where(in_states(delivery.c.state, DeliveryState.RECEIVED))
+    .order_by(delivery.c.id)
+    .limit(bindparam("at_most", type_=Integer))
+)
+"""Up to `at_most` deliveries that wait to be planned, oldest first: the fields of StoredDelivery."""
+_RECEIVED_ONE = RECEIVED.where(delivery.c.id == bindparam("delivery_id", type_=BigInteger))
+# At most three look-ups in the index for each row that it finds, however many wait. Not one that compares the
+# three columns at once, for which SQLite reads all of a type. The condition in its own words, for SQLite.
+_FIRST = """(
+    SELECT id FROM $delivery WHERE state IN ('received') AND {} ORDER BY event_type, source, id LIMIT 1
+)"""
+_OF_TYPE = "event_type = found.event_type AND"
+_BEHIND = f"""coalesce(
+    {_FIRST.format(f"{_OF_TYPE} source = found.source AND id > found.id AND found.of_type < :of_each")},
+    {_FIRST.format(f"{_OF_TYPE} source > found.source")},
+    {_FIRST.format("event_type > found.event_type")}
+)"""
+_OF_EACH_TYPE = (
+    TextOfTables(
+        f"""WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
+            SELECT CAST(0 AS bigint), CAST(:after_type AS text), CAST(:after_source AS text), 0, :of_each
+            UNION ALL
+            SELECT here.id, here.event_type, here.source, found.number + 1,
+                CASE WHEN here.event_type = found.event_type AND here.source = found.source
+                    THEN found.of_type + 1 ELSE 1 END
+            FROM found JOIN $delivery AS here ON here.id = {_BEHIND}
+            WHERE found.number < :at_most
+        )
+        SELECT {", ".join(f"stored.{column.name}" for column in STORED_COLUMNS)}
+        FROM found JOIN $delivery AS stored ON stored.id = found.id ORDER BY found.number"""  # noqa: S608
+    )
+    .bindparams(
+        bindparam("after_type", type_=Text),
+        bindparam("after_source", type_=Text),
+        bindparam("of_each", type_=Integer),
+        bindparam("at_most", type_=Integer),
+    )
+    .columns(*STORED_COLUMNS)
+)
+"""Up to `of_each` deliveries of each type and source after a pair of them, in the order of the index."""
+
+
+@dataclass(slots=True)
+class RoundRobin:
+    """Whose turn it is where more deliveries wait than a batch takes; of one engine, and for one thread."""
+
+    queue_of: QueueOf
+    of_each: int = MOST_OF_EACH
+    after: tuple[str, str] = _START
+
+    def choose(
+        self, connection: Connection, oldest: list[StoredDelivery], limit: int
+    ) -> list[StoredDelivery]:
+        """Return `limit` deliveries: some of each type, and of the `oldest` as many as there is room for."""
+        at_most = limit // 2
+        if not at_most:
+            return oldest
+        kind, source = self.after
+        values = {"after_type": kind, "after_source": source}
+        rows = connection.execute(_OF_EACH_TYPE, values | {"of_each": self.of_each, "at_most": at_most})
+        found = [StoredDelivery(*row) for row in rows]
+        complete = self.after == _START and len(found) < at_most
+        chosen = merge(oldest, found, self.of_each, self.queue_of, limit, complete=complete)
+        if complete:
+            types = len({(one.event_type, one.source) for one in found})
+            self.of_each = max(1, min(MOST_OF_EACH, at_most // (types + 1)))
+        elif len(found) < at_most:
+            self.after = _START
+        elif self.of_each > 1:
+            self.of_each //= 2
+        else:
+            self.after = (found[-1].event_type, found[-1].source)
+        return chosen
+
+
+def merge(
+    oldest: Iterable[StoredDelivery],
+    found: Sequence[StoredDelivery],
+    of_each: int,
+    queue_of: QueueOf,
+    limit: int,
+    *,
+    complete: bool,
+) -> list[StoredDelivery]:
+    """Return up to `limit` deliveries, by id: of each queue the beginning.
+
+    `oldest` are the first of all. `found` are the first `of_each` of each type and source: of all of them if
+    it is `complete`; else they do not tell the beginning of a queue that may have several types.
+    """
+    with_unread_types = {one.source for one in found if not one.event_type}
+    queues: defaultdict[object, defaultdict[str, list[StoredDelivery]]]
+    queues = defaultdict(lambda: defaultdict(list))
+    for one in found:
+        ordered = queue_of(one.event_type)
+        if ordered is None:
+            queues[one.source, one.event_type][one.event_type].append(one)
+        elif complete:
+            queue = None if one.source in with_unread_types else ordered
+            queues[one.source, queue][one.event_type].append(one)
+    chosen: dict[int, StoredDelivery] = {}
+    for types in queues.values():
+        # Behind the last of a type that may go on, its next delivery may come before those of the others.
+        ends = [these[-1].delivery_id for these in types.values() if len(these) >= of_each]
+        known_to = min(ends, default=LAST_ID)
+        chosen |= {
+            one.delivery_id: one for these in types.values() for one in these if one.delivery_id <= known_to
+        }
+    for one in oldest:
+        if len(chosen) >= limit:
+            break
+        chosen[one.delivery_id] = one
+    return [chosen[delivery_id] for delivery_id in sorted(chosen)]
+
+
+def read_unread(connection: Connection, limit: int, turns: RoundRobin | None = None) -> list[StoredDelivery]:
+    """Return up to `limit` deliveries that no engine has read yet: the oldest, or in turn where more wait."""
+    rows = connection.execute(RECEIVED, {"at_most": limit}).all()
+    oldest = [StoredDelivery(*row) for row in rows]
+    if turns is None or len(oldest) < limit:
+        return oldest
+    return turns.choose(connection, oldest, limit)
+
+
+def read_one(connection: Connection, delivery_id: int) -> list[StoredDelivery]:
+    """Return the delivery if no engine has read it yet."""
+    rows = connection.execute(_RECEIVED_ONE, {"at_most": 1, "delivery_id": delivery_id})
+    return [StoredDelivery(*row) for row in rows]
+>>>>>>> origin/main

@@ -131,8 +131,8 @@ def test_commands_and_metrics_read_and_write_the_same(url, pooler, careless, run
         return ran.stdout
 
     assert 'handler="fail",state="dead"} 1.0' in metrics
-    assert run("db", "upgrade").startswith("schema 0015: nothing to do")
-    assert run("db", "current").startswith("schema 0015, ")
+    assert run("db", "upgrade").startswith("schema 0016: nothing to do")
+    assert run("db", "current").startswith("schema 0016, ")
     (listed,) = json.loads(run("deliveries", "list", "--json"))
     assert (listed["id"], listed["state"]) == (1, "dead")
     assert json.loads(run("status", "--json"))["dead"] == 1

@@ -1,122 +1,83 @@
-"""A search beside deliveries that no worker has read yet: found by their bodies, or counted in the answer."""
+"""The statement that finds the first of each type in a backlog. On every database."""
 
 from __future__ import annotations
 
+import random
+import re
+from collections import defaultdict
+
 import pytest
 
-from billhook.inbox import DeliveryFilter, RunPlan, unread
-from billhook.inbox.unread import page_with_unread, read_scope
+from billhook.inbox import NewDelivery, RoundRobin
 from support.inbox_view import NOON, change, incoming
-from support.runs import planned
+from support.query_plans import fill, query_plans
 
-NAMES = b'{"invoiceId":"inv_42","total":1249.90,"note":"of \\u00e9mile"}'
-
-SEARCHED = "searched: ids, keys and identifying values of deliveries received since {day}"
+BACKLOG = [("A", "a")] * 9 + [("B", "a"), ("A", "b"), ("B", "a"), ("B", "a"), ("", "a"), ("A", "b")]
 
 
-def found(inbox, text, limit=50, below=None, **filters):
-    chosen = page_with_unread(inbox, DeliveryFilter(search=text, **filters), limit, below)
-    return [one.key for one in chosen]
+@pytest.fixture
+def backlog(inbox):
+    for number, (event_type, source) in enumerate(BACKLOG, start=1):
+        new = NewDelivery(source, f"k{number}", event_type, b"{}", "{}", None, NOON, type_field="t")
+        inbox.put(new)
+    return inbox
 
 
-def identified(inbox, key, *identifiers):
-    delivery_id = inbox.put(incoming(key)).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, ("h",), identifiers=identifiers)], NOON)
-    return delivery_id
+def read(inbox, limit, turns):
+    return [int(one.key[1:]) for one in inbox.poll(limit, turns=turns)[0]]
 
 
-def test_a_whole_value_in_the_body_of_an_unread_delivery_is_found(inbox):
-    inbox.put(incoming("unread", body=NAMES))
-    inbox.put(incoming("another", body=b'{"invoiceId":"inv_421"}'))
-
-    for text, expected in {
-        "inv_42": ["unread"],
-        "1249.90": ["unread"],
-        "of émile": ["unread"],
-        "inv_4": [],
-        "nv_42": [],
-        "invoiceId": ["another", "unread"],  # a name is a string too
-    }.items():
-        assert found(inbox, text) == expected, text
-    assert found(inbox, "inv_42", state="dead") == []
+def unordered(event_type):
+    return None
 
 
-def test_read_and_unread_ones_are_one_list_over_pages(inbox):
-    identified(inbox, "read 1", "inv_42")
-    inbox.put(incoming("unread 1", body=NAMES))
-    identified(inbox, "read 2", "inv_42")
-    last = inbox.put(incoming("unread 2", body=NAMES)).delivery_id
-
-    assert found(inbox, "inv_42") == ["unread 2", "read 2", "unread 1", "read 1"]
-    assert found(inbox, "inv_42", limit=2) == ["unread 2", "read 2"]
-    assert found(inbox, "inv_42", limit=2, below=last - 1) == ["unread 1", "read 1"]
+def test_a_batch_has_some_of_each_type_and_source_and_of_the_oldest(backlog):
+    assert read(backlog, 14, RoundRobin(unordered, of_each=1)) == [*range(1, 15)]
+    assert read(backlog, 10, RoundRobin(unordered, of_each=1)) == [1, 2, 3, 4, 5, 6, 7, 10, 11, 14]
+    assert read(backlog, 12, RoundRobin(unordered, of_each=2)) == [*range(1, 9), 10, 11, 14, 15]
 
 
-def test_what_a_worker_has_read_is_found_by_its_index_alone(inbox):
-    delivery_id = inbox.put(incoming("k", body=NAMES)).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, ("h",))], NOON)
-
-    assert found(inbox, "inv_42") == []
+def test_a_batch_with_room_for_all_is_the_oldest(backlog):
+    assert read(backlog, len(BACKLOG) + 1, RoundRobin(unordered)) == [*range(1, len(BACKLOG) + 1)]
 
 
-def test_more_than_are_searched_are_counted(inbox, monkeypatch):
-    monkeypatch.setattr(unread, "UNREAD_SEARCHED", 2)
-    for number in range(3):
-        inbox.put(incoming(f"k{number}", body=NAMES))
-
-    assert found(inbox, "inv_42") == ["k2", "k1"]
-    scope = read_scope(inbox, DeliveryFilter(search="inv_9"))
-    assert scope is not None
-    assert scope.unread_text == "3 are not read yet, of which the bodies of the newest 2 were searched"
-    assert scope.unread_text in scope.text
+def test_a_batch_of_one_is_the_oldest(backlog):
+    assert read(backlog, 1, RoundRobin(unordered)) == [1]
 
 
-@pytest.mark.parametrize(
-    ("stored", "text"),
-    [
-        ("nothing", "no delivery has been received"),
-        ("read", SEARCHED),
-        ("unread", SEARCHED + ", and the bodies of 1 that are not read yet"),
-    ],
-)
-def test_the_answer_says_what_was_searched(inbox, stored, text):
-    if stored == "read":
-        planned(inbox, "h")
-    elif stored == "unread":
-        inbox.put(incoming("k"))
+def test_types_that_are_too_many_for_a_batch_take_turns(inbox):
+    for number in range(12):
+        for event_type in ("T00", f"T{number:02}"):
+            inbox.put(incoming(f"{event_type} {number}", event_type=event_type))
+    turns = RoundRobin(unordered)
 
-    scope = read_scope(inbox, DeliveryFilter(search="inv_42"))
+    seen = [{one.event_type for one in inbox.poll(6, turns=turns)[0]} for _ in range(12)]
 
-    assert scope is not None
-    assert scope.text == text.format(day=f"{NOON:%Y-%m-%d}")
+    assert set().union(*seen) == {f"T{number:02}" for number in range(12)}
 
 
-def test_it_goes_back_to_the_oldest_whose_content_is_kept(inbox, where):
-    planned(inbox, "h", key="pruned")
-    planned(inbox, "h", key="kept")
-    change(
-        where, "UPDATE delivery SET state = 'pruned', received_at = '2026-01-01 00:00:00.000000' WHERE id = 1"
-    )
-    scope = read_scope(inbox, DeliveryFilter(search="x"))
+def test_what_it_finds_are_the_first_of_each(inbox):
+    order = random.Random(1)
+    types, sources = ["", "A", "B", "É", "a b"], ["x", "y"]
+    waiting = defaultdict(list)
+    for number in range(150):
+        event_type, source = order.choice(types), order.choice(sources)
+        new = NewDelivery(source, f"k{number}", event_type, b"{}", "{}", None, NOON, type_field="t")
+        waiting[event_type, source].append(inbox.put(new).delivery_id)
+    firsts = {delivery_id for ids in waiting.values() for delivery_id in ids[:3]}
 
-    assert scope is not None
-    assert scope.since == NOON
+    found = {one.delivery_id for one in inbox.poll(100, turns=RoundRobin(unordered, of_each=3))[0]}
+
+    oldest = [number for number in range(1, 151) if number not in firsts][: 100 - len(firsts)]
+    assert found == firsts | set(oldest)
 
 
-def test_the_next_steps_fit_what_is_there(inbox):
-    identified(inbox, "k", "inv_42")
-    inbox.put(incoming("unread", body=b'{"a":"inv_7"}'))
+def test_a_backlog_is_not_read_to_find_the_first_of_each(inbox, where):
+    fill(where, 20_000)
+    change(where, "UPDATE delivery SET state = 'received' WHERE id > 15000")
+    change(where, "ANALYZE delivery")
 
-    def steps(selection):
-        scope = read_scope(inbox, selection)
-        assert scope is not None
-        return [command for _, command in scope.next_steps]
+    plans = query_plans(inbox, lambda: inbox.poll(100, turns=RoundRobin(unordered)))
 
-    general = ["reconcile --since " + f"{NOON:%Y-%m-%d}", "actions"]
-    assert steps(DeliveryFilter(search="inv_9")) == ["deliveries list --contains inv_9", *general]
-    assert steps(DeliveryFilter(search="inv_42", state="dead"))[0] == "deliveries list --search inv_42"
-    assert steps(DeliveryFilter(search="inv_7"))[0] == "deliveries show 2"
-    assert steps(DeliveryFilter(search="a b"))[0] == "deliveries list --contains 'a b'"
-    assert read_scope(inbox, DeliveryFilter(state="dead")) is None
+    assert sum("delivery_turn_idx" in plan for plan in plans) == 1
+    assert not re.search(r"(?i)seq scan on delivery|^scan delivery$", "\n".join(plans), re.MULTILINE)

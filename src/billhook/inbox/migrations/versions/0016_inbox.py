@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0015"
+revision = "0016"
 down_revision = None
 
 ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
@@ -131,6 +131,7 @@ def _make_delivery() -> None:
     )
     op.create_index("delivery_event_type_id_idx", "delivery", ["event_type", "id"])
     _partial_index("delivery_received_idx", "state IN ('received')", "id")
+    _partial_index("delivery_turn_idx", "state IN ('received')", "event_type", "source", "id")
     _partial_index("delivery_unread_type_idx", "type_field IS NOT NULL AND state IN ('received')", "id")
     _partial_index("delivery_unfinished_idx", "state IN ('received', 'planned')", "id")
     _partial_index("delivery_failed_idx", "state IN ('dead', 'quarantined')", "state", "id")
