@@ -39,7 +39,7 @@ from billhook.inbox.deliveries import ListedDelivery, RunDetails, count, details
 from billhook.inbox.deliveries import export as export_these
 from billhook.inbox.filters import FILTERS
 from billhook.inbox.records import DeliveryStatus
-from billhook.inbox.unread import page_with_unread, read_scope
+from billhook.inbox.search_scope import page_with_unread, read_scope
 from billhook.program import in_program
 from billhook.receiver.masking import masked_headers, signature_headers
 from billhook.signing.source import DEFAULT_SOURCE

@@ -33,7 +33,7 @@ from billhook.inbox.filters import FILTERS, STATES
 from billhook.inbox.issues import find_issue, of_issue
 from billhook.inbox.operations import DiscardResult, EraseResult, ReplayResult
 from billhook.inbox.records import DeliveryStatus
-from billhook.inbox.unread import read_scope
+from billhook.inbox.search_scope import read_scope
 from billhook.program import in_program
 
 _SEARCH_LIMIT = 100_000

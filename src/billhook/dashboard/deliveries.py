@@ -23,7 +23,7 @@ from billhook.inbox.filters import FILTERS, STATES
 from billhook.inbox.issues import of_issue
 from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.records import DeliveryStatus
-from billhook.inbox.unread import page_with_unread, read_scope
+from billhook.inbox.search_scope import page_with_unread, read_scope
 from billhook.status import number_text
 
 SEARCH_LIMIT = 100_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from billhook.inbox import DeliveryFilter, RunPlan, unread
-from billhook.inbox.unread import page_with_unread, read_scope
+from billhook.inbox import DeliveryFilter, RunPlan, search_scope
+from billhook.inbox.search_scope import page_with_unread, read_scope
 from support.inbox_view import NOON, change, incoming
 from support.runs import planned
 
@@ -62,7 +62,7 @@ def test_what_a_worker_has_read_is_found_by_its_index_alone(inbox):
 
 
 def test_more_than_are_searched_are_counted(inbox, monkeypatch):
-    monkeypatch.setattr(unread, "UNREAD_SEARCHED", 2)
+    monkeypatch.setattr(search_scope, "UNREAD_SEARCHED", 2)
     for number in range(3):
         inbox.put(incoming(f"k{number}", body=NAMES))
 
