@@ -19,7 +19,7 @@ from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.pages.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
 from billhook.receiver.exemptions import CSRF, exempt
-from billhook.status import backlog_text, through_text, unfinished_text
+from billhook.status import through_text, unfinished_text
 
 logger = logging.getLogger("billhook.dashboard")
 
@@ -95,7 +95,6 @@ class Dashboard:
             live=True,
             filters={"first_line": first_line},
             functions={
-                "backlog_text": backlog_text,
                 "last_error": last_error,
                 "run_state": run_state,
                 "through_text": through_text,

@@ -145,7 +145,7 @@ def show_list(context: DashboardContext) -> Response:
         listed=shown,
         program=context.command,
         scope=None if form.mistakes else read_scope(inbox, form.filter),
-        matching=_number(inbox, form) if more else len(shown),
+        matching=_number(inbox, form) if more and form.fields else len(shown),
         here=form.fields if previous_id is None else {**form.fields, "before": previous_id},
         selected=request.args.get("select") == "all",
         first=url_for(".deliveries", **form.fields) if previous_id is not None else None,

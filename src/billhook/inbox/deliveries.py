@@ -100,6 +100,8 @@ class FailureDetails:
     traceback: str | None
     duration_seconds: float | None = None
     """How long the call took; None without a call, and of attempts made before this was recorded."""
+    issue: str | None = None
+    """The id of the issue that it belongs to; None for an attempt that was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,10 @@ _RUN = [
     for each in fields(RunDetails)
     if each.name != "failures"
 ]
-_FAILURE = [failure.c[each.name] for each in fields(FailureDetails)]
+_FAILURE = [
+    failure.c.fingerprint.label("issue") if each.name == "issue" else failure.c[each.name]
+    for each in fields(FailureDetails)
+]
 
 
 def page(

@@ -41,10 +41,32 @@ def test_the_list_shows_state_handlers_and_error(site):
     text = " ".join(made.text("deliveries").split())
 
     assert "InvoiceApproved inv_1 done" in text
-    assert re.search(
-        r"InvoiceApproved inv_1 retrying book retrying, (?:next in [\d.]+ s|due now) mail succeeded", text
-    )
+    assert re.search(r"InvoiceApproved inv_1 retrying shop.book retrying, (?:next in [\d.]+ s|due now)", text)
     assert "KeyError: 'no ledger\\nsecond line'" in text
+    marks = re.findall(
+        r'class="mark (\w+)" role="img" aria-label="([^"]+)" title="\2"', made.get("deliveries").text
+    )
+    assert marks == [
+        ("warn", "shop.book: retrying"),
+        ("good", "shop.mail: succeeded"),
+        ("good", "shop.book: succeeded"),
+        ("good", "shop.mail: succeeded"),
+    ]
+
+
+def test_what_no_worker_has_read_is_not_taken_for_what_no_handler_has(site):
+    made = site(BILLHOOK_ENGINE="worker")
+    deliver(made.app)
+    deliver(made.app, b"{}", "ContractActivated")
+    made.inbox.put(incoming("waits"))
+    unread = made.text("deliveries/1")
+
+    assert "No worker has read it yet." in unread
+    assert made.text("deliveries").count("not read yet") == 3
+    made.state.handle_due()
+    deliver(made.app, message_id="another")
+    assert "not read yet" in made.text("deliveries")
+    assert "No handler was called for this delivery." in made.text("deliveries/2")
 
 
 def test_a_type_is_shown_as_unread_in_quotes_or_as_none(site):
@@ -169,14 +191,16 @@ def test_the_button_that_replays_all_says_how_many_match_unless_counting_takes_l
         deliver(made.app, b"{}", "PingTest", message_id=f"msg_{number}")
 
     def button(query=""):
-        return re.search("Replay (all [^<]*)<", made.get(f"deliveries?{query}").text)[1]
+        found = re.search("Replay (all [^<]*)<", made.get(f"deliveries?{query}").text)
+        return found and found[1]
 
-    assert [button(), button("before=4")] == ["all 53 that match"] * 2
+    assert [button(), button("before=4")] == [None, None]  # of all there is, only by a filter
+    assert [button("type=PingTest"), button("type=PingTest&before=4")] == ["all 53 that match"] * 2
     assert button("key=msg_7") == "all 1"
     monkeypatch.setattr("billhook.dashboard.deliveries.MOST_REPLAYED", 52)
     assert button("type=PingTest") == "all 52+ that match"
     monkeypatch.setattr("billhook.dashboard.deliveries.SEARCH_LIMIT", 53)
-    assert [button(), button("type=PingTest")] == ["all 52+ that match", "all  that match"]
+    assert [button("state=received"), button("type=PingTest")] == ["all 52+ that match", "all  that match"]
 
 
 def test_all_of_a_page_are_selected_by_a_link(site):
@@ -361,8 +385,8 @@ def test_handlers_are_shown_with_their_options_and_pause(site):
 
     text = " ".join(made.text("handlers").split())
 
-    assert "shop.book active nothing" in text
-    assert re.search(r"shop\.mail paused (?:\d+ s ago|just now): the ledger is closed nothing", text)
+    assert "shop.book active shop.mail" in text  # no zeros in empty cells
+    assert re.search(r"shop\.mail paused (?:\d+ s ago|just now): the ledger is closed Event types", text)
     assert "PingTest" in text.partition("without a handler")[2]
 
 
