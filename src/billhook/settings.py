@@ -23,6 +23,8 @@ __all__ = ["ENVIRON", "OPTIONS", "Option", "Settings", "from_environ", "read_sec
 PREFIX = "BILLHOOK_"
 ENVIRON = "billhook_environ"
 """Key in `app.extensions` of an environment to read instead of os.environ: the standalone app has it."""
+LABEL_LENGTH = 100
+"""Characters of the name of a release, and of an environment."""
 _SECRET_MARKS = ("whsec_", "whsk_", "-----BEGIN")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _LINE_OF_ENV_FILE = re.compile(r"(?:export\s+)?[A-Z][A-Z0-9_]*\s*=\s*[^\s=]")
@@ -158,6 +160,15 @@ def _texts(key: str, value: Any) -> tuple[str, ...]:
 
 def _delays(key: str, value: Any) -> tuple[float, ...]:
     return tuple(_number(0, 31 * 86_400)(key, item) for item in _items(key, value))
+
+
+def _label(key: str, value: Any) -> str:
+    label = _text(key, value) or ""
+    if len(label) > LABEL_LENGTH or not label.isprintable():
+        raise ConfigError(
+            f"{key} is {_masked(label, LABEL_LENGTH)}: it must be at most {LABEL_LENGTH} printable characters"
+        )
+    return label
 
 
 def _optional(parse: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
@@ -315,6 +326,14 @@ class Settings:
         "Whether the rate limits of an app (Flask-Limiter) also apply to deliveries: exempt or apply.",
         _choice("exempt", "apply"),
         default="exempt",
+    )
+    release: str = _option(
+        "The release of your code: issues, deliveries and workers are shown with it.", _label, default=""
+    )
+    environment: str = _option(
+        "Where this is, such as production or staging: messages about issues begin with it.",
+        _label,
+        default="",
     )
     log_format: str = _option(
         "Standalone, and `billhook worker`: format of log records, text or json (one object per line).",

@@ -263,6 +263,7 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
         pool_mode=settings.inbox_pool_mode,
         own_folder=settings.inbox_url is None,
         known_types=EVENT_TYPES,
+        release=settings.release,
     )
     try:
         inbox.prepare(START_SECONDS)

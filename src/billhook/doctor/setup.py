@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from billhook.handlers import ConnectedHandlers
     from billhook.inbox import Inbox
-    from billhook.inbox.overview import Overview, WorkerFigures
+    from billhook.inbox.overview import Overview
+    from billhook.inbox.workers import WorkerFigures
     from billhook.settings import Settings
     from billhook.signing.source import Source
 

@@ -40,7 +40,6 @@ from billhook.handlers import (
 )
 from billhook.handlers.description import missing_remedy
 from billhook.inbox import (
-    NEWEST_ONLY,
     Claim,
     ContentKey,
     HandlerLimits,
@@ -326,9 +325,7 @@ def run_options(handler: Handler, stored: StoredDelivery, event: Event | Unknown
         window_seconds = handler.identity_window_seconds
         content_key = ContentKey(digest, handler.identity, stored.received_at, window_seconds)
     order_key = handler.order_key(stored.source, event)
-    if order_key is not None and handler.newest_only:
-        order_key = NEWEST_ONLY + order_key
-    return RunOptions(order_key, content_key)
+    return RunOptions(order_key, content_key, handler.newest_only)
 
 
 def backfill(handlers: ConnectedHandlers, name: str) -> Backfill | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -62,12 +64,18 @@ class WorkerRegistration:
         engine: str,
         handlers: Callable[[], int],
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        threads: int | None = None,
     ) -> None:
-        """`owner` is the name of this process, `handlers` returns how many handlers it has now."""
+        """`owner` is the name of this process, `handlers` returns how many handlers it has now.
+
+        `threads` is how many runs it executes at once, if known.
+        """
         self._inbox = inbox
         self._owner = owner
         self._engine = engine
         self._handlers = handlers
+        self._threads = threads
         self._monotonic = monotonic
         self._started_at: datetime | None = None
         self._next_at = -1.0
@@ -77,7 +85,12 @@ class WorkerRegistration:
         if self._started_at is None or self._monotonic() >= self._next_at:
             self._started_at = self._started_at or now
             try:
-                record = WorkerRecord(self._owner, self._engine, self._handlers(), self._started_at)
+                record = WorkerRecord(
+                    *(self._owner, self._engine, self._handlers(), self._started_at),
+                    host=socket.gethostname(),
+                    pid=os.getpid(),
+                    threads=self._threads,
+                )
                 self._inbox.record_worker(record, now)
             except Exception as error:  # noqa: BLE001 - for information only, and the next poll logs the cause
                 text = "could not register this worker, retrying in %.0f s: %s"
@@ -86,14 +99,14 @@ class WorkerRegistration:
             self._next_at = self._monotonic() + REGISTRATION_SECONDS
         return max(0.0, self._next_at - self._monotonic())
 
-    def remove(self) -> None:
-        """Delete the row: this engine stopped in order."""
+    def stop(self) -> None:
+        """Write that this engine stopped in order."""
         if self._started_at is not None:
             self._started_at = None
             try:
-                self._inbox.remove_worker(self._owner)
-            except Exception as error:  # noqa: BLE001 - the row is deleted later, as that of a lost worker
-                text = "could not remove this worker's registration: %s"
+                self._inbox.record_stop(self._owner)
+            except Exception as error:  # noqa: BLE001 - it counts as lost then, and its row is deleted later
+                text = "could not record that this worker stopped: %s"
                 logger.warning(text, first_line(str(error)), extra=fields(cause=error))
 
 
@@ -156,11 +169,11 @@ class Maintenance:
         return pause if self._registration is None else min(pause, self._registration.refresh(now))
 
     def close(self) -> None:
-        """Remove this worker's registration, and end the notifier."""
+        """Record that this worker stopped, and end the notifier."""
         if self._options.notifier is not None:
             self._options.notifier.stop()
         if self._registration is not None:
-            self._registration.remove()
+            self._registration.stop()
 
     def _safely(
         self,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import replace
 from datetime import datetime
 
 from billhook.engines.dispatcher import run_options
 from billhook.errors import ConfigError
 from billhook.events import Event, parse_event
 from billhook.handlers import ConnectedHandlers, Handler
-from billhook.inbox import DeliveryDetails, Inbox, RunOptions, RunPlan, StoredDelivery
+from billhook.inbox import DeliveryDetails, Inbox, RunPlan, StoredDelivery
 from billhook.inbox.deliveries import DeliverySummary
 from billhook.inbox.operations import store_edited
 
@@ -37,7 +38,7 @@ def resend(
     stored = StoredDelivery(
         0, summary.source, key, summary.event_type, body, headers, None, now, sent_as=summary.sent_as
     )
-    options = RunOptions(run_options(handler, stored, event).order_key)
+    options = replace(run_options(handler, stored, event), content_key=None)
     about = event.identifying_values() if isinstance(event, Event) else ()
     plan = RunPlan(0, (handler.name,), options={handler.name: options}, identifiers=about)
     return store_edited(inbox, stored, plan, summary.id)

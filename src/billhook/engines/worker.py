@@ -159,7 +159,9 @@ class Worker(Cycle):
         )
         # Not a threading.Event: a signal handler may call `stop` while this thread is inside its wait().
         self._stopping = False
-        registration = WorkerRegistration(inbox, self._owner, engine, dispatcher.count_handlers)
+        registration = WorkerRegistration(
+            inbox, self._owner, engine, dispatcher.count_handlers, threads=threads
+        )
         self._maintenance = Maintenance(inbox, maintenance, registration=registration)
         self._failures = 0
         self._is_outdated = False

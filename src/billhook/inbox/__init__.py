@@ -6,7 +6,6 @@ from billhook.inbox.deliveries import Deliveries, DeliveryDetails
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.records import (
-    NEWEST_ONLY,
     Claim,
     ContentKey,
     DeliveryState,
@@ -29,7 +28,6 @@ from billhook.inbox.transaction import InboxTransaction
 from billhook.inbox.unread import RoundRobin
 
 __all__ = [
-    "NEWEST_ONLY",
     "NOTHING_DUE",
     "OTHER_TYPES",
     "Claim",

@@ -29,7 +29,6 @@ from sqlalchemy import (
     TextualSelect,
     and_,
     bindparam,
-    case,
     cast,
     column,
     exists,
@@ -40,7 +39,7 @@ from sqlalchemy import (
     update,
 )
 
-from billhook.inbox.leases import CLAIMABLE, LEASE, LOST_NOT_ALONE, lease_texts
+from billhook.inbox.leases import CLAIMABLE, LEASE, lease_texts
 from billhook.inbox.records import DeliveryState, HandlerLimits, Lease, RunState
 from billhook.inbox.schema import delivery, handler, run
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_parameter, in_states, in_values
@@ -291,7 +290,7 @@ CLAIMED_COLUMNS = (
     run.c.token,
     run.c.handler,
     run.c.attempts,
-    run.c.lease_owner,
+    run.c.queued,
     run.c.delivery_id,
     run.c.due_at,
     run.c.runs_alone,
@@ -379,10 +378,11 @@ def _due_of_handlers(dialect: str, *, of_one: bool, suspects: bool) -> Select[An
 
 @cache
 def _due_suspect(*, of_one: bool) -> Select[Any]:
-    not_alone = case((run.c.lease_owner == LOST_NOT_ALONE, 1), else_=0)
     has_room = in_parameter(run.c.handler, "names")
     conditions = _due(run, SUSPECT, has_room, ~in_parameter(LEASE, "held"), of_one=of_one)
     first = select(*CLAIMED_COLUMNS).where(*conditions)
-    first = first.order_by(not_alone, run.c.attempts - run.c.excused_attempts, run.c.due_at, run.c.id)
+    first = first.order_by(
+        run.c.beside_others, run.c.attempts - run.c.excused_attempts, run.c.due_at, run.c.id
+    )
     few = first.limit(1).with_for_update(of=run, skip_locked=True).cte("few")
     return select(few, *STORED_COLUMNS).join(delivery, delivery.c.id == few.c.delivery_id)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from billhook import failpoints
 from billhook.errors import ConfigError, MissingExtra
-from billhook.inbox import claims, counts, retention
+from billhook.inbox import claims, counts, retention, workers
 from billhook.inbox import limits as handler_limits
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.claims import NextTimes, PendingDelivery
@@ -35,8 +34,7 @@ from billhook.inbox.records import (
     WorkerRecord,
 )
 from billhook.inbox.retention import Cutoffs, PruneResult
-from billhook.inbox.schema import any_schema, found_revision, require_known, upgrade_schema, version, worker
-from billhook.inbox.sql import upsert
+from billhook.inbox.schema import any_schema, found_revision, require_known, upgrade_schema, version
 from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
 from billhook.inbox.unread import RoundRobin, read_one, read_unread
@@ -44,9 +42,6 @@ from billhook.threads import observe_crashes, reset_in_child, run_blocking
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-WORKER_KEPT_FOR = timedelta(days=1)
-"""How long a worker's row is kept after the worker was killed, or its machine lost."""
 
 
 class Inbox:
@@ -65,13 +60,18 @@ class Inbox:
         pool_mode: str = "transaction",
         own_folder: bool = False,
         known_types: Collection[str] | None = None,
+        release: str = "",
     ) -> None:
         """`url` is sqlite:///PATH or postgresql+psycopg://…; see open_database.
 
         Deliveries of `known_types` are counted by type, all others together; None: each by its own type.
+        `release` names the release of the user's code that runs in this process.
         """
         self._deadline_seconds = deadline_seconds
         self.known_types = known_types
+        self._release = release
+        self._release_id: int | None = None
+        """Of the process's release, once a transaction has looked it up."""
         self.limits: Callable[[], Mapping[str, HandlerLimits]] = dict
         """Return the limits of handlers that are loaded, by the names that their runs are stored under."""
         self.held: set[Lease] = set()
@@ -215,13 +215,18 @@ class Inbox:
 
         `limits` are those of handlers, by the names that their runs are stored under.
         """
+        now = self.now() if self._release_id is None else None
         with self.database.write() as connection:
-            transaction = InboxTransaction(connection, owner, limits, self.held)
+            release_id = self._release_id
+            if now is not None:
+                release_id = workers.release_number(connection, self._release, now)
+            transaction = InboxTransaction(connection, owner, limits, self.held, release_id)
             yield transaction
             transaction.finish()
             if failpoints.ARMED:  # tests kill the process here, and below
                 for step in transaction.steps:
                     failpoints.reach(f"in_{step}")
+        self._release_id = release_id
         if failpoints.ARMED:
             for step in transaction.steps:
                 failpoints.reach(f"after_{step}")
@@ -317,35 +322,30 @@ class Inbox:
             return handler_limits.find_paused(connection)
 
     # --- workers --------------------------------------------------------------------------------------
-    # The table of workers is for operators, who are warned when no worker runs. No claim and no lease
-    # depends on it.
 
     def record_worker(self, seen: WorkerRecord, now: datetime) -> None:
         """Record that a worker of this inbox is alive, and delete the rows of those not seen for long.
 
         What is due later than any wait may take is made due: the clock was ahead when that was written.
         """
-        values = {"handlers": seen.handlers, "seen_at": now}
         with self.database.write() as connection:
-            row = upsert(connection, worker).values(asdict(seen) | values)
-            connection.execute(row.on_conflict_do_update(index_elements=[worker.c.owner], set_=values))
-            # Skip rows that another worker is deleting or writing.
-            lost = select(worker.c.owner).where(worker.c.seen_at < now - WORKER_KEPT_FOR)
-            lost = lost.with_for_update(skip_locked=True)
-            connection.execute(delete(worker).where(worker.c.owner.in_(lost)))
+            # Looked up each time: the file may have been replaced.
+            release_id = workers.release_number(connection, self._release, now)
+            workers.record_worker(connection, seen, release_id, now)
             due = claims.next_times(connection, NO_LIMITS).due
             claims.reset_far_due_times(connection, due, now)
+        self._release_id = release_id
 
-    def remove_worker(self, owner: str) -> None:
-        """Remove a worker that stopped in order."""
+    def record_stop(self, owner: str) -> None:
+        """Record that a worker stopped in order."""
+        now = self.now()
         with self.database.write() as connection:
-            connection.execute(delete(worker).where(worker.c.owner == owner))
+            workers.record_stop(connection, owner, now)
 
     def worker_seen_at(self) -> datetime | None:
-        """Return when any worker was last seen; None if there is none, or all stopped in order."""
+        """Return when any worker was last seen; None if there was none, or all stopped in order."""
         with self.database.read() as connection:
-            seen_at: datetime | None = connection.execute(select(func.max(worker.c.seen_at))).scalar_one()
-            return seen_at
+            return workers.worker_seen_at(connection)
 
     # --- readiness ------------------------------------------------------------------------------------
 

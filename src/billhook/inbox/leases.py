@@ -30,14 +30,12 @@ from billhook.inbox.sql import in_parameter, in_states, in_values
 CLAIMABLE = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
 """May be claimed at its time: when it is due, or when its lease runs out. As the partial index has it."""
 LOST = "the worker died, or was silent for longer than its lease"
-QUEUED = " queued"
-"""Suffix of the lease owner: the claim waits in the worker's queue for a thread."""
-LOST_IN_QUEUE = "lost queued"
-"""Owner of a due run that was lost in a queue: it is not queued again, where it would never count."""
-NOT_ALONE = " joined"
-"""Suffix of the lease owner: a suspect that is not alone any more, because it takes long. It is stored."""
-LOST_NOT_ALONE = "lost joined"
-"""Owner of a due suspect that was lost beside other runs: it is claimed after those, which settle sooner."""
+NOT_CLAIMED: dict[str, Any] = {"queued": 0, "beside_others": 0}
+"""What the columns of a claim are without one; a run whose lease has expired keeps them."""
+_EXPIRED_COLUMNS = (
+    *(run.c.id, run.c.handler, run.c.attempts, run.c.worker, run.c.release_id),
+    *(run.c.queued, run.c.runs_alone, run.c.beside_others, run.c.excused_attempts),
+)
 _EXPIRE_LIMIT = 500
 _MAX_EXCUSED = 8
 """A suspect that was excused this often is the likely cause of those losses: from then on they count."""
@@ -54,10 +52,7 @@ UNSETTLED = or_(
     in_states(run.c.state, RunState.RUNNING),
     and_(
         in_states(run.c.state, RunState.DUE),
-        or_(
-            run.c.runs_alone == literal_column("1"),
-            run.c.lease_owner == literal_column(f"'{LOST_IN_QUEUE}'", Text),
-        ),
+        or_(run.c.runs_alone == literal_column("1"), run.c.queued == literal_column("1")),
     ),
 )
 """The last claim of a run has no result yet: it is running, or its lease has expired and it is due again."""
@@ -89,9 +84,7 @@ def expire_leases(
 
     Each suspect becomes due at a random moment within `spread`: runs that died together shall not meet again.
     """
-    query = select(
-        run.c.id, run.c.handler, run.c.attempts, run.c.lease_owner, run.c.runs_alone, run.c.excused_attempts
-    ).where(
+    query = select(*_EXPIRED_COLUMNS).where(
         CLAIMABLE,  # so that the partial index applies
         run.c.state == RunState.RUNNING.value,
         run.c.due_at <= now,
@@ -103,17 +96,14 @@ def expire_leases(
     # Skipped: a row that is locked is being settled, renewed or expired by another worker.
     query = query.order_by(run.c.due_at, run.c.id).limit(_EXPIRE_LIMIT).with_for_update(skip_locked=True)
     rows = connection.execute(query).all()
-    queued = [row.id for row in rows if (row.lease_owner or "").endswith(QUEUED)]
-    _make_due(connection, queued, now, {"attempts": run.c.attempts - 1, "lease_owner": LOST_IN_QUEUE})
-    started = [row for row in rows if row.id not in set(queued)]
+    queued = [row.id for row in rows if row.queued]
+    _make_due(connection, queued, now, {"attempts": run.c.attempts - 1})
+    started = [row for row in rows if not row.queued]
     for row in started:
         due_at = now + spread * random.random()  # noqa: S311 - not for secrecy
-        not_alone = (row.lease_owner or "").endswith(NOT_ALONE)
-        values = {"runs_alone": 1, "excused_attempts": _excused(row, not_alone), "last_error": LOST}
+        values = {"runs_alone": 1, "excused_attempts": _excused(row), "last_error": LOST}
         # The token stays: the next claim raises it, and until then a late result is the run's result.
-        _make_due(
-            connection, [row.id], due_at, {**values, "lease_owner": LOST_NOT_ALONE if not_alone else None}
-        )
+        _make_due(connection, [row.id], due_at, values)
     if started:
         lost = [
             {
@@ -122,6 +112,8 @@ def expire_leases(
                 "failed_at": now,
                 "error": LOST,
                 "fingerprint": fingerprint(row.handler, LOST),
+                "worker": row.worker,
+                "release_id": row.release_id,
             }
             for row in started
         ]
@@ -129,12 +121,12 @@ def expire_leases(
     return {row.handler for row in rows}
 
 
-def _excused(row: Any, not_alone: bool) -> int:
+def _excused(row: Any) -> int:
     """Return how many attempts of a run are excused after one that was lost."""
     excused: int = row.excused_attempts
     if not row.runs_alone:
         return excused + 1
-    if not_alone:
+    if row.beside_others:
         return max(excused, min(excused + 1, _MAX_EXCUSED))
     # It ran alone and was lost: the attempt before it, excused until now, is its own doing too.
     return max(0, excused - 1)

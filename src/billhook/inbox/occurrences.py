@@ -12,14 +12,15 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Text, and_, bindparam, column, func, select
+from sqlalchemy import BigInteger, Connection, Text, and_, bindparam, column, select
 
 from billhook.inbox.counts import Counted, hour_of
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.overview import read_overview, read_periods, read_refused_since
 from billhook.inbox.records import DeliveryState, fingerprint
-from billhook.inbox.schema import delivery, failure, run, worker
+from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_states, in_values
+from billhook.inbox.workers import worker_seen_at
 from billhook.printable import without_ids
 
 MOST = 1_000
@@ -126,7 +127,7 @@ def occurrences(connection: Connection, now: datetime) -> dict[str, Occurrence]:
 
 def workers_gone_since(connection: Connection, now: datetime) -> datetime | None:
     """Return when the last worker was seen, if none is alive; None also if each was stopped in order."""
-    seen_at: datetime | None = connection.execute(select(func.max(worker.c.seen_at))).scalar_one()
+    seen_at = worker_seen_at(connection)
     return seen_at if seen_at is not None and seen_at < now - WORKER_GONE_AFTER else None
 
 

@@ -31,9 +31,10 @@ from sqlalchemy import (
 from billhook.inbox.counts import keeping, open_time
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.issues import clear_texts
+from billhook.inbox.leases import NOT_CLAIMED
 from billhook.inbox.limits import forget_errors
 from billhook.inbox.locks import lock_counts, lock_deliveries, lock_order
-from billhook.inbox.ordering import discard_superseded, release_next
+from billhook.inbox.ordering import OrderKey, discard_superseded, release_next
 from billhook.inbox.records import DeliveryState, RunOptions, RunPlan, RunState, StoredDelivery, check
 from billhook.inbox.retention import FINISHED
 from billhook.inbox.runs import finish_deliveries, make_runs
@@ -46,7 +47,7 @@ _UNFINISHED = (DeliveryState.RECEIVED, DeliveryState.PLANNED)
 _UNHANDLED = (DeliveryState.RECEIVED, DeliveryState.QUARANTINED)
 # A delivery that is still received needs no replay, and a pruned one has nothing to replay.
 _HANDLED = (DeliveryState.PLANNED, DeliveryState.DONE, DeliveryState.DEAD)
-_RUN_COLUMNS = (run.c.id, run.c.delivery_id, run.c.state, run.c.handler, run.c.order_key)
+_RUN_COLUMNS = (run.c.id, run.c.delivery_id, run.c.state, run.c.handler, run.c.order_key, run.c.newest_only)
 # Not in the words of an index: these runs are found by their deliveries.
 _OPEN = (RunState.WAITING, RunState.DUE, RunState.RUNNING, RunState.DEAD)
 _LOG_SECONDS = 2.0
@@ -259,15 +260,15 @@ def _make_due(
             replays=run.c.replays + case((is_due, 0), else_=1),
             due_at=now,
             token=run.c.token + 1,
-            lease_owner=None,
             finished_at=None,
+            **NOT_CLAIMED,
         )
     )
     if due_at is not None and due:
         later = update(run).where(run.c.id == bindparam("run_id")).values(due_at=bindparam("moment"))
         moments = [{"run_id": row.id, "moment": due_at(n)} for n, row in enumerate(due)]
         connection.execute(later, moments)
-    keys = [(row.handler, row.order_key) for row in waiting]
+    keys = [OrderKey(row.handler, row.order_key, row.newest_only) for row in waiting]
     finish_deliveries(connection, [each.delivery_id for each in discard_superseded(connection, keys, now)])
     release_next(connection, keys, now)
 
@@ -329,15 +330,16 @@ def _discard(
                     finished_at=open_time(connection, now),
                     # Of a call that is counted already, as failed or dead.
                     duration_seconds=None,
-                    lease_owner=None,
                     token=run.c.token + 1,
+                    **NOT_CLAIMED,
                 )
             )
             # A delivery without runs gets the reason itself.
             _change(connection, states, unhandled, DeliveryState.DONE, error=reason)
             _change(connection, states, dead, DeliveryState.DONE, error=None)
             finish_deliveries(connection, planned)
-        release_next(connection, [(row.handler, row.order_key) for row in runs if row.order_key], now)
+        keys = [OrderKey(row.handler, row.order_key, row.newest_only) for row in runs if row.order_key]
+        release_next(connection, keys, now)
     return DiscardResult(len(states), len(runs))
 
 

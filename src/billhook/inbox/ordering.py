@@ -9,18 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, FromClause, Text, Update, bindparam, func, literal_column, select, update
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from billhook.inbox.counts import as_open_time
-from billhook.inbox.records import NEWEST_ONLY, RunState, SupersededRun
+from billhook.inbox.records import RunState, SupersededRun
 from billhook.inbox.schema import delivery, run
 from billhook.inbox.sql import UtcDateTime, in_parameter, in_states, json_rows_on_sqlite, json_text
 
-OrderKey = tuple[str, str]
-"""The handler's name and the order key."""
+
+class OrderKey(NamedTuple):
+    """A handler and an order key of its runs; `newest_only`: of those that wait, it needs the newest only."""
+
+    handler: str
+    value: str
+    newest_only: bool | int = False
+
+
 # In the words of the partial index of ordered runs, so that it applies.
 _UNFINISHED = (RunState.WAITING, RunState.DUE, RunState.RUNNING)
 
@@ -64,7 +71,7 @@ def release_next(connection: Connection, keys: Collection[OrderKey], now: dateti
     """
     if not keys:
         return []
-    pairs = list(dict.fromkeys(keys))
+    pairs = list(dict.fromkeys((key.handler, key.value) for key in keys))
     if connection.dialect.name == "postgresql":
         statement = _ON_POSTGRES
         values: dict[str, Any] = {
@@ -98,6 +105,8 @@ _OLDER = (
     .where(
         *_OF_KEY,
         in_states(run.c.state, RunState.WAITING, RunState.DUE),
+        # One that was planned before the handler had this option is handled.
+        run.c.newest_only == 1,
         # The process of an interrupted attempt may not have ended yet: it is repeated at its time.
         run.c.excused_attempts == 0,
         run.c.delivery_id < _NEWEST_OF_KEY,
@@ -131,10 +140,10 @@ def discard_superseded(
     billhook.inbox.locks.
     """
     found: list[SupersededRun] = []
-    for handler, order_key in dict.fromkeys(keys):
-        if not order_key.startswith(NEWEST_ONLY):
+    for handler, value, newest_only in dict.fromkeys(keys):
+        if not newest_only:
             continue
-        of_key = {"of_handler": handler, "of_key": order_key}
+        of_key = {"of_handler": handler, "of_key": value}
         older = connection.execute(_OLDER, of_key).all()
         if older:
             newest = older[0].newest

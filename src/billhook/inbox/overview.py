@@ -24,14 +24,13 @@ from billhook.inbox.counts import DURATION_BOUNDS, Counted, Counts, hour_of, rea
 from billhook.inbox.crashes import ThreadCrashes, read_crashes
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import find_paused
-from billhook.inbox.records import HandlerLimits, PausedHandler, WorkerRecord
-from billhook.inbox.schema import found_revision, handler, run, worker
+from billhook.inbox.records import HandlerLimits, PausedHandler
+from billhook.inbox.schema import found_revision, handler, run
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values
+from billhook.inbox.workers import WorkerFigures, read_workers
 
 COUNT_LIMIT = 100_000
 """How far deliveries are counted one by one: a number that is as large means "at least"."""
-WORKER_SILENT_AFTER = timedelta(seconds=60)
-"""A worker that was not seen for so long is gone: it writes its row every 20 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +79,6 @@ class HandlerFigures:
     discarded: int
     p50_seconds: float | None
     p95_seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFigures(WorkerRecord):
-    """A process that claims runs; `alive` if it was seen within the last minute."""
-
-    seen_at: datetime
-    alive: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,16 +168,12 @@ def read_state(inbox: Inbox, now: datetime) -> InboxState:
 
 
 def _state(connection: Connection, inbox: Inbox, now: datetime) -> dict[str, Any]:
-    workers = select(worker).order_by(worker.c.started_at, worker.c.owner)
     return {
         "revision": found_revision(connection),
         "backlog": Backlog(**connection.execute(_BACKLOG, {"at_most": COUNT_LIMIT}).mappings().one()),
         "handler_backlogs": read_handler_backlogs(connection, now, inbox.limits()),
         "paused": find_paused(connection),
-        "workers": [
-            WorkerFigures(**row, alive=now - row["seen_at"] < WORKER_SILENT_AFTER)
-            for row in connection.execute(workers).mappings()
-        ],
+        "workers": read_workers(connection, now),
         "machine_ahead_seconds": round(inbox.database.machine_ahead_seconds, 1),
     }
 

@@ -212,19 +212,16 @@ class ContentKey:
     window_seconds: float
 
 
-NEWEST_ONLY = "newest:"
-"""How the order keys of such a handler start: settling has no more than the key to know it by."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """Options of one handler's run: handled in order within `order_key`, and not for content duplicates.
 
-    An order key that starts with NEWEST_ONLY is of a handler that needs the newest delivery only.
+    `newest_only`: of the deliveries that wait with its order key, the handler needs the newest only.
     """
 
     order_key: str | None = None
     content_key: ContentKey | None = None
+    newest_only: bool = False
 
 
 class RunPlan(NamedTuple):
@@ -376,12 +373,18 @@ class RunResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
-    """A process that claims runs. `owner` is its name in leases, `handlers` their number, if known."""
+    """A process that claims runs. `owner` is the name that its runs have as `worker`.
+
+    `handlers` is their number and `threads` how many runs it executes at once, if known.
+    """
 
     owner: str
     engine: str
     handlers: int | None
     started_at: datetime
+    host: str = field(default="", kw_only=True)
+    pid: int | None = field(default=None, kw_only=True)
+    threads: int | None = field(default=None, kw_only=True)
 
 
 FINGERPRINT_LENGTH = 12

@@ -26,17 +26,15 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
-    null,
     select,
     update,
 )
 from sqlalchemy.types import TypeEngine
 
 from billhook.inbox.counts import as_open_time, open_time
-from billhook.inbox.leases import UNSETTLED
+from billhook.inbox.leases import NOT_CLAIMED, UNSETTLED
 from billhook.inbox.ordering import OrderKey, discard_superseded, release_next
 from billhook.inbox.records import (
-    NEWEST_ONLY,
     DeliveryState,
     DuplicateRun,
     RunOptions,
@@ -100,11 +98,14 @@ def new_run(
 
 _NEW: dict[str, Any] = {
     "attempts": 0,
-    "lease_owner": None,
+    "worker": None,
+    "release_id": None,
+    "queued": 0,
     "started_at": None,
     "finished_at": None,
     "last_error": None,
     "order_key": None,
+    "newest_only": 0,
     "identity": None,
     "twin_of": None,
 }
@@ -135,7 +136,10 @@ def insert_runs(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> di
 
 
 def settle(
-    connection: Connection, results: Sequence[RunResult], clock: Callable[[], datetime] | None = None
+    connection: Connection,
+    results: Sequence[RunResult],
+    claimer: Mapping[str, Any],
+    clock: Callable[[], datetime] | None = None,
 ) -> tuple[list[tuple[RunResult, str]], list[int], list[SupersededRun]]:
     """Write the results of runs; under billhook.inbox.locks.
 
@@ -143,19 +147,20 @@ def settle(
     became due because the one before it in its order finished, and the runs that were superseded. A result
     with an old fencing token changes nothing: another worker holds the lease. `clock` is read once the locks
     are held; without it each result is stored with the time when its handler ended, however long ago that
-    was.
+    was. `claimer` are the columns that say who made the attempts.
     """
     now = clock() if clock else None
     given: dict[tuple[int, int], RunResult] = {result.lease: result for result in results}
     settled: list[tuple[RunResult, str]] = []
     keys: list[OrderKey] = []
-    for run_id, token, handler, order_key in _write_results(connection, results, now):
+    for run_id, token, handler, *its_order in _write_results(connection, results, now):
         result = given[run_id, token]
         settled.append((result, handler))
         # A run that is due again keeps its place, so the next one in its order goes on waiting; where only
         # the newest counts, it may be superseded.
-        if order_key is not None and (result.state is not RunState.DUE or order_key.startswith(NEWEST_ONLY)):
-            keys.append((handler, order_key))
+        key = OrderKey(handler, *its_order)
+        if key.value is not None and (result.state is not RunState.DUE or key.newest_only):
+            keys.append(key)
     failures = [
         {
             "run_id": result.run_id,
@@ -167,6 +172,7 @@ def settle(
             "retried": int(result.state is RunState.DUE and not result.excused),
             "fingerprint": None if result.group is None else fingerprint(handler, result.group),
             "place": result.place,
+            **claimer,
         }
         for result, handler in settled
         if result.state in (RunState.DUE, RunState.DEAD)
@@ -195,7 +201,7 @@ _RESULT: dict[str, TypeEngine[Any]] = {
     "called_at": UtcDateTime(),
     "seconds": Float(),
 }
-_ITS_COLUMNS = (run.c.id, run.c.token, run.c.handler, run.c.order_key)
+_ITS_COLUMNS = (run.c.id, run.c.token, run.c.handler, run.c.order_key, run.c.newest_only)
 _RUNNING = select(*_ITS_COLUMNS).where(in_parameter(run.c.id, "run_ids"), UNSETTLED)
 
 
@@ -212,7 +218,6 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
         .values(
             state=given["new_state"],
             last_error=given["error"],
-            lease_owner=null(),
             runs_alone=literal_column(
                 "0"
             ),  # however it ended, it did not kill its worker: it is no suspect any more
@@ -222,6 +227,7 @@ def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
             excused_attempts=run.c.excused_attempts + given["is_excused"],
             started_at=func.coalesce(given["called_at"], run.c.started_at),
             duration_seconds=given["seconds"],
+            **{name: literal_column(str(value)) for name, value in NOT_CLAIMED.items()},
         )
     )
 
@@ -296,7 +302,7 @@ def make_runs(
             columns = _options_columns(options, originals.get((planned.delivery_id, handler)), finished_at)
             rows.append(new_run(planned.delivery_id, handler, now, token, **columns))
             if options.order_key is not None:
-                keys.append((handler, options.order_key))
+                keys.append(OrderKey(handler, options.order_key, options.newest_only))
     insert_runs(connection, rows)
     superseded = discard_superseded(connection, keys, now)
     finished = {delivery_id for delivery_id, _ in originals} | {each.delivery_id for each in superseded}
@@ -320,6 +326,7 @@ def _options_columns(options: RunOptions, original: int | None, finished_at: dat
     return {
         "state": state,
         "order_key": options.order_key,
+        "newest_only": int(options.newest_only),
         "identity": options.content_key.digest if options.content_key else None,
         "twin_of": original,
         "last_error": error,

@@ -101,18 +101,28 @@ run = Table(
     Column("attempts", Integer, nullable=False),
     # When the run may next be claimed: its retry time while due, its lease's end while running.
     Column("due_at", UtcDateTime, nullable=False),
-    Column("lease_owner", Text),
+    # The process that claimed it last, and that process's release; both stay when it is settled.
+    Column("worker", Text),
+    Column("release_id", Integer),
+    # 1: its last claim waits in that worker's queue for a thread. A due run keeps it from a claim that was
+    # lost there: it is not queued again, where it would never count.
+    Column("queued", Integer, nullable=False, server_default=text("0")),
     Column("token", Integer, nullable=False),
     Column("last_error", Text),
     Column("finished_at", UtcDateTime),
     # Runs of one handler and one order_key are handled in order; without one a run never waits.
     Column("order_key", Text),
+    # 1: of those that wait with one order_key, only the newest is needed.
+    Column("newest_only", Integer, nullable=False, server_default=text("0")),
     # The digest by which its handler knows a content duplicate, and which delivery came first.
     # No foreign key: the number is still true when that delivery is gone.
     Column("identity", Text),
     Column("twin_of", _Id),
     # 1: its last attempt was lost with its worker, so that it may have been what killed it.
     Column("runs_alone", Integer, nullable=False, server_default=text("0")),
+    # 1: although it should run alone, other runs were started beside it, because it takes long. A due run
+    # keeps it from an attempt that was lost so: it is claimed after those that were lost alone.
+    Column("beside_others", Integer, nullable=False, server_default=text("0")),
     # Attempts that do not count: lost beside other runs, or interrupted by an orderly stop.
     Column("excused_attempts", Integer, nullable=False, server_default=text("0")),
     # How often an operator had it run again after it was finished: see billhook.effects.
@@ -140,6 +150,9 @@ failure = Table(
     # attempt that was interrupted.
     Column("fingerprint", Text),
     Column("place", Text),
+    # Where the attempt was made.
+    Column("worker", Text),
+    Column("release_id", Integer),
 )
 # Only of handlers that are paused, limited, or paused after failures: see billhook.inbox.limits.
 handler = Table(
@@ -161,8 +174,24 @@ worker = Table(
     Column("engine", Text, nullable=False),
     Column("handlers", Integer),
     Column("started_at", UtcDateTime, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer),
+    # How many runs it executes at once, if known.
+    Column("threads", Integer),
+    Column("release_id", Integer),
     # No index: it is written often, and there are few rows.
     Column("seen_at", UtcDateTime, nullable=False),
+    # When it stopped in order; NULL while it runs, and of one that died.
+    Column("stopped_at", UtcDateTime),
+)
+# The releases of the user's code that processes were started with, by BILLHOOK_RELEASE. No foreign key names
+# them: each claim would look it up.
+release = Table(
+    "billhook_release",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("first_at", UtcDateTime, nullable=False),
 )
 # What is wrong, and what operators said of it. How often it happened is not here: see billhook.inbox.issues.
 issue = Table(

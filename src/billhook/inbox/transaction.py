@@ -7,7 +7,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from datetime import datetime, timedelta
-from itertools import takewhile, zip_longest
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +15,7 @@ from sqlalchemy import (
     BigInteger,
     Connection,
     FromClause,
+    Integer,
     Text,
     Update,
     and_,
@@ -27,16 +28,7 @@ from sqlalchemy.types import TypeEngine
 
 from billhook.inbox import claims, leases, locks
 from billhook.inbox.claims import CLAIMED_COLUMNS, NextTimes
-from billhook.inbox.leases import (
-    CLAIMABLE,
-    HELD,
-    LEASE,
-    LOST_IN_QUEUE,
-    NOT_ALONE,
-    QUEUED,
-    lease_parameters,
-    lease_texts,
-)
+from billhook.inbox.leases import CLAIMABLE, HELD, LEASE, NOT_CLAIMED, lease_parameters, lease_texts
 from billhook.inbox.limits import PAUSED_COUNT, Limiter
 from billhook.inbox.records import (
     Claim,
@@ -74,7 +66,10 @@ _START = (
         # The fencing token: from here on, the result of an earlier attempt matches no run.
         token=run.c.token + 1,
         due_at=bindparam("leased_until", type_=UtcDateTime),
-        lease_owner=bindparam("owner", type_=Text),
+        worker=bindparam("worker", type_=Text),
+        release_id=bindparam("release_id", type_=Integer),
+        queued=bindparam("is_queued", type_=Integer),
+        beside_others=0,
         started_at=bindparam("now", type_=UtcDateTime),
         duration_seconds=None,
     )
@@ -83,7 +78,7 @@ _RELEASED: dict[str, Any] = {
     "state": RunState.DUE.value,
     "due_at": bindparam("now", type_=UtcDateTime),
     "attempts": run.c.attempts - 1,
-    "lease_owner": None,
+    **NOT_CLAIMED,
 }
 _IDENTIFIERS = tuple(column.name for column in IDENTIFIERS)
 _PLANNED: dict[str, TypeEngine[Any]] = {
@@ -139,8 +134,9 @@ def count_skipped(connection: Connection, unplanned: Collection[int], unsettled:
 class InboxTransaction:
     """What an engine does to the inbox in one transaction, with leases in the name of `owner`.
 
-    `limits` are those of handlers, by the names that their runs are stored under. `held` are the leases of
-    all workers of this process: runs of these are neither expired nor claimed, unless they are settled here.
+    `release_id` is the number of the release that this process was started with. `limits` are those of
+    handlers, by the names that their runs are stored under. `held` are the leases of all workers of this
+    process: runs of these are neither expired nor claimed, unless they are settled here.
 
     `duplicates` are the runs that were planned and discarded at once, `superseded` those that were discarded
     for a newer one; `released` the deliveries of which a run became due because the run before it in its
@@ -154,9 +150,10 @@ class InboxTransaction:
         owner: str,
         limits: Mapping[str, HandlerLimits] = NO_LIMITS,
         held: Set[Lease] = frozenset(),
+        release_id: int | None = None,
     ) -> None:
         self._connection = connection
-        self._owner = owner
+        self._claimer = {"worker": owner, "release_id": release_id}
         self._held = held
         self._settling: set[Lease] = set()
         self._limits = limits
@@ -197,7 +194,7 @@ class InboxTransaction:
         self._settling.update(result.lease for result in results)
         if not self._locked:
             self.lock(results, (), whole=False)
-        settled, released, superseded = settle(self._connection, results, clock)
+        settled, released, superseded = settle(self._connection, results, self._claimer, clock)
         self.released += released
         self.superseded += superseded
         handlers = {handler for _, handler in settled}
@@ -262,7 +259,7 @@ class InboxTransaction:
     def finish(self) -> None:
         """Make runs due that were planned and not claimed; find what may start now."""
         if self._planned_at is not None:
-            self._insert_planned([], self._planned_at, self._planned_at)
+            self._insert_planned(0, 0, self._planned_at, self._planned_at)
         if self._limiter is not None and self._settled_at is not None:
             self._limiter.count_failures(self._settled_at)
             self.released += self._limiter.startable(self._settled_names, self._settled_at)
@@ -320,14 +317,13 @@ class InboxTransaction:
             room = 0 if left else limit - len(rows)
         starting = rows if idle is None else rows[:idle]
         # A run that was lost in a queue starts at once or stays due: only a started run can be found out.
-        queued = list(takewhile(lambda row: row.lease_owner != LOST_IN_QUEUE, rows[len(starting) :]))
-        claimed = self._mark_running(starting, self._owner, now, leased_until)
-        claimed += self._mark_running(queued, self._owner + QUEUED, now, leased_until)
+        queued = list(takewhile(lambda row: not row.queued, rows[len(starting) :]))
+        claimed = self._mark_running(starting, now, leased_until)
+        claimed += self._mark_running(queued, now, leased_until, is_queued=True)
         if self._left_to_claim:
             room = room if len(claimed) == len(rows) else 0
             at_once = room if idle is None else max(0, min(room, idle - len(rows)))
-            owners = [self._owner] * at_once + [self._owner + QUEUED] * (room - at_once)
-            claimed += self._insert_planned(owners, now, leased_until)
+            claimed += self._insert_planned(room, at_once, now, leased_until)
         if claimed:
             self.steps.append("claim")
         return claimed
@@ -337,14 +333,13 @@ class InboxTransaction:
         return lease in self._held and lease not in self._settling
 
     def _mark_running(
-        self, rows: Sequence[Any], owner: str, now: datetime, leased_until: datetime
+        self, rows: Sequence[Any], now: datetime, leased_until: datetime, *, is_queued: bool = False
     ) -> list[Claim]:
-        """Claim the runs of these rows, which this transaction has locked, for a lease's owner."""
+        """Claim the runs of these rows, which this transaction has locked."""
         if not rows:
             return []
-        run_ids = [row.run_id for row in rows]
-        values = {"run_ids": run_ids, "now": now, "leased_until": leased_until, "owner": owner}
-        self._connection.execute(_START, values)
+        values = {"run_ids": [row.run_id for row in rows], "now": now, "leased_until": leased_until}
+        self._connection.execute(_START, {**values, **self._claimer, "is_queued": int(is_queued)})
         claimed = [
             Claim(
                 row.run_id,
@@ -370,24 +365,30 @@ class InboxTransaction:
             return dict.fromkeys(names, most)
         return self._limiter.rooms(names, most, now, idle)
 
-    def _insert_planned(self, owners: Sequence[str], now: datetime, leased_until: datetime) -> list[Claim]:
-        """Insert the runs that `plan` left: one claimed for each of these lease owners, the others due."""
+    def _insert_planned(
+        self, number: int, at_once: int, now: datetime, leased_until: datetime
+    ) -> list[Claim]:
+        """Insert the runs that `plan` left: the first `number` claimed, `at_once` not queued; others due."""
         token = secrets.randbits(30)
         runs, self._left_to_claim = self._left_to_claim, []
         rows = []
-        for (stored, handler), owner in zip_longest(runs, owners[: len(runs)]):
-            if owner is None:
-                rows.append(new_run(stored.delivery_id, handler, now, token))
+        started: dict[str, Any] = {
+            "state": RunState.RUNNING,
+            "attempts": 1,
+            "started_at": now,
+            **self._claimer,
+        }
+        for index, (stored, handler) in enumerate(runs):
+            if index < number:
+                queued = int(index >= at_once)
+                row = new_run(stored.delivery_id, handler, leased_until, token, queued=queued, **started)
             else:
-                claimed = {"attempts": 1, "started_at": now, "lease_owner": owner}
-                row = new_run(
-                    stored.delivery_id, handler, leased_until, token, state=RunState.RUNNING, **claimed
-                )
-                rows.append(row)
+                row = new_run(stored.delivery_id, handler, now, token)
+            rows.append(row)
         run_ids = insert_runs(self._connection, rows)
         return [
             Claim(run_ids[stored.delivery_id, handler], token, handler, 1, leased_until, stored)
-            for stored, handler in runs[: len(owners)]
+            for stored, handler in runs[:number]
         ]
 
     def claim_suspect(
@@ -407,7 +408,7 @@ class InboxTransaction:
         rooms = self._rooms(times.suspects, 1, now, None)
         held = self._held - self._settling
         rows = claims.find_suspect(self._connection, rooms, now, only, held)
-        for claim in self._mark_running(rows, self._owner, now, leased_until):
+        for claim in self._mark_running(rows, now, leased_until):
             self.steps.append("claim")
             return claim
         return None
@@ -416,13 +417,13 @@ class InboxTransaction:
 
     def mark_not_alone(self, held: Sequence[Lease]) -> None:
         """Mark running suspects as not alone any more: other runs are started beside them."""
-        alone = and_(run.c.runs_alone == 1, ~run.c.lease_owner.endswith(NOT_ALONE))
+        alone = and_(run.c.runs_alone == 1, run.c.beside_others == 0)
         # Skipped, not waited for: a row that another transaction locks has its lease expired there, and that
         # transaction may wait for a lock of this one.
         query = select(run.c.id).where(HELD, alone).with_for_update(skip_locked=True)
         run_ids = list(self._connection.execute(query, lease_parameters(held)).scalars())
         marking = update(run).where(in_values(run.c.id, run_ids))
-        self._connection.execute(marking.values(lease_owner=run.c.lease_owner + NOT_ALONE))
+        self._connection.execute(marking.values(beside_others=1))
 
     def renew(self, held: Sequence[Lease], leased_until: datetime) -> set[Lease]:
         """Extend leases; returns those that are still held."""
@@ -442,16 +443,14 @@ class InboxTransaction:
         """Release this owner's claims beside `held`; returns how many there were.
 
         They come from a transaction whose COMMIT succeeded while its reply was lost: the worker took it for
-        failed, so nothing called these runs. Only for an owner whose name is unique to one worker and is no
-        prefix of another's.
+        failed, so nothing called these runs. Only for an owner whose name is unique to one worker.
         """
         orphaned = (
             update(run)
             .where(
                 CLAIMABLE,  # so that the partial index applies
                 run.c.state == RunState.RUNNING.value,
-                # A prefix: queued runs, and suspects that are not alone, have the owner's name with a suffix.
-                run.c.lease_owner.startswith(self._owner, autoescape=True),
+                run.c.worker == self._claimer["worker"],
                 ~in_parameter(LEASE, "leases"),
             )
             .values(_RELEASED)

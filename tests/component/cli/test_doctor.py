@@ -217,7 +217,7 @@ def test_an_inbox_with_another_schema_is_a_finding(examined, inbox, tmp_path):
 
 
 def test_a_worker_that_is_missing_is_a_finding(examined, inbox):
-    inbox.remove_worker("a")
+    inbox.record_stop("a")
 
     found = examined()
 

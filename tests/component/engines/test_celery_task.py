@@ -318,7 +318,7 @@ def test_a_suspect_that_runs_longer_than_a_lease_time_is_marked_as_not_alone(sho
 
     assert calls == ["hangs", "beside"]
     assert time.monotonic() - started > 0.3
-    assert one.runs("lease_owner LIKE '% joined'")[0] == (True,)
+    assert one.runs("beside_others")[0] == (1,)
     gate.set()
     first.join(20)
     assert set(one.runs("state")) == {("succeeded",)}

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from billhook.inbox import RunOptions, RunPlan
-from billhook.inbox.leases import LOST_IN_QUEUE, QUEUED
 from support.inbox_view import NOON, change, incoming, rows, value
 from support.runs import OWNER, settle
 
@@ -38,7 +37,7 @@ def called(claims):
     return [(one.delivery.key, one.handler) for one in claims]
 
 
-def runs(where, columns="handler, state, attempts, lease_owner"):
+def runs(where, columns="handler, state, attempts, worker, queued"):
     return rows(where, f"SELECT {columns} FROM run ORDER BY id")
 
 
@@ -48,9 +47,9 @@ def count_writes(inbox, monkeypatch, during):
         kind, seen = type(transaction), []
     mark = kind._mark_running
 
-    def marked(self, found, *others):
+    def marked(self, found, *others, **more):
         seen.extend(found)
-        return mark(self, found, *others)
+        return mark(self, found, *others, **more)
 
     monkeypatch.setattr(kind, "_mark_running", marked)
     during()
@@ -67,9 +66,9 @@ def test_new_runs_are_stored_as_claimed(inbox, where):
     assert {(one.attempt, one.leased_until, one.excused, one.suspect) for one in claims} == {
         (1, LEASED_UNTIL, 0, False)
     }
-    columns = "id, token, state, attempts, lease_owner, due_at, started_at"
+    columns = "id, token, state, attempts, worker, queued, due_at, started_at"
     until, now = "2026-01-15 12:00:30.000000", "2026-01-15 12:00:00.000000"
-    assert runs(where, columns) == [(*one.lease, "running", 1, OWNER, until, now) for one in claims]
+    assert runs(where, columns) == [(*one.lease, "running", 1, OWNER, 0, until, now) for one in claims]
     assert rows(where, "SELECT state FROM delivery") == [("planned",)] * 2
 
 
@@ -108,12 +107,11 @@ def test_beyond_the_idle_threads_they_are_queued_and_beyond_the_limit_due(inbox,
     claims = plan_and_claim(inbox, receive(inbox, *"klmn"), "a", limit=3, idle=1)
 
     assert called(claims) == [("k", "a"), ("l", "a"), ("m", "a")]
-    queued = OWNER + QUEUED
     assert runs(where) == [
-        ("a", "running", 1, OWNER),
-        ("a", "running", 1, queued),
-        ("a", "running", 1, queued),
-        ("a", "due", 0, None),
+        ("a", "running", 1, OWNER, 0),
+        ("a", "running", 1, OWNER, 1),
+        ("a", "running", 1, OWNER, 1),
+        ("a", "due", 0, None, 0),
     ]
     assert runs(where, "due_at, started_at")[3] == ("2026-01-15 12:00:00.000000", None)
 
@@ -125,9 +123,9 @@ def test_what_was_due_before_comes_first(inbox, where):
 
     assert called(claims) == [("old", "a"), ("k", "a")]
     assert runs(where) == [
-        ("a", "running", 1, OWNER),
-        ("a", "running", 1, OWNER + QUEUED),
-        ("a", "due", 0, None),
+        ("a", "running", 1, OWNER, 0),
+        ("a", "running", 1, OWNER, 1),
+        ("a", "due", 0, None, 0),
     ]
 
 
@@ -136,12 +134,12 @@ def test_a_backlog_leaves_them_due(inbox, where):
 
     assert called(plan_and_claim(inbox, receive(inbox, "k"), "a", limit=1)) == [("old", "a")]
 
-    assert runs(where)[1] == ("a", "due", 0, None)
+    assert runs(where)[1] == ("a", "due", 0, None, 0)
 
 
 def test_they_do_not_pass_a_run_that_was_lost_in_a_queue(inbox, where):
     make_due(inbox, "old")
-    change(where, "UPDATE run SET lease_owner = ?", LOST_IN_QUEUE)
+    change(where, "UPDATE run SET queued = 1")
 
     assert plan_and_claim(inbox, receive(inbox, "k"), "a", limit=10, idle=0) == []
 
@@ -174,7 +172,7 @@ def test_another_worker_that_planned_them_keeps_them(inbox, where):
         plans = [RunPlan(stored.delivery_id, ("a", "b"), claimable=stored)]
         assert transaction.plan(plans, NOON) == []
 
-    assert runs(where) == [("a", "due", 0, None)]
+    assert runs(where) == [("a", "due", 0, None, 0)]
 
 
 @pytest.mark.parametrize("claiming", [True, False])
@@ -185,7 +183,7 @@ def test_without_room_they_are_due_at_the_end_of_the_transaction(inbox, where, c
         if claiming:
             assert transaction.claim(0, NOON, LEASED_UNTIL) == []
 
-    assert runs(where) == [("a", "due", 0, None)]
+    assert runs(where) == [("a", "due", 0, None, 0)]
 
 
 def test_beside_plans_with_options_only_the_plain_ones_are_given(inbox, where):
@@ -210,4 +208,4 @@ def test_claims_whose_commit_was_not_confirmed_are_found(inbox, where):
     with inbox.transaction(OWNER) as transaction:
         assert transaction.release_orphaned([], NOON) == 2
 
-    assert runs(where) == [("a", "due", 0, None)] * 2
+    assert runs(where) == [("a", "due", 0, OWNER, 0)] * 2

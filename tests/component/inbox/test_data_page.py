@@ -27,11 +27,11 @@ from billhook.inbox import (
     issues,
     retention,
 )
-from billhook.inbox.inbox import WORKER_KEPT_FOR
 from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
 from billhook.inbox.operations import erase
 from billhook.inbox.retention import Cutoffs
 from billhook.inbox.schema import metadata, version
+from billhook.inbox.workers import WORKER_KEPT_FOR
 from billhook.settings import OPTIONS
 from support.inbox_view import NOON, rows
 from support.pages import ROOT

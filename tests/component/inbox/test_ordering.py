@@ -23,7 +23,7 @@ from billhook.inbox import (
     runs,
 )
 from billhook.inbox.operations import ReplayResult, replay
-from billhook.inbox.records import NEWEST_ONLY
+from billhook.inbox.ordering import OrderKey
 from billhook.inbox.sql import TextOfTables
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, value
 from support.query_plans import query_plans
@@ -31,19 +31,20 @@ from support.races import Meanwhile, only_postgres
 from support.runs import LEASE, at, result_of
 
 
-def ordered(key):
-    return {"h": RunOptions(order_key=key)}
+def ordered(key, *, newest_only=False):
+    return {"h": RunOptions(order_key=key, newest_only=newest_only)}
 
 
 def put(inbox, name):
     return inbox.put(incoming(name)).delivery_id
 
 
-def planned(inbox, *names, key="k", seconds=0):
+def planned(inbox, *names, key="k", seconds=0, newest_only=False):
     """Deliveries planned for the ordered handler `h`, in one batch; their ids."""
     ids = [put(inbox, name) for name in names]
     with inbox.transaction("planner") as transaction:
-        transaction.plan([RunPlan(one, ("h",), options=ordered(key)) for one in ids], at(seconds))
+        options = ordered(key, newest_only=newest_only)
+        transaction.plan([RunPlan(one, ("h",), options=options) for one in ids], at(seconds))
     return ids
 
 
@@ -100,14 +101,15 @@ def test_a_run_of_an_order_key_waits_while_another_is_running(inbox, where):
 def test_a_retry_is_discarded_where_only_the_newest_counts_and_a_newer_one_waits(
     inbox, where, handler, key, state, is_superseded
 ):
-    (first,) = planned(inbox, "a", key=NEWEST_ONLY + "k")
+    (first,) = planned(inbox, "a", key="k", newest_only=True)
     settle(inbox, *claim(inbox), RunState.DUE, due=600, error="away")
     (newer,) = planned(inbox, "b")
     newer_one = "UPDATE run SET handler = ?, order_key = ?, state = ? WHERE delivery_id = ?"
-    change(where, newer_one, handler, NEWEST_ONLY + key, state, newer)
+    change(where, newer_one, handler, key, state, newer)
 
     with inbox.database.write() as connection:
-        found = ordering.discard_superseded(connection, [("h", NEWEST_ONLY + "k"), ("h", "k")], at(5))
+        keys = [OrderKey("h", "k", newest_only=True), OrderKey("h", "k")]
+        found = ordering.discard_superseded(connection, keys, at(5))
 
     assert found == ([SupersededRun(first, "h", newer)] if is_superseded else [])
     assert states(where)[0] == ("discarded" if is_superseded else "due")
@@ -116,7 +118,7 @@ def test_a_retry_is_discarded_where_only_the_newest_counts_and_a_newer_one_waits
 def test_of_many_that_wait_all_but_the_newest_are_discarded_with_it(inbox, where):
     keys = [f"m{number}" for number in range(200)]
 
-    ids = planned(inbox, *keys, key=NEWEST_ONLY + "k")
+    ids = planned(inbox, *keys, key="k", newest_only=True)
 
     assert states(where) == ["discarded"] * 199 + ["due"]
     finished = "SELECT state, count(*) FROM delivery GROUP BY state ORDER BY state"
@@ -125,15 +127,22 @@ def test_of_many_that_wait_all_but_the_newest_are_discarded_with_it(inbox, where
     assert run.delivery.delivery_id == ids[-1]
 
 
+def test_what_was_planned_before_the_option_is_handled(inbox, where):
+    planned(inbox, "a", "b")
+    planned(inbox, "c", "d", newest_only=True)
+
+    assert states(where) == ["due", "waiting", "discarded", "waiting"]
+
+
 @only_postgres
 def test_one_whose_delivery_another_transaction_has_is_left_to_wait(inbox, where):
-    planned(inbox, "a", key=NEWEST_ONLY + "k")
+    planned(inbox, "a", key="k", newest_only=True)
     (running,) = claim(inbox)
-    (older,) = planned(inbox, "b", key=NEWEST_ONLY + "k")
+    (older,) = planned(inbox, "b", key="k", newest_only=True)
 
     with postgres(where) as other, other.transaction():
         other.execute("SELECT 1 FROM delivery WHERE id = %s FOR UPDATE", (older,))
-        planned(inbox, "c", key=NEWEST_ONLY + "k")
+        planned(inbox, "c", key="k", newest_only=True)
         assert states(where) == ["running", "waiting", "waiting"]
 
     settle(inbox, running)
@@ -457,7 +466,7 @@ def check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox,
         connection.execute(
             TextOfTables("UPDATE $run SET state = 'waiting', finished_at = NULL WHERE state = 'succeeded'")
         )
-        ordering.release_next(connection, [("h", "k")], at(2))
+        ordering.release_next(connection, [OrderKey("h", "k")], at(2))
 
     meanwhile(lambda transaction: transaction.settle([result_of(second)]), again)
 
@@ -649,7 +658,7 @@ def test_no_keys_are_no_work(inbox):
 def test_what_is_superseded_is_found_by_index(inbox, where):
     fill(inbox, where)
     with inbox.database.write() as connection:
-        key = [("h", NEWEST_ONLY + "k1")]
+        key = [OrderKey("h", "rare", newest_only=True)]
         plans = query_plans(inbox, lambda: ordering.discard_superseded(connection, key, NOON))
 
     assert len(plans) == 1

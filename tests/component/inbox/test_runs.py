@@ -111,7 +111,7 @@ def test_an_attempt_is_counted_when_it_is_claimed(inbox, where):
     assert (claimed.handler, claimed.attempt, claimed.token) == ("a", 1, before + 1)
     assert (claimed.delivery.key, claimed.delivery.body) == ("k", b"{}")
     assert claimed.leased_until == NOON + LEASE
-    assert runs(where, "state, attempts, token, lease_owner, due_at") == [
+    assert runs(where, "state, attempts, token, worker, due_at") == [
         ("running", 1, before + 1, OWNER, "2026-01-15 12:00:30.000000")
     ]
 
@@ -289,7 +289,7 @@ def test_mark_not_alone_ignores_runs_that_are_no_suspects(inbox, where):
     with inbox.transaction(OWNER) as transaction:
         transaction.mark_not_alone([(claimed.run_id, claimed.token)])
 
-    assert runs(where, "lease_owner") == [(OWNER,)]
+    assert runs(where, "beside_others") == [(0,)]
 
 
 def test_a_suspect_that_is_settled_is_no_longer_suspect(inbox, where):
@@ -456,7 +456,7 @@ def test_a_failure_leaves_its_history(inbox, where):
     assert rows(where, "SELECT attempt, error, traceback, failed_at FROM failure ORDER BY id") == [
         (n + 1, f"e{n}", f"Traceback: e{n}", f"2026-01-15 12:00:{n * 10 + 1:02}.000000") for n in range(3)
     ]
-    assert runs(where, "state, last_error, lease_owner") == [("dead", "e2", None)]
+    assert runs(where, "state, last_error, worker, queued") == [("dead", "e2", OWNER, 0)]
     assert value(where, "SELECT finished_at FROM run") == "2026-01-15 12:00:21.000000"
 
 
@@ -542,7 +542,7 @@ def test_a_released_run_is_due_at_once_and_its_attempt_not_counted(inbox, where)
     with inbox.transaction(OWNER) as transaction:
         transaction.release([(claimed.run_id, claimed.token)], at(1))
 
-    assert runs(where, "state, attempts, lease_owner") == [("due", 0, None)]
+    assert runs(where, "state, attempts, queued") == [("due", 0, 0)]
     (again,) = claim(inbox, seconds=1, owner="another")
     assert (again.attempt, again.token) == (1, claimed.token + 1)
     assert settle(inbox, claimed, seconds=2) == set()

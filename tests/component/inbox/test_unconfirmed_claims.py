@@ -32,7 +32,7 @@ def release_orphaned(inbox, held, owner=OWNER):
 
 
 def runs(where):
-    return rows(where, "SELECT state, attempts, lease_owner FROM run ORDER BY id")
+    return rows(where, "SELECT state, attempts, worker, queued FROM run ORDER BY id")
 
 
 @pytest.mark.usefixtures("planned")
@@ -41,7 +41,7 @@ def test_orphaned_claims_are_released_without_counting_an_attempt(inbox, where):
 
     assert release_orphaned(inbox, [held]) == 2
 
-    assert runs(where) == [("running", 1, OWNER), *[("due", 0, None)] * 3]
+    assert runs(where) == [("running", 1, OWNER, 0), *[("due", 0, OWNER, 0)] * 2, ("due", 0, None, 0)]
     assert [one.attempt for one in claim(inbox, 10)] == [1, 1, 1]
 
 
@@ -50,7 +50,7 @@ def test_release_orphaned_without_held_leases_releases_all(inbox, where):
     claim(inbox, 4)
 
     assert release_orphaned(inbox, []) == 4
-    assert runs(where) == [("due", 0, None)] * 4
+    assert runs(where) == [("due", 0, OWNER, 0)] * 4
 
 
 @pytest.mark.usefixtures("planned")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -13,10 +14,12 @@ from billhook.engines.maintenance import (
     MaintenanceOptions,
     WorkerRegistration,
 )
-from billhook.inbox import RunPlan, WorkerRecord
-from billhook.inbox.inbox import WORKER_KEPT_FOR
-from support.inbox_view import NOON, change, incoming, rows
+from billhook.inbox import RunPlan, RunState, WorkerRecord
+from billhook.inbox.overview import read_state
+from billhook.inbox.workers import WORKER_KEPT_FOR
+from support.inbox_view import NOON, change, incoming, open_inbox, rows
 from support.postgres import only_sqlite
+from support.runs import LEASE, at, result_of
 
 SECOND = timedelta(seconds=1)
 ROW = "SELECT owner, engine, handlers, started_at, seen_at FROM billhook_worker ORDER BY owner"
@@ -38,15 +41,71 @@ def test_a_worker_is_one_row_with_the_time_it_was_last_seen(inbox, where):
     assert inbox.worker_seen_at() == NOON + 20 * SECOND
 
 
-def test_a_worker_that_ended_in_order_is_removed_from_the_table(inbox, where):
+def test_a_worker_that_stopped_in_order_is_no_longer_looked_for(inbox, where):
     assert inbox.worker_seen_at() is None
     inbox.record_worker(WorkerRecord("a", "worker", 2, NOON), NOON)
 
-    inbox.remove_worker("another")
-    assert owners(where) == ["a"]
-    inbox.remove_worker("a")
+    inbox.record_stop("another")
+    assert inbox.worker_seen_at() == NOON
+    inbox.record_stop("a")
 
     assert inbox.worker_seen_at() is None
+    assert read_state(inbox, NOON).workers == []
+    assert owners(where) == ["a"]
+
+
+def test_a_worker_that_goes_on_has_not_stopped(inbox):
+    inbox.record_worker(WorkerRecord("a", "worker", 2, NOON), NOON)
+    inbox.record_stop("a")
+
+    inbox.record_worker(WorkerRecord("a", "worker", 2, NOON), NOON + SECOND)
+
+    assert inbox.worker_seen_at() == NOON + SECOND
+
+
+def test_a_worker_has_its_host_its_threads_and_the_name_of_its_release(where):
+    with closing(open_inbox(where, release="2026-01-14.2")) as inbox:
+        record = WorkerRecord("a", "worker", 2, NOON, host="web-1", pid=7, threads=4)
+        inbox.record_worker(record, NOON)
+        inbox.record_worker(record, NOON + SECOND)
+        (found,) = read_state(inbox, NOON).workers
+
+    assert (found.host, found.pid, found.threads, found.release) == ("web-1", 7, 4, "2026-01-14.2")
+    assert rows(where, "SELECT name FROM billhook_release") == [("2026-01-14.2",)]
+
+
+def test_a_run_keeps_its_last_worker_and_release_and_each_failure_its_own(where):
+    def attempt(release, owner, state, seconds, **more):
+        with closing(open_inbox(where, release=release)) as inbox:
+            with inbox.transaction(owner) as transaction:
+                (claim,) = transaction.claim(1, at(seconds), at(seconds) + LEASE)
+            with inbox.transaction(owner) as transaction:
+                transaction.settle([result_of(claim, state, **more)])
+
+    with closing(open_inbox(where)) as inbox:
+        stored = inbox.put(incoming("k")).delivery_id
+        with inbox.transaction("planner") as transaction:
+            transaction.plan([RunPlan(stored, ("h",))], NOON)
+    attempt("one", "a", RunState.DUE, 1, due=10, error="no")
+    attempt("two", "b", RunState.DUE, 20, due=30, error="no")
+    attempt("two", "c", RunState.SUCCEEDED, 40)
+
+    named = "worker, name FROM {} JOIN billhook_release AS r ON r.id = release_id"
+    assert rows(where, f"SELECT {named.format('run')}") == [("c", "two")]
+    assert rows(where, f"SELECT {named.format('failure')} ORDER BY attempt") == [("a", "one"), ("b", "two")]
+
+
+def test_a_lost_attempt_is_a_failure_of_the_worker_that_lost_it(inbox, where):
+    stored = inbox.put(incoming("k")).delivery_id
+    with inbox.transaction("dies") as transaction:
+        transaction.plan([RunPlan(stored, ("h",))], NOON)
+        transaction.claim(1, NOON, NOON + LEASE)
+
+    with inbox.transaction("another") as transaction:
+        transaction.claim(0, at(31), at(31) + LEASE)
+
+    release = "(SELECT id FROM billhook_release WHERE name = '')"
+    assert rows(where, f"SELECT worker, release_id = {release} FROM failure") == [("dies", True)]
 
 
 def test_a_worker_not_seen_for_a_day_is_removed_by_the_next_one(inbox, where):
@@ -83,7 +142,7 @@ registration_time = [50.0]
 
 
 @only_sqlite
-def test_a_row_is_written_at_start_and_every_twenty_seconds_and_deleted_at_the_end(
+def test_a_row_is_written_at_start_and_every_twenty_seconds_and_says_at_the_end_that_it_stopped(
     inbox, where, registration
 ):
     # The times of closing and pruning are of another clock, which stands still.
@@ -99,7 +158,7 @@ def test_a_row_is_written_at_start_and_every_twenty_seconds_and_deleted_at_the_e
     assert rows(where, ROW)[0][:4] == ("a", "thread", 4, "2026-01-15 12:00:00.000000")
     maintenance.close()
 
-    assert owners(where) == []
+    assert inbox.worker_seen_at() is None
 
 
 @only_sqlite
@@ -108,17 +167,17 @@ def test_a_failed_worker_registration_is_logged_and_ignored(inbox, registration,
         connection.exec_driver_sql("DROP TABLE billhook_worker")
 
     assert registration.refresh(NOON) == REGISTRATION_SECONDS
-    registration.remove()
+    registration.stop()
 
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "could not register this worker, retrying in 20 s",
-        "could not remove this worker's registration",
+        "could not record that this worker stopped",
     ]
 
 
 @only_sqlite
-def test_a_worker_that_never_registered_deletes_nothing(inbox, registration):
+def test_a_worker_that_never_registered_writes_nothing(inbox, registration):
     with inbox.database.write() as connection:
         connection.exec_driver_sql("DROP TABLE billhook_worker")
 
-    registration.remove()
+    registration.stop()

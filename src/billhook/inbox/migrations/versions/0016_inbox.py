@@ -35,6 +35,8 @@ def upgrade() -> None:
         sa.Column("retried", sa.Integer, nullable=False, server_default=sa.text("0")),
         sa.Column("fingerprint", sa.Text),
         sa.Column("place", sa.Text),
+        sa.Column("worker", sa.Text),
+        sa.Column("release_id", sa.Integer),
     )
     op.create_index("failure_run_id_idx", "failure", ["run_id"])
     op.create_index("failure_failed_at_idx", "failure", ["failed_at"])
@@ -68,7 +70,19 @@ def upgrade() -> None:
         sa.Column("engine", sa.Text, nullable=False),
         sa.Column("handlers", sa.Integer),
         sa.Column("started_at", TIME, nullable=False),
+        sa.Column("host", sa.Text, nullable=False),
+        sa.Column("pid", sa.Integer),
+        sa.Column("threads", sa.Integer),
+        sa.Column("release_id", sa.Integer),
         sa.Column("seen_at", TIME, nullable=False),
+        sa.Column("stopped_at", TIME),
+    )
+    op.create_table(
+        "billhook_release",
+        sa.Column("id", ID, primary_key=True),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("first_at", TIME, nullable=False),
+        sa.UniqueConstraint("name", name="billhook_release_name_key"),
     )
     op.create_table(
         "billhook_action",
@@ -149,14 +163,18 @@ def _make_run() -> None:
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),
         sa.Column("due_at", TIME, nullable=False),
-        sa.Column("lease_owner", sa.Text),
+        sa.Column("worker", sa.Text),
+        sa.Column("release_id", sa.Integer),
+        sa.Column("queued", sa.Integer, nullable=False, server_default=sa.text("0")),
         sa.Column("token", sa.Integer, nullable=False),
         sa.Column("last_error", sa.Text),
         sa.Column("finished_at", TIME),
         sa.Column("order_key", sa.Text),
+        sa.Column("newest_only", sa.Integer, nullable=False, server_default=sa.text("0")),
         sa.Column("identity", sa.Text),
         sa.Column("twin_of", ID),
         sa.Column("runs_alone", sa.Integer, nullable=False, server_default=sa.text("0")),
+        sa.Column("beside_others", sa.Integer, nullable=False, server_default=sa.text("0")),
         sa.Column("excused_attempts", sa.Integer, nullable=False, server_default=sa.text("0")),
         sa.Column("replays", sa.Integer, nullable=False, server_default=sa.text("0")),
         sa.Column("started_at", TIME),

@@ -1,0 +1,78 @@
+"""The tables of workers and releases: who claims runs, since when, and with which release of the user's code.
+
+They are for operators, who are told when no worker runs. No claim and no lease depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, delete, func, null, select, update
+
+from billhook.inbox.records import WorkerRecord
+from billhook.inbox.schema import release, worker
+from billhook.inbox.sql import upsert
+
+WORKER_KEPT_FOR = timedelta(days=1)
+"""How long a worker's row is kept after it stopped, was killed, or its machine was lost."""
+WORKER_SILENT_AFTER = timedelta(minutes=1)
+"""A worker that was not seen for so long is gone: it writes its row every 20 s."""
+RUNS_OR_DIED = worker.c.stopped_at.is_(None)
+"""The condition that a worker has not stopped in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFigures(WorkerRecord):
+    """A process that claims runs, and has not stopped in order; `alive` if it was seen in the last minute."""
+
+    release: str | None
+    seen_at: datetime
+    alive: bool
+
+
+def release_number(connection: Connection, name: str, now: datetime) -> int:
+    """Return the number of a release by its name; a new name is given one."""
+    query = select(release.c.id).where(release.c.name == name)
+    number: int | None = connection.execute(query).scalar()
+    if number is not None:
+        return number
+    # Another process may insert it at the same time: then this waits for its commit.
+    row = upsert(connection, release).values(name=name, first_at=now)
+    connection.execute(row.on_conflict_do_nothing(index_elements=[release.c.name]))
+    made: int = connection.execute(query).scalar_one()
+    return made
+
+
+def record_worker(connection: Connection, seen: WorkerRecord, release_id: int, now: datetime) -> None:
+    """Record that a worker is alive, and delete the rows of those not seen for WORKER_KEPT_FOR."""
+    values = {"handlers": seen.handlers, "release_id": release_id, "seen_at": now, "stopped_at": null()}
+    row = upsert(connection, worker).values(asdict(seen) | values)
+    connection.execute(row.on_conflict_do_update(index_elements=[worker.c.owner], set_=values))
+    # Skip rows that another worker is deleting or writing.
+    lost = select(worker.c.owner).where(worker.c.seen_at < now - WORKER_KEPT_FOR)
+    connection.execute(delete(worker).where(worker.c.owner.in_(lost.with_for_update(skip_locked=True))))
+
+
+def record_stop(connection: Connection, owner: str, now: datetime) -> None:
+    """Record that a worker stopped in order."""
+    connection.execute(update(worker).where(worker.c.owner == owner).values(stopped_at=now))
+
+
+def worker_seen_at(connection: Connection) -> datetime | None:
+    """Return when any worker was last seen; None if there was none, or each has stopped in order."""
+    query = select(func.max(worker.c.seen_at)).where(RUNS_OR_DIED)
+    seen_at: datetime | None = connection.execute(query).scalar_one()
+    return seen_at
+
+
+def read_workers(connection: Connection, now: datetime) -> Sequence[WorkerFigures]:
+    """Return the workers that have not stopped in order, the one that runs for longest first."""
+    columns = [column for column in worker.c if column not in (worker.c.release_id, worker.c.stopped_at)]
+    query = select(*columns, release.c.name.label("release")).where(RUNS_OR_DIED)
+    query = query.outerjoin(release, release.c.id == worker.c.release_id)
+    return [
+        WorkerFigures(**row, alive=now - row["seen_at"] < WORKER_SILENT_AFTER)
+        for row in connection.execute(query.order_by(worker.c.started_at, worker.c.owner)).mappings()
+    ]
