@@ -290,7 +290,7 @@ def test_each_tab_is_seen_on_a_phone_and_no_table_is_crushed_on_a_tablet(open_pa
     tabs = watched.page.locator("nav[aria-label=Pages] a").all()
     assert len(tabs) > 5
     assert all(
-        0 <= box["x"] and box["x"] + box["width"] <= 390 for box in (one.bounding_box() for one in tabs)
+        box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in (one.bounding_box() for one in tabs)
     )
     for width in (768, 820, 1024):
         for name in ("deliveries", "failures", "handlers", "actions"):
@@ -383,5 +383,5 @@ def test_fifty_deliveries_are_a_line_each(open_page, served):
 
     rows = watched.page.locator("tbody tr").all()
     assert len(rows) == 50
-    assert {round(one.bounding_box()["height"]) for one in rows} == {28}
+    assert max(one.bounding_box()["height"] for one in rows) < 30
     assert watched.page.evaluate("document.documentElement.scrollHeight") <= 1900
