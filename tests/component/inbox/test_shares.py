@@ -58,7 +58,7 @@ def test_values_in_common_are_those_that_the_failing_have_more_often_than_all(in
         handle(
             inbox,
             f"k{number}",
-            "cus_1" if number % 2 == 0 else f"cus_{number}",
+            "cus_1" if number % 2 == 0 else f"cus_x{number}",
             f"inv_{number}",
             fails=number % 2 == 0 and number < 8,
             event_type="PingTest" if number < 9 else "Other",
