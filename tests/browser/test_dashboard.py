@@ -46,6 +46,7 @@ PAGES = {
     "handler": "/billhook/handler?name=shop.book",
     "last hour": "/billhook/?range=1h",
     "actions": "/billhook/actions",
+    "workers": "/billhook/workers",
     "health": "/billhook/health",
     "not found": "/billhook/deliveries/999",
 }

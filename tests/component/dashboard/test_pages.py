@@ -6,14 +6,14 @@ import html
 import json
 import re
 import subprocess
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from billhook.clock import FrozenClock
 from billhook.events import sample
 from billhook.events.customers import ContractCreated
-from billhook.inbox import WorkerRecord
+from billhook.inbox import RunPlan, WorkerRecord
 from billhook.inbox.deliveries import details
 from billhook.inbox.issues import update_issues
 from support.apps import deliver
@@ -601,3 +601,23 @@ def test_a_replay_shows_a_command_only_where_one_does_the_same(site):
         assert found == [told]
         assert ("billhook deliveries replay" in page) == ("no command" not in told)
         assert ("--handler shop.book --dry-run" in page) == ("What succeeded" in told)
+
+
+def test_workers_have_a_page_with_what_each_runs(site):
+    made = site(BILLHOOK_ENGINE="worker", clock=FrozenClock(NOON))
+    empty = made.text("workers")
+    for owner, seconds in (("lost", 600), ("runs", 5)):
+        started = NOON - timedelta(seconds=seconds)
+        record = WorkerRecord(owner, "worker", 2, started, host=f"<b>{owner}", pid=7, threads=4)
+        made.inbox.record_worker(record, started)
+    delivery_id = made.inbox.put(incoming("k")).delivery_id
+    with made.inbox.transaction("runs") as transaction:
+        transaction.plan([RunPlan(delivery_id, ("shop.book",))], NOON)
+        transaction.claim(1, NOON, NOON + timedelta(seconds=30))
+
+    text = " ".join(made.text("workers").split())
+
+    assert "No worker was seen in the last minute." in empty
+    assert "<b>runs worker, pid 7 running 5 s 1 of 4 shop.book of 1 just now" in text
+    assert "<b>lost worker, pid 7 lost 10 min ago" in text.partition("Ended in the last day")[2]
+    assert "<b>" not in made.get("workers").text
