@@ -41,7 +41,7 @@ from billhook.inbox.issues import (
 )
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.overview import HandlerBacklog, HandlerFigures, PeriodFigures, percentile, read_overview
-from billhook.inbox.shares import read_share
+from billhook.inbox.shares import first_release, read_share
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 
 ISSUE_TONES = {
@@ -78,6 +78,7 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
         tone=ISSUE_TONES[one.state],
         frames=users_frames,
         share=read_share(context.inbox, one),
+        since_release=first_release(context.inbox, one.id),
         steps=list(_steps(one, paused=paused)),
         has_handler=one.handler is not None,
         command=f"{context.command} failures show {one.id}",
@@ -88,7 +89,7 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
 def _steps(one: Issue, *, paused: bool) -> Iterator[str]:
     """Yield what an operator can do about an issue, the next step first.
 
-    One that nobody works on is acknowledged; then its handler is resumed, and its deliveries are replayed; an
+    An open one is acknowledged; then its handler is resumed, and its deliveries are replayed; an
     issue without any is resolved.
     """
     if one.state is IssueState.OPEN:

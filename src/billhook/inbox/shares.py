@@ -16,13 +16,13 @@ from billhook.inbox.inbox import Inbox
 from billhook.inbox.issues import Issue
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.records import RunState
-from billhook.inbox.schema import IDENTIFIERS, delivery, failure, issue, run
+from billhook.inbox.schema import IDENTIFIERS, delivery, failure, issue, release, run
 from billhook.inbox.sql import in_states, in_values
 
 COMPARED = 5_000
 _MOST_VALUES = 5
 _LEAST_PART = 0.5
-"""A value is shown if so many of the failing deliveries have it, and fewer of all."""
+"""A value is shown if this part of the failing deliveries has it, and a smaller part of all."""
 
 
 class CommonValue(NamedTuple):
@@ -99,6 +99,14 @@ def _common(rows: Collection[tuple[bool, set[str]]]) -> tuple[CommonValue, ...]:
         if count > 1 and count >= _LEAST_PART * number and count * total > every[value] * number
     ]
     return tuple(sorted(found, key=lambda each: (-each.failing, each.all, each.value))[:_MOST_VALUES])
+
+
+def first_release(inbox: Inbox, issue_id: str) -> str | None:
+    """Return the release of the user's code by which an issue occurred first, as far as that is stored."""
+    query = select(release.c.name).join(failure, failure.c.release_id == release.c.id)
+    query = query.where(failure.c.fingerprint == issue_id).order_by(failure.c.id).limit(1)
+    with inbox.database.read() as connection:
+        return connection.execute(query).scalar_one_or_none() or None
 
 
 def known_issues(inbox: Inbox, ids: Collection[str]) -> set[str]:

@@ -119,6 +119,7 @@ def test_filters_combine_and_the_command_says_the_same(site):
         "handled-since=1h": [2, 1],
         "handled-since=1h&handler=shop.book": [2, 1],
         "handled-until=1h": [],
+        "release=2.4": [],
         "key=msg_1": [1],
         "since=1h&until=2030-01-01": [3, 2, 1],
         "until=1h": [],

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from billhook.inbox import DeliveryFilter, RunPlan, RunState
-from billhook.inbox.deliveries import count, page
+from billhook.inbox.deliveries import count, details, page
 from billhook.inbox.operations import replay
-from support.inbox_view import change, incoming
+from support.inbox_view import change, incoming, open_inbox
 from support.query_plans import fill, query_plans
 from support.runs import at, claim, settle
 
@@ -59,6 +59,31 @@ def test_both_times_are_of_one_attempt(inbox):
 
     assert keys(inbox, handled_since=at(100), handled_until=at(200)) == []
     assert keys(inbox, handled_since=at(100)) == keys(inbox, handled_until=at(200)) == ["before and after"]
+
+
+def test_a_release_selects_what_its_attempts_ended(where):
+    old = open_inbox(where, release="1.0")
+    put(old, "well", 0, "book")
+    settle(old, claim(old, 1, 0), seconds=1)
+    put(old, "failed then", 0, "book")
+    settle(old, claim(old, 1, 2), RunState.DUE, 3, due_at=at(10))
+    new = open_inbox(where, release="1.1")
+    settle(new, claim(new, 1, 10), seconds=11)
+    put(new, "of the new one", 20, "mail")
+    settle(new, claim(new, 1, 20), seconds=21)
+    first = f"{at(0):%Y-%m-%d %H:%M:%S.000000}"  # by the clock of this machine they began later
+    change(where, "UPDATE billhook_release SET first_at = ?", first)
+
+    both = ["failed then", "of the new one"]
+    assert keys(new, release="1.1") == both
+    assert keys(new, release="1.0") == ["well", "failed then"]
+    assert keys(new, release="1.1", handler="mail") == ["of the new one"]
+    assert keys(new, release="1.1", handled_until=at(15)) == ["failed then"]
+    assert keys(new, release="none") == []
+    shown = {one.summary.key: one for one in details(new, [1, 2])}
+    (run,) = shown["failed then"].runs
+    assert (run.release, run.failures[0].release, run.worker) == ("1.1", "1.0", "host:1")
+    assert [one.release for one in shown["well"].runs] == ["1.0"]
 
 
 def test_what_a_wrong_deploy_handled_is_what_waited_before_it_and_what_came_during_it(inbox):

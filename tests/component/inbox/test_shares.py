@@ -9,8 +9,8 @@ import pytest
 from billhook.inbox import RunPlan, RunState, shares
 from billhook.inbox.issues import list_issues, update_issues
 from billhook.inbox.occurrences import IssueKind
-from billhook.inbox.shares import CommonValue, known_issues, read_share
-from support.inbox_view import NOON, change, incoming
+from billhook.inbox.shares import CommonValue, first_release, known_issues, read_share
+from support.inbox_view import NOON, change, incoming, open_inbox
 from support.query_plans import fill, query_plans
 from support.runs import claim, result_of
 
@@ -110,6 +110,24 @@ def test_it_is_read_by_indexes_beside_many(inbox, where):
     used = "\n".join(query_plans(inbox, lambda: read_share(inbox, one)))
 
     assert not re.search(r"Seq Scan on (?:delivery|run)|SCAN (?:delivery|run)\b", used), used
+
+
+def test_an_issue_occurs_since_a_release(where):
+    for name in ("1.0", "1.1"):
+        inbox = open_inbox(where, release=name)
+        handle(inbox, f"of {name}", fails=True)
+    update_issues(inbox, NOON)
+    (one,) = [each for each in list_issues(inbox) if each.kind is IssueKind.FAILURE]
+
+    assert first_release(inbox, one.id) == "1.0"
+    assert first_release(inbox, "0" * 12) is None
+
+
+def test_without_a_name_there_is_no_release(inbox):
+    handle(inbox, "k", fails=True)
+    update_issues(inbox, NOON)
+
+    assert {first_release(inbox, one.id) for one in list_issues(inbox)} == {None}
 
 
 def test_only_ids_of_issues_are_known(inbox):
