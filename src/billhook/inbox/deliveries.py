@@ -41,9 +41,6 @@ _EVERYTHING = DeliveryFilter()
 _PAGE = 50
 
 
-# --- records ------------------------------------------------------------------------------------------
-
-
 class SearchBound(NamedTuple):
     """What a search reads: a number of deliveries, and the id and time of the oldest; None without any."""
 
@@ -163,8 +160,6 @@ class DeliveryDetails(ListedDelivery):
     body: bytes
     headers: dict[str, str]
 
-
-# --- reading ------------------------------------------------------------------------------------------
 
 _COMPUTED: dict[str, ColumnElement[Any]] = {
     "body_bytes": func.length(delivery.c.body).label("body_bytes"),
