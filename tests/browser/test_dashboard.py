@@ -46,6 +46,7 @@ PAGES = {
     "handler": "/billhook/handler?name=shop.book",
     "last hour": "/billhook/?range=1h",
     "actions": "/billhook/actions",
+    "workers": "/billhook/workers",
     "health": "/billhook/health",
     "not found": "/billhook/deliveries/999",
 }
@@ -283,6 +284,26 @@ def test_the_whole_row_is_a_link_and_what_else_is_in_it_is_not(open_page):
     page.get_by_role("heading", name="Delivery 4").wait_for()
 
 
+def test_each_tab_is_seen_on_a_phone_and_no_table_is_crushed_on_a_tablet(open_page):
+    watched = open_page()
+
+    watched.visit(PAGES["overview"], width=390)
+    tabs = watched.page.locator("nav[aria-label=Pages] a").all()
+    assert len(tabs) > 5
+    assert all(
+        box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in (one.bounding_box() for one in tabs)
+    )
+    for width in (768, 820, 1024):
+        for name in ("deliveries", "failures", "handlers", "actions"):
+            watched.visit(PAGES[name], width=width)
+            assert watched.overflow() <= 0, (name, width)
+            cells = watched.page.locator("td:not(.n, .pick, .bare):visible").all()
+            narrow = [
+                one.inner_text() for one in cells if one.inner_text() and one.bounding_box()["width"] < 60
+            ]
+            assert narrow == [], (name, width)
+
+
 # --- live ---------------------------------------------------------------------------------------------
 
 REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"
@@ -352,3 +373,16 @@ def test_a_page_that_is_hidden_edited_or_switched_off_stays_as_it_is(open_page):
     page.get_by_role("button", name="Live").click()
     refreshed(page)
     assert len(asked) >= 1
+
+
+def test_fifty_deliveries_are_a_line_each(open_page, served):
+    for _ in range(50):
+        assert served.post(APPROVED, signed(APPROVED, "InvoiceApproved")).status == 200
+    watched = open_page(viewport={"width": 1440, "height": 900})
+
+    watched.page.goto(PAGES["deliveries"])
+
+    rows = watched.page.locator("tbody tr").all()
+    assert len(rows) == 50
+    assert max(one.bounding_box()["height"] for one in rows) < 30
+    assert watched.page.evaluate("document.documentElement.scrollHeight") <= 1900

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import pytest
 from markupsafe import escape
@@ -246,6 +247,23 @@ def test_the_reference_lists_all_operations_of_the_document_and_needs_no_login(
     assert [key for key in keys if f"<code>{key}</code>" not in page] == []
     assert {key.replace(" ", "") for key in keys} <= ids
     assert [tag for tag in description["tags"] if escape(tag["description"]) not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("find", "there", "gone"),
+    [
+        ("invoice post", "POST /_sandbox/invoices/", "<code>GET /customers</code>"),
+        ("nowhere", "No operation has these words.", "<code>"),
+        ('"><script>', "No operation has these words.", "<script>"),
+    ],
+)
+def test_the_reference_is_searched_by_words(standing: Running, find: str, there: str, gone: str) -> None:
+    page = standing.send("GET", f"/pages/api?{urlencode({'find': find})}", None, {}).body.decode()
+    listed = page.partition("</form>")[2]
+
+    assert there in listed
+    assert gone not in listed.replace("<code>/_sandbox</code>", "")
+    assert f'value="{escape(find)}"' in page
 
 
 def test_the_reference_runs_no_script_and_loads_nothing_from_elsewhere(standing: Running) -> None:

@@ -83,6 +83,7 @@ COMMANDS_WITH_JSON: dict[str, tuple[str, ...]] = {
     "send": ("InvoiceApproved", "--to", NOWHERE),
     "status": (),
     "subscribe": ("--callback-url", "https://shop.example/webhooks/billing", "--dry-run"),
+    "workers": (),
 }
 """How each command is called whose `--json` is shown here; the demo's is made by its own report."""
 MAPS = {"refused", "by_type", "headers", "params", "addresses", "sample", "identifiers"}

@@ -19,7 +19,17 @@ from support.apps import deliver
 from support.signing import APPROVED
 
 PAGES = (
-    *("", "deliveries", "deliveries/1", "deliveries/1/body", "failures", "handlers", "actions", "health"),
+    *(
+        "",
+        "deliveries",
+        "deliveries/1",
+        "deliveries/1/body",
+        "failures",
+        "handlers",
+        "actions",
+        "health",
+        "workers",
+    ),
     "handler?name=shop.mail",
 )
 ORIGIN = {"Origin": "http://localhost"}

@@ -111,6 +111,8 @@ def fill(folder: Path) -> None:
         "UPDATE run SET duration_seconds = 0.25 WHERE duration_seconds IS NOT NULL",
         "UPDATE run SET started_at = '2026-01-15 12:00:00.000000' WHERE started_at IS NOT NULL",
         "UPDATE failure SET duration_seconds = 0.25 WHERE duration_seconds IS NOT NULL",
+        "UPDATE run SET worker = 'host:7:0123ab' WHERE worker IS NOT NULL",
+        "UPDATE failure SET worker = 'host:7:0123ab' WHERE worker IS NOT NULL",
         f"UPDATE failure SET traceback = '{TRACEBACK}'",  # without lines of billhook, whose numbers change
     ):
         change(folder / "billhook.db", statement)

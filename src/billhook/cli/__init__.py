@@ -39,6 +39,7 @@ _COMMANDS = {
     "status": "Show what waits, what failed, what was refused, types, handlers and workers.",
     "subscribe": "Subscribe a URL to every event type that has a handler.",
     "worker": "Call the handlers of received deliveries.",
+    "workers": "List the workers of the last day, and what each runs now.",
 }
 """Each command, and what the list of commands says of it."""
 _MODULES = {

@@ -35,10 +35,11 @@ from billhook.events.type_field import parse_unread
 from billhook.extension import configured_scheme
 from billhook.handlers.stored_errors import parse_error
 from billhook.inbox import Deliveries, DeliveryDetails, RunState
-from billhook.inbox.deliveries import ListedDelivery, RunDetails, count, details, page, with_runs
+from billhook.inbox.deliveries import ListedDelivery, RunDetails, count, details, with_runs
 from billhook.inbox.deliveries import export as export_these
 from billhook.inbox.filters import FILTERS
 from billhook.inbox.records import DeliveryStatus
+from billhook.inbox.search_scope import page_with_unread, read_scope
 from billhook.program import in_program
 from billhook.receiver.masking import masked_headers, signature_headers
 from billhook.signing.source import DEFAULT_SOURCE
@@ -158,7 +159,7 @@ def list_(selection: Selection, limit: int, after: int | None) -> None:
     with open_inbox() as inbox:
         bounded = selection.bounded(inbox)
         # One more than the limit shows whether there is another page, without a count of all.
-        summaries = page(inbox, bounded, limit + 1, below=after)
+        summaries = page_with_unread(inbox, bounded, limit + 1, after)
         shown = with_runs(inbox, summaries[:limit])
         if selection.as_json:
             listed = [_listed_json(one) for one in shown]
@@ -166,12 +167,16 @@ def list_(selection: Selection, limit: int, after: int | None) -> None:
             for run in (run for one in listed for run in one["runs"]):
                 del run["failures"]
             print_json(listed)
+            if not shown:
+                click.echo(no_match(inbox, bounded), err=True)
         elif not shown:
             click.echo(no_match(inbox, bounded))
         else:
             _print_list(shown)
             if len(summaries) > limit:
                 click.echo(f"More: add --after {shown[-1].summary.id}", err=True)
+        if shown and (scope := read_scope(inbox, bounded)) is not None and scope.unread_text is not None:
+            click.echo(scope.unread_text, err=True)
         say_paused(inbox.paused_handlers())
 
 
@@ -269,8 +274,8 @@ def _print_delivery(details: DeliveryDetails, signed_by: Iterable[str]) -> None:
     sent_as, conflict_of = summary.sent_as, summary.conflict_of
     facts = [
         f"delivery {summary.id}: {printable(summary.type_text)}, {details.status}",
-        f"received {summary.received_at.isoformat()} from source {printable(summary.source)}",
-        f"signed   {signed_at.isoformat()}" if signed_at else None,
+        f"received {_format_time(summary.received_at)} UTC from source {printable(summary.source)}",
+        f"signed   {_format_time(signed_at)} UTC" if signed_at else None,
         f"key      {printable(summary.key)}",
         f"about    {' '.join(summary.identifiers)}" if summary.identifiers else None,
         f"its body was edited by an operator, from delivery {edited_from}" if edited_from else None,
@@ -320,23 +325,31 @@ def _print_runs(runs: list[RunDetails]) -> None:
     if not runs:
         click.echo("no handler has a run of this delivery")
         return
-    optional = ("took", "next", "last error", "why discarded")
+    optional = ("took", "next (UTC)", "worker", "release", "last error", "why discarded")
     rows = [
-        (run.handler, run.status, run.attempts, took(run.duration_seconds), _next_attempt(run), *_texts(run))
+        (run.handler, run.status, run.attempts, took(run.duration_seconds), _next_attempt(run), run.worker,
+         run.release, *_texts(run))
         for run in runs
-    ]
+    ]  # fmt: skip
     print_table(("handler", "state", "attempts", *optional), rows, title="runs", optional=optional)
     for run in runs:
         if run.twin_of is not None:
             click.echo(f"for {printable(run.handler)} it is a duplicate of delivery {run.twin_of}")
     failures = [(run.handler, one) for run in runs for one in run.failures]
     if failures:
-        columns = ("handler", "attempt", "at (UTC)", "took", "error")
+        columns = ("handler", "attempt", "at (UTC)", "took", "release", "error")
         cells = [
-            (name, one.attempt, _format_time(one.failed_at), took(one.duration_seconds), one.error)
+            (
+                name,
+                one.attempt,
+                _format_time(one.failed_at),
+                took(one.duration_seconds),
+                one.release,
+                one.error,
+            )
             for name, one in failures
         ]
-        print_table(columns, cells, title="failed attempts")
+        print_table(columns, cells, title="failed attempts", optional=["release"])
         last = failures[-1][1].traceback
         if last:
             click.echo("traceback of the last one:")

@@ -31,6 +31,7 @@ from billhook.inbox.issues import (
     update_issues,
 )
 from billhook.inbox.occurrences import IssueKind
+from billhook.inbox.shares import first_release, read_share
 from billhook.notify import read_addresses
 from billhook.program import in_program
 
@@ -114,11 +115,20 @@ def show(id_: str, as_json: bool) -> None:
         one = _find(inbox, id_)
         newest = newest_traceback(inbox, one.id)
         hours = by_hour(inbox, [one], now).get(one.id)
+        share, since_release = read_share(inbox, one), first_release(inbox, one.id)
     if as_json:
-        print_json({**asdict(one), "hours": hours, "traceback": newest and newest[1]})
+        more = {"hours": hours, "share": share and asdict(share), "since_release": since_release}
+        print_json({**asdict(one), **more, "traceback": newest and newest[1]})
         return
     click.echo(f"{one.id}  {one.state.value.upper()}  {printable(_what(one))}")
-    for name, text in _facts(one, now, hours or []):
+    facts = _facts(one, now, hours or [])
+    if since_release is not None:
+        facts.append(("release", f"since {since_release}"))
+    if share is not None:
+        facts.append(("share", f"{share.text} of the handler's deliveries"))
+    if share is not None and share.common_text is not None:
+        facts.append(("in common", share.common_text))
+    for name, text in facts:
         click.echo(f"{name:>12}  {printable(text)}")
     if newest is not None:
         click.echo(f"\nnewest, of delivery {newest[0]}:")

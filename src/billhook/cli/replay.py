@@ -90,6 +90,7 @@ def replay(
     \b
     Examples:
       billhook deliveries replay --state dead --since 1d --dry-run
+      billhook deliveries replay --handler shop.chase --handled-since 3h --handled-until 1h
       billhook deliveries replay --source stripe --state quarantined --type-field type
       billhook deliveries replay 44 --as PaymentFailed
     """
@@ -97,8 +98,9 @@ def replay(
     # What adds a run of the handler to deliveries without one; None if it is not registered here.
     added = None if handler is None else backfill(load_subscribers(), handler)
     filters = selection.filter
-    # With filters, a new handler is to get deliveries without a run of it: those must not be filtered out.
-    wanted = None if added and not filters.is_everything else handler
+    # With filters, a new handler is to get deliveries without a run of it: those must not be filtered out,
+    # unless only what a handler did in some time is asked for.
+    wanted = None if added and not (filters.is_everything or filters.is_of_attempts) else handler
     # Deliveries that await an operator's decision are selected only if asked for.
     decided = as_type is None and type_field is None and not filters.conflicts
     selection = replace(selection, filter=replace(filters, handler=wanted, decided=decided))

@@ -33,6 +33,8 @@ from billhook.inbox.filters import FILTERS, STATES
 from billhook.inbox.issues import find_issue, of_issue
 from billhook.inbox.operations import DiscardResult, EraseResult, ReplayResult
 from billhook.inbox.records import DeliveryStatus
+from billhook.inbox.search_scope import read_scope
+from billhook.program import in_program
 
 _SEARCH_LIMIT = 100_000
 """How many bodies a search for a text reads: some seconds' work for the database."""
@@ -170,9 +172,11 @@ class Selection:
         else:
             bounded = self.bounded(inbox)
             found = Found(id_batches(inbox, bounded), count(inbox, bounded), self.filter.as_options)
-        if not (found.total or self.as_json):
-            click.echo(no_match(inbox, self.filter))
-            raise click.exceptions.Exit
+        if not found.total:
+            if self.filter.search is not None or not self.as_json:
+                click.echo(no_match(inbox, self.filter), err=self.as_json)
+            if not self.as_json:
+                raise click.exceptions.Exit
         if question and self.asks:
             confirm(question.format(delivery_count(found.total)))
         if self.rate is None or self.dry_run:
@@ -304,7 +308,10 @@ def run_count(number: int) -> str:
 
 
 def no_match(inbox: Inbox, selection: DeliveryFilter) -> str:
-    """Return that nothing matches; for an unknown type or handler with the known names."""
+    """Return that nothing matches; for an unknown type or handler with the known names.
+
+    For a value that was searched for, with what was searched and the commands that come next.
+    """
     types = selection.event_type or ()
     types = types if isinstance(types, tuple) else (types,)
     told = ["no deliveries match"]
@@ -313,7 +320,12 @@ def no_match(inbox: Inbox, selection: DeliveryFilter) -> str:
         told.append(f"none has a run of {printable(selection.handler)}")
         names = handler_names(inbox)
         told.append(f"known handlers: {printable(', '.join(names))}" if names else "")
-    return "; ".join(filter(None, told))
+    answer = "; ".join(filter(None, told))
+    scope = read_scope(inbox, selection)
+    if scope is None:
+        return answer
+    steps = [(reason, in_program(f"billhook {command}")) for reason, command in scope.next_steps]
+    return "\n".join([answer, scope.text, *(f"  {reason}: {command}" for reason, command in steps)])
 
 
 def confirm(question: str) -> None:

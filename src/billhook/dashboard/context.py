@@ -20,8 +20,8 @@ from billhook.extension import get_state
 from billhook.handlers.stored_errors import parse_error
 from billhook.inbox.deliveries import ListedDelivery, RunDetails
 from billhook.inbox.operations import ReplayResult, replay
-from billhook.inbox.overview import PeriodFigures, read_periods
-from billhook.pages.charts import Bars, Series, bar_chart
+from billhook.inbox.overview import HandlerBacklog, PeriodFigures, read_periods
+from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, level
 from billhook.pages.pages import Pages
 from billhook.program import program
 
@@ -242,6 +242,19 @@ def attempts_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:
     """Return the chart of attempts of handlers by their result."""
     tones = {"succeeded": "good", "failed": "warn", "dead": "bad"}
     return stacked_chart("Attempts of handlers", tones, name, periods, [one.counted for one in periods])
+
+
+_LEVELS = {"waiting": "quiet", "limited": "quiet", "running": "accent", "paused": "warn", "retrying": "warn"}
+
+
+def backlog_levels(backlogs: Iterable[HandlerBacklog]) -> dict[str, Sparkline]:
+    """Return a bar of what is not finished for each handler, as long as it is of the largest backlog."""
+    every = list(backlogs)
+    highest = max((one.unfinished for one in every), default=0)
+    return {
+        one.name: level([(Series(state, how), one.states[state]) for state, how in _LEVELS.items()], highest)
+        for one in every
+    }
 
 
 def stacked_chart(

@@ -13,13 +13,13 @@ from flask import Blueprint, Flask, Response, abort, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
-from billhook.dashboard import deliveries, delivery, handlers, overview
+from billhook.dashboard import deliveries, delivery, handlers, overview, workers
 from billhook.dashboard.context import DashboardContext, last_error, run_state, tone
 from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.pages.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
 from billhook.receiver.exemptions import CSRF, exempt
-from billhook.status import backlog_text, through_text, unfinished_text
+from billhook.status import through_text, unfinished_text
 
 logger = logging.getLogger("billhook.dashboard")
 
@@ -31,7 +31,7 @@ a response instead, such as a redirect to a login, or raise an HTTPException.
 """
 
 _NAME = "billhook_dashboard"
-_LINKS = ("overview", "deliveries", "failures", "handlers", "actions", "health")
+_LINKS = ("overview", "deliveries", "failures", "handlers", "workers", "actions", "health")
 _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/", "overview", overview.show_overview, "GET"),
     ("/deliveries", "deliveries", deliveries.show_list, "GET"),
@@ -53,6 +53,7 @@ _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/handler", "handler", handlers.show_handler, "GET"),
     ("/handlers/pause", "pause", handlers.pause, "POST"),
     ("/handlers/resume", "resume", handlers.resume, "POST"),
+    ("/workers", "workers", workers.show_workers, "GET"),
     ("/actions", "actions", overview.show_actions, "GET"),
     ("/health", "health", overview.show_health, "GET"),
 )
@@ -95,7 +96,6 @@ class Dashboard:
             live=True,
             filters={"first_line": first_line},
             functions={
-                "backlog_text": backlog_text,
                 "last_error": last_error,
                 "run_state": run_state,
                 "through_text": through_text,

@@ -19,11 +19,12 @@ from billhook.dashboard.context import DashboardContext, describe, parse_rate, r
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.condition_checks import number_text
-from billhook.inbox.deliveries import BATCH, count, handler_names, id_batches, page, search_bound, with_runs
+from billhook.inbox.deliveries import BATCH, count, handler_names, id_batches, search_bound, with_runs
 from billhook.inbox.filters import FILTERS, STATES
 from billhook.inbox.issues import of_issue
 from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.records import DeliveryStatus
+from billhook.inbox.search_scope import page_with_unread, read_scope
 
 SEARCH_LIMIT = 100_000
 """How many of the newest deliveries a search for a text in bodies reads. In an inbox with as many, the list
@@ -64,6 +65,15 @@ class FilterForm(NamedTuple):
         """
         if what == "replay" and (not self.fields or "handler" in self.fields or "twins" in self.fields):
             return None
+        return self._command(program, what)
+
+    def command_again(self, program: str) -> str | None:
+        """Return the command that has the handler called again, also where it succeeded; None without one."""
+        if "handler" not in self.fields or "twins" in self.fields:
+            return None
+        return self._command(program, "replay") + " --dry-run"
+
+    def _command(self, program: str, what: str) -> str:
         words = [program, "deliveries", what]
         for name, value in self.fields.items():
             words.append(f"--{name}" if name in _FLAGS else f"--{name} {_quote(value)}")
@@ -125,7 +135,7 @@ def show_list(context: DashboardContext) -> Response:
     found = []
     if not form.mistakes:
         form = form.within_search_limit(inbox)
-        found = page(inbox, form.filter, PAGE + 1, previous_id)
+        found = page_with_unread(inbox, form.filter, PAGE + 1, previous_id)
     shown = with_runs(inbox, found[:PAGE])
     more = len(found) > PAGE or previous_id is not None
     loaded = {handler.name for handler in context.state.handlers.every()}
@@ -133,7 +143,9 @@ def show_list(context: DashboardContext) -> Response:
         "deliveries.html",
         form=form,
         listed=shown,
-        matching=_number(inbox, form) if more else len(shown),
+        program=context.command,
+        scope=None if form.mistakes else read_scope(inbox, form.filter),
+        matching=_number(inbox, form) if more and form.fields else len(shown),
         here=form.fields if previous_id is None else {**form.fields, "before": previous_id},
         selected=request.args.get("select") == "all",
         first=url_for(".deliveries", **form.fields) if previous_id is not None else None,
@@ -188,6 +200,7 @@ def _preview(context: DashboardContext, ids: list[int], form: FilterForm, *, gro
         would=would,
         most=MOST_REPLAYED,
         grown=grown,
+        again=None if ids else form.command_again(context.command),
         command=command,
     )
 

@@ -25,6 +25,7 @@ from billhook.handlers.stored_errors import parse_error
 from billhook.inbox.deliveries import RunDetails
 from billhook.inbox.operations import discard, empty_log, erase
 from billhook.inbox.searches import neighbours, related_deliveries
+from billhook.inbox.shares import known_issues
 from billhook.pages.charts import Lane, Mark, lane_chart
 from billhook.pages.text import format_time
 from billhook.printable import printable
@@ -168,6 +169,9 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
         cut=len(text) > RAW_CHARACTERS,
         headers=masked_headers(found, signature_headers(current_app)),
         related=related_deliveries(context.inbox, found.summary, runs),
+        issues=known_issues(
+            context.inbox, {one.issue for run in found.runs for one in run.failures if one.issue}
+        ),
         failed=any(run_state(run) in ("dead", "retrying") for run in found.runs),
         open=found.summary.state not in ("done", "pruned", "erased"),
         unfinished=found.summary.state in ("received", "planned"),

@@ -6,7 +6,7 @@ issues, and one with what an operator can do about it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from billhook.dashboard.context import (
     RANGES,
     DashboardContext,
     attempts_chart,
+    backlog_levels,
     describe,
     parse_rate,
     read_range,
@@ -40,6 +41,7 @@ from billhook.inbox.issues import (
 )
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.overview import HandlerBacklog, HandlerFigures, PeriodFigures, percentile, read_overview
+from billhook.inbox.shares import first_release, read_share
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
 
 ISSUE_TONES = {
@@ -66,6 +68,7 @@ def show_failures(context: DashboardContext) -> Response:
 def show_issue(context: DashboardContext, issue_id: str) -> Response:
     """Return the page of one issue, with the newest traceback open."""
     one = _find(context, issue_id)
+    paused = one.subject in {each.name for each in context.inbox.paused_handlers()}
     newest = newest_traceback(context.inbox, one.id)
     return context.render(
         "issue.html",
@@ -73,12 +76,34 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
         chart=_by_hour(context, one) if one.kind is IssueKind.FAILURE else None,
         newest=newest,
         tone=ISSUE_TONES[one.state],
-        replayable=one.kind is not IssueKind.WORKER and one.count > 0,
-        paused=one.subject in {each.name for each in context.inbox.paused_handlers()},
-        has_handler=one.kind in (IssueKind.FAILURE, IssueKind.DEAD),
+        share=read_share(context.inbox, one),
+        since_release=first_release(context.inbox, one.id),
+        steps=list(_steps(one, paused=paused)),
+        has_handler=one.handler is not None,
         command=f"{context.command} failures show {one.id}",
         runbook=f"{context.command} runbook {one.kind.runbook}",
     )
+
+
+def _steps(one: Issue, *, paused: bool) -> Iterator[str]:
+    """Yield what an operator can do about an issue, the next step first.
+
+    An open one is acknowledged; then its handler is resumed, and its deliveries are replayed; an
+    issue without any is resolved.
+    """
+    if one.state is IssueState.OPEN:
+        yield "ack"
+    if one.handler is not None and paused:
+        yield "resume"
+    if one.kind is not IssueKind.WORKER and one.count > 0:
+        yield "replay"
+    if one.state is not IssueState.RESOLVED:
+        yield "resolve"
+    if one.handler is not None and not paused:
+        yield "pause"
+    if one.state not in (IssueState.OPEN, IssueState.ACKNOWLEDGED):
+        yield "ack"
+    yield "ignore"
 
 
 def acknowledge(context: DashboardContext, issue_id: str) -> Response:
@@ -169,7 +194,8 @@ class HandlerRow(NamedTuple):
 def show_handlers(context: DashboardContext) -> Response:
     """Return the page of all handlers, including stored names that this app has not loaded."""
     rows, unhandled = _rows(context)
-    return context.render("handlers.html", handlers=rows, unhandled=unhandled)
+    levels = backlog_levels(row.backlog for row in rows if row.backlog is not None)
+    return context.render("handlers.html", handlers=rows, unhandled=unhandled, levels=levels)
 
 
 def show_handler(context: DashboardContext) -> Response:

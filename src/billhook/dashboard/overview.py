@@ -14,6 +14,7 @@ from billhook.dashboard.context import (
     RANGES,
     DashboardContext,
     attempts_chart,
+    backlog_levels,
     read_range,
     stacked_chart,
 )
@@ -51,6 +52,7 @@ def show_overview(context: DashboardContext) -> Response:
     """Return the page; `range` in the address is that of the charts."""
     now, inbox = context.now, context.inbox
     overview = read_overview(inbox, now)
+    behind = [one for one in overview.handler_backlogs if one.unfinished]
     name, periods = read_range(context)
     accepted = sum(each.counted.get(Counted.ACCEPTED, 0) for each in periods)
     settings = context.state.settings
@@ -69,7 +71,8 @@ def show_overview(context: DashboardContext) -> Response:
         handled=attempts_chart(name, periods),
         types=_type_rows(context, overview, periods, silent),
         alive=sum(one.alive for one in overview.workers),
-        behind=[one for one in overview.handler_backlogs if one.unfinished],
+        behind=behind,
+        levels=backlog_levels(behind),
     )
 
 
@@ -141,6 +144,7 @@ def show_health(context: DashboardContext) -> Response:
         "health.html",
         findings=found,
         well=well,
+        errors=any(one.level == "error" for one in found),
         serious=sum(one.level in ("error", "warning") for one in found),
         command=f"{context.command} doctor",
     )

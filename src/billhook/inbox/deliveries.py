@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import ColumnElement, Connection, func, or_, select, true
+from sqlalchemy import ColumnElement, Connection, Table, func, or_, select, true
 
 from billhook.errors import ConfigError, InboxUnavailable
 from billhook.inbox.database import Listener
@@ -23,7 +23,7 @@ from billhook.inbox.filters import TYPE_IS_UNREAD, DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import PAUSED_RUN
 from billhook.inbox.records import DeliveryState, DeliveryStatus, HandlerLimits, RunState, delivery_status
-from billhook.inbox.schema import IDENTIFIERS, delivery, failure, found_revision, handler, run
+from billhook.inbox.schema import IDENTIFIERS, delivery, failure, found_revision, handler, release, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.transaction import NO_LIMITS
 from billhook.type_names import shown_type
@@ -97,6 +97,12 @@ class FailureDetails:
     traceback: str | None
     duration_seconds: float | None = None
     """How long the call took; None without a call, and of attempts made before this was recorded."""
+    issue: str | None = None
+    """The id of the issue that it belongs to; None for an attempt that was interrupted."""
+    worker: str | None = None
+    """The process that made it."""
+    release: str | None = None
+    """The release of the user's code that it was made by; None without a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,10 @@ class RunDetails:
     """When its last attempt was claimed, and from its end on, when its handler was called."""
     duration_seconds: float | None = None
     """How long the last call took; None without one, or while it runs."""
+    worker: str | None = None
+    """The process that claimed it last."""
+    release: str | None = None
+    """The release of the user's code in that process; None without a name."""
     failures: list[FailureDetails] = field(default_factory=list)
 
     @property
@@ -160,12 +170,18 @@ _SUMMARY = [
     for each in fields(DeliverySummary)
     if each.name != "identifiers"
 ]
-_RUN = [
-    PAUSED_RUN.label("paused") if each.name == "paused" else run.c[each.name]
-    for each in fields(RunDetails)
-    if each.name != "failures"
-]
-_FAILURE = [failure.c[each.name] for each in fields(FailureDetails)]
+
+
+def _columns(described: type[Any], of_table: Table, **named: ColumnElement[Any]) -> list[ColumnElement[Any]]:
+    """Return the columns of a record's fields, and for some what computes them."""
+    name = select(func.nullif(release.c.name, "")).where(release.c.id == of_table.c.release_id)
+    named["release"] = name.scalar_subquery().label("release")
+    names = [each.name for each in fields(described) if each.name != "failures"]
+    return [named[each] if each in named else of_table.c[each] for each in names]
+
+
+_RUN = _columns(RunDetails, run, paused=PAUSED_RUN.label("paused"))
+_FAILURE = _columns(FailureDetails, failure, issue=failure.c.fingerprint.label("issue"))
 
 
 def page(

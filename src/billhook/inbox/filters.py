@@ -14,11 +14,11 @@ from functools import partial
 from shlex import quote
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select, union_all
+from sqlalchemy import Column, ColumnElement, Connection, Select, and_, exists, func, or_, select, union_all
 
 from billhook.inbox.limits import PAUSED_RUN
 from billhook.inbox.records import DeliveryState, DeliveryStatus, RunState
-from billhook.inbox.schema import IDENTIFIERS, delivery, failure, issue, run
+from billhook.inbox.schema import IDENTIFIERS, delivery, failure, issue, release, run
 from billhook.inbox.sql import in_states, in_values, position_of
 from billhook.printable import IDENTIFIER_CHARACTERS, first_line, printable
 
@@ -59,6 +59,12 @@ def _has_status(name: str) -> ColumnElement[bool]:
         DeliveryStatus.RUNNING: [not_paused, running, ~exists().where(_OWN, _RETRYING)],
         DeliveryStatus.RETRYING: [not_paused, retrying],
     }
+    if name in (DeliveryState.DEAD, DeliveryState.QUARANTINED):
+        # In the words of the partial index: few are, of a large table.
+        failed = in_states(delivery.c.state, DeliveryState.DEAD, DeliveryState.QUARANTINED)
+        return and_(failed, delivery.c.state == name)
+    if name == DeliveryState.RECEIVED:
+        return in_states(delivery.c.state, DeliveryState.RECEIVED)
     if name not in conditions:
         return delivery.c.state == name
     # In the words of the partial index, so that it applies.
@@ -97,6 +103,31 @@ def _of_issue(issue_id: str) -> ColumnElement[bool]:
     return delivery.c.id.in_(union_all(failed.where(failure.c.fingerprint == issue_id), dead))
 
 
+def _ended(
+    since: datetime | None, until: datetime | None, release_name: str | None, handler: str | None
+) -> ColumnElement[bool]:
+    """Build the condition that an attempt ended in a time: of the handler's run, if one is named.
+
+    With a release, an attempt that this release made. By the indexes of both times, also for a release: it
+    made none before it was first started. A run that is replayed has its last result's time only, and those
+    of its failures.
+    """
+
+    def within(at: Column[datetime]) -> list[ColumnElement[bool]]:
+        bounds: list[ColumnElement[bool]] = [at >= since] if since is not None else []
+        bounds += [at < until] if until is not None else []
+        if release_name is not None:
+            its = release.c.name == release_name
+            bounds.append(at.table.c.release_id == select(release.c.id).where(its).scalar_subquery())
+            bounds.append(at >= select(release.c.first_at).where(its).scalar_subquery())
+        return bounds if handler is None else [*bounds, run.c.handler == handler]
+
+    # The finished ones in the words of the partial index.
+    finished = select(run.c.delivery_id).where(run.c.finished_at.is_not(None), *within(run.c.finished_at))
+    failed = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
+    return delivery.c.id.in_(union_all(finished, failed.where(*within(failure.c.failed_at))))
+
+
 def _ways(text: str) -> list[Select[Any]]:
     """Select the deliveries of which a text is the id, the key or an identifying value: by an index each."""
     value = first_line(text, IDENTIFIER_CHARACTERS)  # as it is stored
@@ -127,7 +158,7 @@ class Filter(NamedTuple):
     """
 
     told: str
-    condition: Callable[[Any], ColumnElement[bool]]
+    condition: Callable[[Any], ColumnElement[bool]] | None
     label: str = ""
     kind: Literal["text", "texts", "time", "state", "flag"] = "text"
     metavar: str = "TEXT"
@@ -151,8 +182,10 @@ class DeliveryFilter:
 
     `issue` is the id of an issue: deliveries of which an attempt failed by its bug, or of which the runs are
     dead that it is about. Why a delivery is quarantined no index tells: `of_issue` in billhook.inbox.issues
-    adds these as `quarantined`. `decided` leaves out deliveries whose type an operator has to decide:
-    conflicts that no handler has had, and those without a type, in a field of the body too.
+    adds these as `quarantined`. `handled_since`, `handled_until` and `release` are of one attempt, of the
+    `handler` if there is one: what a wrong deploy handled. `decided` leaves out deliveries whose type an
+    operator has to decide: conflicts that no handler has had, and those without a type, in a field of the
+    body too.
     """
 
     # fmt: off
@@ -183,6 +216,13 @@ class DeliveryFilter:
     handler: str | None = _filter(
         "With a run of this handler.",
         lambda name: exists().where(_OWN, run.c.handler == name), "Handler", metavar="NAME")
+    handled_since: datetime | None = _filter(
+        "An attempt of a handler ended since this time, with --handler of that one", None,
+        "Handled since", "time")
+    handled_until: datetime | None = _filter(
+        "The same attempt ended before this time", None, "Handled until", "time")
+    release: str | None = _filter(
+        "The same attempt was made by this release of your code.", None, "Release", metavar="NAME")
     twins: bool = _filter(
         "Deliveries that a handler has already had under another key.",
         lambda _: exists().where(_OWN, run.c.twin_of.is_not(None)), "same content", "flag", default=False)
@@ -198,6 +238,11 @@ class DeliveryFilter:
     def is_everything(self) -> bool:
         """True without any condition."""
         return self == DeliveryFilter()
+
+    @property
+    def is_of_attempts(self) -> bool:
+        """Whether it selects by an attempt, and then by one of the handler if one is named."""
+        return any(each is not None for each in (self.handled_since, self.handled_until, self.release))
 
     def ids(
         self,
@@ -258,7 +303,13 @@ class DeliveryFilter:
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """Return the conditions as SQL, over `delivery`."""
-        found = {name: FILTERS[name].condition(value) for name, value in self.given().items()}
+        found = {
+            name: build(value)
+            for name, value in self.given().items()
+            if (build := FILTERS[name].condition) is not None
+        }
+        if self.is_of_attempts:
+            found["handled"] = _ended(self.handled_since, self.handled_until, self.release, self.handler)
         if self.issue is not None:
             found["issue"] = or_(found["issue"], in_values(delivery.c.id, self.quarantined))
         conditions = list(found.values())

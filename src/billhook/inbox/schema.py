@@ -139,7 +139,7 @@ failure = Table(
     Column("id", _Id, primary_key=True),
     Column("run_id", _Id, ForeignKey("run.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("attempt", Integer, nullable=False),
-    Column("failed_at", UtcDateTime, nullable=False),
+    Column("failed_at", UtcDateTime, nullable=False, index=True),
     Column("error", Text, nullable=False),
     Column("traceback", Text),
     Column("duration_seconds", Float),

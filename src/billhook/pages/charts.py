@@ -133,6 +133,18 @@ def sparkline(name: str, values: Sequence[float], tone: str = "accent", height: 
     return Sparkline(columns, height, f"{name}: {listed}")
 
 
+def level(parts: Sequence[tuple[Series, int]], highest: int, height: int = 12) -> Sparkline:
+    """Return one lying bar of these numbers, as long as their sum is of the highest."""
+    x, columns = 0.0, []
+    for one, number in parts:
+        if number > 0:
+            width = 100 * number / max(1, highest)
+            columns.append(Rectangle(_r(x), 0.0, _r(width), height, one.tone))
+            x += width
+    listed = [(one, number) for one, number in parts if number]
+    return Sparkline(columns, height, _listed(listed, format_number) or "none")
+
+
 class Mark(NamedTuple):
     """Something at a moment: `text` says what; `open` is drawn as a ring, for what is still to come."""
 

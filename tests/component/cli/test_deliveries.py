@@ -59,6 +59,11 @@ def test_every_filter_selects(run, shop):
         "--conflicts": [],
         "--twins": [],
         "--error MAIL": [2],
+        "--handled-since 1h": [2, 1],
+        "--handled-since 1h --handler send": [2],
+        "--handled-until 1h": [],
+        "--release 2.4": [],
+        "--handled-since 2020-01-01 --handled-until 2999-01-01 --type PaymentFailed": [1],
         "--error nothing": [],
     }
     tested = {word for line in selected for word in line.split()} | {"--issue"}  # by test_failures.py

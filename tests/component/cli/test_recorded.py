@@ -200,6 +200,7 @@ COMMANDS: dict[str, list[str]] = {
         "subscribe --callback-url https://shop.example/hooks",
         "subscribe --callback-url https://shop.example/hooks --dry-run --json",
     ],
+    "workers": ["workers", "workers --json"],
 }
 """The command lines of each file, which run one after the other on a copy of the inbox.
 

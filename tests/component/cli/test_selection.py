@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import click
 import pytest
 
 from billhook.cli import selection
 from billhook.inbox import DeliveryFilter, deliveries
+from support.inbox_view import incoming
 
 CHANGING = (
     ("replay",),
@@ -40,6 +42,40 @@ def test_nothing_that_matches_is_no_failure_and_asks_nothing(run, shop):
     for more in ([], ["--dry-run"], ["--yes"]):
         result = run("deliveries", "replay", "--state", "received", *more)
         assert (result.exit_code, result.stdout, result.stderr) == (0, "no deliveries match\n", "")
+
+
+def test_a_search_that_finds_nothing_says_what_it_searched_and_what_comes_next(run, shop):
+    shop.app_state.inbox.put(incoming("new", body=b'{"invoiceId":"inv_8"}'))
+    listed = run("deliveries", "list", "--search", "inv_9")
+    as_json = run("deliveries", "list", "--search", "inv_9", "--json")
+    replayed = run("deliveries", "replay", "--search", "inv_8", "--state", "done", "--yes")
+    changed_none = run("deliveries", "replay", "--search", "inv_9", "--json")
+
+    first, searched, *steps = listed.stdout.splitlines()
+    assert first == "no deliveries match"
+    assert re.fullmatch(
+        r"searched: .* received since [\d-]+, and the bodies of 1 that are not read yet", searched
+    )
+    assert re.findall("billhook [a-z]+", "\n".join(steps)) == [
+        "billhook deliveries",
+        "billhook reconcile",
+        "billhook actions",
+    ]
+    assert (as_json.stdout, as_json.stderr) == ("[]\n", listed.stdout)
+    assert "not read yet: billhook deliveries show 5" not in replayed.stdout  # another state is asked for
+    assert json.loads(changed_none.stdout)["selected"] == 0
+    assert changed_none.stderr == listed.stdout
+
+
+def test_an_unread_delivery_is_listed_by_a_value_and_not_changed_by_it(run, shop):
+    shop.app_state.inbox.put(incoming("new", body=b'{"invoiceId":"inv_8"}'))
+
+    listed = run("deliveries", "list", "--search", "inv_8", "--json")
+    discarded = run("deliveries", "discard", "--search", "inv_8", "--reason", "x", "--yes")
+
+    assert [one["key"] for one in json.loads(listed.stdout)] == ["new"]
+    assert "no deliveries match" in discarded.stdout
+    assert "not read yet: billhook deliveries show 5" in discarded.stdout
 
 
 def test_several_types_or_sources_select_what_has_one_of_them(run, shop):

@@ -230,6 +230,44 @@ def test_an_issue_is_replayed_and_no_other(failing):
     assert recorded(failing) == [("alice", "replay", f"issue {issue.id}: 1-3", 3)]
 
 
+def test_an_issue_has_one_next_step_that_follows_from_what_was_done(failing):
+    (issue,) = failing.issues()
+    path = f"failures/{issue.id}"
+
+    def steps():
+        page = failing.get(path).text.partition("What to do")[2].partition("newest failure")[0]
+        primary = re.findall(r'<details class="act primary"><summary>([^<:]+)', page)
+        return primary or re.findall(r'<button class="primary">(Resume[^<]+)', page)
+
+    found = [steps()]
+    failing.act(f"{path}/ack")
+    found.append(steps())
+    failing.act("handlers/pause", handler="shop.book")
+    found.append(steps())
+    failing.act("handlers/resume", handler="shop.book")
+    failing.act(f"{path}/resolve")
+    found.append(steps())
+
+    assert found == [
+        ["Acknowledge"],
+        ["Replay its deliveries"],
+        ["Resume the handler"],
+        ["Replay its deliveries"],
+    ]
+
+
+def test_a_failed_run_links_to_its_issue_once_there_is_one(failing):
+    before = failing.get("deliveries/1").text
+    (issue,) = failing.issues()
+
+    assert "/failures/" not in before.partition("<main")[2]
+    after = failing.get("deliveries/1").text
+    assert re.findall(r'/failures/(\w+)">(issue|Its issue)<', after) == [
+        (issue.id, "issue"),
+        (issue.id, "Its issue"),
+    ]
+
+
 def test_an_issue_is_acknowledged_ignored_and_resolved(failing):
     (issue,) = failing.issues()
     path = f"failures/{issue.id}"

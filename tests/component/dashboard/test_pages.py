@@ -6,18 +6,19 @@ import html
 import json
 import re
 import subprocess
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from billhook.clock import FrozenClock
 from billhook.events import sample
 from billhook.events.customers import ContractCreated
-from billhook.inbox import WorkerRecord
+from billhook.inbox import RunPlan, WorkerRecord
 from billhook.inbox.deliveries import details
 from billhook.inbox.issues import update_issues
 from support.apps import deliver
 from support.dashboard import PAGES
+from support.inbox_view import incoming
 from support.signing import APPROVED, SECRET
 
 NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
@@ -40,10 +41,32 @@ def test_the_list_shows_state_handlers_and_error(site):
     text = " ".join(made.text("deliveries").split())
 
     assert "InvoiceApproved inv_1 done" in text
-    assert re.search(
-        r"InvoiceApproved inv_1 retrying book retrying, (?:next in [\d.]+ s|due now) mail succeeded", text
-    )
+    assert re.search(r"InvoiceApproved inv_1 retrying shop.book retrying, (?:next in [\d.]+ s|due now)", text)
     assert "KeyError: 'no ledger\\nsecond line'" in text
+    marks = re.findall(
+        r'class="mark (\w+)" role="img" aria-label="([^"]+)" title="\2"', made.get("deliveries").text
+    )
+    assert marks == [
+        ("warn", "shop.book: retrying"),
+        ("good", "shop.mail: succeeded"),
+        ("good", "shop.book: succeeded"),
+        ("good", "shop.mail: succeeded"),
+    ]
+
+
+def test_what_no_worker_has_read_is_not_taken_for_what_no_handler_has(site):
+    made = site(BILLHOOK_ENGINE="worker")
+    deliver(made.app)
+    deliver(made.app, b"{}", "ContractActivated")
+    made.inbox.put(incoming("waits"))
+    unread = made.text("deliveries/1")
+
+    assert "No worker has read it yet." in unread
+    assert made.text("deliveries").count("not read yet") == 3
+    made.state.handle_due()
+    deliver(made.app, message_id="another")
+    assert "not read yet" in made.text("deliveries")
+    assert "No handler was called for this delivery." in made.text("deliveries/2")
 
 
 def test_a_type_is_shown_as_unread_in_quotes_or_as_none(site):
@@ -93,6 +116,10 @@ def test_filters_combine_and_the_command_says_the_same(site):
         "search=inv_2": [2],
         "search=msg_3": [3],
         "search=inv_": [],
+        "handled-since=1h": [2, 1],
+        "handled-since=1h&handler=shop.book": [2, 1],
+        "handled-until=1h": [],
+        "release=2.4": [],
         "key=msg_1": [1],
         "since=1h&until=2030-01-01": [3, 2, 1],
         "until=1h": [],
@@ -106,6 +133,24 @@ def test_filters_combine_and_the_command_says_the_same(site):
         for pair in filter(None, query.split("&")):
             name, value = pair.split("=")
             assert f"--{name}" + ("" if name in ("conflicts", "twins") else f" {value}") in response.text
+
+
+def test_a_search_without_a_match_says_what_it_looked_at_and_links_to_what_comes_next(site):
+    made = site()
+    made.deliver()
+    made.inbox.put(incoming("waits", body=b'{"invoiceId":"inv_8"}'))
+
+    found, none, elsewhere = (
+        made.get(f"deliveries?search={query}") for query in ("inv_8", "inv_<9>", "inv_1&state=dead")
+    )
+
+    assert re.findall(r'name="id" value="(\d+)"', found.text) == ["2"]
+    assert "Searched: ids, keys and identifying values of deliveries received since" in none.text
+    assert "the bodies of 1 that are not read yet." in none.text
+    assert "/billhook/deliveries?contains=inv_%3C9%3E" in none.text
+    assert "billhook reconcile --since" in none.text
+    assert "left out by the other filters" not in none.text
+    assert "left out by the other filters" in elsewhere.text
 
 
 def test_a_filter_that_cannot_be_read_is_told_and_selects_nothing(site):
@@ -147,14 +192,16 @@ def test_the_button_that_replays_all_says_how_many_match_unless_counting_takes_l
         deliver(made.app, b"{}", "PingTest", message_id=f"msg_{number}")
 
     def button(query=""):
-        return re.search("Replay (all [^<]*)<", made.get(f"deliveries?{query}").text)[1]
+        found = re.search("Replay (all [^<]*)<", made.get(f"deliveries?{query}").text)
+        return found and found[1]
 
-    assert [button(), button("before=4")] == ["all 53 that match"] * 2
+    assert [button(), button("before=4")] == [None, None]  # of all there is, only by a filter
+    assert [button("type=PingTest"), button("type=PingTest&before=4")] == ["all 53 that match"] * 2
     assert button("key=msg_7") == "all 1"
     monkeypatch.setattr("billhook.dashboard.deliveries.MOST_REPLAYED", 52)
     assert button("type=PingTest") == "all 52+ that match"
     monkeypatch.setattr("billhook.dashboard.deliveries.SEARCH_LIMIT", 53)
-    assert [button(), button("type=PingTest")] == ["all 52+ that match", "all  that match"]
+    assert [button("state=received"), button("type=PingTest")] == ["all 52+ that match", "all  that match"]
 
 
 def test_all_of_a_page_are_selected_by_a_link(site):
@@ -339,8 +386,8 @@ def test_handlers_are_shown_with_their_options_and_pause(site):
 
     text = " ".join(made.text("handlers").split())
 
-    assert "shop.book active nothing" in text
-    assert re.search(r"shop\.mail paused (?:\d+ s ago|just now): the ledger is closed nothing", text)
+    assert "shop.book active shop.mail" in text  # no zeros in empty cells
+    assert re.search(r"shop\.mail paused (?:\d+ s ago|just now): the ledger is closed Event types", text)
     assert "PingTest" in text.partition("without a handler")[2]
 
 
@@ -543,13 +590,35 @@ def test_a_replay_shows_a_command_only_where_one_does_the_same(site):
     made = site()
     made.deliver()
 
-    for fields, has_command in (
-        ({"state": "dead"}, True),
-        ({"conflicts": "1"}, True),
-        ({"state": "dead", "handler": "shop.book"}, False),
-        ({"twins": "1"}, False),
-        ({}, False),
+    for fields, told in (
+        ({"state": "dead"}, "As a command"),
+        ({"conflicts": "1"}, "As a command"),
+        ({"state": "dead", "handler": "shop.book"}, "What succeeded is handled again by this command alone"),
+        ({"twins": "1"}, "no command that does the same"),
+        ({}, "no command that does the same"),
     ):
         page = made.post("deliveries/replay", scope="all", **fields).text
-        assert ("billhook deliveries replay" in page) == has_command
-        assert ("no command that does the same" in page) != has_command
+        found = re.findall("As a command|What succeeded .* alone|no command that does the same", page)
+        assert found == [told]
+        assert ("billhook deliveries replay" in page) == ("no command" not in told)
+        assert ("--handler shop.book --dry-run" in page) == ("What succeeded" in told)
+
+
+def test_workers_have_a_page_with_what_each_runs(site):
+    made = site(BILLHOOK_ENGINE="worker", clock=FrozenClock(NOON))
+    empty = made.text("workers")
+    for owner, seconds in (("lost", 600), ("runs", 5)):
+        started = NOON - timedelta(seconds=seconds)
+        record = WorkerRecord(owner, "worker", 2, started, host=f"<b>{owner}", pid=7, threads=4)
+        made.inbox.record_worker(record, started)
+    delivery_id = made.inbox.put(incoming("k")).delivery_id
+    with made.inbox.transaction("runs") as transaction:
+        transaction.plan([RunPlan(delivery_id, ("shop.book",))], NOON)
+        transaction.claim(1, NOON, NOON + timedelta(seconds=30))
+
+    text = " ".join(made.text("workers").split())
+
+    assert "No worker was seen in the last minute." in empty
+    assert "<b>runs worker, pid 7 running 5 s 1 of 4 shop.book of 1 just now" in text
+    assert "<b>lost worker, pid 7 lost 10 min ago" in text.partition("Ended in the last day")[2]
+    assert "<b>" not in made.get("workers").text

@@ -69,6 +69,16 @@ def test_the_timeline_tells_what_happened_with_names_and_amounts(
     assert "Acme Ltd&#39;s payment of 430.00 USD failed: card_declined" in page
 
 
+def test_that_nothing_was_subscribed_is_said_once() -> None:
+    with running() as sandbox:
+        for name in ("Acme", "Bolt"):
+            sandbox.sandbox.call("POST", "/_sandbox/customers", {"name": name})
+        page = PagesBrowser.logged_in(sandbox).get("/timeline").text
+
+    assert page.count("CustomerCreated</a>") == 2
+    assert page.lower().count("no subscription") == 1
+
+
 def test_each_delivery_leads_to_the_receivers_dashboard_where_there_is_one() -> None:
     address = "http://127.0.0.1:9/billhook/"
     for options, links_there in ({"dashboard_url": address}, 1), ({}, 0):

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from billhook.clock import format_duration
-from billhook.pages.charts import Lane, Mark, Series, bar_chart, lane_chart, sparkline
+from billhook.pages.charts import Lane, Mark, Series, bar_chart, lane_chart, level, sparkline
 
 NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
 SERIES = [Series("accepted", "good"), Series("refused", "bad")]
@@ -91,3 +91,20 @@ def test_lanes_without_time_between_their_marks_can_be_drawn(lanes):
     chart = lane_chart(NOON, lanes)
 
     assert chart.position(NOON - timedelta(seconds=1)) == chart.position(NOON) == 2
+
+
+def test_a_level_is_as_long_as_its_numbers_are_of_the_highest():
+    parts = [
+        (Series("waiting", "quiet"), 30),
+        (Series("running", "accent"), 10),
+        (Series("paused", "warn"), 0),
+    ]
+
+    bar = level(parts, 80)
+
+    assert [(one.x, one.width, one.tone) for one in bar.columns] == [
+        (0, 37.5, "quiet"),
+        (37.5, 12.5, "accent"),
+    ]
+    assert bar.summary == "waiting 30, running 10"
+    assert level([], 0).summary == "none"

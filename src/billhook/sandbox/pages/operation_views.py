@@ -190,9 +190,17 @@ def _command(operation: Operation, path: Mapping[str, str], body: Mapping[str, A
 
 @ROUTES.get("/api")
 def reference() -> Response:
-    """List all operations, each with what it does and a link to its form."""
-    shown = [
-        (group, [(one, _summary(one), is_offered(one)) for one in group.operations])
-        for group in page_context().runner.groups
-    ]
-    return render("reference.html", groups=shown)
+    """List the operations that have the words in the URL, or all, each with a link to its form."""
+    find = request.args.get("find", "").strip()[:100]
+    words = find.lower().split()
+    shown = []
+    for group in page_context().runner.groups:
+        every = [(one, _summary(one), is_offered(one)) for one in group.operations]
+        found = [
+            each
+            for each in every
+            if all(word in f"{each[0].key} {each[1]} {group.tag}".lower() for word in words)
+        ]
+        if found:
+            shown.append((group, found))
+    return render("reference.html", groups=shown, find=find)

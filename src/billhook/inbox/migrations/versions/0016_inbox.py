@@ -39,6 +39,7 @@ def upgrade() -> None:
         sa.Column("release_id", sa.Integer),
     )
     op.create_index("failure_run_id_idx", "failure", ["run_id"])
+    op.create_index("failure_failed_at_idx", "failure", ["failed_at"])
     _partial_index("failure_fingerprint_idx", "fingerprint IS NOT NULL", "fingerprint", "id", "run_id")
     op.create_table(
         "billhook_issue",

@@ -1,0 +1,65 @@
+"""`billhook workers`: who calls handlers, where, with which release, and what each runs now."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+
+import click
+
+from billhook.cli.context import open_inbox
+from billhook.cli.output import print_json, print_table
+from billhook.cli.params import as_json
+from billhook.clock import format_ago, format_duration
+from billhook.inbox.worker_list import ListedWorker, list_workers
+
+
+@click.command()
+@as_json
+def workers(as_json: bool) -> None:
+    """List the workers of the last day, and what each runs now.
+
+    A worker is lost if it was not seen for a minute and did not stop in order: it was killed, crashed, or its
+    machine is gone. Restarts are those of the last day.
+
+    \b
+    Examples:
+      billhook workers
+      billhook workers --json | jq '.[] | select(.state == "lost")'
+    """
+    with open_inbox() as inbox:
+        now = inbox.now()
+        found = list_workers(inbox, now)
+    if as_json:
+        print_json([{**asdict(one), "running": one.running} for one in found])
+        return
+    if not found:
+        click.echo("no worker was seen in the last day")
+        return
+    columns = ("host", "pid", "state", "engine", "release", "uptime", "restarts", "runs", "threads", "what")
+    rows = [
+        (one.host or one.owner, one.pid, _state(one, now), one.engine, one.release or None, _uptime(one, now),
+         one.restarts or None, one.running or None, one.threads, _what(one, now))
+        for one in found
+    ]  # fmt: skip
+    print_table(
+        columns, rows, whole=columns[:-1], cut="what", optional=["pid", "release", "restarts", "what"]
+    )
+
+
+def _state(one: ListedWorker, now: datetime) -> str:
+    return one.state.value if one.ended_at is None else f"{one.state.value} {format_ago(one.ended_at, now)}"
+
+
+def _uptime(one: ListedWorker, now: datetime) -> str:
+    return format_duration(((one.ended_at or now) - one.started_at).total_seconds())
+
+
+def _what(one: ListedWorker, now: datetime) -> str | None:
+    """Return the oldest run of a worker, and how many others it has claimed."""
+    if not one.runs:
+        return None
+    first, waiting = one.runs[0], one.claimed - one.running
+    since = "" if first.started_at is None else f", since {format_ago(first.started_at, now)}"
+    more = f"; {waiting:,} more are claimed" if waiting else ""
+    return f"{first.handler} of delivery {first.delivery_id}{since}{more}"

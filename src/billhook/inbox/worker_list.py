@@ -1,0 +1,129 @@
+"""List the processes that claim runs, as operators are shown them: also those that stopped or were lost.
+
+Their rows are kept for a day: see billhook.inbox.workers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from sqlalchemy import select
+
+from billhook.inbox.inbox import Inbox
+from billhook.inbox.records import RunState
+from billhook.inbox.schema import release, run, worker
+from billhook.inbox.sql import in_states
+from billhook.inbox.workers import WORKER_SILENT_AFTER
+
+_MOST_RUNS = 10_000
+_SHOWN_RUNS = 20
+
+
+class WorkerState(StrEnum):
+    """The state of a worker."""
+
+    RUNNING = "running"
+    LOST = "lost"  # it was killed, crashed, or its machine was lost
+    STOPPED = "stopped"  # in order
+
+
+class WorkerRun(NamedTuple):
+    """A run that a worker has claimed, since `started_at`."""
+
+    delivery_id: int
+    handler: str
+    started_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedWorker:
+    """A process that claims runs. `restarts` are those before it in its place, on its host in the last day.
+
+    `claimed` is how many runs it has claimed; at most `threads` of them run at once, if that is known. The
+    oldest are `runs`.
+    """
+
+    owner: str
+    state: WorkerState
+    engine: str
+    host: str
+    pid: int | None
+    release: str
+    handlers: int | None
+    threads: int | None
+    started_at: datetime
+    seen_at: datetime
+    stopped_at: datetime | None
+    restarts: int
+    claimed: int
+    runs: tuple[WorkerRun, ...]
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it stopped, or was seen last before it was lost; None while it runs."""
+        return None if self.state is WorkerState.RUNNING else self.stopped_at or self.seen_at
+
+    @property
+    def running(self) -> int:
+        """How many runs it executes: the others that it has claimed wait for a thread."""
+        return self.claimed if self.threads is None else min(self.claimed, self.threads)
+
+
+def list_workers(inbox: Inbox, now: datetime) -> list[ListedWorker]:
+    """Return the workers of the last day: those that run, then the lost, then the stopped; newest first."""
+    columns = [column for column in worker.c if column is not worker.c.release_id]
+    rows = select(*columns, release.c.name.label("release"))
+    rows = rows.outerjoin(release, release.c.id == worker.c.release_id)
+    is_running = in_states(run.c.state, RunState.DUE, RunState.RUNNING), run.c.state == RunState.RUNNING.value
+    claimed = select(run.c.worker, run.c.delivery_id, run.c.handler, run.c.started_at).where(*is_running)
+    runs: defaultdict[str, list[WorkerRun]] = defaultdict(list)
+    with inbox.database.read() as connection:
+        found = connection.execute(rows.order_by(worker.c.started_at, worker.c.owner)).mappings().all()
+        for owner, *values in connection.execute(claimed.order_by(run.c.id).limit(_MOST_RUNS)):
+            runs[owner].append(WorkerRun(*values))
+    restarts = _restarts(found)
+    listed = [
+        ListedWorker(
+            **{**row, "release": row["release"] or ""},
+            state=_state(row, now),
+            restarts=restarts[row["owner"]],
+            claimed=len(runs[row["owner"]]),
+            runs=tuple(runs[row["owner"]][:_SHOWN_RUNS]),
+        )
+        for row in reversed(found)
+    ]
+    order = list(WorkerState)
+    return sorted(listed, key=lambda one: order.index(one.state))
+
+
+def _state(row: Any, now: datetime) -> WorkerState:
+    if row["stopped_at"] is not None:
+        return WorkerState.STOPPED
+    return WorkerState.RUNNING if now - row["seen_at"] < WORKER_SILENT_AFTER else WorkerState.LOST
+
+
+def _restarts(rows: Sequence[Any]) -> Counter[str]:
+    """Return how many processes were before each in its place, by its owner; `rows` by their start.
+
+    A process takes the place of one of its engine on its host that ended last before it started.
+    """
+    number = Counter[str]()
+    free: list[Any] = []
+    for row in rows:
+        before = [
+            one
+            for one in free
+            if (one["host"], one["engine"]) == (row["host"], row["engine"])
+            and (one["stopped_at"] or one["seen_at"]) <= row["started_at"]
+        ]
+        if before:
+            last = max(before, key=lambda one: one["stopped_at"] or one["seen_at"])
+            free.remove(last)
+            number[row["owner"]] = number[last["owner"]] + 1
+        free.append(row)
+    return number

@@ -1,0 +1,121 @@
+"""Deliveries by when a handler had them: what a wrong deploy handled, whenever it was received."""
+
+from __future__ import annotations
+
+import re
+
+from billhook.inbox import DeliveryFilter, RunPlan, RunState
+from billhook.inbox.deliveries import count, details, page
+from billhook.inbox.operations import replay
+from support.inbox_view import change, incoming, open_inbox
+from support.query_plans import fill, query_plans
+from support.runs import at, claim, settle
+
+
+def put(inbox, key, received, *handlers):
+    delivery_id = inbox.put(incoming(key, at=at(received))).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(delivery_id, handlers)], at(received))
+    return delivery_id
+
+
+def keys(inbox, **filters):
+    return [one.key for one in reversed(page(inbox, DeliveryFilter(**filters), 50))]
+
+
+def test_any_attempt_that_ended_in_the_time_selects(inbox):
+    put(inbox, "waited", 0, "book")
+    settle(inbox, claim(inbox, 1, 100), seconds=100)
+    put(inbox, "failed and went well later", 10, "book")
+    (failing,) = claim(inbox, 1, 105)
+    settle(inbox, [failing], RunState.DUE, 110, due_at=at(300))
+    settle(inbox, claim(inbox, 1, 300), seconds=310)
+    put(inbox, "dead", 120, "book")
+    settle(inbox, claim(inbox, 1, 120), RunState.DEAD, 130)
+    put(inbox, "of another", 140, "mail")
+    settle(inbox, claim(inbox, 1, 140), seconds=150)
+    put(inbox, "not yet", 150, "book")
+
+    selected = {
+        (100, 200, None): ["waited", "failed and went well later", "dead", "of another"],
+        (100, 200, "book"): ["waited", "failed and went well later", "dead"],
+        (100, 110, None): ["waited"],  # the end is not of it
+        (110, 111, None): ["failed and went well later"],
+        (200, None, None): ["failed and went well later"],
+        (None, 120, None): ["waited", "failed and went well later"],
+        (140, 160, "book"): [],
+        (400, None, None): [],
+    }
+    for (since, until, handler), expected in selected.items():
+        filters = {"handled_since": since, "handled_until": until}
+        times = {name: at(seconds) for name, seconds in filters.items() if seconds is not None}
+        assert keys(inbox, **times, handler=handler) == expected, (since, until, handler)
+
+
+def test_both_times_are_of_one_attempt(inbox):
+    put(inbox, "before and after", 0, "book")
+    settle(inbox, claim(inbox, 1, 0), RunState.DUE, 50, due_at=at(300))
+    settle(inbox, claim(inbox, 1, 300), seconds=310)
+
+    assert keys(inbox, handled_since=at(100), handled_until=at(200)) == []
+    assert keys(inbox, handled_since=at(100)) == keys(inbox, handled_until=at(200)) == ["before and after"]
+
+
+def test_a_release_selects_what_its_attempts_ended(where):
+    old = open_inbox(where, release="1.0")
+    put(old, "well", 0, "book")
+    settle(old, claim(old, 1, 0), seconds=1)
+    put(old, "failed then", 0, "book")
+    settle(old, claim(old, 1, 2), RunState.DUE, 3, due_at=at(10))
+    new = open_inbox(where, release="1.1")
+    settle(new, claim(new, 1, 10), seconds=11)
+    put(new, "of the new one", 20, "mail")
+    settle(new, claim(new, 1, 20), seconds=21)
+    first = f"{at(0):%Y-%m-%d %H:%M:%S.000000}"  # by the clock of this machine they began later
+    change(where, "UPDATE billhook_release SET first_at = ?", first)
+
+    both = ["failed then", "of the new one"]
+    assert keys(new, release="1.1") == both
+    assert keys(new, release="1.0") == ["well", "failed then"]
+    assert keys(new, release="1.1", handler="mail") == ["of the new one"]
+    assert keys(new, release="1.1", handled_until=at(15)) == ["failed then"]
+    assert keys(new, release="none") == []
+    shown = {one.summary.key: one for one in details(new, [1, 2])}
+    (run,) = shown["failed then"].runs
+    assert (run.release, run.failures[0].release, run.worker) == ("1.1", "1.0", "host:1")
+    assert [one.release for one in shown["well"].runs] == ["1.0"]
+
+
+def test_what_a_wrong_deploy_handled_is_what_waited_before_it_and_what_came_during_it(inbox):
+    for number in range(15):
+        put(inbox, f"waited {number}", number, "book")
+    for number in range(15):
+        put(inbox, f"came {number}", 100 + number, "book")
+    settle(inbox, claim(inbox, 30, 120), seconds=120)
+    wrong = DeliveryFilter(handler="book", handled_since=at(100), handled_until=at(200))
+    received = DeliveryFilter(handler="book", since=at(100), until=at(200))
+
+    assert (count(inbox, wrong), count(inbox, received)) == (30, 15)
+    ids = [one.id for one in page(inbox, wrong, 50)]
+    replay(inbox, ids, at(300), handler="book")
+    settle(inbox, claim(inbox, 30, 300), seconds=300)
+    assert count(inbox, wrong) == 0  # each is replayed once, however often one asks
+
+
+def test_it_is_found_by_the_indexes_of_both_times_beside_many(inbox, where):
+    fill(where, 20_000)
+    put(inbox, "k", 0, "book")
+    settle(inbox, claim(inbox, 1, 0), RunState.DEAD, 1)
+    change(
+        where,
+        "INSERT INTO failure (run_id, attempt, failed_at, error) "
+        "SELECT id, 1, '2026-01-01 00:00:00.000000', 'e' FROM run WHERE handler = 'h0'",
+    )
+    change(where, "ANALYZE")
+    at_the_time = DeliveryFilter(handled_since=at(0), handled_until=at(2))
+
+    used = "\n".join(query_plans(inbox, lambda: page(inbox, at_the_time, 10)))
+
+    assert "run_finished_at_idx" in used
+    assert "failure_failed_at_idx" in used
+    assert not re.search(r"Seq Scan on (?:delivery|run|failure)|SCAN (?:delivery|run|failure)\b", used), used

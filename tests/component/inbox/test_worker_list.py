@@ -1,0 +1,106 @@
+"""The workers of the last day: in which state each is, how often its place was restarted, what it runs."""
+
+from __future__ import annotations
+
+from billhook.inbox import WorkerRecord
+from billhook.inbox.worker_list import WorkerRun, WorkerState, list_workers
+from support.inbox_view import change, open_inbox
+from support.runs import at, claim, planned, settle
+
+DAY = 86_400
+
+
+def seen(inbox, owner, started, *, last=None, host="a", engine="worker", threads=4):
+    record = WorkerRecord(owner, engine, 2, at(started), host=host, pid=7, threads=threads)
+    inbox.record_worker(record, at(started if last is None else last))
+
+
+def stop(inbox, where, owner, seconds):
+    inbox.record_stop(owner)
+    change(
+        where,
+        "UPDATE billhook_worker SET stopped_at = ? WHERE owner = ?",
+        f"{at(seconds):%Y-%m-%d %H:%M:%S.000000}",
+        owner,
+    )
+
+
+def listed(inbox, seconds):
+    return {one.owner: one for one in list_workers(inbox, at(seconds))}
+
+
+def test_a_worker_runs_stopped_in_order_or_is_lost(inbox, where):
+    seen(inbox, "stops", 0)
+    stop(inbox, where, "stops", 30)
+    seen(inbox, "is lost", 10)
+    seen(inbox, "runs", 20, last=90)
+
+    before, after = listed(inbox, 69), listed(inbox, 71)
+
+    assert [(one.owner, one.state.value) for one in before.values()] == [
+        ("runs", "running"),
+        ("is lost", "running"),
+        ("stops", "stopped"),
+    ]
+    assert [(one.owner, one.state.value) for one in after.values()] == [
+        ("runs", "running"),
+        ("is lost", "lost"),
+        ("stops", "stopped"),
+    ]
+    assert [one.ended_at for one in after.values()] == [None, at(10), at(30)]
+
+
+def test_the_restarts_are_of_one_place_on_one_host(inbox, where):
+    for number in range(4):  # two at once, each restarted once
+        seen(inbox, f"w{number}", 100 * (number // 2), last=90 + 100 * (number // 2))
+    for number in range(3):  # one that crashes
+        seen(inbox, f"b{number}", 10 * number, last=10 * number + 5, host="b")
+    seen(inbox, "a thread", 500, engine="thread")
+
+    found = {owner: one.restarts for owner, one in listed(inbox, 1000).items()}
+
+    assert found == {
+        "w0": 0,
+        "w1": 0,
+        "w2": 1,
+        "w3": 1,
+        "b0": 0,
+        "b1": 1,
+        "b2": 2,
+        "a thread": 0,
+    }
+
+
+def test_it_has_what_it_runs_no_more_at_once_than_its_threads(inbox):
+    seen(inbox, "host:1", 0, threads=2)
+    ids = [planned(inbox, "book", key=f"k{number}") for number in range(3)]
+    planned(inbox, "book", key="waits")
+    claims = claim(inbox, 3, 5)
+
+    one = listed(inbox, 10)["host:1"]
+
+    assert (one.claimed, one.running) == (3, 2)
+    assert one.runs == tuple(WorkerRun(each, "book", at(5)) for each in ids)
+    settle(inbox, claims, seconds=8)
+    assert listed(inbox, 10)["host:1"].claimed == 0
+
+
+def test_it_has_the_release_that_its_process_was_started_with(where):
+    for name in ("2.4", ""):
+        inbox = open_inbox(where, release=name)
+        seen(inbox, f"of {name}", 0)
+        inbox.close()
+
+    found = listed(open_inbox(where), 1)
+
+    assert {owner: one.release for owner, one in found.items()} == {"of 2.4": "2.4", "of ": ""}
+
+
+def test_the_row_of_a_dead_worker_goes_after_a_day(inbox):
+    seen(inbox, "dead", 0)
+    seen(inbox, "next", DAY - 1)
+    assert {*listed(inbox, DAY)} == {"dead", "next"}
+
+    seen(inbox, "next", DAY - 1, last=DAY + 1)
+
+    assert {one.owner: one.state for one in list_workers(inbox, at(DAY + 2))} == {"next": WorkerState.RUNNING}
