@@ -193,11 +193,12 @@ def look(inbox: Inbox) -> None:
         issues.change_issue(inbox, one.id, issues.IssueState.ACKNOWLEDGED, at(301), who="alice")
         issues.change_issue(inbox, one.id, issues.IssueState.OPEN, at(301), who="alice")
     issues.issue_ids(inbox, found[0].id[:4])
-    due = notifications.due_notifications(inbox, OWNER, at(302))
-    assert due is not None
-    notifications.record_sent(inbox, due.issues, at(302), None)
-    notifications.due_notifications(inbox, OWNER, at(303))
-    notifications.release(inbox, OWNER, at(303))
+    assert notifications.take_lease(inbox, OWNER, at(302))
+    due = notifications.read_due(inbox)
+    told = notifications.AddressState(frozenset(map(notifications.key_of, due.issues)))
+    notifications.record_state(inbox, 0, told, due.issues, [0])
+    notifications.record_look(inbox, at(302))
+    notifications.release_lease(inbox, OWNER, at(303))
     for one in (one for one in found if one.kind is not issues.IssueKind.QUARANTINE):
         issues.change_issue(inbox, one.id, issues.IssueState.RESOLVED, at(304), who="alice")
     for name, values in FILTERS.items():

@@ -21,24 +21,8 @@ WHERE billhook_action.id < ? AND billhook_action.at >= ? ORDER BY billhook_actio
 -- actions.py recorded
 INSERT INTO billhook_action (at, who, what, which) VALUES (?, ?, ?, ?) RETURNING id
 
--- claims.py count_running
-SELECT run.handler, count(*) AS count_1
-FROM run
-WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler IN (SELECT value FROM json_each(?)) GROUP BY run.handler
---> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- claims.py count_unfinished
-SELECT count(*) AS count_1
-FROM (SELECT delivery.id AS id
-FROM delivery
-WHERE delivery.state IN ('received', 'planned')
- LIMIT ? OFFSET ?) AS anon_1
---> SCAN delivery USING INDEX delivery_unfinished_idx
---> SCAN anon_1
-
 -- claims.py find_due
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -52,7 +36,7 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- claims.py find_due
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -66,7 +50,7 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- claims.py find_due
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -80,7 +64,7 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- claims.py find_due
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -95,13 +79,13 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 
 -- claims.py find_suspect
 WITH few AS
-(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.queued AS queued, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.excused_attempts AS excused_attempts, run.replays AS replays, run.order_key AS order_key
+(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.queued AS queued, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.uncounted_attempts AS uncounted_attempts, run.replays AS replays, run.order_key AS order_key
 FROM run
 WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.handler IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) = 0 AND run.due_at <= ? AND NOT (EXISTS (SELECT *
 FROM billhook_handler
-WHERE billhook_handler.name = run.handler AND billhook_handler.paused_at IS NOT NULL)) AND run.delivery_id = ? ORDER BY run.beside_others, run.attempts - run.excused_attempts, run.due_at, run.id
+WHERE billhook_handler.name = run.handler AND billhook_handler.paused_at IS NOT NULL)) AND run.delivery_id = ? ORDER BY run.beside_others, run.attempts - run.uncounted_attempts, run.due_at, run.id
  LIMIT ? OFFSET ?)
- SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM few JOIN delivery ON delivery.id = few.delivery_id
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=? AND handler=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
@@ -112,13 +96,13 @@ FROM few JOIN delivery ON delivery.id = few.delivery_id
 
 -- claims.py find_suspect
 WITH few AS
-(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.queued AS queued, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.excused_attempts AS excused_attempts, run.replays AS replays, run.order_key AS order_key
+(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.queued AS queued, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.uncounted_attempts AS uncounted_attempts, run.replays AS replays, run.order_key AS order_key
 FROM run
 WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.handler IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) = 0 AND run.due_at <= ? AND NOT (EXISTS (SELECT *
 FROM billhook_handler
-WHERE billhook_handler.name = run.handler AND billhook_handler.paused_at IS NOT NULL)) ORDER BY run.beside_others, run.attempts - run.excused_attempts, run.due_at, run.id
+WHERE billhook_handler.name = run.handler AND billhook_handler.paused_at IS NOT NULL)) ORDER BY run.beside_others, run.attempts - run.uncounted_attempts, run.due_at, run.id
  LIMIT ? OFFSET ?)
- SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM few JOIN delivery ON delivery.id = few.delivery_id
 --> SEARCH run USING INDEX run_alone_idx (due_at<?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
@@ -126,93 +110,6 @@ FROM few JOIN delivery ON delivery.id = few.delivery_id
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 --> SCAN few
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
-
--- claims.py next_times
-SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) FROM run WHERE delivery_id = ? AND state IN ('due', 'running') GROUP BY 1, 2
-    UNION ALL SELECT 'paused', name, paused_at FROM billhook_handler WHERE paused_at IS NOT NULL
-    UNION ALL SELECT 'start', name, next_start_at FROM billhook_handler WHERE next_start_at IS NOT NULL
---> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
---> SCAN billhook_handler
---> SCAN billhook_handler
-
--- claims.py next_times
-WITH RECURSIVE due (handler) AS (
-        SELECT (SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'due' ORDER BY handler LIMIT 1)
-        UNION ALL SELECT (
-            SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'due' AND run.handler > due.handler
-            ORDER BY handler LIMIT 1
-        ) FROM due WHERE due.handler IS NOT NULL
-    ), running (handler) AS (
-        SELECT (SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'running' ORDER BY handler LIMIT 1)
-        UNION ALL SELECT (
-            SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'running' AND run.handler > running.handler
-            ORDER BY handler LIMIT 1
-        ) FROM running WHERE running.handler IS NOT NULL
-    ) SELECT 'due' AS kind, handler, (
-    SELECT due_at FROM run WHERE state IN ('due', 'running') AND state = 'due' AND run.handler = due.handler AND runs_alone = 0 ORDER BY due_at LIMIT 1
-) FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS kind, handler, (
-    SELECT due_at FROM run WHERE state IN ('due', 'running') AND state = 'running' AND run.handler = running.handler  ORDER BY due_at LIMIT 1
-) FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'suspect', handler, min(due_at) FROM run WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler
-    UNION ALL SELECT 'paused', name, paused_at FROM billhook_handler WHERE paused_at IS NOT NULL
-    UNION ALL SELECT 'start', name, next_start_at FROM billhook_handler WHERE next_start_at IS NOT NULL
---> SCAN CONSTANT ROW
---> SEARCH run USING COVERING INDEX run_claim_idx (state=?)
---> SCAN due
---> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler>?)
---> SCAN due
---> SEARCH run USING INDEX run_claim_idx (state=? AND handler=?)
---> SCAN CONSTANT ROW
---> SEARCH run USING COVERING INDEX run_claim_idx (state=?)
---> SCAN running
---> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler>?)
---> SCAN running
---> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=?)
---> SCAN run USING INDEX run_alone_idx
---> SCAN billhook_handler
---> SCAN billhook_handler
-
--- claims.py pending
-SELECT delivery.id, delivery.received_at
-FROM delivery
-WHERE delivery.state IN ('received') AND delivery.received_at <= ? ORDER BY delivery.id
- LIMIT ? OFFSET ?
---> SCAN delivery USING INDEX delivery_received_idx
-
--- claims.py pending
-SELECT run.delivery_id, run.due_at
-FROM run
-WHERE run.due_at <= ? AND run.runs_alone = 1 AND run.state IN ('due')
- LIMIT ? OFFSET ?
---> SEARCH run USING INDEX run_alone_idx (due_at<?)
-
--- claims.py pending
-SELECT run.delivery_id, run.due_at
-FROM run
-WHERE run.due_at <= ? AND run.state IN ('due', 'running') AND run.state = ?
- LIMIT ? OFFSET ?
---> SEARCH run USING INDEX run_claim_idx (state=?)
-
--- claims.py pending
--- limits.py Limiter.startable
-SELECT run.delivery_id, run.due_at, run.attempts
-FROM run
-WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at <= ? ORDER BY run.due_at, run.id
- LIMIT ? OFFSET ?
---> SEARCH run USING INDEX run_claim_idx (state=? AND handler=? AND due_at<?)
-
--- claims.py reset_far_due_times
-UPDATE run SET due_at=? WHERE run.id IN (SELECT run.id
-FROM run
-WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.due_at > ?)
---> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
---> SEARCH run USING COVERING INDEX run_alone_idx (due_at>?)
-
--- claims.py reset_far_due_times
-UPDATE run SET due_at=? WHERE run.id IN (SELECT run.id
-FROM run
-WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at > ?)
---> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
---> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=? AND due_at>?)
 
 -- counts.py Counts.write
 INSERT INTO billhook_count (hour, source, event_type, handler, what, cause, bucket, number, seconds, last_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hour, source, event_type, handler, what, cause, bucket) DO UPDATE SET number = (billhook_count.number + excluded.number), seconds = (billhook_count.seconds + excluded.seconds), last_at = CASE WHEN (excluded.last_at > billhook_count.last_at) THEN excluded.last_at ELSE billhook_count.last_at END
@@ -303,7 +200,7 @@ WHERE anon_1.hour >= ? AND anon_1.what IN (SELECT value FROM json_each(?)) GROUP
 --> SCAN anon_1
 
 -- counts.py _sums
-SELECT anon_1.hour, anon_1.event_type, anon_1.what, anon_1.cause, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
+SELECT anon_1.hour, anon_1.event_type, anon_1.what, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
 FROM (SELECT billhook_count.hour AS hour, billhook_count.source AS source, billhook_count.event_type AS event_type, billhook_count.handler AS handler, billhook_count.what AS what, billhook_count.cause AS cause, billhook_count.bucket AS bucket, billhook_count.number AS number, billhook_count.seconds AS seconds, billhook_count.last_at AS last_at
 FROM billhook_count UNION ALL SELECT anon_2.hour AS hour, anon_2.source AS source, anon_2.event_type AS event_type, anon_2.handler AS handler, anon_2.what AS what, anon_2.cause AS cause, anon_2.bucket AS bucket, anon_2.number AS number, anon_2.seconds AS seconds, anon_2.last_at AS last_at
 FROM (
@@ -330,7 +227,7 @@ FROM (
     FROM run WHERE finished_at >= ? AND finished_at < ?
         AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
 ) AS anon_2) AS anon_1
-WHERE anon_1.hour >= ? AND anon_1.what IN (SELECT value FROM json_each(?)) GROUP BY anon_1.hour, anon_1.event_type, anon_1.what, anon_1.cause
+WHERE anon_1.hour >= ? AND anon_1.what IN (SELECT value FROM json_each(?)) GROUP BY anon_1.hour, anon_1.event_type, anon_1.what
 --> SEARCH billhook_count USING PRIMARY KEY (hour>?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)
@@ -374,6 +271,45 @@ WHERE anon_1.hour >= ? AND anon_1.what IN (SELECT value FROM json_each(?)) GROUP
 --> SEARCH failure USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SEARCH run USING INDEX run_finished_at_idx (finished_at>? AND finished_at<?)
+--> SCAN anon_1
+
+-- counts.py _sums
+SELECT anon_1.hour, anon_1.handler, anon_1.what, anon_1.bucket, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
+FROM (SELECT billhook_count.hour AS hour, billhook_count.source AS source, billhook_count.event_type AS event_type, billhook_count.handler AS handler, billhook_count.what AS what, billhook_count.cause AS cause, billhook_count.bucket AS bucket, billhook_count.number AS number, billhook_count.seconds AS seconds, billhook_count.last_at AS last_at
+FROM billhook_count UNION ALL SELECT anon_2.hour AS hour, anon_2.source AS source, anon_2.event_type AS event_type, anon_2.handler AS handler, anon_2.what AS what, anon_2.cause AS cause, anon_2.bucket AS bucket, anon_2.number AS number, anon_2.seconds AS seconds, anon_2.last_at AS last_at
+FROM (
+    SELECT substr(received_at, 1, 13) || ':00:00.000000' AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
+        'accepted' AS what, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM delivery WHERE conflict_of IS NULL AND id IS NOT NULL AND coalesce(sent_as, event_type) != '' AND id > ? AND id <= ?
+        GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT substr(received_at, 1, 13) || ':00:00.000000', source, coalesce(sent_as, event_type), '',
+        CASE WHEN type_field IS NOT NULL AND coalesce(sent_as, event_type) = '' THEN 'untyped' ELSE 'quarantined' END, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM delivery WHERE conflict_of IS NULL AND id IS NOT NULL
+        AND (coalesce(sent_as, event_type) != '' OR type_field IS NOT NULL AND coalesce(sent_as, event_type) = '') AND id > ? AND id <= ?
+        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
+    UNION ALL
+    SELECT substr(failed_at, 1, 13) || ':00:00.000000', '', '', handler, 'failed', '', CASE WHEN failure.duration_seconds IS NULL THEN -1 WHEN failure.duration_seconds <= 0.001 THEN 0 WHEN failure.duration_seconds <= 0.002 THEN 1 WHEN failure.duration_seconds <= 0.005 THEN 2 WHEN failure.duration_seconds <= 0.01 THEN 3 WHEN failure.duration_seconds <= 0.02 THEN 4 WHEN failure.duration_seconds <= 0.05 THEN 5 WHEN failure.duration_seconds <= 0.1 THEN 6 WHEN failure.duration_seconds <= 0.2 THEN 7 WHEN failure.duration_seconds <= 0.5 THEN 8 WHEN failure.duration_seconds <= 1.0 THEN 9 WHEN failure.duration_seconds <= 2.0 THEN 10 WHEN failure.duration_seconds <= 5.0 THEN 11 WHEN failure.duration_seconds <= 10.0 THEN 12 WHEN failure.duration_seconds <= 20.0 THEN 13 WHEN failure.duration_seconds <= 50.0 THEN 14 WHEN failure.duration_seconds <= 100.0 THEN 15 WHEN failure.duration_seconds <= 200.0 THEN 16 WHEN failure.duration_seconds <= 500.0 THEN 17 WHEN failure.duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(failure.duration_seconds, 0) * 1048576) / 1048576),
+        max(failed_at)
+    FROM failure JOIN run ON run.id = run_id WHERE retried = 1 AND failure.id > ?
+        AND failure.id <= ? AND delivery_id IS NOT NULL GROUP BY 1, 4, 7
+    UNION ALL
+    SELECT substr(finished_at, 1, 13) || ':00:00.000000', '', '', handler, state, '', CASE WHEN duration_seconds IS NULL THEN -1 WHEN duration_seconds <= 0.001 THEN 0 WHEN duration_seconds <= 0.002 THEN 1 WHEN duration_seconds <= 0.005 THEN 2 WHEN duration_seconds <= 0.01 THEN 3 WHEN duration_seconds <= 0.02 THEN 4 WHEN duration_seconds <= 0.05 THEN 5 WHEN duration_seconds <= 0.1 THEN 6 WHEN duration_seconds <= 0.2 THEN 7 WHEN duration_seconds <= 0.5 THEN 8 WHEN duration_seconds <= 1.0 THEN 9 WHEN duration_seconds <= 2.0 THEN 10 WHEN duration_seconds <= 5.0 THEN 11 WHEN duration_seconds <= 10.0 THEN 12 WHEN duration_seconds <= 20.0 THEN 13 WHEN duration_seconds <= 50.0 THEN 14 WHEN duration_seconds <= 100.0 THEN 15 WHEN duration_seconds <= 200.0 THEN 16 WHEN duration_seconds <= 500.0 THEN 17 WHEN duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(duration_seconds, 0) * 1048576) / 1048576),
+        max(finished_at)
+    FROM run WHERE finished_at >= ? AND finished_at < ?
+        AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
+) AS anon_2) AS anon_1
+WHERE anon_1.hour >= ? AND anon_1.what IN (SELECT value FROM json_each(?)) GROUP BY anon_1.hour, anon_1.handler, anon_1.what, anon_1.bucket
+--> SEARCH billhook_count USING PRIMARY KEY (hour>?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)
+--> SEARCH delivery USING INDEX delivery_failed_idx (state=? AND id>? AND id<?)
+--> SEARCH failure USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH run USING INDEX run_finished_at_idx (finished_at>? AND finished_at<?)
+--> SCAN anon_2
 --> SCAN anon_1
 
 -- counts.py _sums
@@ -533,6 +469,45 @@ WHERE anon_1.hour >= ? AND anon_1.what IN (SELECT value FROM json_each(?)) GROUP
 --> SCAN anon_2
 --> SCAN anon_1
 
+-- counts.py _sums
+SELECT anon_1.what, anon_1.cause, sum(anon_1.number) AS sum_1, sum(anon_1.seconds) AS sum_2, max(anon_1.last_at) AS max_1
+FROM (SELECT billhook_count.hour AS hour, billhook_count.source AS source, billhook_count.event_type AS event_type, billhook_count.handler AS handler, billhook_count.what AS what, billhook_count.cause AS cause, billhook_count.bucket AS bucket, billhook_count.number AS number, billhook_count.seconds AS seconds, billhook_count.last_at AS last_at
+FROM billhook_count UNION ALL SELECT anon_2.hour AS hour, anon_2.source AS source, anon_2.event_type AS event_type, anon_2.handler AS handler, anon_2.what AS what, anon_2.cause AS cause, anon_2.bucket AS bucket, anon_2.number AS number, anon_2.seconds AS seconds, anon_2.last_at AS last_at
+FROM (
+    SELECT substr(received_at, 1, 13) || ':00:00.000000' AS hour, source, coalesce(sent_as, event_type) AS event_type, '' AS handler,
+        'accepted' AS what, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM delivery WHERE conflict_of IS NULL AND id IS NOT NULL AND coalesce(sent_as, event_type) != '' AND id > ? AND id <= ?
+        GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT substr(received_at, 1, 13) || ':00:00.000000', source, coalesce(sent_as, event_type), '',
+        CASE WHEN type_field IS NOT NULL AND coalesce(sent_as, event_type) = '' THEN 'untyped' ELSE 'quarantined' END, '' AS cause, -1 AS bucket, count(*) AS number, 0.0 AS seconds,
+        max(received_at) AS last_at
+    FROM delivery WHERE conflict_of IS NULL AND id IS NOT NULL
+        AND (coalesce(sent_as, event_type) != '' OR type_field IS NOT NULL AND coalesce(sent_as, event_type) = '') AND id > ? AND id <= ?
+        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
+    UNION ALL
+    SELECT substr(failed_at, 1, 13) || ':00:00.000000', '', '', handler, 'failed', '', CASE WHEN failure.duration_seconds IS NULL THEN -1 WHEN failure.duration_seconds <= 0.001 THEN 0 WHEN failure.duration_seconds <= 0.002 THEN 1 WHEN failure.duration_seconds <= 0.005 THEN 2 WHEN failure.duration_seconds <= 0.01 THEN 3 WHEN failure.duration_seconds <= 0.02 THEN 4 WHEN failure.duration_seconds <= 0.05 THEN 5 WHEN failure.duration_seconds <= 0.1 THEN 6 WHEN failure.duration_seconds <= 0.2 THEN 7 WHEN failure.duration_seconds <= 0.5 THEN 8 WHEN failure.duration_seconds <= 1.0 THEN 9 WHEN failure.duration_seconds <= 2.0 THEN 10 WHEN failure.duration_seconds <= 5.0 THEN 11 WHEN failure.duration_seconds <= 10.0 THEN 12 WHEN failure.duration_seconds <= 20.0 THEN 13 WHEN failure.duration_seconds <= 50.0 THEN 14 WHEN failure.duration_seconds <= 100.0 THEN 15 WHEN failure.duration_seconds <= 200.0 THEN 16 WHEN failure.duration_seconds <= 500.0 THEN 17 WHEN failure.duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(failure.duration_seconds, 0) * 1048576) / 1048576),
+        max(failed_at)
+    FROM failure JOIN run ON run.id = run_id WHERE retried = 1 AND failure.id > ?
+        AND failure.id <= ? AND delivery_id IS NOT NULL GROUP BY 1, 4, 7
+    UNION ALL
+    SELECT substr(finished_at, 1, 13) || ':00:00.000000', '', '', handler, state, '', CASE WHEN duration_seconds IS NULL THEN -1 WHEN duration_seconds <= 0.001 THEN 0 WHEN duration_seconds <= 0.002 THEN 1 WHEN duration_seconds <= 0.005 THEN 2 WHEN duration_seconds <= 0.01 THEN 3 WHEN duration_seconds <= 0.02 THEN 4 WHEN duration_seconds <= 0.05 THEN 5 WHEN duration_seconds <= 0.1 THEN 6 WHEN duration_seconds <= 0.2 THEN 7 WHEN duration_seconds <= 0.5 THEN 8 WHEN duration_seconds <= 1.0 THEN 9 WHEN duration_seconds <= 2.0 THEN 10 WHEN duration_seconds <= 5.0 THEN 11 WHEN duration_seconds <= 10.0 THEN 12 WHEN duration_seconds <= 20.0 THEN 13 WHEN duration_seconds <= 50.0 THEN 14 WHEN duration_seconds <= 100.0 THEN 15 WHEN duration_seconds <= 200.0 THEN 16 WHEN duration_seconds <= 500.0 THEN 17 WHEN duration_seconds <= 1000.0 THEN 18 ELSE 19 END, count(*), sum(round(coalesce(duration_seconds, 0) * 1048576) / 1048576),
+        max(finished_at)
+    FROM run WHERE finished_at >= ? AND finished_at < ?
+        AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
+) AS anon_2) AS anon_1
+WHERE anon_1.hour >= ? AND anon_1.what IN (SELECT value FROM json_each(?)) GROUP BY anon_1.what, anon_1.cause
+--> SEARCH billhook_count USING PRIMARY KEY (hour>?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)
+--> SEARCH delivery USING INDEX delivery_failed_idx (state=? AND id>? AND id<?)
+--> SEARCH failure USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH run USING INDEX run_finished_at_idx (finished_at>? AND finished_at<?)
+--> SCAN anon_2
+--> SCAN anon_1
+
 -- counts.py close
 SELECT run.finished_at
 FROM run
@@ -547,7 +522,7 @@ UPDATE billhook_closed SET finished_at=?, delivery_id=?, quarantined_id=?, failu
 -- counts.py compact
 DELETE FROM billhook_count WHERE (billhook_count.hour, billhook_count.source, billhook_count.event_type, billhook_count.handler, billhook_count.what, billhook_count.cause, billhook_count.bucket) IN (SELECT billhook_count.hour, billhook_count.source, billhook_count.event_type, billhook_count.handler, billhook_count.what, billhook_count.cause, billhook_count.bucket
 FROM billhook_count
-WHERE billhook_count.hour IN (?)
+WHERE billhook_count.hour IN (?) AND (billhook_count.hour < ? OR billhook_count.hour < ? AND billhook_count.what != ?)
  LIMIT ? OFFSET ?) RETURNING hour, source, event_type, handler, what, cause, bucket, number, seconds, last_at
 --> SEARCH billhook_count USING PRIMARY KEY (hour=? AND source=? AND event_type=? AND handler=? AND what=? AND cause=? AND bucket=?)
 --> SEARCH billhook_count USING PRIMARY KEY (hour=?)
@@ -555,8 +530,8 @@ WHERE billhook_count.hour IN (?)
 -- counts.py compact
 SELECT DISTINCT billhook_count.hour
 FROM billhook_count
-WHERE billhook_count.hour > ? AND billhook_count.hour < ?
---> SEARCH billhook_count USING PRIMARY KEY (hour>? AND hour<?)
+WHERE billhook_count.hour > ? AND (billhook_count.hour < ? OR billhook_count.hour < ? AND billhook_count.what != ?)
+--> SEARCH billhook_count USING PRIMARY KEY (hour>?)
 
 -- counts.py keeping
 UPDATE billhook_closed SET delivery_id=(SELECT coalesce(max(delivery.id), ?) AS coalesce_1
@@ -620,7 +595,9 @@ WHERE delivery.id > ? ORDER BY delivery.id
 -- deliveries.py _runs
 SELECT run.delivery_id, run.id, run.handler, run.state, run.attempts, run.due_at, run.finished_at, run.last_error, run.order_key, run.twin_of, run.state IN ('waiting', 'due') AND run.handler IN (SELECT billhook_handler.name
 FROM billhook_handler
-WHERE billhook_handler.paused_at IS NOT NULL) AS paused, run.started_at, run.duration_seconds, (SELECT billhook_handler.next_start_at
+WHERE billhook_handler.paused_at IS NOT NULL) AS paused, run.started_at, run.duration_seconds, run.worker, (SELECT nullif(billhook_release.name, ?) AS nullif_1
+FROM billhook_release
+WHERE billhook_release.id = run.release_id) AS release, (SELECT billhook_handler.next_start_at
 FROM billhook_handler
 WHERE billhook_handler.name = run.handler) AS anon_1
 FROM run
@@ -628,6 +605,7 @@ WHERE run.delivery_id IN (SELECT value FROM json_each(?)) ORDER BY run.id
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SCAN billhook_handler
+--> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?)
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 
 -- deliveries.py _selected
@@ -679,12 +657,15 @@ WHERE delivery.id IN (SELECT 1 FROM (SELECT 1) WHERE 1!=1) ORDER BY delivery.id
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 
 -- deliveries.py details
-SELECT failure.run_id, failure.attempt, failure.failed_at, failure.error, failure.traceback, failure.duration_seconds
+SELECT failure.run_id, failure.attempt, failure.failed_at, failure.error, failure.traceback, failure.duration_seconds, failure.fingerprint AS issue, failure.worker, (SELECT nullif(billhook_release.name, ?) AS nullif_1
+FROM billhook_release
+WHERE billhook_release.id = failure.release_id) AS release
 FROM failure JOIN run ON run.id = failure.run_id
 WHERE run.delivery_id IN (SELECT value FROM json_each(?)) ORDER BY failure.id
 --> SEARCH run USING COVERING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SEARCH failure USING INDEX failure_run_id_idx (run_id=?)
+--> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?)
 
 -- deliveries.py id_batches
 SELECT max(delivery.id) AS max_1
@@ -755,6 +736,109 @@ WHERE anon_1.bytes <= ? ORDER BY delivery.id DESC
 --> SCAN (subquery-4)
 --> SCAN anon_1
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+
+-- due.py count_running
+SELECT run.handler, count(*) AS count_1
+FROM run
+WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler IN (SELECT value FROM json_each(?)) GROUP BY run.handler
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- due.py count_unfinished
+SELECT count(*) AS count_1
+FROM (SELECT delivery.id AS id
+FROM delivery
+WHERE delivery.state IN ('received', 'planned')
+ LIMIT ? OFFSET ?) AS anon_1
+--> SCAN delivery USING INDEX delivery_unfinished_idx
+--> SCAN anon_1
+
+-- due.py next_times
+SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) FROM run WHERE delivery_id = ? AND state IN ('due', 'running') GROUP BY 1, 2
+    UNION ALL SELECT 'paused', name, paused_at FROM billhook_handler WHERE paused_at IS NOT NULL
+    UNION ALL SELECT 'start', name, next_start_at FROM billhook_handler WHERE next_start_at IS NOT NULL
+--> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
+--> SCAN billhook_handler
+--> SCAN billhook_handler
+
+-- due.py next_times
+WITH RECURSIVE due (handler) AS (
+        SELECT (SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'due' ORDER BY handler LIMIT 1)
+        UNION ALL SELECT (
+            SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'due' AND run.handler > due.handler
+            ORDER BY handler LIMIT 1
+        ) FROM due WHERE due.handler IS NOT NULL
+    ), running (handler) AS (
+        SELECT (SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'running' ORDER BY handler LIMIT 1)
+        UNION ALL SELECT (
+            SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'running' AND run.handler > running.handler
+            ORDER BY handler LIMIT 1
+        ) FROM running WHERE running.handler IS NOT NULL
+    ) SELECT 'due' AS kind, handler, (
+    SELECT due_at FROM run WHERE state IN ('due', 'running') AND state = 'due' AND run.handler = due.handler AND runs_alone = 0 ORDER BY due_at LIMIT 1
+) FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS kind, handler, (
+    SELECT due_at FROM run WHERE state IN ('due', 'running') AND state = 'running' AND run.handler = running.handler  ORDER BY due_at LIMIT 1
+) FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'suspect', handler, min(due_at) FROM run WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler
+    UNION ALL SELECT 'paused', name, paused_at FROM billhook_handler WHERE paused_at IS NOT NULL
+    UNION ALL SELECT 'start', name, next_start_at FROM billhook_handler WHERE next_start_at IS NOT NULL
+--> SCAN CONSTANT ROW
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=?)
+--> SCAN due
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler>?)
+--> SCAN due
+--> SEARCH run USING INDEX run_claim_idx (state=? AND handler=?)
+--> SCAN CONSTANT ROW
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=?)
+--> SCAN running
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler>?)
+--> SCAN running
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=?)
+--> SCAN run USING INDEX run_alone_idx
+--> SCAN billhook_handler
+--> SCAN billhook_handler
+
+-- due.py pending
+SELECT delivery.id, delivery.received_at
+FROM delivery
+WHERE delivery.state IN ('received') AND delivery.received_at <= ? ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SCAN delivery USING INDEX delivery_received_idx
+
+-- due.py pending
+SELECT run.delivery_id, run.due_at
+FROM run
+WHERE run.due_at <= ? AND run.runs_alone = 1 AND run.state IN ('due')
+ LIMIT ? OFFSET ?
+--> SEARCH run USING INDEX run_alone_idx (due_at<?)
+
+-- due.py pending
+SELECT run.delivery_id, run.due_at
+FROM run
+WHERE run.due_at <= ? AND run.state IN ('due', 'running') AND run.state = ?
+ LIMIT ? OFFSET ?
+--> SEARCH run USING INDEX run_claim_idx (state=?)
+
+-- due.py pending
+-- limits.py Limiter.startable
+SELECT run.delivery_id, run.due_at, run.attempts
+FROM run
+WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at <= ? ORDER BY run.due_at, run.id
+ LIMIT ? OFFSET ?
+--> SEARCH run USING INDEX run_claim_idx (state=? AND handler=? AND due_at<?)
+
+-- due.py reset_far_due_times
+UPDATE run SET due_at=? WHERE run.id IN (SELECT run.id
+FROM run
+WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.due_at > ?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH run USING COVERING INDEX run_alone_idx (due_at>?)
+
+-- due.py reset_far_due_times
+UPDATE run SET due_at=? WHERE run.id IN (SELECT run.id
+FROM run
+WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at > ?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=? AND due_at>?)
 
 -- filters.py DeliveryFilter.ids
 SELECT delivery.id
@@ -871,9 +955,9 @@ WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.id < ? ORDER 
 -- filters.py DeliveryFilter.ids
 SELECT delivery.id
 FROM delivery
-WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state = ? ORDER BY delivery.id DESC
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('dead', 'quarantined') AND delivery.state = ? ORDER BY delivery.id DESC
  LIMIT ? OFFSET ?
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH delivery USING COVERING INDEX delivery_failed_idx (state=? AND id=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- filters.py DeliveryFilter.ids
@@ -909,14 +993,28 @@ SELECT delivery.id
 FROM delivery
 WHERE delivery.state = ? AND delivery.id < ? ORDER BY delivery.id DESC
  LIMIT ? OFFSET ?
---> SEARCH delivery USING COVERING INDEX delivery_received_idx (id<?)
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid<?)
 
 -- filters.py DeliveryFilter.ids
 SELECT delivery.id
 FROM delivery
-WHERE delivery.state = ? AND delivery.id > ? AND delivery.id < ? ORDER BY delivery.id
+WHERE delivery.state IN ('dead', 'quarantined') AND delivery.state = ? AND delivery.id < ? ORDER BY delivery.id DESC
  LIMIT ? OFFSET ?
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)
+--> SEARCH delivery USING COVERING INDEX delivery_failed_idx (state=? AND id<?)
+
+-- filters.py DeliveryFilter.ids
+SELECT delivery.id
+FROM delivery
+WHERE delivery.state IN ('dead', 'quarantined') AND delivery.state = ? AND delivery.id > ? AND delivery.id < ? ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING COVERING INDEX delivery_failed_idx (state=? AND id>? AND id<?)
+
+-- filters.py DeliveryFilter.ids
+SELECT delivery.id
+FROM delivery
+WHERE delivery.state IN ('received') AND delivery.id < ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING COVERING INDEX delivery_received_idx (id<?)
 
 -- filters.py DeliveryFilter.ids
 SELECT delivery.id
@@ -1208,11 +1306,11 @@ UPDATE billhook_version SET version_num=billhook_version.version_num
 --> SCAN billhook_version
 
 -- ingest.py _insert
-INSERT INTO delivery (source, "key", duplicate_slot, event_type, type_field, conflict_of, headers, state, error, signed_at, received_at, digest, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
+INSERT INTO delivery (source, "key", variant, event_type, type_field, conflict_of, headers, state, error, signed_at, received_at, digest, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
 --> SEARCH run USING COVERING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 
 -- ingest.py _of_keys
-SELECT delivery."key", delivery.duplicate_slot, delivery.id, coalesce(delivery.sent_as, delivery.event_type) AS coalesce_1, delivery.digest, delivery.error, delivery.type_field
+SELECT delivery."key", delivery.variant, delivery.id, coalesce(delivery.sent_as, delivery.event_type) AS coalesce_1, delivery.digest, delivery.error, delivery.type_field
 FROM delivery
 WHERE delivery.source = ? AND delivery."key" IN (SELECT value FROM json_each(?))
 --> SEARCH delivery USING INDEX sqlite_autoindex_delivery_1 (source=? AND key=?)
@@ -1243,19 +1341,6 @@ WHERE failure.fingerprint = ?
 --> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
 
 -- issues.py _counted
-SELECT count(*) AS count_1, min(run.finished_at) AS min_1, max(run.finished_at) AS max_1, count(*) AS count_2
-FROM run
-WHERE run.state IN ('dead') AND run.handler = ?
---> SEARCH run USING COVERING INDEX run_dead_idx (handler=?)
-
--- issues.py _counted
-SELECT run.delivery_id
-FROM run
-WHERE run.state IN ('dead') AND run.handler = ? ORDER BY run.finished_at DESC
- LIMIT ? OFFSET ?
---> SEARCH run USING INDEX run_dead_idx (handler=?)
-
--- issues.py _counted
 SELECT run.delivery_id
 FROM run JOIN failure ON failure.run_id = run.id
 WHERE failure.fingerprint = ? ORDER BY failure.id DESC
@@ -1275,32 +1360,6 @@ WHERE anon_1.delivery_id > ? ORDER BY anon_1.delivery_id
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN anon_2
 --> SCAN anon_1
-
--- issues.py _delivery_ids
-SELECT anon_1.delivery_id
-FROM (SELECT DISTINCT run.delivery_id AS delivery_id
-FROM run
-WHERE run.state IN ('dead') AND run.handler = ?) AS anon_1
-WHERE anon_1.delivery_id > ? ORDER BY anon_1.delivery_id
- LIMIT ? OFFSET ?
---> SEARCH run USING INDEX run_dead_idx (handler=?)
---> SCAN anon_1
-
--- issues.py _has_message
-SELECT failure.run_id
-FROM failure JOIN billhook_issue ON billhook_issue.fingerprint = failure.fingerprint
-WHERE failure.run_id IN (SELECT value FROM json_each(?)) AND billhook_issue.state IN (SELECT value FROM json_each(?)) AND billhook_issue.opened_at > ?
---> SEARCH failure USING INDEX failure_run_id_idx (run_id=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
---> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- issues.py _has_message
-SELECT run.id
-FROM run
-WHERE run.state IN ('dead') AND run.handler = ? ORDER BY run.finished_at DESC
- LIMIT ? OFFSET ?
---> SEARCH run USING COVERING INDEX run_dead_idx (handler=?)
 
 -- issues.py _is_over
 SELECT DISTINCT run.id, run.delivery_id
@@ -1474,7 +1533,7 @@ UPDATE run SET state=?, attempts=(run.attempts - ?), due_at=? WHERE run.id IN (S
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- leases.py _make_due
-UPDATE run SET state=?, due_at=?, last_error=?, runs_alone=?, excused_attempts=? WHERE run.id IN (SELECT value FROM json_each(?))
+UPDATE run SET state=?, due_at=?, last_error=?, runs_alone=?, uncounted_attempts=? WHERE run.id IN (SELECT value FROM json_each(?))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
@@ -1482,7 +1541,7 @@ UPDATE run SET state=?, due_at=?, last_error=?, runs_alone=?, excused_attempts=?
 INSERT INTO failure (run_id, attempt, failed_at, error, fingerprint, worker, release_id) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- leases.py expire_leases
-SELECT run.id, run.handler, run.attempts, run.worker, run.release_id, run.queued, run.runs_alone, run.beside_others, run.excused_attempts
+SELECT run.id, run.handler, run.attempts, run.worker, run.release_id, run.queued, run.runs_alone, run.beside_others, run.uncounted_attempts
 FROM run
 WHERE run.state IN ('due', 'running') AND run.state = ? AND run.due_at <= ? AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) = 0 ORDER BY run.due_at, run.id
  LIMIT ? OFFSET ?
@@ -1490,7 +1549,7 @@ WHERE run.state IN ('due', 'running') AND run.state = ? AND run.due_at <= ? AND 
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- leases.py expire_leases
-SELECT run.id, run.handler, run.attempts, run.worker, run.release_id, run.queued, run.runs_alone, run.beside_others, run.excused_attempts
+SELECT run.id, run.handler, run.attempts, run.worker, run.release_id, run.queued, run.runs_alone, run.beside_others, run.uncounted_attempts
 FROM run
 WHERE run.state IN ('due', 'running') AND run.state = ? AND run.due_at <= ? AND run.delivery_id = ? ORDER BY run.due_at, run.id
  LIMIT ? OFFSET ?
@@ -1552,43 +1611,51 @@ UPDATE billhook_handler SET paused_at=?, paused_why=? WHERE billhook_handler.id 
 UPDATE billhook_handler SET paused_at=?, paused_why=?, failures=? WHERE billhook_handler.name = ? AND billhook_handler.paused_at IS NOT NULL
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 
--- notifications.py _find_due
+-- lost_workers.py read_lost_workers
+SELECT billhook_worker.owner, billhook_worker.started_at, billhook_worker.seen_at
+FROM billhook_worker
+WHERE billhook_worker.stopped_at IS NULL AND billhook_worker.seen_at < ? AND billhook_worker.seen_at > ? ORDER BY billhook_worker.seen_at, billhook_worker.owner
+--> SCAN billhook_worker
+
+-- lost_workers.py read_lost_workers
+SELECT max(billhook_worker.seen_at) AS max_1
+FROM billhook_worker
+--> SEARCH billhook_worker
+
+-- notifications.py _states
+SELECT billhook_notifier.addresses
+FROM billhook_notifier
+--> SCAN billhook_notifier
+
+-- notifications.py looked_at
+SELECT billhook_notifier.looked_at
+FROM billhook_notifier
+--> SCAN billhook_notifier
+
+-- notifications.py read_due
 SELECT billhook_issue.fingerprint
 FROM billhook_issue
 WHERE billhook_issue.kind != ? AND billhook_issue.state = ? AND billhook_issue.notified = ?
 --> SCAN billhook_issue
 
--- notifications.py _find_due
-SELECT billhook_issue.fingerprint
-FROM billhook_issue
-WHERE billhook_issue.kind != ? AND billhook_issue.state IN (SELECT value FROM json_each(?))
---> SCAN billhook_issue
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- notifications.py _find_due
-SELECT billhook_notifier.well
-FROM billhook_notifier
+-- notifications.py record_look
+UPDATE billhook_notifier SET looked_at=?
 --> SCAN billhook_notifier
 
--- notifications.py _sent
-SELECT billhook_notifier.sent
-FROM billhook_notifier
---> SCAN billhook_notifier
-
--- notifications.py due_notifications
-UPDATE billhook_notifier SET owner=?, leased_until=? WHERE billhook_notifier.owner = ? OR billhook_notifier.leased_until < ?
---> SCAN billhook_notifier
-
--- notifications.py record_sent
+-- notifications.py record_state
 UPDATE billhook_issue SET notified=? WHERE billhook_issue.fingerprint = ? AND billhook_issue.opened_at = ?
 --> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
 
--- notifications.py record_sent
-UPDATE billhook_notifier SET leased_until=?, sent=?, well=?
+-- notifications.py record_state
+UPDATE billhook_notifier SET addresses=?
 --> SCAN billhook_notifier
 
--- notifications.py release
+-- notifications.py release_lease
 UPDATE billhook_notifier SET leased_until=? WHERE billhook_notifier.owner = ?
+--> SCAN billhook_notifier
+
+-- notifications.py take_lease
+UPDATE billhook_notifier SET owner=?, leased_until=? WHERE billhook_notifier.owner = ? OR billhook_notifier.leased_until < ?
 --> SCAN billhook_notifier
 
 -- occurrences.py occurrences
@@ -1619,9 +1686,13 @@ WITH RECURSIVE own (handler) AS (
         ) FROM own WHERE own.handler IS NOT NULL
     )
     SELECT handler, (
-        SELECT finished_at FROM run WHERE state IN ('dead') AND run.handler = own.handler
-        AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1
-    ) FROM own WHERE handler IS NOT NULL
+        SELECT finished_at FROM (
+            SELECT id, finished_at FROM run WHERE state IN ('dead') AND run.handler = own.handler
+            AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT ?
+        ) AS dead WHERE NOT EXISTS (
+            SELECT 1 FROM failure WHERE failure.run_id = dead.id AND failure.fingerprint IS NOT NULL
+        ) ORDER BY finished_at DESC LIMIT 1
+    ) AS finished_at FROM own WHERE handler IS NOT NULL
     LIMIT ?
 --> SCAN CONSTANT ROW
 --> SCAN run USING COVERING INDEX run_dead_idx
@@ -1629,6 +1700,8 @@ WITH RECURSIVE own (handler) AS (
 --> SEARCH run USING COVERING INDEX run_dead_idx (handler>?)
 --> SCAN own
 --> SEARCH run USING COVERING INDEX run_dead_idx (handler=? AND finished_at>?)
+--> SCAN dead
+--> SEARCH failure USING INDEX failure_run_id_idx (run_id=?)
 
 -- occurrences.py occurrences
 SELECT failure.fingerprint, run.handler, failure.error, failure.place, failure.failed_at
@@ -1639,7 +1712,7 @@ WHERE failure.id IN (SELECT value FROM json_each(?))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- operations.py _backfill_plans
-SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM delivery
 WHERE delivery.id IN (SELECT value FROM json_each(?)) ORDER BY delivery.id
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
@@ -1699,12 +1772,12 @@ UPDATE run SET due_at=? WHERE run.id = ?
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- operations.py _make_due
-UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, queued=?, token=(run.token + ?), finished_at=?, runs_alone=?, beside_others=?, excused_attempts=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (?, ?)
+UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, queued=?, token=(run.token + ?), finished_at=?, runs_alone=?, beside_others=?, uncounted_attempts=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (?, ?)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py _make_due
-UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, queued=?, token=(run.token + ?), finished_at=?, runs_alone=?, beside_others=?, excused_attempts=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (SELECT 1 FROM (SELECT 1) WHERE 1!=1)
+UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, queued=?, token=(run.token + ?), finished_at=?, runs_alone=?, beside_others=?, uncounted_attempts=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (SELECT 1 FROM (SELECT 1) WHERE 1!=1)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SCAN CONSTANT ROW
@@ -1815,7 +1888,7 @@ SELECT run.delivery_id, (SELECT max(newest.delivery_id) AS max_1
 FROM run AS newest
 WHERE newest.handler = ? AND newest.order_key = ? AND newest.state IN ('waiting', 'due', 'running')) AS newest
 FROM run JOIN delivery ON delivery.id = run.delivery_id
-WHERE run.handler = ? AND run.order_key = ? AND run.state IN ('waiting', 'due', 'running') AND run.state IN ('waiting', 'due') AND run.newest_only = ? AND run.excused_attempts = ? AND run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
+WHERE run.handler = ? AND run.order_key = ? AND run.state IN ('waiting', 'due', 'running') AND run.state IN ('waiting', 'due') AND run.newest_only = ? AND run.uncounted_attempts = ? AND run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
 FROM run AS newest
 WHERE newest.handler = ? AND newest.order_key = ? AND newest.state IN ('waiting', 'due', 'running'))
 --> SEARCH run USING INDEX run_order_idx (handler=? AND order_key=? AND state=? AND delivery_id<?)
@@ -2053,7 +2126,7 @@ WHERE run.id IN (SELECT value FROM json_each(?)) AND (run.state IN ('running') O
 -- runs.py _write_results
 UPDATE run SET state=?, attempts=?, due_at=coalesce(?, run.due_at), queued=0, last_error=?, finished_at=CASE WHEN (? < (SELECT billhook_closed.finished_at
 FROM billhook_closed)) THEN (SELECT billhook_closed.finished_at
-FROM billhook_closed) ELSE ? END, runs_alone=0, beside_others=0, excused_attempts=(run.excused_attempts + ?), started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
+FROM billhook_closed) ELSE ? END, runs_alone=0, beside_others=0, uncounted_attempts=(run.uncounted_attempts + ?), started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN billhook_closed
 --> SCAN billhook_closed
@@ -2195,12 +2268,12 @@ WHERE run.id IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? |
 
 -- unread.py RoundRobin.choose
 WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
-            SELECT CAST(0 AS bigint), CAST(? AS text), CAST(? AS text), 0, ?
-            UNION ALL
-            SELECT here.id, here.event_type, here.source, found.number + 1,
-                CASE WHEN here.event_type = found.event_type AND here.source = found.source
-                    THEN found.of_type + 1 ELSE 1 END
-            FROM found JOIN delivery AS here ON here.id = coalesce(
+    SELECT CAST(0 AS bigint), CAST(? AS text), CAST(? AS text), 0, ?
+    UNION ALL
+    SELECT here.id, here.event_type, here.source, found.number + 1,
+        CASE WHEN here.event_type = found.event_type AND here.source = found.source
+            THEN found.of_type + 1 ELSE 1 END
+    FROM found JOIN delivery AS here ON here.id = coalesce(
     (
     SELECT id FROM delivery WHERE state IN ('received') AND event_type = found.event_type AND source = found.source AND id > found.id AND found.of_type < ? ORDER BY event_type, source, id LIMIT 1
 ),
@@ -2211,10 +2284,8 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
     SELECT id FROM delivery WHERE state IN ('received') AND event_type > found.event_type ORDER BY event_type, source, id LIMIT 1
 )
 )
-            WHERE found.number < ?
-        )
-        SELECT stored.id, stored.source, stored.key, stored.event_type, stored.body, stored.headers, stored.signed_at, stored.received_at, stored.duplicate_slot, stored.sent_as, stored.type_field
-        FROM found JOIN delivery AS stored ON stored.id = found.id ORDER BY found.number
+    WHERE found.number < ?
+) SELECT stored.id, stored.source, stored.key, stored.event_type, stored.body, stored.headers, stored.signed_at, stored.received_at, stored.variant, stored.sent_as, stored.type_field FROM found JOIN delivery AS stored ON stored.id = found.id ORDER BY found.number
 --> SCAN CONSTANT ROW
 --> SCAN found
 --> SEARCH here USING INTEGER PRIMARY KEY (rowid=?)
@@ -2225,14 +2296,14 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
 --> SEARCH stored USING INTEGER PRIMARY KEY (rowid=?)
 
 -- unread.py read_one
-SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM delivery
 WHERE delivery.state IN ('received') AND delivery.id = ? ORDER BY delivery.id
  LIMIT ? OFFSET ?
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- unread.py read_unread
-SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM delivery
 WHERE delivery.state IN ('received') ORDER BY delivery.id
  LIMIT ? OFFSET ?
