@@ -20,7 +20,7 @@ from support.signing import PATH, SECRET, signed
 pytestmark = pytest.mark.usefixtures("inbox_url")
 
 ACME = f"{PATH}/acme"
-COLUMNS = "event_type, type_field, state, sent_as, duplicate_slot"
+COLUMNS = "event_type, type_field, state, sent_as, variant"
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ def test_every_delivery_is_handled_once_by_the_workers_processes(every_shop):
 def test_a_worker_is_in_the_table_of_workers_until_it_ends_in_order(shop):
     app = shop.app()
     where = inbox_at(app)
-    query = "SELECT owner, engine, handlers > 0 FROM billhook_worker"
+    query = "SELECT owner, engine, handlers > 0 FROM billhook_worker WHERE stopped_at IS NULL"
     with worker(shop) as running:
         until(lambda: rows(where, query), 30)
         ((owner, engine, handles),) = rows(where, query)

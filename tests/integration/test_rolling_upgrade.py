@@ -62,7 +62,7 @@ def release(tmp_path, inbox_url):
 
 @pytest.mark.slow
 def test_an_upgrade_under_load_loses_and_refuses_nothing(release, inbox_url, where, tmp_path):
-    with next_release(tmp_path / "next", oldest_writer=REVISION):
+    with next_release(tmp_path / "next", oldest_compatible=REVISION):
         pass  # it has its migrations now
 
     def notes():

@@ -69,14 +69,18 @@ AREAS = {
         ("tests/component/inbox/test_runs.py", "tests/component/inbox/test_duplicates.py", *INBOX),
     ),
     "claims": Area(
-        {"inbox/claims.py": 20, "inbox/leases.py": 10}, ("tests/component/inbox/test_workers.py", *INBOX)
+        {"inbox/due.py": 12, "inbox/claims.py": 8, "inbox/leases.py": 10},
+        ("tests/component/inbox/test_workers.py", *INBOX),
     ),
     "limits": Area(
         {"inbox/limits.py": 22},
         (*INBOX, "tests/component/engines/test_limits.py", "tests/component/engines/test_pause.py"),
     ),
     "retention": Area({"inbox/retention.py": 18}, ("tests/component/inbox/test_retention.py", *INBOX)),
-    "retry": Area({"handlers/failures.py": 10}, ("tests/unit/handlers", "tests/component/engines")),
+    "retry": Area(
+        {"handlers/retry.py": 6, "handlers/grouping.py": 4},
+        ("tests/unit/handlers", "tests/component/engines"),
+    ),
     "suspects": Area({"engines/suspects.py": 15}, ("tests/component/engines/test_suspects.py",)),
     "rating": Area(
         {"sandbox/billing/rating.py": 25},

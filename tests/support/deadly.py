@@ -55,9 +55,9 @@ class Place:
             self.put(f"good-{number}")
 
     def runs(self) -> dict[str, tuple[str, int, int, str | None]]:
-        """Of each run, by its delivery's key and its handler: state, attempts, excused, last error."""
+        """Of each run, by its delivery's key and its handler: attempts, uncounted ones, last error."""
         query = (
-            "SELECT key || ' ' || handler, run.state, attempts, excused_attempts, last_error "
+            "SELECT key || ' ' || handler, run.state, attempts, uncounted_attempts, last_error "
             "FROM run JOIN delivery ON delivery.id = run.delivery_id"
         )
         return {key: (state, *facts) for key, state, *facts in rows(self.where, query)}

@@ -75,7 +75,7 @@ def disable_suspects() -> None:
     def expire_as_any_other(connection: Any, now: Any, **more: Any) -> Any:
         handlers = expire(connection, now, **more)
         lost = update(run).where(run.c.runs_alone == 1, run.c.state == "due")
-        connection.execute(lost.values(runs_alone=0, excused_attempts=0, due_at=now))
+        connection.execute(lost.values(runs_alone=0, uncounted_attempts=0, due_at=now))
         return handlers
 
     leases.expire_leases = expire_as_any_other

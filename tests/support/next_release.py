@@ -21,7 +21,7 @@ from alembic import op
 
 revision = {NEXT!r}
 down_revision = {schema.REVISION!r}
-oldest_writer = OLDEST_WRITER
+oldest_compatible = OLDEST_COMPATIBLE
 
 
 def upgrade() -> None:
@@ -34,16 +34,16 @@ def upgrade() -> None:
 
 
 @contextlib.contextmanager
-def next_release(folder: Path, oldest_writer: str | None = None) -> Iterator[None]:
+def next_release(folder: Path, oldest_compatible: str | None = None) -> Iterator[None]:
     """In the block this process is of the next release; `folder` keeps its migrations.
 
-    `oldest_writer` is the oldest revision whose code may still store deliveries.
+    `oldest_compatible` is the oldest revision whose code may still store deliveries.
     """
     migrations = folder / "migrations"
     if not migrations.exists():
         shutil.copytree(schema.MIGRATIONS, migrations)
         (migrations / "versions" / f"{NEXT}_next.py").write_text(
-            _MIGRATION.replace("OLDEST_WRITER", repr(oldest_writer))
+            _MIGRATION.replace("OLDEST_COMPATIBLE", repr(oldest_compatible))
         )
     with (
         patch.object(schema, "MIGRATIONS", migrations),

@@ -38,7 +38,7 @@ from billhook.handlers import (
     call,
     decide,
 )
-from billhook.handlers.description import missing_remedy
+from billhook.handlers.registered import missing_remedy
 from billhook.inbox import (
     Claim,
     ContentKey,
@@ -215,7 +215,7 @@ class Dispatcher:
         handler = handler or self.find_handler(claim)
         duration_seconds: float | None = None
         attempts = 1 if claim.attempt == 1 else self._schedule_of(handler).attempts
-        if claim.attempt - claim.excused > attempts:
+        if claim.attempt - claim.uncounted > attempts:
             # The last attempt ended with its worker's death: calling again would end this worker too.
             failure: HandlerFailure | None = HandlerFailure.from_exception(
                 RuntimeError(
@@ -260,7 +260,7 @@ class Dispatcher:
         return self._result(claim, _make_delivery(claim), failure, None)
 
     def interrupted(self, claim: Claim, due_at: datetime) -> RunResult:
-        """Return the result of an attempt still running when its worker stops: due again, and excused."""
+        """Return the result of an attempt still running when its worker stops: due again, and not counted."""
         return RunResult(
             run_id=claim.run_id,
             token=claim.token,
@@ -270,7 +270,7 @@ class Dispatcher:
             at=self.clock.now(),
             due_at=due_at,
             error="the worker was stopped, and the handler did not return within the grace",
-            excused=True,
+            uncounted=True,
             ordered=claim.ordered,
         )
 
@@ -289,10 +289,10 @@ class Dispatcher:
         group = failure.group if failure else None
         state, due_at = RunState.SUCCEEDED, None
         if failure is not None:
-            # An excused attempt was ended by us, by a stop or a neighbour's crash: it costs no retry.
+            # One that does not count was ended by us, by a stop or a neighbour's crash: it costs no retry.
             decision = decide(
                 failure.exception,
-                claim.attempt - claim.excused,
+                claim.attempt - claim.uncounted,
                 self._schedule_of(handler),
                 jitter=self._jitter,
             )
@@ -384,7 +384,7 @@ def _make_delivery(claim: Claim, client: Callable[[], BillingClient] | None = No
         body=stored.body,
         headers=StoredHeaders(stored.headers),
         make_client=client,
-        slot=stored.slot,
+        variant=stored.variant,
         handler=claim.handler,
         replays=claim.replays,
     )

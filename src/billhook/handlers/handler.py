@@ -23,8 +23,8 @@ from billhook.callables import function_name, signature_of
 from billhook.errors import ConfigError, Discard, DuplicateHandlerName, HandlerSignature, Retry
 from billhook.events import EVENT_TYPES, Event, UnknownEvent
 from billhook.handlers.event_loop import EVENT_LOOPS
-from billhook.handlers.failures import FailureGroup, group_of
 from billhook.handlers.field_keys import content_digest, order_key
+from billhook.handlers.grouping import FailureGroup, group_of
 from billhook.handlers.options import Options
 from billhook.signals import event_signal
 from billhook.signing.source import RECONCILE_SOURCE
@@ -79,9 +79,10 @@ class Delivery:
     the same at every attempt and every replay, for calls of other services. `key` is the message id of the
     sender's signature, or a hash of the signed content: unique among the deliveries of one source only.
     `attempt` counts from 1. Times are aware UTC; `signed_at` is None for a scheme that signs no time. `body`
-    is the exact bytes that were signed, `headers` are those of the request, by name in any case. `slot` is ""
-    except for conflicts: deliveries with the key of another one but another type or other bytes. `handler` is
-    the name under which the run is stored, `replays` how often it was replayed after it was finished.
+    is the exact bytes that were signed, `headers` are those of the request, by name in any case. `variant` is
+    "" except for conflicts: deliveries with the key of another one but another type or other bytes.
+    `handler` is the name under which the run is stored, `replays` how often it was replayed after it was
+    finished.
     """
 
     id: int
@@ -96,7 +97,7 @@ class Delivery:
     # A function rather than the client, which needs options and the extra `client` that most handlers do not
     # use.
     make_client: Callable[[], BillingClient] | None = field(default=None, repr=False, compare=False)
-    slot: str = field(default="", repr=False)
+    variant: str = field(default="", repr=False)
     handler: str = ""
     replays: int = 0
 
@@ -104,9 +105,9 @@ class Delivery:
     def idempotency_key(self) -> str:
         """`source:key`, unique among all deliveries, as no source's name has a colon.
 
-        A conflict that an operator replayed is an event of its own: `source:key,slot`. No key has a comma.
+        A conflict that an operator replayed is an event of its own: `source:key,variant`. No key has a comma.
         """
-        return f"{self.source}:{self.key}" + (f",{self.slot}" if self.slot else "")
+        return f"{self.source}:{self.key}" + (f",{self.variant}" if self.variant else "")
 
     @property
     def synthetic(self) -> bool:

@@ -1,8 +1,8 @@
 """The inbox: the database of deliveries, their runs and failures. All SQL of billhook is here."""
 
-from billhook.inbox.claims import NOTHING_DUE, NextTimes
 from billhook.inbox.counts import OTHER_TYPES, Counted
 from billhook.inbox.deliveries import Deliveries, DeliveryDetails
+from billhook.inbox.due import NOTHING_DUE, NextTimes
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.records import (

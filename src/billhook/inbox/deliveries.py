@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Self
 from sqlalchemy import ColumnElement, Connection, func, or_, select, true
 
 from billhook.errors import ConfigError, InboxUnavailable
-from billhook.inbox.claims import next_times
 from billhook.inbox.database import Listener
+from billhook.inbox.due import next_times
 from billhook.inbox.filters import TYPE_IS_UNREAD, DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import PAUSED_RUN

@@ -14,15 +14,16 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from billhook import failpoints
+from billhook.concurrency import observe_crashes, reset_in_child, run_blocking
 from billhook.errors import ConfigError, MissingExtra
-from billhook.inbox import claims, counts, retention, workers
+from billhook.inbox import counts, due, retention, workers
 from billhook.inbox import limits as handler_limits
 from billhook.inbox.buffered_counts import BufferedCounts
-from billhook.inbox.claims import NextTimes, PendingDelivery
 from billhook.inbox.committer import BacklogLimit, Committer
 from billhook.inbox.counts import Counts, Sum
 from billhook.inbox.crashes import crash_key
 from billhook.inbox.database import Database, Waker
+from billhook.inbox.due import NextTimes, PendingDelivery
 from billhook.inbox.ingest import ingest
 from billhook.inbox.probe import Probe, StartupCheck
 from billhook.inbox.records import (
@@ -38,7 +39,6 @@ from billhook.inbox.schema import any_schema, found_revision, require_known, upg
 from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
 from billhook.inbox.unread import RoundRobin, read_one, read_unread
-from billhook.threads import observe_crashes, reset_in_child, run_blocking
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -163,7 +163,7 @@ class Inbox:
 
     def _count_unfinished(self, limit: int) -> int:
         with self.database.read(storing=True) as connection:
-            return claims.count_unfinished(connection, limit)
+            return due.count_unfinished(connection, limit)
 
     def received(self, limit: int, turns: RoundRobin | None = None) -> list[StoredDelivery]:
         """Return deliveries that no engine has read yet: the oldest, or of each type in turn."""
@@ -188,21 +188,21 @@ class Inbox:
             else:
                 new_deliveries = read_one(connection, only)
                 if new_deliveries:
-                    return new_deliveries, claims.NOTHING_DUE
-            return new_deliveries, claims.next_times(connection, limits, only)
+                    return new_deliveries, due.NOTHING_DUE
+            return new_deliveries, due.next_times(connection, limits, only)
 
     def next_times(self, limits: Mapping[str, HandlerLimits]) -> NextTimes:
         """Return when the next runs are due of handlers with these limits."""
         with self.database.read() as connection:
-            return claims.next_times(connection, limits)
+            return due.next_times(connection, limits)
 
     def pending(
         self, limits: Mapping[str, HandlerLimits], *, received_before: datetime, now: datetime, limit: int
     ) -> tuple[list[PendingDelivery], NextTimes]:
         """Return deliveries that should be in progress, and when further ones should be."""
         with self.database.read() as connection:
-            times = claims.next_times(connection, limits)
-            deliveries = claims.pending(
+            times = due.next_times(connection, limits)
+            deliveries = due.pending(
                 connection, limits, times, received_before=received_before, now=now, limit=limit
             )
             return deliveries, times
@@ -332,8 +332,8 @@ class Inbox:
             # Looked up each time: the file may have been replaced.
             release_id = workers.release_number(connection, self._release, now)
             workers.record_worker(connection, seen, release_id, now)
-            due = claims.next_times(connection, NO_LIMITS).due
-            claims.reset_far_due_times(connection, due, now)
+            names = due.next_times(connection, NO_LIMITS).due
+            due.reset_far_due_times(connection, names, now)
         self._release_id = release_id
 
     def record_stop(self, owner: str) -> None:

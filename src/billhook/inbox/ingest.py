@@ -5,7 +5,7 @@ it looked up, and only what contradicts the stored delivery takes a second trans
 
 Most schemes do not sign the event type, so an observer of a delivery can send it again under another type,
 and may arrive first. The genuine delivery must not be lost for that. So a key may have several deliveries,
-each in a slot of its own, and for one body their number is fixed however many arrive:
+each a variant of its own, and for one body their number is fixed however many arrive:
 
     ""             the first delivery that named a type: the only one that is handled unattended
     TYPE           one for each known type beside the first one's
@@ -44,7 +44,7 @@ NAMES_LENGTH = 500
 """How long the error of a delivery gets by names of further types."""
 
 
-class SlotEntry(NamedTuple):
+class StoredVariant(NamedTuple):
     """A stored delivery of a key: its type as sent; `digest` is None if it was erased.
 
     With a `type_field` its type is in the body, and perhaps not read yet.
@@ -57,22 +57,22 @@ class SlotEntry(NamedTuple):
     type_field: str | None = None
 
 
-class SlotChoice(NamedTuple):
-    """The slot of a delivery among those of its key, and its status there.
+class VariantChoice(NamedTuple):
+    """The variant of a delivery among those of its key, and its status there.
 
-    `error` and `conflict_of` are columns of the row to be stored, or of the one that is in the slot already
+    `error` and `conflict_of` are columns of the row to be stored, or of the one that has the variant already
     and is to name a further type; DUPLICATE and SURPLUS store nothing.
     """
 
     status: PutStatus
-    slot: str
+    variant: str
     error: str | None = None
     conflict_of: int | None = None
 
 
 Identity = tuple[str, str]
-OfKeys = defaultdict[Identity, dict[str, SlotEntry]]
-"""What is stored of each key, by its slot."""
+OfKeys = defaultdict[Identity, dict[str, StoredVariant]]
+"""What is stored of each key, by its variant."""
 
 _COUNTED = {PutStatus.CONFLICT: Counted.CONFLICT, PutStatus.UNTYPED: Counted.UNTYPED}
 _COLUMNS = (
@@ -81,7 +81,7 @@ _COLUMNS = (
 _STORED = (PutStatus.DUPLICATE, PutStatus.SURPLUS)
 _ENTRY = (
     delivery.c.key,
-    delivery.c.duplicate_slot,
+    delivery.c.variant,
     delivery.c.id,
     func.coalesce(delivery.c.sent_as, delivery.c.event_type),
     delivery.c.digest,
@@ -114,7 +114,7 @@ def ingest(database: Database, batch: Sequence[NewDelivery]) -> list[Receipt]:
     others: dict[int, NewDelivery] = {}
     for number, new in enumerate(batch):
         of_key = stored[new.source, new.key]
-        choice = choose_slot(of_key, new)
+        choice = choose_variant(of_key, new)
         # By identity: of two equal deliveries in one batch, one is accepted and the other its duplicate.
         is_first = first.get((new.source, new.key)) is new
         if is_first and FIRST in of_key and of_key[FIRST].delivery_id in new_ids:
@@ -134,20 +134,20 @@ def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[in
     counts = Counts()
     with database.write(storing=True) as connection:
         lock_conflicts(connection)
-        # Read again under the lock: another process may have filled a slot since.
+        # Read again under the lock: another process may have stored the variant since.
         stored = _of_keys(connection, others.values())
         for number, new in others.items():
             of_key = stored[new.source, new.key]
-            choice = choose_slot(of_key, new)
+            choice = choose_variant(of_key, new)
             if choice.status not in _STORED:
-                if choice.slot in of_key:
-                    here = of_key[choice.slot]
+                if choice.variant in of_key:
+                    here = of_key[choice.variant]
                     filled = update(delivery).where(delivery.c.id == here.delivery_id)
                     connection.execute(filled.values(error=choice.error))
                 else:
                     delivery_id = _insert(connection, new, choice)
-                    here = SlotEntry(delivery_id, new.event_type, new.digest, None, new.type_field)
-                of_key[choice.slot] = here._replace(error=choice.error)
+                    here = StoredVariant(delivery_id, new.event_type, new.digest, None, new.type_field)
+                of_key[choice.variant] = here._replace(error=choice.error)
             receipts[number] = _receipt(of_key, choice)
             if choice.status in _COUNTED:
                 event_type = new.event_type if new.known else OTHER_TYPES
@@ -161,18 +161,18 @@ def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[in
     return receipts
 
 
-def _insert(connection: Connection, new: NewDelivery, choice: SlotChoice) -> int:
+def _insert(connection: Connection, new: NewDelivery, choice: VariantChoice) -> int:
     # ACCEPTED here: it was a duplicate when the batch was inserted, and its first was pruned since.
     state = DeliveryState.RECEIVED if choice.status is PutStatus.ACCEPTED else DeliveryState.QUARANTINED
     values: dict[str, Any] = {name: getattr(new, name) for name in _COLUMNS}
-    values |= {"duplicate_slot": choice.slot, "conflict_of": choice.conflict_of, "error": choice.error}
+    values |= {"variant": choice.variant, "conflict_of": choice.conflict_of, "error": choice.error}
     row = insert(delivery).values(**values, state=state.value).returning(delivery.c.id)
     delivery_id: int = connection.execute(row).scalar_one()
     return delivery_id
 
 
-def _receipt(of_key: dict[str, SlotEntry], choice: SlotChoice) -> Receipt:
-    here = of_key[choice.slot]
+def _receipt(of_key: dict[str, StoredVariant], choice: VariantChoice) -> Receipt:
+    here = of_key[choice.variant]
     first = of_key.get(FIRST, here)
     return Receipt(choice.status, here.delivery_id, first.event_type, choice.conflict_of, choice.error)
 
@@ -186,55 +186,59 @@ def _of_keys(connection: Connection, batch: Iterable[NewDelivery]) -> OfKeys:
         query = select(*_ENTRY).where(
             delivery.c.source == source, in_values(delivery.c.key, sorted(of_source))
         )
-        for key, slot, *entry in connection.execute(query):
-            stored[source, key][slot] = SlotEntry(*entry)
+        for key, variant, *entry in connection.execute(query):
+            stored[source, key][variant] = StoredVariant(*entry)
     return stored
 
 
-def choose_slot(stored: Mapping[str, SlotEntry], new: NewDelivery) -> SlotChoice:
-    """Choose the slot of a new delivery beside the stored ones of its key, by slot."""
+def choose_variant(stored: Mapping[str, StoredVariant], new: NewDelivery) -> VariantChoice:
+    """Choose the variant of a new delivery beside the stored ones of its key, by variant."""
     first = stored.get(FIRST)
     # Where one of the two has its type in the body, the bytes decide: it has one type, and that is in them.
     by_bytes = new.type_field is not None or (first is not None and first.type_field is not None)
     if by_bytes:
-        slot = FIRST
+        variant = FIRST
     elif not new.event_type:
-        slot = UNTYPED
+        variant = UNTYPED
     elif first is None or first.event_type == new.event_type:
-        slot = FIRST
+        variant = FIRST
     else:
-        slot = new.event_type if new.known else UNKNOWN
-    if slot not in stored:
-        return _new_slot(slot, first, new)
+        variant = new.event_type if new.known else UNKNOWN
+    if variant not in stored:
+        return _new_variant(variant, first, new)
     # Compared by digest, not by bytes: the body of a pruned delivery is gone.
-    if stored[slot].digest not in (None, new.digest):
-        like = stored[slot].delivery_id
-        slot += OTHER_BYTES + new.digest.hex()
-        if slot not in stored:
+    if stored[variant].digest not in (None, new.digest):
+        like = stored[variant].delivery_id
+        variant += OTHER_BYTES + new.digest.hex()
+        if variant not in stored:
             conflict_of = like if first is None else first.delivery_id
-            return SlotChoice(PutStatus.CONFLICT, slot, f"content conflict with delivery {like}", conflict_of)
-    if by_bytes or stored[slot].event_type == new.event_type:
-        return SlotChoice(PutStatus.DUPLICATE, slot)
-    return _further_type(stored[slot], slot, first, new.event_type)
+            return VariantChoice(
+                PutStatus.CONFLICT, variant, f"content conflict with delivery {like}", conflict_of
+            )
+    if by_bytes or stored[variant].event_type == new.event_type:
+        return VariantChoice(PutStatus.DUPLICATE, variant)
+    return _further_type(stored[variant], variant, first, new.event_type)
 
 
-def _further_type(stored: SlotEntry, slot: str, first: SlotEntry | None, event_type: str) -> SlotChoice:
+def _further_type(
+    stored: StoredVariant, variant: str, first: StoredVariant | None, event_type: str
+) -> VariantChoice:
     """Choose for a further type without a model: its bytes are stored, and its name joins the row's error."""
     if stored.error is None:  # an operator had it planned
-        return SlotChoice(PutStatus.SURPLUS, slot)
+        return VariantChoice(PutStatus.SURPLUS, variant)
     error, _, names = stored.error.partition(ALSO_SENT_AS)
     if event_type in names.split(", "):
-        return SlotChoice(PutStatus.DUPLICATE, slot)
+        return VariantChoice(PutStatus.DUPLICATE, variant)
     error += ALSO_SENT_AS + ", ".join(filter(None, [names, event_type]))
     if len(error) > NAMES_LENGTH:
-        return SlotChoice(PutStatus.SURPLUS, slot)
-    return SlotChoice(PutStatus.CONFLICT, slot, error, (first or stored).delivery_id)
+        return VariantChoice(PutStatus.SURPLUS, variant)
+    return VariantChoice(PutStatus.CONFLICT, variant, error, (first or stored).delivery_id)
 
 
-def _new_slot(slot: str, first: SlotEntry | None, new: NewDelivery) -> SlotChoice:
-    if slot == FIRST:
-        return SlotChoice(PutStatus.ACCEPTED, slot)
+def _new_variant(variant: str, first: StoredVariant | None, new: NewDelivery) -> VariantChoice:
+    if variant == FIRST:
+        return VariantChoice(PutStatus.ACCEPTED, variant)
     if first is None:
-        return SlotChoice(PutStatus.UNTYPED, slot, new.untyped)
+        return VariantChoice(PutStatus.UNTYPED, variant, new.untyped)
     error = f"type conflict with delivery {first.delivery_id}"
-    return SlotChoice(PutStatus.CONFLICT, slot, error, first.delivery_id)
+    return VariantChoice(PutStatus.CONFLICT, variant, error, first.delivery_id)

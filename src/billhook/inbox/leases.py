@@ -7,8 +7,8 @@ was doing:
 - A run that had been started becomes a suspect: it may have killed its worker, so it is claimed alone from
   then on (see billhook.engines.suspects).
 - A suspect that was running alone was the cause: this attempt counts, and so does the one before it.
-- A suspect that was not alone any more, because it took long, is excused again, up to a limit: it may be
-  the one that kills late.
+- Of a suspect that was not alone any more, because it took long, the attempt does not count either, up to a
+  limit: it may be the one that kills late.
 
 A worker whose process stood still may be late itself: leases of its own process it renews and never expires.
 Until the run is claimed again, the result of the late attempt is still the run's result.
@@ -34,11 +34,11 @@ NOT_CLAIMED: dict[str, Any] = {"queued": 0, "beside_others": 0}
 """What the columns of a claim are without one; a run whose lease has expired keeps them."""
 _EXPIRED_COLUMNS = (
     *(run.c.id, run.c.handler, run.c.attempts, run.c.worker, run.c.release_id),
-    *(run.c.queued, run.c.runs_alone, run.c.beside_others, run.c.excused_attempts),
+    *(run.c.queued, run.c.runs_alone, run.c.beside_others, run.c.uncounted_attempts),
 )
 _EXPIRE_LIMIT = 500
-_MAX_EXCUSED = 8
-"""A suspect that was excused this often is the likely cause of those losses: from then on they count."""
+_MAX_UNCOUNTED = 8
+"""A suspect with so many attempts that do not count is the likely cause: from then on they count."""
 # Id and token as one text: SQLite walks the whole table for a list of pairs (see billhook.inbox.sql).
 LEASE = cast(run.c.id, Text).concat(":").concat(cast(run.c.token, Text))
 """The lease of a run's last claim."""
@@ -101,7 +101,7 @@ def expire_leases(
     started = [row for row in rows if not row.queued]
     for row in started:
         due_at = now + spread * random.random()  # noqa: S311 - not for secrecy
-        values = {"runs_alone": 1, "excused_attempts": _excused(row), "last_error": LOST}
+        values = {"runs_alone": 1, "uncounted_attempts": _uncounted(row), "last_error": LOST}
         # The token stays: the next claim raises it, and until then a late result is the run's result.
         _make_due(connection, [row.id], due_at, values)
     if started:
@@ -121,15 +121,15 @@ def expire_leases(
     return {row.handler for row in rows}
 
 
-def _excused(row: Any) -> int:
-    """Return how many attempts of a run are excused after one that was lost."""
-    excused: int = row.excused_attempts
+def _uncounted(row: Any) -> int:
+    """Return how many attempts of a run do not count after one that was lost."""
+    uncounted: int = row.uncounted_attempts
     if not row.runs_alone:
-        return excused + 1
+        return uncounted + 1
     if row.beside_others:
-        return max(excused, min(excused + 1, _MAX_EXCUSED))
-    # It ran alone and was lost: the attempt before it, excused until now, is its own doing too.
-    return max(0, excused - 1)
+        return max(uncounted, min(uncounted + 1, _MAX_UNCOUNTED))
+    # It ran alone and was lost: the attempt before it, not counted until now, is its own doing too.
+    return max(0, uncounted - 1)
 
 
 def _make_due(connection: Connection, ids: list[int], due_at: datetime, values: dict[str, Any]) -> None:

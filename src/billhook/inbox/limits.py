@@ -1,15 +1,15 @@
 """Limit handlers over all workers: how many of their runs execute at once or start in a time; or pause them.
 
-A claim asks, for each handler with due runs, for as many as may start now: its room. A paused handler has no
-room, `at_most` less the runs under way is the room of a handler with that limit, and `rate` gives as many as
-the time since its last start allows. The rooms are read under a lock that is the same for all handlers and
-workers. Runs for which there is no room stay due, lose no attempt, and are claimed before those that become
-due later. With `at_most=2`, and the runs 1, 2 and 3 due:
+A claim asks, for each handler with due runs, for as many as may start now: its capacity. A paused handler has
+none, `at_most` less the runs under way is the capacity of a handler with that limit, and `rate` gives as many
+as the time since its last start allows. The capacities are read under a lock that is the same for all
+handlers and workers. Runs for which there is no capacity stay due, lose no attempt, and are claimed before
+those that become due later. With `at_most=2`, and the runs 1, 2 and 3 due:
 
-    0 s  a claim has room for two, and starts 1 and 2
+    0 s  a claim has capacity for two, and starts 1 and 2
     4 s  1 is settled, and the same transaction claims 3, or has another worker notified of it
 
-Had the worker of 1 died instead, there would be room for 3 when the lease of 1 has ended.
+Had the worker of 1 died instead, there would be capacity for 3 when the lease of 1 has ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, insert, select, update
 
-from billhook.inbox.claims import IS_PAUSED, count_running, due_runs
+from billhook.inbox.due import IS_PAUSED, count_running, due_runs
 from billhook.inbox.locks import lock_limits
 from billhook.inbox.records import Claim, HandlerLimits, PausedHandler, RunState
 from billhook.inbox.schema import handler, run
@@ -44,7 +44,7 @@ class Limiter:
     """Decides in one transaction which runs may start; `limits` are by the names that runs are stored under.
 
     `results` are the names that settled runs are stored under, with their errors; None for a success. Call
-    `count_failures` after what takes other locks, and `rooms` after that. `paused` are the handlers that
+    `count_failures` after what takes other locks, and `capacities` after that. `paused` are the handlers that
     `count_failures` paused.
     """
 
@@ -79,7 +79,9 @@ class Limiter:
 
     # --- claim ----------------------------------------------------------------------------------------
 
-    def rooms(self, names: Collection[str], most: int, now: datetime, idle: int | None) -> dict[str, int]:
+    def capacities(
+        self, names: Collection[str], most: int, now: datetime, idle: int | None
+    ) -> dict[str, int]:
         """Return how many runs of each handler may be claimed, `most` of each; 0 of one that is paused.
 
         The handlers are by the names that their runs are stored under; several may be of one handler, which
@@ -91,10 +93,12 @@ class Limiter:
             lock_limits(self._connection)
             rows, running = self._read(bounded), count_running(self._connection, bounded.values())
             for name, limits in bounded.items():
-                room = most if limits.at_most is None else limits.at_most - running[name]
+                capacity = most if limits.at_most is None else limits.at_most - running[name]
                 if limits.rate is not None:
-                    room = min(room, _starts(rows[name], limits.rate, now), most if idle is None else idle)
-                self._left[name] = max(0, room)
+                    capacity = min(
+                        capacity, _starts(rows[name], limits.rate, now), most if idle is None else idle
+                    )
+                self._left[name] = max(0, capacity)
         self._left |= dict.fromkeys(self._paused_as_others(names), 0)
         return {name: min(most, self._left.get(self._own_name(name), most)) for name in names}
 
@@ -144,10 +148,10 @@ class Limiter:
         running = count_running(self._connection, bounded.values())
         deliveries: list[int] = []
         for name, limits in bounded.items():
-            # A settled run gives room where runs under way are counted, not where starts are.
-            room = 0 if limits.at_most is None or limits.rate else limits.at_most - running[name]
-            for stored_under in limits.names if room > 0 else ():
-                due = self._connection.execute(due_runs(stored_under, now, room)).all()
+            # A settled run gives capacity where runs under way are counted, not where starts are.
+            capacity = 0 if limits.at_most is None or limits.rate else limits.at_most - running[name]
+            for stored_under in limits.names if capacity > 0 else ():
+                due = self._connection.execute(due_runs(stored_under, now, capacity)).all()
                 deliveries += [row.delivery_id for row in due]
         return deliveries
 

@@ -255,7 +255,7 @@ def _make_due(
             state=case((waits, RunState.WAITING.value), else_=RunState.DUE.value),
             attempts=0,
             runs_alone=0,
-            excused_attempts=0,
+            uncounted_attempts=0,
             # Not for a run that only waits for its retry: that is the same occurrence, hastened.
             replays=run.c.replays + case((is_due, 0), else_=1),
             due_at=now,

@@ -100,7 +100,7 @@ _OLDER = (
         # One that was planned before the handler had this option is handled.
         run.c.newest_only == 1,
         # The process of an interrupted attempt may not have ended yet: it is repeated at its time.
-        run.c.excused_attempts == 0,
+        run.c.uncounted_attempts == 0,
         run.c.delivery_id < _NEWEST_OF_KEY,
     )
     # Their deliveries are finished too, out of the order of locks: what another transaction has waits on.

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, TextualSelect, bindparam, column, func, select
 
-from billhook.inbox.claims import names_at_limit
 from billhook.inbox.counts import DURATION_BOUNDS, Counted, Counts, hour_of, read_counts
 from billhook.inbox.crashes import ThreadCrashes, read_crashes
+from billhook.inbox.due import names_at_limit
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import find_paused
 from billhook.inbox.records import HandlerLimits, PausedHandler

@@ -12,6 +12,19 @@ delivery   received ──► planned ──► done            run   waiting �
 
 An operator's discard: any delivery that is not done or pruned ──► done, and any run of it that has not
 succeeded ──► discarded.
+
+A handler that needs the newest only has those discarded that wait or are due before it; a content duplicate
+is discarded as it is planned. Marks, each a column, say more of a run that is running or due again:
+
+             queued              runs_alone: a suspect           beside_others: of a suspect
+running      waits for a         the attempt before was lost     others run beside it, because
+             thread              with its worker                 it takes long
+due again    was lost in the     is claimed beside nothing       was lost beside others: it is
+             worker's queue                                      claimed after other suspects
+
+A claim sets or clears `queued` and clears `beside_others`; the end of its lease sets `runs_alone`, unless the
+run was queued. A result, a release, a replay and a discard clear `queued` and `beside_others`; a result and a
+replay clear `runs_alone`. That a handler is paused is in its own row.
 """
 
 from __future__ import annotations
@@ -193,7 +206,7 @@ class StoredDelivery(NamedTuple):
     headers: str
     signed_at: datetime | None
     received_at: datetime
-    slot: str = ""
+    variant: str = ""
     sent_as: str | None = None
     type_field: str | None = None
 
@@ -303,7 +316,7 @@ class Lease(NamedTuple):
 class Claim(NamedTuple):
     """A claimed run, leased until `leased_until` unless renewed; `token` is its fencing token.
 
-    `excused` of its attempts, this one included, do not count. A `suspect` lost its last attempt with its
+    `uncounted` of its attempts, this one included, do not count. A `suspect` lost its last attempt with its
     worker: it runs alone. `replays` is how often it was replayed after it was finished. `ordered`: it has an
     order key.
     """
@@ -314,7 +327,7 @@ class Claim(NamedTuple):
     attempt: int
     leased_until: datetime
     delivery: StoredDelivery
-    excused: int = 0
+    uncounted: int = 0
     suspect: bool = False
     replays: int = 0
     ordered: bool = False
@@ -333,7 +346,7 @@ UNSTORABLE_ERROR = "the database refused the text of this error"
 class RunResult(NamedTuple):
     """How a claimed run ended. `due_at` is set for DUE only; `error` for all but SUCCEEDED.
 
-    An `excused` attempt was interrupted by an orderly stop, and does not count against the run.
+    An `uncounted` attempt was interrupted by an orderly stop, and does not count against the run.
     `duration_seconds` is how long the call took; None without a call. Failures of one bug have one `group`,
     and `place` is where the user's code failed; None for what is no failure of a handler. `ordered` is the
     claim's: without an order key it settles beside all others.
@@ -348,7 +361,7 @@ class RunResult(NamedTuple):
     due_at: datetime | None = None
     error: str | None = None
     traceback: str | None = None
-    excused: bool = False
+    uncounted: bool = False
     duration_seconds: float | None = None
     group: str | None = None
     place: str | None = None

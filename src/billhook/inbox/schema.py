@@ -60,7 +60,7 @@ delivery = Table(
     Column("source", Text, nullable=False),
     Column("key", Text, nullable=False),
     # Which of the deliveries of its key it is: see billhook.inbox.ingest.
-    Column("duplicate_slot", Text, nullable=False, server_default=""),
+    Column("variant", Text, nullable=False, server_default=""),
     # "" while it is not read, and where it is missing.
     Column("event_type", Text, nullable=False),
     # The path of the field of the body that has the type, where no header does: it is read when the delivery
@@ -86,7 +86,7 @@ delivery = Table(
     Column("identifier_3", Text),
     # Last, so that reading the others of a row never walks through a large body.
     Column("body", LargeBinary, nullable=False),
-    UniqueConstraint("source", "key", "duplicate_slot"),
+    UniqueConstraint("source", "key", "variant"),
     Index(None, "event_type", "id"),
 )
 IDENTIFIERS = (delivery.c.identifier_1, delivery.c.identifier_2, delivery.c.identifier_3)
@@ -124,7 +124,7 @@ run = Table(
     # keeps it from an attempt that was lost so: it is claimed after those that were lost alone.
     Column("beside_others", Integer, nullable=False, server_default=text("0")),
     # Attempts that do not count: lost beside other runs, or interrupted by an orderly stop.
-    Column("excused_attempts", Integer, nullable=False, server_default=text("0")),
+    Column("uncounted_attempts", Integer, nullable=False, server_default=text("0")),
     # How often an operator had it run again after it was finished: see billhook.effects.
     Column("replays", Integer, nullable=False, server_default=text("0")),
     # Of its last attempt: when it was claimed, from its end on when its handler was called, and how long the
@@ -144,7 +144,7 @@ failure = Table(
     Column("traceback", Text),
     Column("duration_seconds", Float),
     # 1: the run is tried again for it, so that it is counted as failed. 0 if the run is dead, the worker was
-    # lost, or the attempt is excused.
+    # lost, or the attempt does not count.
     Column("retried", Integer, nullable=False, server_default=text("0")),
     # Which issue it belongs to, and where the user's code failed: see billhook.inbox.issues. NULL for an
     # attempt that was interrupted.
@@ -310,7 +310,7 @@ version = Table(
     MetaData(),
     Column("version_num", Text, nullable=False),
     # The oldest revision whose code may still store deliveries; NULL: no older one than version_num.
-    Column("oldest_writer", Text),
+    Column("oldest_compatible", Text),
 )
 """Alembic's own table with a column more, read without importing alembic (0.8 s)."""
 
@@ -322,7 +322,7 @@ any_schema: ContextVar[bool] = ContextVar("any_schema", default=False)
 """True while an app is created only to upgrade its inbox: it must not refuse an old schema."""
 MAY_STORE = (
     f"SELECT 1 FROM {version.name} "  # noqa: S608 - our own table
-    f"WHERE '{REVISION}' BETWEEN coalesce(oldest_writer, version_num) AND version_num"
+    f"WHERE '{REVISION}' BETWEEN coalesce(oldest_compatible, version_num) AND version_num"
 )
 """A row if this code may store deliveries; the same as `verify` with `storing` in one statement."""
 
@@ -341,12 +341,14 @@ def verify(execute: Callable[[str], Any], *, storing: bool = False, table: str =
     With `storing` also a newer one is good in which this code may store deliveries. `execute` is a method of
     a connection, of SQLAlchemy or the driver; it returns a cursor. `table` is the name of `version` there.
     """
-    query = f"SELECT version_num, oldest_writer FROM {table}"  # noqa: S608 - our own table
+    query = f"SELECT version_num, oldest_compatible FROM {table}"  # noqa: S608 - our own table
     found: tuple[str, str | None] | None = execute(query).fetchone()
-    revision, oldest_writer = found or (None, None)
+    revision, oldest_compatible = found or (None, None)
     if revision == REVISION:
         return
-    stores = revision is not None and oldest_writer is not None and oldest_writer <= REVISION < revision
+    stores = (
+        revision is not None and oldest_compatible is not None and oldest_compatible <= REVISION < revision
+    )
     if not (storing and stores):
         require_known(revision, stores=stores)
         raise SchemaMismatch(revision, REVISION)

@@ -26,9 +26,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from billhook.inbox import claims, leases
-from billhook.inbox.claims import CLAIMED_COLUMNS, NextTimes
+from billhook.inbox import claims, due, leases
+from billhook.inbox.claims import CLAIMED_COLUMNS
 from billhook.inbox.dialect import InboxDialect, dialect_of
+from billhook.inbox.due import NextTimes
 from billhook.inbox.leases import CLAIMABLE, HELD, LEASE, NOT_CLAIMED, lease_parameters, lease_texts
 from billhook.inbox.limits import PAUSED_COUNT, Limiter
 from billhook.inbox.records import (
@@ -187,7 +188,7 @@ class InboxTransaction:
         self.superseded += superseded
         handlers = {handler for _, handler in settled}
         self._settled_names |= self._limits.keys() & handlers
-        # Of runs that are to be tried again, that are the next in an order, or for which there is room now.
+        # Of runs that are to be tried again, that are the next in an order, or that may start now.
         again = {handler for result, handler in settled if result.state is RunState.DUE}
         self._due_names |= (handlers if released else again) | self._settled_names
         if self._limiter is not None:
@@ -195,7 +196,7 @@ class InboxTransaction:
                 (handler, None if result.state is RunState.SUCCEEDED else result.error)
                 for result, handler in settled
                 # Neither a failure nor a success: an interruption, and a run discarded.
-                if handler in self._limits and not result.excused and result.state is not RunState.DISCARDED
+                if handler in self._limits and not result.uncounted and result.state is not RunState.DISCARDED
             ]
         self._settled_at = max(result.at for result in results)
         return {result.lease for result, _ in settled}
@@ -204,7 +205,7 @@ class InboxTransaction:
         """Insert the runs of received deliveries; returns the delivery ids that were still unplanned.
 
         The runs of plans that are `claimable` are inserted by the `claim` that follows, running as far as it
-        has room behind what was due before.
+        has capacity behind what was due before.
         """
         if not plans:
             return []
@@ -254,7 +255,7 @@ class InboxTransaction:
 
     def next_times(self, only: int | None = None) -> NextTimes:
         """Return when the next runs may be claimed, of one delivery if `only` names it."""
-        return claims.next_times(self._connection, self._limits, only)
+        return due.next_times(self._connection, self._limits, only)
 
     # --- claim ----------------------------------------------------------------------------------------
 
@@ -272,10 +273,10 @@ class InboxTransaction:
     ) -> list[Claim]:
         """Claim up to `limit` due runs, of one delivery if `only` names it; their attempt counts from now.
 
-        Of each handler with due runs a like number, as far as it has room. The first `idle` of them (default:
-        all) start at once. The others are marked as queued: if their worker dies, that is no attempt of
-        theirs. Without `suspects`, suspects are left for `claim_suspect`; those whose lease has ended become
-        due within `spread`. `times` are what the caller has read before this transaction.
+        Of each handler with due runs a like number, as far as it has capacity. The first `idle` of them
+        (default: all) start at once. The others are marked as queued: if their worker dies, that is no
+        attempt of theirs. Without `suspects`, suspects are left for `claim_suspect`; those whose lease has
+        ended become due within `spread`. `times` are what the caller has read before this transaction.
         """
         times = times or self.next_times(only)
         if times.lease_ends_at is not None and times.lease_ends_at <= now:
@@ -290,28 +291,31 @@ class InboxTransaction:
         if suspects:
             names.update(times.suspects)
         rows: list[Any] = []
-        room = limit
+        capacity = limit
         # A delivery that was planned just now has no runs yet.
         if names and not (only is not None and self._left_to_claim):
-            rooms = self._rooms(names, max(1, limit // len(names)), now, idle)
-            found = claims.find_due(self._connection, rooms, now, only, suspects=suspects)
+            capacities = self._capacities(names, max(1, limit // len(names)), now, idle)
+            found = claims.find_due(self._connection, capacities, now, only, suspects=suspects)
             rows = found = [row for row in found if not self._is_held(Lease(row.run_id, row.token))]
             if self._limiter is not None:
                 rows = self._limiter.admit(found, idle)
             rows = rows[:limit]
             taken = Counter(row.handler for row in found)
             # New runs come after runs that were already due; if those did not all fit, claim no new ones.
-            left = any(0 < rooms[name] <= taken[name] for name in rooms) or len(names_due) > CLAIM_HANDLERS
-            room = 0 if left else limit - len(rows)
+            left = (
+                any(0 < capacities[name] <= taken[name] for name in capacities)
+                or len(names_due) > CLAIM_HANDLERS
+            )
+            capacity = 0 if left else limit - len(rows)
         starting = rows if idle is None else rows[:idle]
         # A run that was lost in a queue starts at once or stays due: only a started run can be found out.
         queued = list(takewhile(lambda row: not row.queued, rows[len(starting) :]))
         claimed = self._mark_running(starting, now, leased_until)
         claimed += self._mark_running(queued, now, leased_until, is_queued=True)
         if self._left_to_claim:
-            room = room if len(claimed) == len(rows) else 0
-            at_once = room if idle is None else max(0, min(room, idle - len(rows)))
-            claimed += self._insert_planned(room, at_once, now, leased_until)
+            capacity = capacity if len(claimed) == len(rows) else 0
+            at_once = capacity if idle is None else max(0, min(capacity, idle - len(rows)))
+            claimed += self._insert_planned(capacity, at_once, now, leased_until)
         if claimed:
             self.steps.append("claim")
         return claimed
@@ -336,7 +340,7 @@ class InboxTransaction:
                 row.attempts + 1,
                 leased_until,
                 StoredDelivery(*row[len(CLAIMED_COLUMNS) :]),
-                row.excused_attempts,
+                row.uncounted_attempts,
                 row.runs_alone == 1,
                 row.replays,
                 row.order_key is not None,
@@ -347,11 +351,13 @@ class InboxTransaction:
             self._limiter.record_started(claimed, now)
         return claimed
 
-    def _rooms(self, names: Collection[str], most: int, now: datetime, idle: int | None) -> Mapping[str, int]:
+    def _capacities(
+        self, names: Collection[str], most: int, now: datetime, idle: int | None
+    ) -> Mapping[str, int]:
         """Return how many runs of each handler may be claimed, `most` of each."""
         if self._limiter is None:
             return dict.fromkeys(names, most)
-        return self._limiter.rooms(names, most, now, idle)
+        return self._limiter.capacities(names, most, now, idle)
 
     def _insert_planned(
         self, number: int, at_once: int, now: datetime, leased_until: datetime
@@ -393,9 +399,9 @@ class InboxTransaction:
         if self._limiter is not None:
             self._limiter.count_failures(now)
         times = times or self.next_times(only)
-        rooms = self._rooms(times.suspects, 1, now, None)
+        capacities = self._capacities(times.suspects, 1, now, None)
         held = self._held - self._settling
-        rows = claims.find_suspect(self._connection, rooms, now, only, held)
+        rows = claims.find_suspect(self._connection, capacities, now, only, held)
         for claim in self._mark_running(rows, now, leased_until):
             self.steps.append("claim")
             return claim

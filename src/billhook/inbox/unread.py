@@ -18,8 +18,7 @@ from billhook.inbox.records import DeliveryState, StoredDelivery
 from billhook.inbox.schema import delivery
 from billhook.inbox.sql import TextOfTables, in_states
 
-_NAMED_OTHERWISE = {"delivery_id": "id", "slot": "duplicate_slot"}
-STORED_COLUMNS = [delivery.c[_NAMED_OTHERWISE.get(name, name)] for name in StoredDelivery._fields]
+STORED_COLUMNS = [delivery.c.id, *(delivery.c[name] for name in StoredDelivery._fields[1:])]
 """In the order of StoredDelivery's fields."""
 MOST_OF_EACH = 10
 """Deliveries of one type that a batch takes in turn, at most; the rest of the batch are the oldest."""

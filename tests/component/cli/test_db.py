@@ -110,7 +110,7 @@ def test_db_current_says_what_an_administrator_has_to_do_before_an_upgrade(run, 
 
 
 def test_doctor_and_status_say_that_a_newer_schema_is_only_stored_in(run, inbox_url, tmp_path):
-    with next_release(tmp_path / "next", oldest_writer=REVISION):
+    with next_release(tmp_path / "next", oldest_compatible=REVISION):
         Inbox(inbox_url).upgrade()
 
     doctor = run("doctor", "--json", SECRETS=SECRET)

@@ -236,9 +236,10 @@ def test_the_causes_of_what_was_not_stored_are_those_of_the_alert():
 def test_open_issues_and_many_dead_workers_are_told_in_a_line(run, shop, where):
     update_issues(get_state(shop.app).inbox, datetime.now(UTC))
     values = ", ".join(
-        f"('host:{number}', 'worker', '2026-01-01 00:00:00', '2026-01-01 00:00:00')" for number in range(500)
+        f"('host:{number}', 'host', 'worker', '2026-01-01 00:00:00', '2026-01-01 00:00:00')"
+        for number in range(500)
     )
-    change(where, f"INSERT INTO billhook_worker (owner, engine, started_at, seen_at) VALUES {values}")
+    change(where, f"INSERT INTO billhook_worker (owner, host, engine, started_at, seen_at) VALUES {values}")
 
     told = run("status").stdout
 

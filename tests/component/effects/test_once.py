@@ -46,7 +46,7 @@ def test_it_is_true_once_for_each_handler_delivery_and_replay(url, opened):
         make_delivery("msg_2"),
         make_delivery("MSG_1"),
         make_delivery(source="partner"),
-        make_delivery(slot="PaymentFailed"),
+        make_delivery(variant="PaymentFailed"),
         make_delivery(replays=1),
     ]
 

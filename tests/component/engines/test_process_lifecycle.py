@@ -212,7 +212,7 @@ def test_the_thread_engine_is_registered_as_a_worker_until_it_stops(app_with):
     handlers = Handlers()
     handlers.on(PingTest, name="h")(lambda event: None)
     app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
-    query = "SELECT engine, handlers FROM billhook_worker"
+    query = "SELECT engine, handlers FROM billhook_worker WHERE stopped_at IS NULL"
     deliver(app)
     until(lambda: rows(inbox_at(app), query) == [("thread", 1)])
 
@@ -221,7 +221,7 @@ def test_the_thread_engine_is_registered_as_a_worker_until_it_stops(app_with):
     assert rows(inbox_at(app), query) == []
 
 
-def test_a_closed_engine_does_not_use_the_inbox_and_excuses_running_handlers(app_with, monkeypatch):
+def test_a_closed_engine_does_not_use_the_inbox_and_does_not_count_attempts_under_way(app_with, monkeypatch):
     monkeypatch.setattr(thread_engine, "GRACE_SECONDS", 0.2)
     handlers, gate, begun = Handlers(), threading.Event(), threading.Event()
 
@@ -241,7 +241,7 @@ def test_a_closed_engine_does_not_use_the_inbox_and_excuses_running_handlers(app
     engine._worker._poll()  # whoever comes late
 
     assert not alive
-    assert rows(inbox_at(app), "SELECT state, attempts, runs_alone, excused_attempts FROM run") == [
+    assert rows(inbox_at(app), "SELECT state, attempts, runs_alone, uncounted_attempts FROM run") == [
         ("due", 1, 0, 1)
     ]
     error = rows(inbox_at(app), "SELECT error FROM failure")[0][0]
@@ -260,7 +260,7 @@ def test_results_that_a_newer_schema_refuses_are_not_waited_for_at_the_end(app_w
     app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
     deliver(app)
     assert begun.wait(20)
-    with next_release(tmp_path / "next", oldest_writer=REVISION):
+    with next_release(tmp_path / "next", oldest_compatible=REVISION):
         open_inbox(inbox_at(app)).upgrade()
     gate.set()
 
@@ -276,7 +276,7 @@ def test_an_idle_worker_says_soon_that_the_schema_is_newer_and_handles_nothing(
     handlers, called = Handlers(), []
     handlers.on(PingTest, name="h")(called.append)
     app = running(handlers, BILLHOOK_ENGINE="worker")
-    with next_release(tmp_path / "next", oldest_writer=REVISION):
+    with next_release(tmp_path / "next", oldest_compatible=REVISION):
         Inbox(inbox_url).upgrade()
 
     until(lambda: "it is newer than this billhook" in caplog.text, 60)

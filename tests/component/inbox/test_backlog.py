@@ -10,8 +10,8 @@ from sqlalchemy import event
 
 from billhook.errors import BacklogFull
 from billhook.inbox import PutStatus, RunPlan, RunState
-from billhook.inbox.claims import count_unfinished
 from billhook.inbox.committer import COST_FACTOR, LEAST_AGE_SECONDS, BacklogLimit
+from billhook.inbox.due import count_unfinished
 from support.inbox_view import NOON, change, incoming, open_inbox, rows
 from support.postgres import only_sqlite
 from support.processes import until

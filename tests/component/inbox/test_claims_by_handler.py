@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from billhook.inbox import HandlerLimits, RunPlan, claims
+from billhook.inbox import HandlerLimits, RunPlan, due
 from support.inbox_view import NOON, incoming
 from support.inbox_view import open_inbox as opened
 from support.runs import result_of
@@ -120,7 +120,7 @@ def explained(inbox, text):
 
 def statement_of_next_times(inbox):
     with inbox.database.read() as connection:
-        return str(claims._MOMENTS_OF_ALL.compile(dialect=connection.dialect))
+        return str(due._MOMENTS_OF_ALL.compile(dialect=connection.dialect))
 
 
 def test_a_poll_looks_up_each_handler_in_the_index_without_statistics_too(inbox):

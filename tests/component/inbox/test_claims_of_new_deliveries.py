@@ -63,7 +63,7 @@ def test_new_runs_are_stored_as_claimed(inbox, where):
 
     assert called(claims) == [("k", "a"), ("k", "b"), ("l", "a"), ("l", "b")]
     assert [one.delivery for one in claims] == [stored[0], stored[0], stored[1], stored[1]]
-    assert {(one.attempt, one.leased_until, one.excused, one.suspect) for one in claims} == {
+    assert {(one.attempt, one.leased_until, one.uncounted, one.suspect) for one in claims} == {
         (1, LEASED_UNTIL, 0, False)
     }
     columns = "id, token, state, attempts, worker, queued, due_at, started_at"

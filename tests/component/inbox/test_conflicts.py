@@ -10,7 +10,7 @@ import pytest
 
 from billhook.events import EVENT_TYPES
 from billhook.inbox import Inbox, NewDelivery, PutStatus, RunPlan
-from billhook.inbox.ingest import FIRST, SlotEntry, choose_slot, ingest
+from billhook.inbox.ingest import FIRST, StoredVariant, choose_variant, ingest
 from billhook.inbox.retention import Cutoffs
 from support.inbox_view import NOON, change, rows, value
 from support.processes import together
@@ -26,8 +26,8 @@ def put_all(inbox, *deliveries):
     return [inbox.put(one).status for one in deliveries]
 
 
-def slots(where):
-    return [slot for (slot,) in rows(where, "SELECT duplicate_slot FROM delivery ORDER BY id")]
+def variants(where):
+    return [variant for (variant,) in rows(where, "SELECT variant FROM delivery ORDER BY id")]
 
 
 def test_a_stored_key_with_another_type_is_quarantined(inbox, where):
@@ -38,7 +38,7 @@ def test_a_stored_key_with_another_type_is_quarantined(inbox, where):
     error = f"type conflict with delivery {first.delivery_id}"
     assert (second.status, second.stored_event_type) == (PutStatus.CONFLICT, "InvoiceApproved")
     assert (second.conflict_of, second.error) == (first.delivery_id, error)
-    columns = "id, event_type, duplicate_slot, state, error, conflict_of, sent_as"
+    columns = "id, event_type, variant, state, error, conflict_of, sent_as"
     assert rows(where, f"SELECT {columns} FROM delivery ORDER BY id") == [
         (first.delivery_id, "InvoiceApproved", "", "received", None, None, None),
         (second.delivery_id, "PaymentFailed", "PaymentFailed", "quarantined", error, first.delivery_id, None),
@@ -66,7 +66,7 @@ def unread(body=b"{}", key="k"):
     return replace(sent("", body, key), type_field="type")
 
 
-def test_a_type_in_the_body_takes_the_first_slot_in_one_statement(inbox, where, monkeypatch):
+def test_a_type_in_the_body_is_the_first_in_one_statement(inbox, where, monkeypatch):
     def write(*_, **__):
         raise AssertionError("a second transaction")
 
@@ -74,7 +74,7 @@ def test_a_type_in_the_body_takes_the_first_slot_in_one_statement(inbox, where, 
 
     assert put_all(inbox, unread(), unread(), unread(key="other")) == [A, D, A]
     assert (
-        rows(where, "SELECT duplicate_slot, event_type, type_field, state FROM delivery")
+        rows(where, "SELECT variant, event_type, type_field, state FROM delivery")
         == [("", "", "type", "received")] * 2
     )
 
@@ -83,31 +83,33 @@ def test_of_one_batch_a_repeated_body_is_a_duplicate_and_another_one_a_conflict(
     receipts = ingest(inbox.database, [unread(), unread(b"[]"), unread(), unread(b"[]"), sent("", b"{}")])
 
     assert [receipt.status for receipt in receipts] == [A, C, D, D, D]
-    assert [slot[:1] for slot in slots(where)] == ["", "#"]
+    assert [variant[:1] for variant in variants(where)] == ["", "#"]
     assert receipts[1].error == f"content conflict with delivery {receipts[0].delivery_id}"
 
 
 @pytest.mark.parametrize("event_type", ["", "PaymentFailed", "orders/create"])
 def test_where_a_type_is_in_the_body_the_bytes_decide_read_or_unread(event_type):
     digest = sent().digest
-    first = {FIRST: SlotEntry(5, event_type, digest, None, "type")}
+    first = {FIRST: StoredVariant(5, event_type, digest, None, "type")}
 
     for same in (unread(), sent(), sent("InvoiceApproved"), sent("Odd"), sent("")):
-        choice = choose_slot(first, same)
-        assert (choice.status, choice.slot) == (D, FIRST), same
+        choice = choose_variant(first, same)
+        assert (choice.status, choice.variant) == (D, FIRST), same
     for other in (unread(b"[]"), sent(body=b"[]"), sent("", b"[]")):
-        choice = choose_slot(first, other)
-        assert (choice.status, choice.slot, choice.conflict_of) == (C, "#" + other.digest.hex(), 5), other
+        choice = choose_variant(first, other)
+        assert (choice.status, choice.variant, choice.conflict_of) == (C, "#" + other.digest.hex(), 5), other
     # As after erasing: without a digest every body is like it.
-    assert choose_slot({FIRST: SlotEntry(5, event_type, None, None, "type")}, unread(b"[]")).status is D
+    assert (
+        choose_variant({FIRST: StoredVariant(5, event_type, None, None, "type")}, unread(b"[]")).status is D
+    )
     # The other way round: the first came with a header.
-    assert choose_slot({FIRST: SlotEntry(5, "PaymentFailed", digest)}, unread()).status is D
-    assert choose_slot({FIRST: SlotEntry(5, "PaymentFailed", digest)}, unread(b"[]")).status is C
+    assert choose_variant({FIRST: StoredVariant(5, "PaymentFailed", digest)}, unread()).status is D
+    assert choose_variant({FIRST: StoredVariant(5, "PaymentFailed", digest)}, unread(b"[]")).status is C
 
 
 def test_a_delivery_without_a_type_keeps_none_with_its_type_in_the_body_from_being_first(inbox, where):
     assert put_all(inbox, sent(""), unread()) == [PutStatus.UNTYPED, A]
-    assert slots(where) == ["-", ""]
+    assert variants(where) == ["-", ""]
 
 
 def test_a_key_has_a_bounded_number_of_rows_over_all_types(inbox, where):
@@ -154,7 +156,7 @@ def test_further_unknown_types_are_named_once_in_the_row_of_their_bytes(inbox, w
     assert [receipt.status for receipt in verdicts] == [C, C, C, D, D] * 2
     names = "; also sent as Bb, CustomerMerged"
     assert rows(
-        where, "SELECT event_type, body, error FROM delivery WHERE duplicate_slot LIKE '*%' ORDER BY id"
+        where, "SELECT event_type, body, error FROM delivery WHERE variant LIKE '*%' ORDER BY id"
     ) == [
         ("Aa", b"{}", f"type conflict with delivery {first}{names}"),
         ("Aa", b"[1]", f"content conflict with delivery {verdicts[0].delivery_id}{names}"),
@@ -165,18 +167,18 @@ def test_further_unknown_types_are_named_once_in_the_row_of_their_bytes(inbox, w
 def test_so_many_names_are_kept_that_a_stranger_cannot_make_a_row_long(inbox, where):
     put_all(inbox, sent("InvoiceApproved"), *[sent(f"{number:0100d}X"[::-1]) for number in range(7)])
 
-    assert len(value(where, "SELECT error FROM delivery WHERE duplicate_slot = '*'")) <= 500
+    assert len(value(where, "SELECT error FROM delivery WHERE variant = '*'")) <= 500
     assert put_all(inbox, sent("Z" * 100), sent("Z" * 100)) == [S, S]
 
 
 def test_a_row_that_an_operator_had_planned_names_no_further_type(inbox, where):
     put_all(inbox, sent("InvoiceApproved"), sent("Aa"))
-    change(where, "UPDATE delivery SET error = NULL, state = 'received' WHERE duplicate_slot = '*'")
+    change(where, "UPDATE delivery SET error = NULL, state = 'received' WHERE variant = '*'")
 
     assert put_all(inbox, sent("Bb")) == [S]
 
 
-def test_an_untyped_delivery_does_not_take_the_first_slot(inbox, where):
+def test_an_untyped_delivery_is_not_the_first(inbox, where):
     receipts = [
         inbox.put(sent(kind, body)) for kind, body in [("", b"{}"), ("", b"[]"), ("PaymentFailed", b"{}")]
     ]
@@ -184,7 +186,7 @@ def test_an_untyped_delivery_does_not_take_the_first_slot(inbox, where):
     assert [receipt.status for receipt in receipts] == [PutStatus.UNTYPED, C, A]
     assert receipts[0].error == "no event type"
     assert (receipts[0].conflict_of, receipts[1].conflict_of) == (None, receipts[0].delivery_id)
-    assert rows(where, "SELECT substr(duplicate_slot, 1, 2), state FROM delivery ORDER BY id") == [
+    assert rows(where, "SELECT substr(variant, 1, 2), state FROM delivery ORDER BY id") == [
         ("-", "quarantined"),
         ("-#", "quarantined"),
         ("", "received"),
@@ -210,9 +212,7 @@ def test_any_bytes_are_duplicates_of_a_row_pruned_without_a_digest(inbox, where)
 
 def test_a_type_set_by_an_operator_does_not_count_as_the_sent_type(inbox, where):
     put_all(inbox, sent("InvoiceApproved"), sent("PaymentFailed"))
-    change(
-        where, "UPDATE delivery SET sent_as = event_type, event_type = 'Overage' WHERE duplicate_slot <> ''"
-    )
+    change(where, "UPDATE delivery SET sent_as = event_type, event_type = 'Overage' WHERE variant <> ''")
 
     assert put_all(inbox, sent("PaymentFailed"), sent("Overage")) == [D, C]
 
@@ -234,7 +234,7 @@ def test_conflicts_within_one_batch_each_find_their_place(inbox, where):
     receipts = ingest(inbox.database, batch)
 
     assert [receipt.status for receipt in receipts] == [A, C, C, D, C, D, C]
-    assert slots(where) == ["", "PaymentFailed", "Overage", "-", "*"]
+    assert variants(where) == ["", "PaymentFailed", "Overage", "-", "*"]
     assert receipts[3].delivery_id == receipts[1].delivery_id
     assert {receipt.conflict_of for receipt in receipts} == {None, receipts[0].delivery_id}
 
@@ -243,7 +243,7 @@ def test_a_batch_of_deliveries_without_a_type_needs_no_first_one(inbox, where):
     receipts = ingest(inbox.database, [sent("", key="a"), sent("", key="b")])
 
     assert [receipt.status for receipt in receipts] == [PutStatus.UNTYPED] * 2
-    assert slots(where) == ["-", "-"]
+    assert variants(where) == ["-", "-"]
 
 
 def test_a_first_row_deleted_during_the_lookup_is_replaced(inbox, where):
@@ -264,7 +264,7 @@ def test_a_first_row_deleted_during_the_lookup_is_replaced(inbox, where):
 
     assert receipt.status is A
     assert receipt.delivery_id != first.delivery_id or value(where, "SELECT count(*) FROM delivery") == 1
-    assert rows(where, "SELECT duplicate_slot, state, error FROM delivery") == [("", "received", None)]
+    assert rows(where, "SELECT variant, state, error FROM delivery") == [("", "received", None)]
 
 
 def test_from_64_threads_every_type_is_stored_once(inbox, where):
@@ -310,15 +310,15 @@ def test_from_three_processes_every_type_is_stored_once(inbox_url, where):
     assert verdicts.count("duplicate") == 2 * len(kinds)
 
 
-def test_control_two_unlocked_conflicts_would_use_the_same_slot(inbox, where):
+def test_control_two_unlocked_conflicts_would_be_the_same_variant(inbox, where):
     """The control: without the lock of the second step, both see no conflict yet, and both store one."""
     inbox.put(sent("InvoiceApproved"))
-    seen = {FIRST: SlotEntry(1, "InvoiceApproved", None)}
+    seen = {FIRST: StoredVariant(1, "InvoiceApproved", None)}
 
-    places = [choose_slot(seen, sent("PaymentFailed")) for _ in range(2)]
+    places = [choose_variant(seen, sent("PaymentFailed")) for _ in range(2)]
 
     assert [found.status for found in places] == [C, C]
-    assert places[0].slot == places[1].slot
+    assert places[0].variant == places[1].variant
 
 
 # --- at any size ----------------------------------------------------------------------------------

@@ -279,7 +279,7 @@ def test_an_attempt_that_a_stop_interrupted_is_not_counted(inbox):
     plan(inbox)
     (one,) = claim(inbox, seconds=2)
 
-    settled = settle(inbox, result(one, RunState.DUE, due_at=at(60), error="stopped", excused=True))
+    settled = settle(inbox, result(one, RunState.DUE, due_at=at(60), error="stopped", uncounted=True))
 
     assert settled == {one.lease}
     assert totals(inbox) == {ACCEPTED: 1}

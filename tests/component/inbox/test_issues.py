@@ -380,7 +380,7 @@ def test_a_lost_worker_and_an_interrupted_run(inbox, where):
         *(claim.run_id, claim.token, delivery_id, claim.attempt, RunState.DUE, NOON + MINUTE),
         due_at=NOON + MINUTE,
         error="the worker was stopped",
-        excused=True,
+        uncounted=True,
     )
     with inbox.transaction("v") as transaction:
         transaction.settle([result])

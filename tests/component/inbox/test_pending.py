@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from billhook.inbox import RunPlan
-from billhook.inbox.claims import PendingDelivery
+from billhook.inbox.due import PendingDelivery
 from billhook.inbox.records import HandlerLimits
 from support.inbox_view import change, incoming, rows
 from support.runs import LEASE, at

@@ -28,6 +28,7 @@ TABLES = [
     "billhook_handler",
     "billhook_issue",
     "billhook_notifier",
+    "billhook_release",
     "billhook_version",
     "billhook_worker",
     "delivery",

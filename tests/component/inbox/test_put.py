@@ -106,8 +106,8 @@ def test_concurrent_new_repeated_and_conflicting_keys_each_get_their_own_receipt
     results = together(48, put)
 
     for number, (key, receipt) in enumerate(results):
-        slot = "*" if number % 4 == 1 else ""
-        expected = value(where, "SELECT id FROM delivery WHERE key = ? AND duplicate_slot = ?", key, slot)
+        variant = "*" if number % 4 == 1 else ""
+        expected = value(where, "SELECT id FROM delivery WHERE key = ? AND variant = ?", key, variant)
         assert receipt.delivery_id == expected
         if number % 4 == 0:
             assert receipt.status is PutStatus.DUPLICATE

@@ -26,8 +26,8 @@ STORES = (
 def upgrade(inbox_url, tmp_path):
     """Upgrade the inbox to the next release's schema; by default that lets this code store deliveries."""
 
-    def call(oldest_writer=REVISION):
-        with next_release(tmp_path / "next", oldest_writer):
+    def call(oldest_compatible=REVISION):
+        with next_release(tmp_path / "next", oldest_compatible):
             Inbox(inbox_url).upgrade()
 
     return call
@@ -111,10 +111,10 @@ def test_a_transaction_that_an_upgrade_overtakes_is_rolled_back(inbox, where, up
     assert value(where, "SELECT count(*) FROM run") == 0
 
 
-@pytest.mark.parametrize("oldest_writer", [None, NEXT])
-def test_a_newer_schema_that_does_not_allow_it_refuses_deliveries(inbox, where, upgrade, oldest_writer):
+@pytest.mark.parametrize("oldest_compatible", [None, NEXT])
+def test_a_newer_schema_that_does_not_allow_it_refuses_deliveries(inbox, where, upgrade, oldest_compatible):
     inbox.put(incoming("k1"))
-    upgrade(oldest_writer)
+    upgrade(oldest_compatible)
 
     for new in (incoming("k2"), incoming("k1"), incoming("k3", event_type="")):
         with pytest.raises(
@@ -127,7 +127,7 @@ def test_a_newer_schema_that_does_not_allow_it_refuses_deliveries(inbox, where, 
         open_inbox(where)
 
     assert rows(where, "SELECT key FROM delivery") == [("k1",)]
-    assert value(where, "SELECT oldest_writer FROM billhook_version") == oldest_writer
+    assert value(where, "SELECT oldest_compatible FROM billhook_version") == oldest_compatible
 
 
 def test_the_next_release_itself_uses_its_schema(inbox, inbox_url, where, upgrade, tmp_path):

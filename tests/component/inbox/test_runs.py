@@ -207,7 +207,7 @@ def test_a_suspect_is_claimed_alone(inbox, where):
 
     assert [(one.delivery.key, one.suspect) for one in others] == [("k2", False)]
     assert of_another is None
-    assert [one and (one.delivery.key, one.attempt, one.excused, one.suspect) for one in suspects] == [
+    assert [one and (one.delivery.key, one.attempt, one.uncounted, one.suspect) for one in suspects] == [
         ("k0", 2, 1, True),
         ("k1", 2, 1, True),
         None,
@@ -215,25 +215,25 @@ def test_a_suspect_is_claimed_alone(inbox, where):
     assert rows(where, "SELECT run_id, attempt FROM failure ORDER BY id") == [(1, 1), (2, 1)]
 
 
-def test_an_attempt_lost_beside_others_is_excused_and_one_lost_alone_counts(inbox, where):
+def test_an_attempt_lost_beside_others_does_not_count_and_one_lost_alone_does(inbox, where):
     planned(inbox, "a")
     claim(inbox)
-    excused = []
+    found = []
     for seconds in (31, 62, 93):
         claim_others(inbox, seconds=seconds)
         one = claim_suspect(inbox, seconds=seconds)
-        excused.append((one.attempt, one.excused))
+        found.append((one.attempt, one.uncounted))
 
-    assert excused == [(2, 1), (3, 0), (4, 0)]
+    assert found == [(2, 1), (3, 0), (4, 0)]
     assert len(rows(where, "SELECT * FROM failure")) == 3
     assert runs(where, "last_error") == [(LOST,)]
 
 
-def test_a_loss_alone_revokes_one_excuse_but_none_of_orderly_stops(inbox):
+def test_a_loss_alone_makes_the_one_before_it_count_but_none_of_orderly_stops(inbox):
     planned(inbox, "a")
     (claimed,) = claim(inbox)
     for seconds in (0, 10, 20):
-        stopped = result_of(claimed, RunState.DUE, seconds, due=seconds, error="stopped", excused=True)
+        stopped = result_of(claimed, RunState.DUE, seconds, due=seconds, error="stopped", uncounted=True)
         with inbox.transaction(OWNER) as transaction:
             transaction.settle([stopped])
         (claimed,) = claim_others(inbox, seconds=seconds)
@@ -243,7 +243,7 @@ def test_a_loss_alone_revokes_one_excuse_but_none_of_orderly_stops(inbox):
     claim_others(inbox, seconds=82)
     alone = claim_suspect(inbox, seconds=82)
 
-    assert [(one.attempt, one.excused) for one in (beside, alone)] == [(5, 4), (6, 3)]
+    assert [(one.attempt, one.uncounted) for one in (beside, alone)] == [(5, 4), (6, 3)]
 
 
 def lost_beside_others(inbox, seconds, keys=("a",)):
@@ -257,14 +257,14 @@ def lost_beside_others(inbox, seconds, keys=("a",)):
     return [claim_suspect(inbox, seconds=seconds + 31) for _ in keys]
 
 
-def test_a_suspect_lost_beside_others_is_excused_and_claimed_last(inbox):
+def test_a_suspect_lost_beside_others_does_not_count_and_is_claimed_last(inbox):
     for number in range(2):
         planned(inbox, "a", key=f"k{number}")
     claim(inbox)
 
     found = lost_beside_others(inbox, 31, keys=("k0", "k1"))
 
-    assert [(one.delivery.key, one.attempt, one.excused) for one in found] == [("k1", 3, 0), ("k0", 3, 2)]
+    assert [(one.delivery.key, one.attempt, one.uncounted) for one in found] == [("k1", 3, 0), ("k0", 3, 2)]
 
 
 def test_repeated_losses_of_a_suspect_beside_others_count_in_the_end(inbox):
@@ -277,7 +277,7 @@ def test_repeated_losses_of_a_suspect_beside_others_count_in_the_end(inbox):
             transaction.mark_not_alone([(one.run_id, one.token)])
         claim_others(inbox, seconds=93 + 31 * number)
         one = claim_suspect(inbox, seconds=93 + 31 * number)
-        counted.append(one.attempt - one.excused)
+        counted.append(one.attempt - one.uncounted)
 
     assert counted == [1] * 6 + [2, 3, 4, 5]
 
@@ -300,8 +300,8 @@ def test_a_suspect_that_is_settled_is_no_longer_suspect(inbox, where):
 
     (again,) = claim_others(inbox, seconds=41)
 
-    assert (again.attempt, again.excused, again.suspect) == (3, 1, False)
-    assert runs(where, "runs_alone, excused_attempts") == [(0, 1)]
+    assert (again.attempt, again.uncounted, again.suspect) == (3, 1, False)
+    assert runs(where, "runs_alone, uncounted_attempts") == [(0, 1)]
 
 
 def test_suspects_never_lost_alone_are_claimed_first(inbox):
@@ -369,16 +369,16 @@ def test_a_suspect_is_due_for_its_delivery_alone(inbox):
     assert inbox.poll(0, only=other)[1].suspect_at is None
 
 
-def test_an_attempt_that_we_cut_off_is_excused(inbox, where):
+def test_an_attempt_that_we_cut_off_does_not_count(inbox, where):
     planned(inbox, "a")
     (claimed,) = claim(inbox)
-    outcome = result_of(claimed, RunState.DUE, due=30, error="stopped", excused=True)
+    outcome = result_of(claimed, RunState.DUE, due=30, error="stopped", uncounted=True)
     with inbox.transaction(OWNER) as transaction:
         transaction.settle([outcome])
 
     (again,) = claim_others(inbox, seconds=30)
 
-    assert (again.attempt, again.excused, again.suspect) == (2, 1, False)
+    assert (again.attempt, again.uncounted, again.suspect) == (2, 1, False)
 
 
 def test_poll_returns_the_next_due_time(inbox):

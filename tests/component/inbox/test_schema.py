@@ -151,9 +151,9 @@ def test_the_migrations_make_the_tables_of_the_code(bare_url):
     migrated = structure(bare_url)
 
     inbox.close()
-    assert [name for name, *_ in migrated.pop("billhook_version")[0]] == ["oldest_writer", "version_num"]
+    assert [name for name, *_ in migrated.pop("billhook_version")[0]] == ["oldest_compatible", "version_num"]
     assert migrated == of_the_code
-    found = rows(place_of(bare_url), "SELECT version_num, oldest_writer FROM billhook_version")
+    found = rows(place_of(bare_url), "SELECT version_num, oldest_compatible FROM billhook_version")
     assert found == [(REVISION, None)]
 
 

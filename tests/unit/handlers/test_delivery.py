@@ -14,9 +14,9 @@ from billhook.handlers import Headers
 from billhook.testing import delivery_of
 
 
-def delivery(source="default", key="msg_1", slot=""):
+def delivery(source="default", key="msg_1", variant=""):
     now = datetime.now(UTC)
-    return Delivery(1, key, source, "PingTest", 1, now, None, b"{}", Headers({}), slot=slot)
+    return Delivery(1, key, source, "PingTest", 1, now, None, b"{}", Headers({}), variant=variant)
 
 
 def test_the_idempotency_key_names_the_source_too():
@@ -26,15 +26,15 @@ def test_the_idempotency_key_names_the_source_too():
 
 
 def test_a_replayed_conflict_has_its_own_idempotency_key():
-    assert delivery(slot="PaymentFailed").idempotency_key == "default:msg_1,PaymentFailed"
+    assert delivery(variant="PaymentFailed").idempotency_key == "default:msg_1,PaymentFailed"
 
 
 def test_no_two_deliveries_share_an_idempotency_key():
     # Of sources no name has a colon, of keys none a comma: all there is else comes in any place.
     sources, keys = ["a", "a-b", "b"], ["b", "a:b", ":", "b:*", "sha256:00", "#"]
-    all_slots = ["", "*", "-", "#", "PaymentFailed", "PaymentFailed#", "*#", "-#"]
+    all_variants = ["", "*", "-", "#", "PaymentFailed", "PaymentFailed#", "*#", "-#"]
 
-    found = [delivery(*facts).idempotency_key for facts in product(sources, keys, all_slots)]
+    found = [delivery(*facts).idempotency_key for facts in product(sources, keys, all_variants)]
 
     assert len(set(found)) == len(found)
 

@@ -12,14 +12,14 @@ from billhook.inbox.schema import metadata, version
 connection = context.config.attributes["connection"]
 
 
-def record_oldest_writer(
+def record_oldest_compatible(
     ctx: MigrationContext, step: MigrationInfo, heads: Collection[Any], run_args: Mapping[str, Any]
 ) -> None:
     """Write what a migration says about older code; one that says nothing allows none."""
     del ctx, heads, run_args
     migration: Any = step.up_revision
-    oldest = getattr(migration.module, "oldest_writer", None)
-    connection.execute(update(version).values(oldest_writer=null() if oldest is None else oldest))
+    oldest = getattr(migration.module, "oldest_compatible", None)
+    connection.execute(update(version).values(oldest_compatible=null() if oldest is None else oldest))
 
 
 context.configure(
@@ -29,7 +29,7 @@ context.configure(
     version_table_schema=connection.dialect.identifier_preparer.schema_for_object(version),
     include_name=lambda name, kind, _parents: kind != "table" or name in metadata.tables,
     render_as_batch=True,
-    on_version_apply=record_oldest_writer,
+    on_version_apply=record_oldest_compatible,
 )
 with context.begin_transaction():
     context.run_migrations()

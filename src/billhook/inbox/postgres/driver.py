@@ -17,10 +17,10 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 
+from billhook.concurrency import wait_readable
 from billhook.errors import UnfitEncoding
 from billhook.inbox import schema
 from billhook.inbox.records import NewDelivery
-from billhook.threads import wait_readable
 
 SESSION = {
     "synchronous_commit": "on",
@@ -210,13 +210,13 @@ INSERT_NEW = """
         (source, key, event_type, type_field, body, digest, headers, signed_at, received_at, state)
     SELECT source, key, event_type, type_field, body, digest, headers, signed_at, received_at,
         (SELECT 'received' FROM {version}
-         WHERE %s BETWEEN coalesce(oldest_writer, version_num) AND version_num)
+         WHERE %s BETWEEN coalesce(oldest_compatible, version_num) AND version_num)
     FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::bytea[], %s::bytea[], %s::text[],
                 %s::timestamptz[], %s::timestamptz[])
          WITH ORDINALITY
          AS new (source, key, event_type, type_field, body, digest, headers, signed_at, received_at, number)
     ORDER BY number
-    ON CONFLICT (source, key, duplicate_slot) DO NOTHING
+    ON CONFLICT (source, key, variant) DO NOTHING
     RETURNING id
 """
 

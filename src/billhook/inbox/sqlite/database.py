@@ -18,6 +18,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
+from billhook.concurrency import reset_in_child
 from billhook.errors import InboxUnavailable
 from billhook.inbox.database import Database
 from billhook.inbox.facts import SqliteFacts
@@ -44,7 +45,6 @@ from billhook.inbox.sqlite.file import (
 )
 from billhook.inbox.sqlite.library import sqlite3
 from billhook.inbox.sqlite.waker import FifoWaker
-from billhook.threads import reset_in_child
 
 CHECKPOINT_COMMITS = 256
 """Commits of one process between two checkpoints: a log of some 16 MB."""
@@ -64,7 +64,7 @@ _INSERT_NEW = (
 _INSERT_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, 'received', NULL)"
 # One value more is a measurable part of a delivery's time: only those with their type in the body have it.
 _INSERT_ROW_WITH_FIELD = "(?, ?, ?, ?, ?, ?, ?, ?, 'received', ?)"
-_UNLESS_STORED = " ON CONFLICT (source, key, duplicate_slot) DO NOTHING"
+_UNLESS_STORED = " ON CONFLICT (source, key, variant) DO NOTHING"
 
 
 class SqliteDatabase(Database):

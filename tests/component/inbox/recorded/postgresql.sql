@@ -20,77 +20,63 @@ WHERE billhook.billhook_action.id < %(id_1)s::BIGINT AND billhook.billhook_actio
 -- actions.py recorded
 INSERT INTO billhook.billhook_action (at, who, what, which) VALUES (%(at)s::TIMESTAMP WITH TIME ZONE, %(who)s::VARCHAR, %(what)s::VARCHAR, %(which)s::VARCHAR) RETURNING billhook.billhook_action.id
 
--- claims.py count_running
-SELECT billhook.run.handler, count(*) AS count_1
-FROM billhook.run
-WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = ANY (%(param_1)s::TEXT[]) GROUP BY billhook.run.handler
---> run: run_claim_idx
-
--- claims.py count_unfinished
-SELECT count(*) AS count_1
-FROM (SELECT billhook.delivery.id AS id
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('received', 'planned')
- LIMIT %(param_1)s::INTEGER) AS anon_1
---> delivery: delivery_unfinished_idx
-
 -- claims.py find_due
-SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) AND billhook.run.delivery_id = %(of_delivery)s::BIGINT AND billhook.run.runs_alone = %(runs_alone_1)s::INTEGER ORDER BY billhook.run.due_at, billhook.run.id
- LIMIT %(room)s::INTEGER FOR UPDATE OF run SKIP LOCKED) AS few ON true JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
+ LIMIT %(capacity)s::INTEGER FOR UPDATE OF run SKIP LOCKED) AS few ON true JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 --> billhook_handler: billhook_handler_name_key
 --> delivery: delivery_pkey
 --> run: run_claim_idx
 
 -- claims.py find_due
-SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) AND billhook.run.delivery_id = %(of_delivery)s::BIGINT ORDER BY billhook.run.due_at, billhook.run.id
- LIMIT %(room)s::INTEGER FOR UPDATE OF run SKIP LOCKED) AS few ON true JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
+ LIMIT %(capacity)s::INTEGER FOR UPDATE OF run SKIP LOCKED) AS few ON true JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 --> billhook_handler: billhook_handler_name_key
 --> delivery: delivery_pkey
 --> run: run_claim_idx
 
 -- claims.py find_due
-SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) AND billhook.run.runs_alone = %(runs_alone_1)s::INTEGER ORDER BY billhook.run.due_at, billhook.run.id
- LIMIT %(room)s::INTEGER FOR UPDATE OF run SKIP LOCKED) AS few ON true JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
+ LIMIT %(capacity)s::INTEGER FOR UPDATE OF run SKIP LOCKED) AS few ON true JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 --> billhook_handler: billhook_handler_name_key
 --> delivery: delivery_pkey
 --> run: run_claim_idx
 
 -- claims.py find_due
-SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
-FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
+FROM json_array_elements_text(CAST(%(names)s::VARCHAR AS JSON)) AS wanted JOIN LATERAL (SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.state = 'due' AND billhook.run.handler = wanted.value AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) ORDER BY billhook.run.due_at, billhook.run.id
- LIMIT %(room)s::INTEGER FOR UPDATE OF run SKIP LOCKED) AS few ON true JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
+ LIMIT %(capacity)s::INTEGER FOR UPDATE OF run SKIP LOCKED) AS few ON true JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 --> billhook_handler: billhook_handler_name_key
 --> delivery: delivery_pkey
 --> run: run_claim_idx
 
 -- claims.py find_suspect
 WITH few AS
-(SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+(SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.handler = ANY (%(names)s::TEXT[]) AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(held)s::TEXT[]) AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
-WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) AND billhook.run.delivery_id = %(of_delivery)s::BIGINT ORDER BY billhook.run.beside_others, billhook.run.attempts - billhook.run.excused_attempts, billhook.run.due_at, billhook.run.id
+WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) AND billhook.run.delivery_id = %(of_delivery)s::BIGINT ORDER BY billhook.run.beside_others, billhook.run.attempts - billhook.run.uncounted_attempts, billhook.run.due_at, billhook.run.id
  LIMIT %(param_2)s::INTEGER FOR UPDATE OF run SKIP LOCKED)
- SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM few JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 --> billhook_handler: billhook_handler_name_key
 --> delivery: delivery_pkey
@@ -98,91 +84,17 @@ FROM few JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 
 -- claims.py find_suspect
 WITH few AS
-(SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.excused_attempts AS excused_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
+(SELECT billhook.run.id AS run_id, billhook.run.token AS token, billhook.run.handler AS handler, billhook.run.attempts AS attempts, billhook.run.queued AS queued, billhook.run.delivery_id AS delivery_id, billhook.run.due_at AS due_at, billhook.run.runs_alone AS runs_alone, billhook.run.uncounted_attempts AS uncounted_attempts, billhook.run.replays AS replays, billhook.run.order_key AS order_key
 FROM billhook.run
 WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.handler = ANY (%(names)s::TEXT[]) AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(held)s::TEXT[]) AND billhook.run.due_at <= %(now)s::TIMESTAMP WITH TIME ZONE AND NOT (EXISTS (SELECT *
 FROM billhook.billhook_handler
-WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) ORDER BY billhook.run.beside_others, billhook.run.attempts - billhook.run.excused_attempts, billhook.run.due_at, billhook.run.id
+WHERE billhook.billhook_handler.name = billhook.run.handler AND billhook.billhook_handler.paused_at IS NOT NULL)) ORDER BY billhook.run.beside_others, billhook.run.attempts - billhook.run.uncounted_attempts, billhook.run.due_at, billhook.run.id
  LIMIT %(param_2)s::INTEGER FOR UPDATE OF run SKIP LOCKED)
- SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM few JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 --> billhook_handler: billhook_handler_name_key
 --> delivery: delivery_pkey
 --> run: run_alone_idx
-
--- claims.py next_times
-SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) FROM billhook.run WHERE delivery_id = %(delivery_id)s::BIGINT AND state IN ('due', 'running') GROUP BY 1, 2
-    UNION ALL SELECT 'paused', name, paused_at FROM billhook.billhook_handler WHERE paused_at IS NOT NULL
-    UNION ALL SELECT 'start', name, next_start_at FROM billhook.billhook_handler WHERE next_start_at IS NOT NULL
---> billhook_handler: all rows
---> run: run_claim_idx
-
--- claims.py next_times
-WITH RECURSIVE due (handler) AS (
-        SELECT (SELECT handler FROM billhook.run WHERE state = 'due' ORDER BY handler LIMIT 1)
-        UNION ALL SELECT (
-            SELECT handler FROM billhook.run WHERE state = 'due' AND run.handler > due.handler
-            ORDER BY handler LIMIT 1
-        ) FROM due WHERE due.handler IS NOT NULL
-    ), running (handler) AS (
-        SELECT (SELECT handler FROM billhook.run WHERE state = 'running' ORDER BY handler LIMIT 1)
-        UNION ALL SELECT (
-            SELECT handler FROM billhook.run WHERE state = 'running' AND run.handler > running.handler
-            ORDER BY handler LIMIT 1
-        ) FROM running WHERE running.handler IS NOT NULL
-    ) SELECT 'due' AS kind, handler, (
-    SELECT due_at FROM billhook.run WHERE state = 'due' AND run.handler = due.handler AND runs_alone = 0 ORDER BY due_at LIMIT 1
-) FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS kind, handler, (
-    SELECT due_at FROM billhook.run WHERE state = 'running' AND run.handler = running.handler  ORDER BY due_at LIMIT 1
-) FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'suspect', handler, min(due_at) FROM billhook.run WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler
-    UNION ALL SELECT 'paused', name, paused_at FROM billhook.billhook_handler WHERE paused_at IS NOT NULL
-    UNION ALL SELECT 'start', name, next_start_at FROM billhook.billhook_handler WHERE next_start_at IS NOT NULL
---> billhook_handler: all rows
---> run: run_alone_idx
---> run: run_claim_idx
-
--- claims.py pending
-SELECT billhook.delivery.id, billhook.delivery.received_at
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('received') AND billhook.delivery.received_at <= %(received_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.delivery.id
- LIMIT %(param_1)s::INTEGER
---> delivery: delivery_received_idx
-
--- claims.py pending
-SELECT billhook.run.delivery_id, billhook.run.due_at
-FROM billhook.run
-WHERE billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.runs_alone = 1 AND billhook.run.state IN ('due')
- LIMIT %(param_1)s::INTEGER
---> run: run_alone_idx
-
--- claims.py pending
-SELECT billhook.run.delivery_id, billhook.run.due_at
-FROM billhook.run
-WHERE billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR
- LIMIT %(param_1)s::INTEGER
---> run: run_claim_idx
-
--- claims.py pending
--- limits.py Limiter.startable
-SELECT billhook.run.delivery_id, billhook.run.due_at, billhook.run.attempts
-FROM billhook.run
-WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.due_at, billhook.run.id
- LIMIT %(param_1)s::INTEGER
---> run: run_claim_idx
-
--- claims.py reset_far_due_times
-UPDATE billhook.run SET due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id IN (SELECT billhook.run.id
-FROM billhook.run
-WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE FOR UPDATE SKIP LOCKED)
---> run: run_alone_idx
---> run: run_pkey
-
--- claims.py reset_far_due_times
-UPDATE billhook.run SET due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id IN (SELECT billhook.run.id
-FROM billhook.run
-WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE FOR UPDATE SKIP LOCKED)
---> run: run_claim_idx
---> run: run_pkey
 
 -- counts.py Counts.write
 INSERT INTO billhook.billhook_count (hour, source, event_type, handler, what, cause, bucket, number, seconds, last_at) VALUES (%(hour)s::TIMESTAMP WITH TIME ZONE, %(source)s::VARCHAR, %(event_type)s::VARCHAR, %(handler)s::VARCHAR, %(what)s::VARCHAR, %(cause)s::VARCHAR, %(bucket)s::INTEGER, %(number)s::BIGINT, %(seconds)s, %(last_at)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (hour, source, event_type, handler, what, cause, bucket) DO UPDATE SET number = (billhook.billhook_count.number + excluded.number), seconds = (billhook.billhook_count.seconds + excluded.seconds), last_at = CASE WHEN (excluded.last_at > billhook.billhook_count.last_at) THEN excluded.last_at ELSE billhook.billhook_count.last_at END
@@ -702,6 +614,94 @@ WHERE (billhook.delivery.state NOT IN ('pruned', 'erased')) AND NOT (billhook.de
 WHERE anon_1.bytes <= %(bytes_1)s::INTEGER ORDER BY billhook.delivery.id DESC
 --> delivery: delivery_pkey
 
+-- due.py count_running
+SELECT billhook.run.handler, count(*) AS count_1
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = ANY (%(param_1)s::TEXT[]) GROUP BY billhook.run.handler
+--> run: run_claim_idx
+
+-- due.py count_unfinished
+SELECT count(*) AS count_1
+FROM (SELECT billhook.delivery.id AS id
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received', 'planned')
+ LIMIT %(param_1)s::INTEGER) AS anon_1
+--> delivery: delivery_unfinished_idx
+
+-- due.py next_times
+SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) FROM billhook.run WHERE delivery_id = %(delivery_id)s::BIGINT AND state IN ('due', 'running') GROUP BY 1, 2
+    UNION ALL SELECT 'paused', name, paused_at FROM billhook.billhook_handler WHERE paused_at IS NOT NULL
+    UNION ALL SELECT 'start', name, next_start_at FROM billhook.billhook_handler WHERE next_start_at IS NOT NULL
+--> billhook_handler: all rows
+--> run: run_claim_idx
+
+-- due.py next_times
+WITH RECURSIVE due (handler) AS (
+        SELECT (SELECT handler FROM billhook.run WHERE state = 'due' ORDER BY handler LIMIT 1)
+        UNION ALL SELECT (
+            SELECT handler FROM billhook.run WHERE state = 'due' AND run.handler > due.handler
+            ORDER BY handler LIMIT 1
+        ) FROM due WHERE due.handler IS NOT NULL
+    ), running (handler) AS (
+        SELECT (SELECT handler FROM billhook.run WHERE state = 'running' ORDER BY handler LIMIT 1)
+        UNION ALL SELECT (
+            SELECT handler FROM billhook.run WHERE state = 'running' AND run.handler > running.handler
+            ORDER BY handler LIMIT 1
+        ) FROM running WHERE running.handler IS NOT NULL
+    ) SELECT 'due' AS kind, handler, (
+    SELECT due_at FROM billhook.run WHERE state = 'due' AND run.handler = due.handler AND runs_alone = 0 ORDER BY due_at LIMIT 1
+) FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS kind, handler, (
+    SELECT due_at FROM billhook.run WHERE state = 'running' AND run.handler = running.handler  ORDER BY due_at LIMIT 1
+) FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'suspect', handler, min(due_at) FROM billhook.run WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler
+    UNION ALL SELECT 'paused', name, paused_at FROM billhook.billhook_handler WHERE paused_at IS NOT NULL
+    UNION ALL SELECT 'start', name, next_start_at FROM billhook.billhook_handler WHERE next_start_at IS NOT NULL
+--> billhook_handler: all rows
+--> run: run_alone_idx
+--> run: run_claim_idx
+
+-- due.py pending
+SELECT billhook.delivery.id, billhook.delivery.received_at
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') AND billhook.delivery.received_at <= %(received_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.delivery.id
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_received_idx
+
+-- due.py pending
+SELECT billhook.run.delivery_id, billhook.run.due_at
+FROM billhook.run
+WHERE billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.runs_alone = 1 AND billhook.run.state IN ('due')
+ LIMIT %(param_1)s::INTEGER
+--> run: run_alone_idx
+
+-- due.py pending
+SELECT billhook.run.delivery_id, billhook.run.due_at
+FROM billhook.run
+WHERE billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR
+ LIMIT %(param_1)s::INTEGER
+--> run: run_claim_idx
+
+-- due.py pending
+-- limits.py Limiter.startable
+SELECT billhook.run.delivery_id, billhook.run.due_at, billhook.run.attempts
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.due_at, billhook.run.id
+ LIMIT %(param_1)s::INTEGER
+--> run: run_claim_idx
+
+-- due.py reset_far_due_times
+UPDATE billhook.run SET due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id IN (SELECT billhook.run.id
+FROM billhook.run
+WHERE billhook.run.runs_alone = 1 AND billhook.run.state IN ('due') AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE FOR UPDATE SKIP LOCKED)
+--> run: run_alone_idx
+--> run: run_pkey
+
+-- due.py reset_far_due_times
+UPDATE billhook.run SET due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id IN (SELECT billhook.run.id
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.run.due_at > %(due_at_1)s::TIMESTAMP WITH TIME ZONE FOR UPDATE SKIP LOCKED)
+--> run: run_claim_idx
+--> run: run_pkey
+
 -- filters.py DeliveryFilter.ids
 SELECT billhook.delivery.id
 FROM billhook.delivery
@@ -837,14 +837,14 @@ SELECT billhook.delivery.id
 FROM billhook.delivery
 WHERE billhook.delivery.source = %(source_1)s::VARCHAR AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
  LIMIT %(param_1)s::INTEGER
---> delivery: delivery_source_key_duplicate_slot_key
+--> delivery: delivery_source_key_variant_key
 
 -- filters.py DeliveryFilter.ids
 SELECT billhook.delivery.id
 FROM billhook.delivery
 WHERE billhook.delivery.source IN (%(source_1_1)s::VARCHAR, %(source_1_2)s::VARCHAR) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
  LIMIT %(param_1)s::INTEGER
---> delivery: delivery_source_key_duplicate_slot_key
+--> delivery: delivery_source_key_variant_key
 
 -- filters.py DeliveryFilter.ids
 SELECT billhook.delivery.id
@@ -958,7 +958,7 @@ FROM sources
 WHERE sources.source IS NOT NULL) AND billhook.delivery.key = %(key_1)s::VARCHAR AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
  LIMIT %(param_1)s::INTEGER
 --> delivery: delivery_pkey
---> delivery: delivery_source_key_duplicate_slot_key
+--> delivery: delivery_source_key_variant_key
 
 -- filters.py DeliveryFilter.ids
 WITH RECURSIVE sources_of_key(source) AS
@@ -993,7 +993,7 @@ WHERE found.id = %(id_1)s::BIGINT) ORDER BY billhook.delivery.id DESC
 --> delivery: delivery_identifier_2_idx
 --> delivery: delivery_identifier_3_idx
 --> delivery: delivery_pkey
---> delivery: delivery_source_key_duplicate_slot_key
+--> delivery: delivery_source_key_variant_key
 --> run: all rows
 
 -- filters.py DeliveryFilter.ids
@@ -1034,7 +1034,7 @@ WHERE anon_1.id < %(id_7)s::BIGINT ORDER BY anon_1.id DESC
 --> delivery: delivery_identifier_2_idx
 --> delivery: delivery_identifier_3_idx
 --> delivery: delivery_pkey
---> delivery: delivery_source_key_duplicate_slot_key
+--> delivery: delivery_source_key_variant_key
 
 -- filters.py DeliveryFilter.ids
 WITH RECURSIVE sources_of_key(source) AS
@@ -1070,7 +1070,7 @@ WHERE anon_1.id < %(id_5)s::BIGINT ORDER BY anon_1.id DESC
 --> delivery: delivery_identifier_2_idx
 --> delivery: delivery_identifier_3_idx
 --> delivery: delivery_pkey
---> delivery: delivery_source_key_duplicate_slot_key
+--> delivery: delivery_source_key_variant_key
 
 -- filters.py DeliveryFilter.ids
 WITH RECURSIVE sources_of_key(source) AS
@@ -1109,20 +1109,20 @@ WHERE found.id = %(id_1)s::BIGINT ORDER BY found.id DESC
 --> delivery: delivery_identifier_2_idx
 --> delivery: delivery_identifier_3_idx
 --> delivery: delivery_pkey
---> delivery: delivery_source_key_duplicate_slot_key
+--> delivery: delivery_source_key_variant_key
 
 -- inbox.py Inbox._commit_nothing
 UPDATE billhook.billhook_version SET version_num=billhook.billhook_version.version_num
 --> billhook_version: all rows
 
 -- ingest.py _insert
-INSERT INTO billhook.delivery (source, key, duplicate_slot, event_type, type_field, conflict_of, headers, state, error, signed_at, received_at, digest, body) VALUES (%(source)s::VARCHAR, %(key)s::VARCHAR, %(duplicate_slot)s::VARCHAR, %(event_type)s::VARCHAR, %(type_field)s::VARCHAR, %(conflict_of)s::BIGINT, %(headers)s::VARCHAR, %(state)s::VARCHAR, %(error)s::VARCHAR, %(signed_at)s::TIMESTAMP WITH TIME ZONE, %(received_at)s::TIMESTAMP WITH TIME ZONE, %(digest)s, %(body)s) RETURNING billhook.delivery.id
+INSERT INTO billhook.delivery (source, key, variant, event_type, type_field, conflict_of, headers, state, error, signed_at, received_at, digest, body) VALUES (%(source)s::VARCHAR, %(key)s::VARCHAR, %(variant)s::VARCHAR, %(event_type)s::VARCHAR, %(type_field)s::VARCHAR, %(conflict_of)s::BIGINT, %(headers)s::VARCHAR, %(state)s::VARCHAR, %(error)s::VARCHAR, %(signed_at)s::TIMESTAMP WITH TIME ZONE, %(received_at)s::TIMESTAMP WITH TIME ZONE, %(digest)s, %(body)s) RETURNING billhook.delivery.id
 
 -- ingest.py _of_keys
-SELECT billhook.delivery.key, billhook.delivery.duplicate_slot, billhook.delivery.id, coalesce(billhook.delivery.sent_as, billhook.delivery.event_type) AS coalesce_1, billhook.delivery.digest, billhook.delivery.error, billhook.delivery.type_field
+SELECT billhook.delivery.key, billhook.delivery.variant, billhook.delivery.id, coalesce(billhook.delivery.sent_as, billhook.delivery.event_type) AS coalesce_1, billhook.delivery.digest, billhook.delivery.error, billhook.delivery.type_field
 FROM billhook.delivery
 WHERE billhook.delivery.source = %(source_1)s::VARCHAR AND billhook.delivery.key = ANY (%(param_1)s::TEXT[])
---> delivery: delivery_source_key_duplicate_slot_key
+--> delivery: delivery_source_key_variant_key
 
 -- ingest.py _store_others
 UPDATE billhook.delivery SET error=%(error)s::VARCHAR WHERE billhook.delivery.id = %(id_1)s::BIGINT
@@ -1359,21 +1359,21 @@ UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempt
 --> run: run_pkey
 
 -- leases.py _make_due
-UPDATE billhook.run SET state=%(state)s::VARCHAR, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, last_error=%(last_error)s::VARCHAR, runs_alone=%(runs_alone)s::INTEGER, excused_attempts=%(excused_attempts)s::INTEGER WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
+UPDATE billhook.run SET state=%(state)s::VARCHAR, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, last_error=%(last_error)s::VARCHAR, runs_alone=%(runs_alone)s::INTEGER, uncounted_attempts=%(uncounted_attempts)s::INTEGER WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
 --> run: run_pkey
 
 -- leases.py expire_leases
 INSERT INTO billhook.failure (run_id, attempt, failed_at, error, fingerprint, worker, release_id) VALUES (%(run_id)s::BIGINT, %(attempt)s::INTEGER, %(failed_at)s::TIMESTAMP WITH TIME ZONE, %(error)s::VARCHAR, %(fingerprint)s::VARCHAR, %(worker)s::VARCHAR, %(release_id)s::INTEGER) RETURNING billhook.failure.id
 
 -- leases.py expire_leases
-SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.run.worker, billhook.run.release_id, billhook.run.queued, billhook.run.runs_alone, billhook.run.beside_others, billhook.run.excused_attempts
+SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.run.worker, billhook.run.release_id, billhook.run.queued, billhook.run.runs_alone, billhook.run.beside_others, billhook.run.uncounted_attempts
 FROM billhook.run
 WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND NOT CAST(billhook.run.id AS TEXT) || %(param_1)s::VARCHAR || CAST(billhook.run.token AS TEXT) = ANY (%(param_2)s::TEXT[]) ORDER BY billhook.run.due_at, billhook.run.id
  LIMIT %(param_3)s::INTEGER FOR UPDATE SKIP LOCKED
 --> run: run_claim_idx
 
 -- leases.py expire_leases
-SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.run.worker, billhook.run.release_id, billhook.run.queued, billhook.run.runs_alone, billhook.run.beside_others, billhook.run.excused_attempts
+SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.run.worker, billhook.run.release_id, billhook.run.queued, billhook.run.runs_alone, billhook.run.beside_others, billhook.run.uncounted_attempts
 FROM billhook.run
 WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.delivery_id = %(delivery_id_1)s::BIGINT ORDER BY billhook.run.due_at, billhook.run.id
  LIMIT %(param_1)s::INTEGER FOR UPDATE SKIP LOCKED
@@ -1536,7 +1536,7 @@ WHERE billhook.failure.id = ANY (%(param_1)s::BIGINT[])
 --> run: run_pkey
 
 -- operations.py _backfill_plans
-SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM billhook.delivery
 WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) ORDER BY billhook.delivery.id
 --> delivery: delivery_pkey
@@ -1586,11 +1586,11 @@ UPDATE billhook.run SET due_at=%(moment)s::TIMESTAMP WITH TIME ZONE WHERE billho
 --> run: run_pkey
 
 -- operations.py _make_due
-UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, excused_attempts=%(excused_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (%(state_2_1)s::VARCHAR, %(state_2_2)s::VARCHAR)
+UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, uncounted_attempts=%(uncounted_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (%(state_2_1)s::VARCHAR, %(state_2_2)s::VARCHAR)
 --> run: run_pkey
 
 -- operations.py _make_due
-UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, excused_attempts=%(excused_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (NULL) AND (1 != 1)
+UPDATE billhook.run SET state=CASE WHEN (billhook.run.order_key IS NOT NULL AND billhook.run.state != %(state_1)s::VARCHAR) THEN %(param_1)s::VARCHAR ELSE %(param_2)s::VARCHAR END, attempts=%(attempts)s::INTEGER, due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE, queued=%(queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, runs_alone=%(runs_alone)s::INTEGER, beside_others=%(beside_others)s::INTEGER, uncounted_attempts=%(uncounted_attempts)s::INTEGER, replays=(billhook.run.replays + CASE WHEN (billhook.run.state = %(state_1)s::VARCHAR) THEN %(param_3)s::INTEGER ELSE %(param_4)s::INTEGER END) WHERE billhook.run.id = ANY (%(param_5)s::BIGINT[]) AND billhook.run.state IN (NULL) AND (1 != 1)
 
 -- operations.py _states
 SELECT billhook.delivery.id, billhook.delivery.state
@@ -1685,7 +1685,7 @@ SELECT billhook.run.delivery_id, (SELECT max(newest.delivery_id) AS max_1
 FROM billhook.run AS newest
 WHERE newest.handler = %(of_handler)s::VARCHAR AND newest.order_key = %(of_key)s::VARCHAR AND newest.state IN ('waiting', 'due', 'running')) AS newest
 FROM billhook.run JOIN billhook.delivery ON billhook.delivery.id = billhook.run.delivery_id
-WHERE billhook.run.handler = %(of_handler)s::VARCHAR AND billhook.run.order_key = %(of_key)s::VARCHAR AND billhook.run.state IN ('waiting', 'due', 'running') AND billhook.run.state IN ('waiting', 'due') AND billhook.run.newest_only = %(newest_only_1)s::INTEGER AND billhook.run.excused_attempts = %(excused_attempts_1)s::INTEGER AND billhook.run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
+WHERE billhook.run.handler = %(of_handler)s::VARCHAR AND billhook.run.order_key = %(of_key)s::VARCHAR AND billhook.run.state IN ('waiting', 'due', 'running') AND billhook.run.state IN ('waiting', 'due') AND billhook.run.newest_only = %(newest_only_1)s::INTEGER AND billhook.run.uncounted_attempts = %(uncounted_attempts_1)s::INTEGER AND billhook.run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
 FROM billhook.run AS newest
 WHERE newest.handler = %(of_handler)s::VARCHAR AND newest.order_key = %(of_key)s::VARCHAR AND newest.state IN ('waiting', 'due', 'running')) FOR NO KEY UPDATE OF delivery SKIP LOCKED
 --> delivery: delivery_pkey
@@ -1858,7 +1858,7 @@ DELETE FROM billhook.billhook_action WHERE billhook.billhook_action.at < %(at_1)
 -- runs.py _write_results
 UPDATE billhook.run SET state=anon_1.new_state, attempts=anon_1.attempt, due_at=coalesce(anon_1.retry_at, billhook.run.due_at), queued=0, last_error=anon_1.error, finished_at=CASE WHEN (anon_1.ended_at < (SELECT billhook.billhook_closed.finished_at
 FROM billhook.billhook_closed)) THEN (SELECT billhook.billhook_closed.finished_at
-FROM billhook.billhook_closed) ELSE anon_1.ended_at END, runs_alone=0, beside_others=0, excused_attempts=(billhook.run.excused_attempts + anon_1.is_excused), started_at=coalesce(anon_1.called_at, billhook.run.started_at), duration_seconds=anon_1.seconds FROM jsonb_to_recordset(CAST(%(results)s::VARCHAR AS JSONB)) AS anon_1(run_id BIGINT, fencing_token INTEGER, attempt INTEGER, new_state TEXT, error TEXT, retry_at TIMESTAMP WITH TIME ZONE, ended_at TIMESTAMP WITH TIME ZONE, is_excused INTEGER, called_at TIMESTAMP WITH TIME ZONE, seconds FLOAT) WHERE billhook.run.id = anon_1.run_id AND billhook.run.token = anon_1.fencing_token AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.queued = 1)) RETURNING billhook.run.id, billhook.run.token, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
+FROM billhook.billhook_closed) ELSE anon_1.ended_at END, runs_alone=0, beside_others=0, uncounted_attempts=(billhook.run.uncounted_attempts + anon_1.is_uncounted), started_at=coalesce(anon_1.called_at, billhook.run.started_at), duration_seconds=anon_1.seconds FROM jsonb_to_recordset(CAST(%(results)s::VARCHAR AS JSONB)) AS anon_1(run_id BIGINT, fencing_token INTEGER, attempt INTEGER, new_state TEXT, error TEXT, retry_at TIMESTAMP WITH TIME ZONE, ended_at TIMESTAMP WITH TIME ZONE, is_uncounted INTEGER, called_at TIMESTAMP WITH TIME ZONE, seconds FLOAT) WHERE billhook.run.id = anon_1.run_id AND billhook.run.token = anon_1.fencing_token AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.queued = 1)) RETURNING billhook.run.id, billhook.run.token, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
 --> billhook_closed: all rows
 --> run: run_claim_idx
 
@@ -1897,7 +1897,7 @@ SELECT billhook.delivery.id
 FROM billhook.delivery
 WHERE billhook.delivery.source = %(source_1)s::VARCHAR AND billhook.delivery.key = %(key_1)s::VARCHAR AND billhook.delivery.id != %(id_1)s::BIGINT
  LIMIT %(param_1)s::INTEGER
---> delivery: delivery_source_key_duplicate_slot_key
+--> delivery: delivery_source_key_variant_key
 
 -- searches.py related_deliveries
 SELECT billhook.run.delivery_id
@@ -1991,20 +1991,20 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
 )
             WHERE found.number < %(at_most)s::INTEGER
         )
-        SELECT stored.id, stored.source, stored.key, stored.event_type, stored.body, stored.headers, stored.signed_at, stored.received_at, stored.duplicate_slot, stored.sent_as, stored.type_field
+        SELECT stored.id, stored.source, stored.key, stored.event_type, stored.body, stored.headers, stored.signed_at, stored.received_at, stored.variant, stored.sent_as, stored.type_field
         FROM found JOIN billhook.delivery AS stored ON stored.id = found.id ORDER BY found.number
 --> delivery: delivery_pkey
 --> delivery: delivery_turn_idx
 
 -- unread.py read_one
-SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM billhook.delivery
 WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id = %(delivery_id)s::BIGINT ORDER BY billhook.delivery.id
  LIMIT %(at_most)s::INTEGER
 --> delivery: delivery_turn_idx
 
 -- unread.py read_unread
-SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.duplicate_slot, billhook.delivery.sent_as, billhook.delivery.type_field
+SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM billhook.delivery
 WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
  LIMIT %(at_most)s::INTEGER

@@ -21,24 +21,8 @@ WHERE billhook_action.id < ? AND billhook_action.at >= ? ORDER BY billhook_actio
 -- actions.py recorded
 INSERT INTO billhook_action (at, who, what, which) VALUES (?, ?, ?, ?) RETURNING id
 
--- claims.py count_running
-SELECT run.handler, count(*) AS count_1
-FROM run
-WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler IN (SELECT value FROM json_each(?)) GROUP BY run.handler
---> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- claims.py count_unfinished
-SELECT count(*) AS count_1
-FROM (SELECT delivery.id AS id
-FROM delivery
-WHERE delivery.state IN ('received', 'planned')
- LIMIT ? OFFSET ?) AS anon_1
---> SCAN delivery USING INDEX delivery_unfinished_idx
---> SCAN anon_1
-
 -- claims.py find_due
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -52,7 +36,7 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- claims.py find_due
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -66,7 +50,7 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- claims.py find_due
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -80,7 +64,7 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- claims.py find_due
-SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.excused_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT run.id AS run_id, run.token, run.handler, run.attempts, run.queued, run.delivery_id, run.due_at, run.runs_alone, run.uncounted_attempts, run.replays, run.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM json_each(?) AS wanted JOIN run ON run.id IN (SELECT own.id
 FROM run AS own
 WHERE own.state = 'due' AND own.handler = wanted.value AND own.due_at <= ? AND NOT (EXISTS (SELECT *
@@ -95,13 +79,13 @@ WHERE billhook_handler.name = own.handler AND billhook_handler.paused_at IS NOT 
 
 -- claims.py find_suspect
 WITH few AS
-(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.queued AS queued, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.excused_attempts AS excused_attempts, run.replays AS replays, run.order_key AS order_key
+(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.queued AS queued, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.uncounted_attempts AS uncounted_attempts, run.replays AS replays, run.order_key AS order_key
 FROM run
 WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.handler IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) = 0 AND run.due_at <= ? AND NOT (EXISTS (SELECT *
 FROM billhook_handler
-WHERE billhook_handler.name = run.handler AND billhook_handler.paused_at IS NOT NULL)) AND run.delivery_id = ? ORDER BY run.beside_others, run.attempts - run.excused_attempts, run.due_at, run.id
+WHERE billhook_handler.name = run.handler AND billhook_handler.paused_at IS NOT NULL)) AND run.delivery_id = ? ORDER BY run.beside_others, run.attempts - run.uncounted_attempts, run.due_at, run.id
  LIMIT ? OFFSET ?)
- SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM few JOIN delivery ON delivery.id = few.delivery_id
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=? AND handler=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
@@ -112,13 +96,13 @@ FROM few JOIN delivery ON delivery.id = few.delivery_id
 
 -- claims.py find_suspect
 WITH few AS
-(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.queued AS queued, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.excused_attempts AS excused_attempts, run.replays AS replays, run.order_key AS order_key
+(SELECT run.id AS run_id, run.token AS token, run.handler AS handler, run.attempts AS attempts, run.queued AS queued, run.delivery_id AS delivery_id, run.due_at AS due_at, run.runs_alone AS runs_alone, run.uncounted_attempts AS uncounted_attempts, run.replays AS replays, run.order_key AS order_key
 FROM run
 WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.handler IN (SELECT value FROM json_each(?)) AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) = 0 AND run.due_at <= ? AND NOT (EXISTS (SELECT *
 FROM billhook_handler
-WHERE billhook_handler.name = run.handler AND billhook_handler.paused_at IS NOT NULL)) ORDER BY run.beside_others, run.attempts - run.excused_attempts, run.due_at, run.id
+WHERE billhook_handler.name = run.handler AND billhook_handler.paused_at IS NOT NULL)) ORDER BY run.beside_others, run.attempts - run.uncounted_attempts, run.due_at, run.id
  LIMIT ? OFFSET ?)
- SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.excused_attempts, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+ SELECT few.run_id, few.token, few.handler, few.attempts, few.queued, few.delivery_id, few.due_at, few.runs_alone, few.uncounted_attempts, few.replays, few.order_key, delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM few JOIN delivery ON delivery.id = few.delivery_id
 --> SEARCH run USING INDEX run_alone_idx (due_at<?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
@@ -126,93 +110,6 @@ FROM few JOIN delivery ON delivery.id = few.delivery_id
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 --> SCAN few
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
-
--- claims.py next_times
-SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) FROM run WHERE delivery_id = ? AND state IN ('due', 'running') GROUP BY 1, 2
-    UNION ALL SELECT 'paused', name, paused_at FROM billhook_handler WHERE paused_at IS NOT NULL
-    UNION ALL SELECT 'start', name, next_start_at FROM billhook_handler WHERE next_start_at IS NOT NULL
---> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
---> SCAN billhook_handler
---> SCAN billhook_handler
-
--- claims.py next_times
-WITH RECURSIVE due (handler) AS (
-        SELECT (SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'due' ORDER BY handler LIMIT 1)
-        UNION ALL SELECT (
-            SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'due' AND run.handler > due.handler
-            ORDER BY handler LIMIT 1
-        ) FROM due WHERE due.handler IS NOT NULL
-    ), running (handler) AS (
-        SELECT (SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'running' ORDER BY handler LIMIT 1)
-        UNION ALL SELECT (
-            SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'running' AND run.handler > running.handler
-            ORDER BY handler LIMIT 1
-        ) FROM running WHERE running.handler IS NOT NULL
-    ) SELECT 'due' AS kind, handler, (
-    SELECT due_at FROM run WHERE state IN ('due', 'running') AND state = 'due' AND run.handler = due.handler AND runs_alone = 0 ORDER BY due_at LIMIT 1
-) FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS kind, handler, (
-    SELECT due_at FROM run WHERE state IN ('due', 'running') AND state = 'running' AND run.handler = running.handler  ORDER BY due_at LIMIT 1
-) FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'suspect', handler, min(due_at) FROM run WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler
-    UNION ALL SELECT 'paused', name, paused_at FROM billhook_handler WHERE paused_at IS NOT NULL
-    UNION ALL SELECT 'start', name, next_start_at FROM billhook_handler WHERE next_start_at IS NOT NULL
---> SCAN CONSTANT ROW
---> SEARCH run USING COVERING INDEX run_claim_idx (state=?)
---> SCAN due
---> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler>?)
---> SCAN due
---> SEARCH run USING INDEX run_claim_idx (state=? AND handler=?)
---> SCAN CONSTANT ROW
---> SEARCH run USING COVERING INDEX run_claim_idx (state=?)
---> SCAN running
---> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler>?)
---> SCAN running
---> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=?)
---> SCAN run USING INDEX run_alone_idx
---> SCAN billhook_handler
---> SCAN billhook_handler
-
--- claims.py pending
-SELECT delivery.id, delivery.received_at
-FROM delivery
-WHERE delivery.state IN ('received') AND delivery.received_at <= ? ORDER BY delivery.id
- LIMIT ? OFFSET ?
---> SCAN delivery USING INDEX delivery_received_idx
-
--- claims.py pending
-SELECT run.delivery_id, run.due_at
-FROM run
-WHERE run.due_at <= ? AND run.runs_alone = 1 AND run.state IN ('due')
- LIMIT ? OFFSET ?
---> SEARCH run USING INDEX run_alone_idx (due_at<?)
-
--- claims.py pending
-SELECT run.delivery_id, run.due_at
-FROM run
-WHERE run.due_at <= ? AND run.state IN ('due', 'running') AND run.state = ?
- LIMIT ? OFFSET ?
---> SEARCH run USING INDEX run_claim_idx (state=?)
-
--- claims.py pending
--- limits.py Limiter.startable
-SELECT run.delivery_id, run.due_at, run.attempts
-FROM run
-WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at <= ? ORDER BY run.due_at, run.id
- LIMIT ? OFFSET ?
---> SEARCH run USING INDEX run_claim_idx (state=? AND handler=? AND due_at<?)
-
--- claims.py reset_far_due_times
-UPDATE run SET due_at=? WHERE run.id IN (SELECT run.id
-FROM run
-WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.due_at > ?)
---> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
---> SEARCH run USING COVERING INDEX run_alone_idx (due_at>?)
-
--- claims.py reset_far_due_times
-UPDATE run SET due_at=? WHERE run.id IN (SELECT run.id
-FROM run
-WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at > ?)
---> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
---> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=? AND due_at>?)
 
 -- counts.py Counts.write
 INSERT INTO billhook_count (hour, source, event_type, handler, what, cause, bucket, number, seconds, last_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hour, source, event_type, handler, what, cause, bucket) DO UPDATE SET number = (billhook_count.number + excluded.number), seconds = (billhook_count.seconds + excluded.seconds), last_at = CASE WHEN (excluded.last_at > billhook_count.last_at) THEN excluded.last_at ELSE billhook_count.last_at END
@@ -756,6 +653,109 @@ WHERE anon_1.bytes <= ? ORDER BY delivery.id DESC
 --> SCAN anon_1
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
+-- due.py count_running
+SELECT run.handler, count(*) AS count_1
+FROM run
+WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler IN (SELECT value FROM json_each(?)) GROUP BY run.handler
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- due.py count_unfinished
+SELECT count(*) AS count_1
+FROM (SELECT delivery.id AS id
+FROM delivery
+WHERE delivery.state IN ('received', 'planned')
+ LIMIT ? OFFSET ?) AS anon_1
+--> SCAN delivery USING INDEX delivery_unfinished_idx
+--> SCAN anon_1
+
+-- due.py next_times
+SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) FROM run WHERE delivery_id = ? AND state IN ('due', 'running') GROUP BY 1, 2
+    UNION ALL SELECT 'paused', name, paused_at FROM billhook_handler WHERE paused_at IS NOT NULL
+    UNION ALL SELECT 'start', name, next_start_at FROM billhook_handler WHERE next_start_at IS NOT NULL
+--> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
+--> SCAN billhook_handler
+--> SCAN billhook_handler
+
+-- due.py next_times
+WITH RECURSIVE due (handler) AS (
+        SELECT (SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'due' ORDER BY handler LIMIT 1)
+        UNION ALL SELECT (
+            SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'due' AND run.handler > due.handler
+            ORDER BY handler LIMIT 1
+        ) FROM due WHERE due.handler IS NOT NULL
+    ), running (handler) AS (
+        SELECT (SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'running' ORDER BY handler LIMIT 1)
+        UNION ALL SELECT (
+            SELECT handler FROM run WHERE state IN ('due', 'running') AND state = 'running' AND run.handler > running.handler
+            ORDER BY handler LIMIT 1
+        ) FROM running WHERE running.handler IS NOT NULL
+    ) SELECT 'due' AS kind, handler, (
+    SELECT due_at FROM run WHERE state IN ('due', 'running') AND state = 'due' AND run.handler = due.handler AND runs_alone = 0 ORDER BY due_at LIMIT 1
+) FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS kind, handler, (
+    SELECT due_at FROM run WHERE state IN ('due', 'running') AND state = 'running' AND run.handler = running.handler  ORDER BY due_at LIMIT 1
+) FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'suspect', handler, min(due_at) FROM run WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler
+    UNION ALL SELECT 'paused', name, paused_at FROM billhook_handler WHERE paused_at IS NOT NULL
+    UNION ALL SELECT 'start', name, next_start_at FROM billhook_handler WHERE next_start_at IS NOT NULL
+--> SCAN CONSTANT ROW
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=?)
+--> SCAN due
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler>?)
+--> SCAN due
+--> SEARCH run USING INDEX run_claim_idx (state=? AND handler=?)
+--> SCAN CONSTANT ROW
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=?)
+--> SCAN running
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler>?)
+--> SCAN running
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=?)
+--> SCAN run USING INDEX run_alone_idx
+--> SCAN billhook_handler
+--> SCAN billhook_handler
+
+-- due.py pending
+SELECT delivery.id, delivery.received_at
+FROM delivery
+WHERE delivery.state IN ('received') AND delivery.received_at <= ? ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SCAN delivery USING INDEX delivery_received_idx
+
+-- due.py pending
+SELECT run.delivery_id, run.due_at
+FROM run
+WHERE run.due_at <= ? AND run.runs_alone = 1 AND run.state IN ('due')
+ LIMIT ? OFFSET ?
+--> SEARCH run USING INDEX run_alone_idx (due_at<?)
+
+-- due.py pending
+SELECT run.delivery_id, run.due_at
+FROM run
+WHERE run.due_at <= ? AND run.state IN ('due', 'running') AND run.state = ?
+ LIMIT ? OFFSET ?
+--> SEARCH run USING INDEX run_claim_idx (state=?)
+
+-- due.py pending
+-- limits.py Limiter.startable
+SELECT run.delivery_id, run.due_at, run.attempts
+FROM run
+WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at <= ? ORDER BY run.due_at, run.id
+ LIMIT ? OFFSET ?
+--> SEARCH run USING INDEX run_claim_idx (state=? AND handler=? AND due_at<?)
+
+-- due.py reset_far_due_times
+UPDATE run SET due_at=? WHERE run.id IN (SELECT run.id
+FROM run
+WHERE run.runs_alone = 1 AND run.state IN ('due') AND run.due_at > ?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH run USING COVERING INDEX run_alone_idx (due_at>?)
+
+-- due.py reset_far_due_times
+UPDATE run SET due_at=? WHERE run.id IN (SELECT run.id
+FROM run
+WHERE run.state IN ('due', 'running') AND run.state = ? AND run.handler = ? AND run.due_at > ?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=? AND due_at>?)
+
 -- filters.py DeliveryFilter.ids
 SELECT delivery.id
 FROM delivery
@@ -1208,11 +1208,11 @@ UPDATE billhook_version SET version_num=billhook_version.version_num
 --> SCAN billhook_version
 
 -- ingest.py _insert
-INSERT INTO delivery (source, "key", duplicate_slot, event_type, type_field, conflict_of, headers, state, error, signed_at, received_at, digest, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
+INSERT INTO delivery (source, "key", variant, event_type, type_field, conflict_of, headers, state, error, signed_at, received_at, digest, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
 --> SEARCH run USING COVERING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 
 -- ingest.py _of_keys
-SELECT delivery."key", delivery.duplicate_slot, delivery.id, coalesce(delivery.sent_as, delivery.event_type) AS coalesce_1, delivery.digest, delivery.error, delivery.type_field
+SELECT delivery."key", delivery.variant, delivery.id, coalesce(delivery.sent_as, delivery.event_type) AS coalesce_1, delivery.digest, delivery.error, delivery.type_field
 FROM delivery
 WHERE delivery.source = ? AND delivery."key" IN (SELECT value FROM json_each(?))
 --> SEARCH delivery USING INDEX sqlite_autoindex_delivery_1 (source=? AND key=?)
@@ -1474,7 +1474,7 @@ UPDATE run SET state=?, attempts=(run.attempts - ?), due_at=? WHERE run.id IN (S
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- leases.py _make_due
-UPDATE run SET state=?, due_at=?, last_error=?, runs_alone=?, excused_attempts=? WHERE run.id IN (SELECT value FROM json_each(?))
+UPDATE run SET state=?, due_at=?, last_error=?, runs_alone=?, uncounted_attempts=? WHERE run.id IN (SELECT value FROM json_each(?))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
@@ -1482,7 +1482,7 @@ UPDATE run SET state=?, due_at=?, last_error=?, runs_alone=?, excused_attempts=?
 INSERT INTO failure (run_id, attempt, failed_at, error, fingerprint, worker, release_id) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- leases.py expire_leases
-SELECT run.id, run.handler, run.attempts, run.worker, run.release_id, run.queued, run.runs_alone, run.beside_others, run.excused_attempts
+SELECT run.id, run.handler, run.attempts, run.worker, run.release_id, run.queued, run.runs_alone, run.beside_others, run.uncounted_attempts
 FROM run
 WHERE run.state IN ('due', 'running') AND run.state = ? AND run.due_at <= ? AND CAST(run.id AS TEXT) || ? || CAST(run.token AS TEXT) IN (SELECT value FROM json_each(?)) = 0 ORDER BY run.due_at, run.id
  LIMIT ? OFFSET ?
@@ -1490,7 +1490,7 @@ WHERE run.state IN ('due', 'running') AND run.state = ? AND run.due_at <= ? AND 
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- leases.py expire_leases
-SELECT run.id, run.handler, run.attempts, run.worker, run.release_id, run.queued, run.runs_alone, run.beside_others, run.excused_attempts
+SELECT run.id, run.handler, run.attempts, run.worker, run.release_id, run.queued, run.runs_alone, run.beside_others, run.uncounted_attempts
 FROM run
 WHERE run.state IN ('due', 'running') AND run.state = ? AND run.due_at <= ? AND run.delivery_id = ? ORDER BY run.due_at, run.id
  LIMIT ? OFFSET ?
@@ -1639,7 +1639,7 @@ WHERE failure.id IN (SELECT value FROM json_each(?))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- operations.py _backfill_plans
-SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM delivery
 WHERE delivery.id IN (SELECT value FROM json_each(?)) ORDER BY delivery.id
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
@@ -1699,12 +1699,12 @@ UPDATE run SET due_at=? WHERE run.id = ?
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- operations.py _make_due
-UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, queued=?, token=(run.token + ?), finished_at=?, runs_alone=?, beside_others=?, excused_attempts=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (?, ?)
+UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, queued=?, token=(run.token + ?), finished_at=?, runs_alone=?, beside_others=?, uncounted_attempts=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (?, ?)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py _make_due
-UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, queued=?, token=(run.token + ?), finished_at=?, runs_alone=?, beside_others=?, excused_attempts=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (SELECT 1 FROM (SELECT 1) WHERE 1!=1)
+UPDATE run SET state=CASE WHEN (run.order_key IS NOT NULL AND run.state != ?) THEN ? ELSE ? END, attempts=?, due_at=?, queued=?, token=(run.token + ?), finished_at=?, runs_alone=?, beside_others=?, uncounted_attempts=?, replays=(run.replays + CASE WHEN (run.state = ?) THEN ? ELSE ? END) WHERE run.id IN (SELECT value FROM json_each(?)) AND run.state IN (SELECT 1 FROM (SELECT 1) WHERE 1!=1)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SCAN CONSTANT ROW
@@ -1815,7 +1815,7 @@ SELECT run.delivery_id, (SELECT max(newest.delivery_id) AS max_1
 FROM run AS newest
 WHERE newest.handler = ? AND newest.order_key = ? AND newest.state IN ('waiting', 'due', 'running')) AS newest
 FROM run JOIN delivery ON delivery.id = run.delivery_id
-WHERE run.handler = ? AND run.order_key = ? AND run.state IN ('waiting', 'due', 'running') AND run.state IN ('waiting', 'due') AND run.newest_only = ? AND run.excused_attempts = ? AND run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
+WHERE run.handler = ? AND run.order_key = ? AND run.state IN ('waiting', 'due', 'running') AND run.state IN ('waiting', 'due') AND run.newest_only = ? AND run.uncounted_attempts = ? AND run.delivery_id < (SELECT max(newest.delivery_id) AS max_1
 FROM run AS newest
 WHERE newest.handler = ? AND newest.order_key = ? AND newest.state IN ('waiting', 'due', 'running'))
 --> SEARCH run USING INDEX run_order_idx (handler=? AND order_key=? AND state=? AND delivery_id<?)
@@ -2053,7 +2053,7 @@ WHERE run.id IN (SELECT value FROM json_each(?)) AND (run.state IN ('running') O
 -- runs.py _write_results
 UPDATE run SET state=?, attempts=?, due_at=coalesce(?, run.due_at), queued=0, last_error=?, finished_at=CASE WHEN (? < (SELECT billhook_closed.finished_at
 FROM billhook_closed)) THEN (SELECT billhook_closed.finished_at
-FROM billhook_closed) ELSE ? END, runs_alone=0, beside_others=0, excused_attempts=(run.excused_attempts + ?), started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
+FROM billhook_closed) ELSE ? END, runs_alone=0, beside_others=0, uncounted_attempts=(run.uncounted_attempts + ?), started_at=coalesce(?, run.started_at), duration_seconds=? WHERE run.id = ? AND run.token = ? AND (run.state IN ('running') OR run.state IN ('due') AND (run.runs_alone = 1 OR run.queued = 1))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN billhook_closed
 --> SCAN billhook_closed
@@ -2213,7 +2213,7 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
 )
             WHERE found.number < ?
         )
-        SELECT stored.id, stored.source, stored.key, stored.event_type, stored.body, stored.headers, stored.signed_at, stored.received_at, stored.duplicate_slot, stored.sent_as, stored.type_field
+        SELECT stored.id, stored.source, stored.key, stored.event_type, stored.body, stored.headers, stored.signed_at, stored.received_at, stored.variant, stored.sent_as, stored.type_field
         FROM found JOIN delivery AS stored ON stored.id = found.id ORDER BY found.number
 --> SCAN CONSTANT ROW
 --> SCAN found
@@ -2225,14 +2225,14 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
 --> SEARCH stored USING INTEGER PRIMARY KEY (rowid=?)
 
 -- unread.py read_one
-SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM delivery
 WHERE delivery.state IN ('received') AND delivery.id = ? ORDER BY delivery.id
  LIMIT ? OFFSET ?
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- unread.py read_unread
-SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.duplicate_slot, delivery.sent_as, delivery.type_field
+SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM delivery
 WHERE delivery.state IN ('received') ORDER BY delivery.id
  LIMIT ? OFFSET ?

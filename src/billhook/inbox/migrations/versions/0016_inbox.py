@@ -18,7 +18,7 @@ LABELS = ("source", "event_type", "handler", "what", "cause")
 def upgrade() -> None:
     op.add_column(
         "billhook_version",
-        sa.Column("oldest_writer", sa.Text),
+        sa.Column("oldest_compatible", sa.Text),
         schema=op.get_context().version_table_schema,
     )
     _make_delivery()
@@ -126,7 +126,7 @@ def _make_delivery() -> None:
         sa.Column("id", ID, primary_key=True),
         sa.Column("source", sa.Text, nullable=False),
         sa.Column("key", sa.Text, nullable=False),
-        sa.Column("duplicate_slot", sa.Text, nullable=False, server_default=""),
+        sa.Column("variant", sa.Text, nullable=False, server_default=""),
         sa.Column("event_type", sa.Text, nullable=False),
         sa.Column("type_field", sa.Text),
         sa.Column("sent_as", sa.Text),
@@ -140,7 +140,7 @@ def _make_delivery() -> None:
         sa.Column("digest", sa.LargeBinary),
         *(sa.Column(name, sa.Text) for name in IDENTIFIERS),
         sa.Column("body", sa.LargeBinary, nullable=False),
-        sa.UniqueConstraint("source", "key", "duplicate_slot", name="delivery_source_key_duplicate_slot_key"),
+        sa.UniqueConstraint("source", "key", "variant", name="delivery_source_key_variant_key"),
     )
     op.create_index("delivery_event_type_id_idx", "delivery", ["event_type", "id"])
     _partial_index("delivery_received_idx", "state IN ('received')", "id")
@@ -174,7 +174,7 @@ def _make_run() -> None:
         sa.Column("twin_of", ID),
         sa.Column("runs_alone", sa.Integer, nullable=False, server_default=sa.text("0")),
         sa.Column("beside_others", sa.Integer, nullable=False, server_default=sa.text("0")),
-        sa.Column("excused_attempts", sa.Integer, nullable=False, server_default=sa.text("0")),
+        sa.Column("uncounted_attempts", sa.Integer, nullable=False, server_default=sa.text("0")),
         sa.Column("replays", sa.Integer, nullable=False, server_default=sa.text("0")),
         sa.Column("started_at", TIME),
         sa.Column("duration_seconds", sa.Float),
