@@ -23,6 +23,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from billhook.concurrency import reset_in_child, start_thread, unique_process_name
 from billhook.errors import BillhookError, ConfigError, MissingExtra, OutOfResources
 from billhook.file_modes import check_secret_file
 from billhook.inbox import Inbox
@@ -32,7 +33,6 @@ from billhook.inbox.occurrences import IssueKind
 from billhook.logs import fields
 from billhook.printable import first_line, printable
 from billhook.program import program
-from billhook.threads import reset_in_child, start_thread, unique_process_name
 from billhook.type_names import shown_type
 
 KEY = "BILLHOOK_NOTIFY_FILE"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from billhook.concurrency import reset_in_child, start_thread
 from billhook.engines.reporting import log_row_security
 from billhook.errors import BillhookError
 from billhook.inbox import Inbox, WorkerRecord
@@ -21,7 +22,6 @@ from billhook.inbox.retention import Cutoffs
 from billhook.logs import LimitedLog, fields
 from billhook.notify import Notifier
 from billhook.printable import first_line, printable
-from billhook.threads import reset_in_child, start_thread
 
 logger = logging.getLogger("billhook.engines")
 

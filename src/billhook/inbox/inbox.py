@@ -14,6 +14,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from billhook import failpoints
+from billhook.concurrency import observe_crashes, reset_in_child, run_blocking
 from billhook.errors import ConfigError, MissingExtra
 from billhook.inbox import claims, counts, retention, workers
 from billhook.inbox import limits as handler_limits
@@ -38,7 +39,6 @@ from billhook.inbox.schema import any_schema, found_revision, require_known, upg
 from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
 from billhook.inbox.unread import RoundRobin, read_one, read_unread
-from billhook.threads import observe_crashes, reset_in_child, run_blocking
 
 P = ParamSpec("P")
 T = TypeVar("T")
