@@ -61,15 +61,15 @@ def test_a_replay_of_what_a_handler_did_adds_no_first_run_to_others(run, shop, t
     module = tmp_path / "late.py"
     module.write_text(
         "from billhook import Handlers\nhandlers = Handlers()\n"
-        "@handlers.on_any(name='book')\ndef book(event): ...\n"
+        "@handlers.on_any(name='late')\ndef book(event): ...\n"
     )
-    handled = ("deliveries", "replay", "--handler", "book", "--json", "--dry-run")
+    handled = ("deliveries", "replay", "--handler", "late", "--json", "--dry-run")
 
     in_its_time = replayed(run(*handled, "--handled-since", "1h", HANDLERS=str(module)))
     received = replayed(run(*handled, "--since", "1h", HANDLERS=str(module)))
 
-    assert (in_its_time["selected"], in_its_time["runs"], in_its_time["added"]) == (2, 2, 0)
-    assert (received["selected"], received["added"]) == (4, 1)
+    assert (in_its_time["selected"], in_its_time["added"]) == (0, 0)
+    assert (received["selected"], received["added"]) == (4, 3)
 
 
 @pytest.mark.parametrize("bare_url", BOTH, indirect=True)

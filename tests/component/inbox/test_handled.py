@@ -61,6 +61,17 @@ def test_both_times_are_of_one_attempt(inbox):
     assert keys(inbox, handled_since=at(100)) == keys(inbox, handled_until=at(200)) == ["before and after"]
 
 
+def test_the_time_is_that_of_the_named_handler(inbox):
+    put(inbox, "both", 0, "book", "mail")
+    claims = {one.handler: one for one in claim(inbox, 2, 0)}
+    settle(inbox, [claims["mail"]], seconds=10)
+    settle(inbox, [claims["book"]], seconds=20)
+    early = {"handled_since": at(0), "handled_until": at(15)}
+
+    assert keys(inbox, **early, handler="mail") == ["both"]
+    assert keys(inbox, **early, handler="book") == []
+
+
 def test_a_release_selects_what_its_attempts_ended(where):
     old = open_inbox(where, release="1.0")
     put(old, "well", 0, "book")
