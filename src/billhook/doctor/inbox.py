@@ -237,7 +237,7 @@ _WORDS = {
     ),
     "disk": _Words(
         "free-space", "on a full disk every delivery is answered 503, and the service gives up at some time",
-        "free some space, or keep less: BILLHOOK_RETENTION_DAYS, `billhook deliveries prune`",
+        "free some space, or keep less: lower BILLHOOK_RETENTION_DAYS, or prune deliveries",
     ),
 }  # fmt: skip
 _WORDS["disk-full"] = _WORDS["disk"]
