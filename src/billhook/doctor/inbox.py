@@ -244,7 +244,7 @@ _WORDS["disk-full"] = _WORDS["disk"]
 _OTHER_CHECKS = ("no-worker", "paused", "row-security")
 """The conditions of which another check has more to say."""
 _COUNTED = ("dead", "quarantined", "waiting", "failing", "unknown-type")
-"""The conditions of deliveries and handlers, not of the set-up: `billhook status` tells of them."""
+"""The conditions of deliveries and handlers, not of the set-up: `billhook status` shows them."""
 
 
 def condition_codes() -> set[str]:
