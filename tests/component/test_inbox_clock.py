@@ -66,7 +66,7 @@ def test_the_first_connection_measures_and_each_says_how_far_the_machine_is_off(
 
     assert abs(datetime.now(UTC) - ahead.now()) < NEAR
     assert overview.machine_ahead_seconds == pytest.approx(90, abs=60)
-    setup = Setup(Settings(), {}, tuple, lambda: ahead, tuple)
+    setup = Setup(Settings.from_mapping({}), {}, tuple, lambda: ahead, tuple)
     assert "ahead of the database server's" in setup.judgement.sentence
     (finding,) = (one for one in about_conditions(setup) if one.code == "server-clock")
     assert (finding.code, finding.level) == ("server-clock", "warning")

@@ -238,14 +238,14 @@ _WORDS = {
     ),
     "disk": _Words(
         "free-space", "on a full disk every delivery is answered 503, and the service gives up at some time",
-        "free some space, or keep less: BILLHOOK_RETENTION_DAYS, `billhook deliveries prune`",
+        "free some space, or keep less: lower BILLHOOK_RETENTION_DAYS, or prune deliveries",
     ),
 }  # fmt: skip
 _WORDS["disk-full"] = _WORDS["disk"]
 _OTHER_CHECKS = ("no-worker", "paused", "row-security")
 """The conditions of which another check has more to say."""
 _COUNTED = ("dead", "quarantined", "waiting", "failing", "unknown-type")
-"""The conditions of deliveries and handlers, not of the set-up: `billhook status` tells of them."""
+"""The conditions of deliveries and handlers, not of the set-up: `billhook status` shows them."""
 
 
 def condition_codes() -> set[str]:

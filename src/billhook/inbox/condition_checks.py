@@ -14,7 +14,7 @@ from billhook.inbox.counts import OTHER_TYPES
 from billhook.inbox.crashes import ThreadCrashes
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.issues import OpenIssue, list_open
-from billhook.inbox.lost_workers import TOLD_FOR
+from billhook.inbox.lost_workers import REPORTED_FOR
 from billhook.inbox.occurrences import IssueKind, Occurrence, occurrences, occurrences_in_figures
 from billhook.inbox.overview import COUNT_LIMIT, Overview, read_overview
 from billhook.inbox.pace import OLD, read_not_stored
@@ -150,7 +150,7 @@ def find_notify_file(facts: Facts) -> Found:
 def find_killers(facts: Facts) -> Found:
     found = {one.subject: one.title for one in facts.opened if one.kind is IssueKind.KILLER}
     lately = (one for one in facts.occurrences if one.kind is IssueKind.KILLER)
-    found |= {one.subject: one.title for one in lately if facts.now - one.last_at < TOLD_FOR}
+    found |= {one.subject: one.title for one in lately if facts.now - one.last_at < REPORTED_FOR}
     yield from found.items()
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong with an inbox, each once: when it holds, how grave it is, who is told, what to do.
+"""What can be wrong with an inbox, each once: when it holds, how grave it is, who is notified, what to do.
 
 `billhook status`, the banner, Health, `billhook doctor`, the metric `billhook_condition`, issues and messages
 show what `judge` finds, and nothing else judges. A condition without an issue is shown while it holds; of one
@@ -67,12 +67,12 @@ class Condition:
     alert: str = ""
 
     @property
-    def is_told(self) -> bool:
+    def is_notified(self) -> bool:
         """Whether a message is sent of it; not of what a stranger could cause."""
         return self.kind not in (None, IssueKind.REFUSED)
 
 
-class Holding(NamedTuple):
+class HeldCondition(NamedTuple):
     """A condition that holds: of what, and in words that are a part of a sentence."""
 
     condition: Condition
@@ -84,7 +84,7 @@ class Holding(NamedTuple):
 class Judgement:
     """Which conditions hold, the gravest first, and which could not be judged, with the cause."""
 
-    holding: Sequence[Holding]
+    holding: Sequence[HeldCondition]
     unjudged: Mapping[str, str]
     last_at: datetime | None
     at: datetime
@@ -95,7 +95,7 @@ class Judgement:
         return [f"{one.condition.name}: {one.text}" for one in self.holding if one.condition in LIMITS]
 
     @property
-    def problems(self) -> list[Holding]:
+    def problems(self) -> list[HeldCondition]:
         """What holds without a limit of an operator's, and needs attention."""
         shown = (one for one in self.holding if one.condition.severity is not Severity.NOTE)
         return [one for one in shown if one.condition not in LIMITS]
@@ -131,7 +131,7 @@ class Judgement:
 
 def judge(facts: Facts) -> Judgement:
     """Judge each condition. One that cannot be judged is named, and the others are judged all the same."""
-    holding: list[Holding] = []
+    holding: list[HeldCondition] = []
     unjudged: dict[str, str] = {}
     last_at = None
     try:
@@ -140,7 +140,7 @@ def judge(facts: Facts) -> Judgement:
         unjudged["inbox"] = printable(str(error))
     for condition in CONDITIONS:
         try:
-            holding += [Holding(condition, *found) for found in condition.find(facts)]
+            holding += [HeldCondition(condition, *found) for found in condition.find(facts)]
         except (BillhookError, OSError) as error:
             unjudged[condition.name] = printable(str(error))
     return Judgement(holding, unjudged, last_at, facts.now)
@@ -199,7 +199,7 @@ CONDITIONS = (
         "deliveries list --state waiting", "deliveries-wait", find_waiting, None, "BillhookDeliveriesWait",
     ),
     Condition(
-        "backlog", _WARNING, "less than 80 % of what came in 10 minutes was handled, and it waits as long",
+        "backlog", _WARNING, "less than 80 % of the deliveries of 10 minutes were handled, and they wait as long",
         "workers", "deliveries-wait", found_of_kind(IssueKind.BACKLOG), IssueKind.BACKLOG,
         "BillhookBacklogGrows",
     ),
@@ -230,7 +230,7 @@ CONDITIONS = (
         "doctor", "the-inbox-cannot-be-read", find_notify_file,
     ),
     Condition(
-        "failing", _WARNING, "an issue is open of which no other condition tells",
+        "failing", _WARNING, "an issue is open that no other condition shows",
         "failures", "runs-are-dead", find_open_issues, IssueKind.FAILURE, "BillhookHandlerFails",
     ),
     Condition(
@@ -264,9 +264,9 @@ def conditions_table() -> str:
     lines = ["| condition | severity | holds when | message | first command | runbook | alert |"]
     lines.append("|---|---|---|---|---|---|---|")
     for one in CONDITIONS:
-        told = "yes" if one.is_told else "no"
+        notified = "yes" if one.is_notified else "no"
         command = f"`billhook {one.command.format(subject='HANDLER')}`"
         alert = f"`{one.alert}`" if one.alert else ""
-        cells = (f"`{one.name}`", one.severity, one.holds, told, command, f"`{one.runbook}`", alert)
+        cells = (f"`{one.name}`", one.severity, one.holds, notified, command, f"`{one.runbook}`", alert)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

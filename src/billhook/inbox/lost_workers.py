@@ -7,7 +7,7 @@ and was not seen for a minute while another was, died:
     and the same handler, alone, ran in each of them     workers die while it runs
     one, not seen for 110 s                              a lost worker
 
-A loop in which several handlers ran is told after 100 s: until then a run that was lost has mostly been
+A loop in which several handlers ran is reported after 100 s: until then a run that was lost has mostly been
 tried alone (see billhook.inbox.leases), and the handler that kills is known.
 """
 
@@ -27,8 +27,8 @@ from billhook.inbox.sql import in_values
 from billhook.inbox.workers import RUNS_OR_DIED, WORKER_SILENT_AFTER
 
 LOOP_WITHIN = timedelta(minutes=5)
-TOLD_FOR = timedelta(minutes=15)
-"""How long a worker that died is told of."""
+REPORTED_FOR = timedelta(minutes=15)
+"""How long a worker that died is reported."""
 _LOST_AFTER = timedelta(seconds=110)
 _UNCLEAR_FOR = timedelta(seconds=100)
 _LOOP_OF = 3
@@ -51,7 +51,7 @@ class LostWorkers(NamedTuple):
     def text(self) -> str:
         """What happened, as a part of a sentence."""
         times = "a worker died" if self.number == 1 else f"workers died {self.number} times"
-        minutes = (LOOP_WITHIN if self.is_loop else TOLD_FOR) // timedelta(minutes=1)
+        minutes = (LOOP_WITHIN if self.is_loop else REPORTED_FOR) // timedelta(minutes=1)
         which = "" if self.number == 1 else "the last "
         ran = f", {which}while {' or '.join(self.handlers)} ran" if self.handlers else ""
         return f"{times} in {minutes} minutes{ran}"
@@ -65,7 +65,7 @@ def read_lost_workers(connection: Connection, now: datetime) -> LostWorkers | No
     # Where none was seen lately, it is not known which died: the database may have been away.
     silent_since = min(now, newest) - WORKER_SILENT_AFTER
     query = select(worker.c.owner, worker.c.started_at, worker.c.seen_at).where(
-        RUNS_OR_DIED, worker.c.seen_at < silent_since, worker.c.seen_at > now - TOLD_FOR
+        RUNS_OR_DIED, worker.c.seen_at < silent_since, worker.c.seen_at > now - REPORTED_FOR
     )
     lost = connection.execute(query.order_by(worker.c.seen_at, worker.c.owner)).all()
     if not lost:

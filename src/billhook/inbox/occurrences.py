@@ -17,7 +17,7 @@ from sqlalchemy import BigInteger, Connection, Text, and_, bindparam, column, se
 from billhook.inbox.counts import hour_of
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.leases import LOST
-from billhook.inbox.lost_workers import TOLD_FOR, read_lost_beside, read_lost_workers
+from billhook.inbox.lost_workers import REPORTED_FOR, read_lost_beside, read_lost_workers
 from billhook.inbox.overview import read_refused_since, read_state
 from billhook.inbox.pace import grows, read_not_stored, read_slow_handlers
 from billhook.inbox.records import DeliveryState, fingerprint
@@ -146,7 +146,7 @@ def occurrences(connection: Connection, now: datetime) -> dict[str, Occurrence]:
         reason = without_ids(_reason(row.error))
         its_id = quarantine_id(row)
         found.append(Occurrence(its_id, IssueKind.QUARANTINE, row.event_type, reason, None, row.received_at))
-    known = any(each.kind is IssueKind.KILLER and each.last_at > now - TOLD_FOR for each in found)
+    known = any(each.kind is IssueKind.KILLER and each.last_at > now - REPORTED_FOR for each in found)
     of_workers = [] if known else _of_workers(connection, now)
     return {each.fingerprint: each for each in (*of_workers, *found)}
 

@@ -62,7 +62,7 @@ def test_a_loop_of_one_handler_is_one_issue_that_names_it(inbox):
     assert (one.kind, one.subject, one.title) == (IssueKind.KILLER, "book", "workers die while book runs")
 
 
-def test_a_loop_of_several_handlers_is_told_as_such_after_100_seconds(inbox):
+def test_a_loop_of_several_handlers_is_notified_as_such_after_100_seconds(inbox):
     end = crash_loop(inbox, ["book", "mail"])
     for seconds, expected in (
         (40, None),
@@ -184,7 +184,7 @@ def test_the_list_is_whole():
     assert sorted(kinds) == sorted(IssueKind)
     order = [[*Severity].index(one.severity) for one in CONDITIONS if one not in LIMITS]
     assert order == sorted(order)
-    assert [one.name for one in CONDITIONS if one.kind is IssueKind.REFUSED and one.is_told] == []
+    assert [one.name for one in CONDITIONS if one.kind is IssueKind.REFUSED and one.is_notified] == []
 
 
 def test_a_table_of_the_documentation_is_the_list(pytestconfig):
@@ -234,7 +234,7 @@ def test_thirty_days_of_bursts_deploys_pauses_and_scanners_raise_no_alarm(made_i
     assert list_issues(inbox) == []
 
 
-def test_control_a_type_that_ends_is_told_and_after_which_gap(made_inbox):
+def test_control_a_type_that_ends_is_notified_and_after_which_gap(made_inbox):
     name = next(iter(EVENT_TYPES))
     hours = [START + number * HOUR for number in range(30 * 24)]
     put_counts(made_inbox, *(("accepted", hour, 1, name, "", NO_DURATION) for hour in hours))
