@@ -32,7 +32,7 @@ WRONG_TRIES = 5
 MAX_WRONG_TRIES = 50
 WRONG_TRIES_SECONDS = 1.0
 """After WRONG_TRIES wrong passwords in this time, a user of a client is refused without a comparison until it
-is over: of a client, for a stranger must not keep an operator out, and a user, for behind a proxy all are one.
+is over: of a client, as a stranger must not keep an operator out, and a user, as behind a proxy all are one.
 
 The same holds for all clients after MAX_WRONG_TRIES together, since an attacker may have many addresses.
 """
