@@ -27,7 +27,7 @@ from billhook.engines.descriptors import DescriptorMonitor
 from billhook.errors import ConfigError
 from billhook.gunicorn_compat import check_gunicorn
 from billhook.logs import LimitedLog
-from billhook.threads import MemoryMonitor
+from billhook.memory import MemoryMonitor
 
 try:
     check_gunicorn()

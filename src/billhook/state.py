@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from flask import Flask, request
 
 from billhook.clock import Clock, SystemClock
+from billhook.concurrency import reset_in_child
 from billhook.engines import Dispatcher, Engine, InlineEngine, ThreadEngine, Worker
 from billhook.engines.celery import CeleryEngine, find_celery
 from billhook.engines.dispatcher import handler_limits
@@ -36,7 +37,6 @@ from billhook.receiver.delivery_rules import DeliveryRules
 from billhook.receiver.exemptions import Exemptions
 from billhook.receiver.wsgi import WsgiReceiver, find_probe
 from billhook.settings import ENVIRON, Settings
-from billhook.threads import reset_in_child
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient

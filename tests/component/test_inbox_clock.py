@@ -8,8 +8,8 @@ import pytest
 
 from billhook.clock import FrozenClock, SystemClock
 from billhook.doctor.checks import server_clock_text
+from billhook.doctor.examined import Setup
 from billhook.doctor.inbox import about_server_clock
-from billhook.doctor.setup import Setup
 from billhook.extension import get_state
 from billhook.inbox.overview import read_overview
 from billhook.inbox.postgres.clock import EVERY_SECONDS, ServerClock

@@ -8,11 +8,11 @@ import json
 import pytest
 
 from billhook import Handlers
+from billhook.concurrency import start_thread
 from billhook.engines.handler_pool import HandlerPool
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox.overview import read_overview
-from billhook.threads import start_thread
 from support.apps import deliver
 from support.inbox_view import open_inbox
 from support.processes import until

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from billhook import threads
+from billhook import concurrency
 from billhook.inbox import Inbox, RunPlan
 from billhook.inbox.schema import REVISION
 from support.inbox_view import NOON, change, incoming, open_inbox, place_of, rows, value
@@ -105,7 +105,7 @@ def test_control_a_child_forked_during_a_read_without_the_guard_can_never_empty_
     tmp_path, monkeypatch, guarded
 ):
     if not guarded:
-        monkeypatch.setattr(threads, "_steps", [])
+        monkeypatch.setattr(concurrency, "_steps", [])
     inbox = open_inbox(tmp_path / "billhook.db")
     inbox.put(incoming("parent"))
     reading = threading.Event()

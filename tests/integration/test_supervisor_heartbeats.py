@@ -278,7 +278,7 @@ def test_a_watchdog_for_which_no_thread_is_left_goes_on_and_reports_unless_its_l
 
 def test_a_watchdog_stops_a_worker_that_has_no_memory_left_once(monkeypatch, caplog):
     stopped, fits = [], iter([True, *[False] * 9])
-    monkeypatch.setattr("billhook.threads._fits", lambda: next(fits))
+    monkeypatch.setattr("billhook.memory._fits", lambda: next(fits))
 
     watch(monkeypatch, math.inf, looks=10, stop=lambda: stopped.append(1))
 

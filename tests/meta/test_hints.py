@@ -12,7 +12,7 @@ SOURCES = Path(billhook.__file__).parent
 # What is raised converts itself, as errors and findings do.
 THROUGH = {"in_program", "Finding"}
 # The texts of exceptions, and the meaning of options, which is the README's table too.
-PASSED_ON = {"errors/receiving.py", "settings.py"}
+PASSED_ON = {"errors/framework.py", "settings.py"}
 EXEMPT = {
     "cli/events.py": ["`billhook events` lists the known ones"],  # raised
     "doctor/deliveries.py": ["worker: handlers run in `"],  # of findings

@@ -76,7 +76,10 @@ AREAS = {
         (*INBOX, "tests/component/engines/test_limits.py", "tests/component/engines/test_pause.py"),
     ),
     "retention": Area({"inbox/retention.py": 18}, ("tests/component/inbox/test_retention.py", *INBOX)),
-    "retry": Area({"handlers/failures.py": 10}, ("tests/unit/handlers", "tests/component/engines")),
+    "retry": Area(
+        {"handlers/retry.py": 6, "handlers/grouping.py": 4},
+        ("tests/unit/handlers", "tests/component/engines"),
+    ),
     "suspects": Area({"engines/suspects.py": 15}, ("tests/component/engines/test_suspects.py",)),
     "rating": Area(
         {"sandbox/billing/rating.py": 25},

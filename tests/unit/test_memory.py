@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 
-from billhook.threads import MemoryMonitor
+from billhook.memory import MemoryMonitor
 
 
 def asked(monkeypatch, *fits):

@@ -15,7 +15,7 @@ from flask.cli import ScriptInfo
 
 from billhook.cli.output import UsageConfigError
 from billhook.doctor import inbox as doctor
-from billhook.doctor.setup import Finding
+from billhook.doctor.finding import Finding
 from billhook.errors import BillhookError, ConfigError
 from billhook.extension import get_settings, get_state
 from billhook.handlers import Handlers

@@ -33,7 +33,7 @@ from billhook.errors import PayloadError
 from billhook.events import Event
 from billhook.events.type_field import parse_unread
 from billhook.extension import configured_scheme
-from billhook.handlers.description import parse_error, users_frames
+from billhook.handlers.stored_errors import parse_error, users_frames
 from billhook.inbox import Deliveries, DeliveryDetails, RunState
 from billhook.inbox.deliveries import ListedDelivery, RunDetails, count, details, page, with_runs
 from billhook.inbox.deliveries import export as export_these

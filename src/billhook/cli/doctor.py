@@ -31,7 +31,8 @@ from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable
 from billhook.cli.params import TIME, DefaultGroup, as_json, existing_file, integer, string
 from billhook.doctor.checks import examine, run_checks
-from billhook.doctor.setup import Finding, Setup, finding_of
+from billhook.doctor.examined import Setup
+from billhook.doctor.finding import Finding, finding_of
 from billhook.errors import BillhookError, ConfigError, PayloadError, SignatureError
 from billhook.events.type_field import parse_unread
 from billhook.extension import configured_scheme, default_source

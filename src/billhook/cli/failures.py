@@ -17,7 +17,7 @@ from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json, integer, mo
 from billhook.cli.selection import recording
 from billhook.clock import format_ago, parse_duration
 from billhook.engines.watch import Watch
-from billhook.handlers.description import users_frames
+from billhook.handlers.stored_errors import users_frames
 from billhook.inbox import Inbox
 from billhook.inbox.actions import issues_acted_on, list_actions
 from billhook.inbox.issues import (

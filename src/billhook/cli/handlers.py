@@ -19,8 +19,8 @@ from billhook.errors import BillhookError
 from billhook.events import EVENT_TYPES
 from billhook.extension import get_state
 from billhook.handlers import ConnectedHandlers, Handler, RetrySchedule, connect
-from billhook.handlers.description import missing_names, types_by_handler
 from billhook.handlers.options import HEADINGS, OPTIONS, Rate, in_words, values_of
+from billhook.handlers.registered import missing_names, types_by_handler
 from billhook.inbox import Inbox, PausedHandler
 from billhook.inbox.deliveries import handler_names
 from billhook.inbox.limits import find_paused

@@ -27,9 +27,10 @@ from tempfile import TemporaryFile
 from types import FrameType
 from typing import Any
 
+from billhook.concurrency import start_thread
 from billhook.errors import ConfigError
 from billhook.logs import LimitedLog
-from billhook.threads import MemoryMonitor, start_thread
+from billhook.memory import MemoryMonitor
 
 logger = logging.getLogger("billhook.worker")
 Process = subprocess.Popen[bytes]

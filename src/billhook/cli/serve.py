@@ -46,13 +46,13 @@ from billhook.cli.params import (
     take_passed_sockets,
 )
 from billhook.cli.processes import Child, HeartbeatSender, Process, Supervisor, spawn, start_watchdog
+from billhook.concurrency import start_thread
 from billhook.engines.worker import MAX_ABANDONED_THREADS
 from billhook.errors import BillhookError, ConfigError
 from billhook.extension import get_state
 from billhook.inbox.deliveries import is_busy
 from billhook.logs import fields, set_up_logging
 from billhook.state import BillhookState
-from billhook.threads import start_thread
 
 _logger = logging.getLogger("billhook.serve")
 _worker_logger = logging.getLogger("billhook.worker")

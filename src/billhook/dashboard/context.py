@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flask import Response, abort, current_app, g, request
 
 from billhook.extension import get_state
-from billhook.handlers.description import parse_error
+from billhook.handlers.stored_errors import parse_error
 from billhook.inbox.deliveries import ListedDelivery, RunDetails
 from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.overview import PeriodFigures, read_periods

@@ -21,7 +21,7 @@ from billhook.events import EVENT_TYPES
 from billhook.events.inspection import event_json_schema, event_summary, schema_fields, unlisted
 from billhook.fields import strict_json
 from billhook.fields.model import describe_details
-from billhook.handlers.description import parse_error, users_frames
+from billhook.handlers.stored_errors import parse_error, users_frames
 from billhook.inbox.deliveries import RunDetails
 from billhook.inbox.operations import discard, empty_log, erase
 from billhook.inbox.searches import neighbours, related_deliveries

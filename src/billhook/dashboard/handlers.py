@@ -24,8 +24,9 @@ from billhook.dashboard.context import (
 )
 from billhook.events import EVENT_TYPES
 from billhook.handlers import Handler, RetrySchedule
-from billhook.handlers.description import missing_names, types_by_handler, users_frames
 from billhook.handlers.options import HEADINGS, in_words
+from billhook.handlers.registered import missing_names, types_by_handler
+from billhook.handlers.stored_errors import users_frames
 from billhook.inbox import PausedHandler
 from billhook.inbox.deliveries import handler_names
 from billhook.inbox.issues import (

@@ -20,8 +20,8 @@ from billhook.dashboard.context import (
 )
 from billhook.dashboard.deliveries import parse_id
 from billhook.doctor.checks import examine
+from billhook.doctor.examined import Setup
 from billhook.doctor.inbox import about_worker
-from billhook.doctor.setup import Setup
 from billhook.events import EVENT_TYPES
 from billhook.inbox.actions import issues_acted_on, list_actions
 from billhook.inbox.counts import OTHER_TYPES, ROWS_READ, Counted, hour_of

@@ -32,7 +32,9 @@ from billhook.doctor.deliveries import (
     clock_findings,
     payload_findings,
 )
+from billhook.doctor.examined import Setup
 from billhook.doctor.extensions import about_extensions
+from billhook.doctor.finding import LEVELS, Finding, finding_of
 from billhook.doctor.inbox import (
     about_database,
     about_inbox,
@@ -43,7 +45,6 @@ from billhook.doctor.inbox import (
     about_worker,
 )
 from billhook.doctor.probe import send_probe
-from billhook.doctor.setup import LEVELS, Finding, Setup, finding_of
 from billhook.errors import BillhookError
 from billhook.inbox.diagnosis import SqliteFacts, inbox_facts
 from billhook.receiver.blueprint import webhook_routes

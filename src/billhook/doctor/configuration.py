@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from billhook.doctor.setup import Finding
+from billhook.doctor.finding import Finding
 from billhook.extension import get_settings, get_state
 from billhook.file_modes import access_by_others
 from billhook.settings import OPTIONS, Option
 
 if TYPE_CHECKING:
-    from billhook.doctor.setup import Setup
+    from billhook.doctor.examined import Setup
     from billhook.settings import Settings
     from billhook.signing.source import Source
 

@@ -12,13 +12,14 @@ from contextlib import suppress
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from billhook.doctor.setup import Finding, Setup
+from billhook.doctor.examined import Setup
+from billhook.doctor.finding import Finding
 from billhook.engines.dispatcher import handler_limits
 from billhook.errors import InvalidJSON
 from billhook.events import EVENT_TYPES
 from billhook.events.inspection import Unlisted, event_source, unlisted
 from billhook.fields import strict_json
-from billhook.handlers.description import missing_names, missing_remedy
+from billhook.handlers.registered import missing_names, missing_remedy
 from billhook.inbox.overview import read_handler_backlogs
 from billhook.printable import first_line, printable
 from billhook.type_names import shown_type

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from billhook.doctor.setup import Finding, Setup
+from billhook.doctor.examined import Setup
+from billhook.doctor.finding import Finding
 from billhook.extension import get_state
 from billhook.receiver.exemptions import find_request_checks, packages_of
 

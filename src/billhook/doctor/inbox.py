@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from billhook.clock import clock_off, format_duration
-from billhook.doctor.setup import Finding
+from billhook.doctor.finding import Finding
 from billhook.inbox.database import CONNECTIONS_PER_PROCESS
 from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts
 from billhook.inbox.overview import read_refused_since
@@ -20,7 +20,7 @@ from billhook.printable import printable
 from billhook.status import crashes_text
 
 if TYPE_CHECKING:
-    from billhook.doctor.setup import Setup
+    from billhook.doctor.examined import Setup
     from billhook.inbox import Inbox
 
 _MIB = 1024 * 1024

@@ -18,7 +18,8 @@ from urllib.parse import quote, urlsplit
 
 from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 
-from billhook.doctor.setup import Finding, Setup
+from billhook.doctor.examined import Setup
+from billhook.doctor.finding import Finding
 from billhook.errors import BillhookError
 from billhook.posting import HttpPoster, HttpReply, sign
 from billhook.receiver.blueprint import WebhookRoute, host_of, webhook_routes

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from billhook.concurrency import unique_process_name
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import ClaimedRun, HandlerPool
 from billhook.engines.reporting import delivery_fields
@@ -31,7 +32,6 @@ from billhook.inbox import (
 )
 from billhook.logs import LimitedLog
 from billhook.program import in_program
-from billhook.threads import unique_process_name
 
 logger = logging.getLogger("billhook.engines")
 

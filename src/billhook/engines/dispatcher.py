@@ -38,7 +38,7 @@ from billhook.handlers import (
     call,
     decide,
 )
-from billhook.handlers.description import missing_remedy
+from billhook.handlers.registered import missing_remedy
 from billhook.inbox import (
     NEWEST_ONLY,
     Claim,

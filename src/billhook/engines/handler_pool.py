@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from queue import Empty, SimpleQueue
 
+from billhook.concurrency import tell_of_crash
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.reporting import delivery_fields
 from billhook.events import Event, UnknownEvent
 from billhook.handlers import CANCEL_SECONDS, EVENT_LOOPS, Handler
 from billhook.inbox import Claim, Lease
 from billhook.logs import fields
-from billhook.threads import tell_of_crash
 
 logger = logging.getLogger("billhook.engines")
 

@@ -11,13 +11,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from billhook.concurrency import reset_in_child, start_thread
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.inline import Engine
 from billhook.engines.maintenance import AS_SHIPPED, MaintenanceOptions
 from billhook.engines.worker import MAX_ABANDONED_THREADS, Worker
 from billhook.errors import OutOfResources
 from billhook.inbox import Inbox
-from billhook.threads import reset_in_child, start_thread
 
 logger = logging.getLogger("billhook.engines")
 

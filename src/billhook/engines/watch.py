@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from billhook.concurrency import reset_in_child, start_thread
 from billhook.engines.reporting import log_row_security
 from billhook.errors import BillhookError, ConfigError, OutOfResources
 from billhook.inbox import Inbox
@@ -25,7 +26,6 @@ from billhook.notify import Notifier, OutageNotifier, Writer, read_addresses, st
 from billhook.notify.outage import is_outage
 from billhook.printable import printable
 from billhook.settings import Settings
-from billhook.threads import reset_in_child, start_thread
 
 logger = logging.getLogger("billhook.engines")
 

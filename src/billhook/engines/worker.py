@@ -15,6 +15,7 @@ from collections.abc import Iterable, Set
 from contextlib import suppress
 from datetime import datetime
 
+from billhook.concurrency import wait_readable
 from billhook.engines.cycle import PLAN_LIMIT, Cycle, Poll
 from billhook.engines.descriptors import DescriptorMonitor
 from billhook.engines.dispatcher import Dispatcher
@@ -24,7 +25,6 @@ from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.errors import BillhookError, SchemaMismatch
 from billhook.inbox import NOTHING_DUE, Claim, Inbox, Lease, NextTimes, RunPlan
 from billhook.logs import fields
-from billhook.threads import wait_readable
 
 MAX_POLL_SECONDS = 2.0
 """The longest pause between two polls: how long a delivery can lie unseen if its notification was lost."""

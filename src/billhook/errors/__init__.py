@@ -59,8 +59,8 @@ No text here contains a secret, a header value or a body: an attacker's input is
 quotes the service's response, without tokens and shortened.
 """
 
-from billhook.errors import api, receiving
+from billhook.errors import api, framework
 from billhook.errors.api import *  # noqa: F403 - each module lists its own in __all__
-from billhook.errors.receiving import *  # noqa: F403
+from billhook.errors.framework import *  # noqa: F403
 
-__all__ = sorted([*api.__all__, *receiving.__all__])
+__all__ = sorted([*api.__all__, *framework.__all__])

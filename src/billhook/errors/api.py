@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from billhook.errors.receiving import BillhookError
+from billhook.errors.framework import BillhookError
 
 __all__ = [
     "ApiError",

@@ -1,7 +1,6 @@
 """Register and call handlers, and decide on retries. No SQL, no HTTP."""
 
 from billhook.handlers.event_loop import CANCEL_SECONDS, EVENT_LOOPS
-from billhook.handlers.failures import RetryDecision, RetrySchedule, decide
 from billhook.handlers.handler import (
     ConnectedHandlers,
     Delivery,
@@ -13,6 +12,7 @@ from billhook.handlers.handler import (
     connect,
 )
 from billhook.handlers.handlers import Handlers
+from billhook.handlers.retry import RetryDecision, RetrySchedule, decide
 
 __all__ = [
     "CANCEL_SECONDS",

@@ -23,8 +23,8 @@ from billhook.callables import function_name, signature_of
 from billhook.errors import ConfigError, Discard, DuplicateHandlerName, HandlerSignature, Retry
 from billhook.events import EVENT_TYPES, Event, UnknownEvent
 from billhook.handlers.event_loop import EVENT_LOOPS
-from billhook.handlers.failures import FailureGroup, group_of
 from billhook.handlers.field_keys import content_digest, order_key
+from billhook.handlers.grouping import FailureGroup, group_of
 from billhook.handlers.options import Options
 from billhook.signals import event_signal
 from billhook.signing.source import RECONCILE_SOURCE

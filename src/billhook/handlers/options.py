@@ -19,7 +19,7 @@ from pydantic.alias_generators import to_snake
 from billhook.clock import format_duration
 from billhook.errors import ConfigError
 from billhook.events import Event
-from billhook.handlers.failures import RetrySchedule
+from billhook.handlers.retry import RetrySchedule
 
 IDENTITY_WINDOW_SECONDS = 86_400.0
 """How long content duplicates are recognised by default."""

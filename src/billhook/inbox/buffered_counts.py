@@ -11,10 +11,10 @@ import threading
 import time
 from collections.abc import Callable
 
+from billhook.concurrency import reset_in_child, start_thread
 from billhook.errors import InboxUnavailable, OutOfResources, SchemaMismatch
 from billhook.inbox.counts import CountKey, Counts, Sum
 from billhook.logs import LimitedLog, fields
-from billhook.threads import reset_in_child, start_thread
 
 logger = logging.getLogger("billhook.inbox")
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from billhook.concurrency import reset_in_child, run_blocking, start_thread, threads_are_greenlets
 from billhook.errors import (
     BacklogFull,
     DeadlinePassed,
@@ -29,7 +30,6 @@ from billhook.failpoints import ARMED, reach
 from billhook.inbox.probe import StartupCheck
 from billhook.inbox.records import NewDelivery, PutStatus, Receipt
 from billhook.logs import fields
-from billhook.threads import reset_in_child, run_blocking, start_thread, threads_are_greenlets
 
 logger = logging.getLogger("billhook.inbox")
 
@@ -108,7 +108,7 @@ class Committer:
     ) -> None:
         """`insert_batch` commits; `after_commit` is called after each batch, `on_failure` after refused ones.
 
-        `insert_blocks` says that both wait for the disk in C code: see billhook.threads.
+        `insert_blocks` says that both wait for the disk in C code: see billhook.concurrency.
         `write_lock_holder` returns the process that keeps it waiting, for the log, without blocking. `turn`
         waits until no other process writes, and lets none begin in its block.
         """

@@ -15,6 +15,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from billhook import failpoints
+from billhook.concurrency import observe_crashes, reset_in_child, run_blocking
 from billhook.errors import ConfigError, MissingExtra
 from billhook.inbox import claims, counts, retention
 from billhook.inbox import limits as handler_limits
@@ -40,7 +41,6 @@ from billhook.inbox.sql import upsert
 from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
 from billhook.inbox.unread import RoundRobin, read_one, read_unread
-from billhook.threads import observe_crashes, reset_in_child, run_blocking
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -14,10 +14,10 @@ from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 
+from billhook.concurrency import reset_in_child, start_thread
 from billhook.errors import DeadlinePassed, InboxUnavailable
 from billhook.logs import fields
 from billhook.program import may_receive
-from billhook.threads import reset_in_child, start_thread
 
 logger = logging.getLogger("billhook.inbox")
 

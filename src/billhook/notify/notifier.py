@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
+from billhook.concurrency import reset_in_child, unique_process_name
 from billhook.errors import BillhookError
 from billhook.inbox import Inbox
 from billhook.inbox.notifications import (
@@ -32,7 +33,6 @@ from billhook.inbox.notifications import (
 from billhook.logs import fields
 from billhook.notify.addresses import KEY, NotifyAddress
 from billhook.notify.messages import Message, Writer
-from billhook.threads import reset_in_child, unique_process_name
 
 logger = logging.getLogger("billhook.notify")
 

@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 from a2wsgi import WSGIMiddleware
 from flask import Flask
 
+from billhook.concurrency import is_shortage, start_thread
 from billhook.errors import (
     BodyIncomplete,
     BodyTooLarge,
@@ -43,7 +44,6 @@ from billhook.receiver.delivery_rules import (
 from billhook.receiver.responses import METHOD_NOT_ALLOWED, OUT_OF_RESOURCES, WebhookResponse
 from billhook.signals import delivery_rejected
 from billhook.signing.source import Source
-from billhook.threads import is_shortage, start_thread
 
 MAX_WAITING = 1000
 """The most refusals that wait for their observers; observers are not called for further ones."""

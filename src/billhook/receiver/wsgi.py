@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from flask import Request, Response, request
 
+from billhook.concurrency import reset_in_child, start_thread
 from billhook.errors import (
     BodyIncomplete,
     BodyTooLarge,
@@ -34,7 +35,6 @@ from billhook.inbox import Inbox
 from billhook.receiver.delivery_rules import DRAIN_BYTES, DeliveryRules, RequestHeaders, declared_length
 from billhook.receiver.responses import METHOD_NOT_ALLOWED, PROBE_RESPONSE, WebhookResponse
 from billhook.signing.source import Source
-from billhook.threads import reset_in_child, start_thread
 
 PROBE = "billhook.probe"
 """Key of the probe in the WSGI environ. A client cannot set it: headers arrive as HTTP_… and as text."""

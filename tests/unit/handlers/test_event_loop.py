@@ -14,9 +14,9 @@ from contextvars import ContextVar
 import pytest
 
 from billhook.handlers import event_loop
-from billhook.handlers.description import users_frames
 from billhook.handlers.event_loop import EventLoops
 from billhook.handlers.handler import Handler, call
+from billhook.handlers.stored_errors import users_frames
 
 LONG = 60.0
 

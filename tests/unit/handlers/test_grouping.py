@@ -8,7 +8,7 @@ import pytest
 
 from billhook.errors import Discard, Retry
 from billhook.handlers import HandlerFailure
-from billhook.handlers.failures import group_of
+from billhook.handlers.grouping import group_of
 from billhook.printable import without_ids
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
 from typing import Any
 
+from billhook.concurrency import reset_in_child, unique_process_name
 from billhook.engines.celery.app import check_settings
 from billhook.engines.celery.publisher import SWEEP_SECONDS, TASK, Broker, Publisher, Sweeper
 from billhook.engines.dispatcher import Dispatcher
@@ -24,7 +25,6 @@ from billhook.engines.serial import SerialWorker
 from billhook.errors import BillhookError, ConfigError, InboxUnavailable
 from billhook.inbox import Inbox, Lease
 from billhook.logs import fields
-from billhook.threads import reset_in_child, unique_process_name
 
 logger = logging.getLogger("billhook.engines")
 

@@ -15,12 +15,12 @@ from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from billhook.concurrency import reset_in_child, start_thread
 from billhook.engines.dispatcher import Dispatcher
 from billhook.errors import BillhookError, InboxUnavailable
 from billhook.inbox import Inbox
 from billhook.logs import fields
 from billhook.printable import first_line
-from billhook.threads import reset_in_child, start_thread
 
 logger = logging.getLogger("billhook.engines")
 

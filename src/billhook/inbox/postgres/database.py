@@ -18,6 +18,7 @@ from sqlalchemy import URL, Connection, Engine, TableClause, create_engine, even
 from sqlalchemy.exc import DBAPIError, InvalidRequestError, NotSupportedError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from billhook.concurrency import reset_in_child
 from billhook.errors import ConfigError, InboxUnavailable, SchemaForbidden
 from billhook.inbox.database import Database, RowSecurity
 from billhook.inbox.postgres import roles
@@ -41,7 +42,6 @@ from billhook.inbox.postgres.driver import (
 from billhook.inbox.postgres.waker import PostgresWaker
 from billhook.inbox.records import NewDelivery
 from billhook.inbox.schema import verify, verify_opened, version
-from billhook.threads import reset_in_child
 
 logger = logging.getLogger("billhook.inbox")
 

@@ -17,10 +17,10 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 
+from billhook.concurrency import wait_readable
 from billhook.errors import UnfitEncoding
 from billhook.inbox import schema
 from billhook.inbox.records import NewDelivery
-from billhook.threads import wait_readable
 
 SESSION = {
     "synchronous_commit": "on",

@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 import psycopg
 from psycopg import sql
 
+from billhook.concurrency import reset_in_child, wait_readable
 from billhook.inbox.postgres.driver import DeadlineConnection, reason
-from billhook.threads import reset_in_child, wait_readable
 
 _CHANNEL = "'billhook_' || %s::regclass::oid"
 """One channel for each inbox, by its table: a database may have several, in schemas of their own."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
+from billhook.concurrency import reset_in_child
 from billhook.errors import InboxUnavailable
 from billhook.inbox.database import Database
 from billhook.inbox.records import NewDelivery
@@ -42,7 +43,6 @@ from billhook.inbox.sqlite.file import (
 )
 from billhook.inbox.sqlite.library import sqlite3
 from billhook.inbox.sqlite.waker import FifoWaker
-from billhook.threads import reset_in_child
 
 CHECKPOINT_COMMITS = 256
 """Commits of one process between two checkpoints: a log of some 16 MB."""

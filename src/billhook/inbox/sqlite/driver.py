@@ -28,11 +28,11 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
+from billhook.concurrency import around_fork
 from billhook.errors import InboxUnavailable
 from billhook.inbox.schema import verify_opened
 from billhook.inbox.sqlite.file import beside, record_log_owner, refuse_foreign_file, rewrite, sync
 from billhook.inbox.sqlite.library import sqlite3
-from billhook.threads import around_fork
 
 _LOCKS = Path("/proc/locks")
 

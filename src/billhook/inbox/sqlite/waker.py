@@ -18,7 +18,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from billhook.threads import reset_in_child, wait_readable
+from billhook.concurrency import reset_in_child, wait_readable
 
 NO_READER_SECONDS = 0.1
 """How long the pipe is taken to have no reader after it had none."""

@@ -1,12 +1,10 @@
-"""What operators see of handlers: their event types, their tracebacks, and why a delivery waits."""
+"""Compare the registered handlers with the event types, and with the names that runs are stored under."""
 
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Iterable
-from typing import Any
 
 from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.handlers.handler import ConnectedHandlers, Handler
@@ -48,40 +46,3 @@ def missing_remedy(name: str) -> str:
         f"deliveries discard --handler {quoted} --reason removed` ends its deliveries, and with them what is "
         "unfinished of their other handlers"
     )
-
-
-def parse_error(text: str) -> dict[str, Any]:
-    """Return why a delivery is quarantined or discarded: `error`, and `details` with `loc` and `msg`."""
-    # The engine stores a parser's errors as JSON, `discard` stores the user's reason as plain text, and that
-    # text may happen to be JSON of another form.
-    try:
-        error = json.loads(text)
-    except ValueError:
-        error = None
-    return error if isinstance(error, dict) and "error" in error else {"error": text, "details": []}
-
-
-_CALLER = re.compile(
-    r'  File "[^"]*/(?:billhook/handlers/(?:call|handler|event_loop)'
-    r"|asyncio/(?:runners|base_events)|concurrent/futures/(?:_base|thread))\.py\", "
-)
-"""A frame of the code that calls handlers; frames of the standard library belong to async handlers."""
-
-
-def users_frames(traceback: str) -> str:
-    """Drop the frames above the handler's, which do not help to find the error."""
-    shown: list[str] = []
-    skipping = at_head = False
-    for line in traceback.splitlines():
-        if line.startswith('  File "'):
-            # Drop them only at the start of a traceback: frames of billhook that the handler itself calls are
-            # shown.
-            skipping = at_head and _CALLER.match(line) is not None
-            at_head = skipping
-        # Lines indented by four belong to the frame above them; any other line ends the frames, and a chained
-        # exception begins another traceback.
-        elif not line.startswith("    "):
-            skipping, at_head = False, line.startswith("Traceback ")
-        if not skipping:
-            shown.append(line)
-    return "\n".join(shown)

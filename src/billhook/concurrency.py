@@ -1,4 +1,4 @@
-"""Threads, forks and memory: start a thread although a limit may forbid it; reset objects in a child process.
+"""Threads and forks: start a thread although a limit may forbid it; reset objects in a child process.
 
 A thread that ends by an error is logged, and told to those who count that. Where threads are greenlets,
 blocking work runs in a native one, if it can. A child process inherits no locked lock and uses no connection
@@ -9,7 +9,6 @@ runs in each child before anything else does, so no other code has to compare pr
 from __future__ import annotations
 
 import logging
-import mmap
 import os
 import secrets
 import select
@@ -176,35 +175,3 @@ def _after_in_child() -> None:
 
 
 os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
-
-
-_STACK_BYTES = 8 * 1024 * 1024
-"""What a thread needs for its stack at most. Without it no further thread starts, and no large body fits."""
-_FAILURE_LIMIT = 5
-
-
-class MemoryMonitor:
-    """Ask once in a while whether this process may still use as much memory as a thread needs."""
-
-    def __init__(self) -> None:
-        self._had_memory = False
-        self._failures = 0
-
-    def is_exhausted(self) -> bool:
-        """Ask, and return whether memory was missing this time and the four times before.
-
-        Never of a process that has not had as much since its start: its successor would have no more.
-        """
-        if _fits():
-            self._had_memory, self._failures = True, 0
-        elif self._had_memory:
-            self._failures += 1
-        return self._failures >= _FAILURE_LIMIT
-
-
-def _fits() -> bool:
-    try:
-        mmap.mmap(-1, _STACK_BYTES).close()
-    except (OSError, MemoryError):
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Errors of receiving: the root, and those of configuration, deliveries, the inbox and handlers."""
+"""Errors of the framework: the root, and those of configuration, deliveries, the inbox and handlers."""
 
 from __future__ import annotations
 

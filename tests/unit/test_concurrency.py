@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from billhook.threads import run_blocking, threads_are_greenlets
+from billhook.concurrency import run_blocking, threads_are_greenlets
 
 
 @pytest.mark.parametrize(("patched", "are_greenlets"), [("thread", True), ("socket", False)])

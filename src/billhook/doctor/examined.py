@@ -1,7 +1,4 @@
-"""What the checks examine: the options, sources, inbox and handlers of an app, or of the environment.
-
-Also what they return: a finding of `billhook doctor` and `billhook check`.
-"""
+"""What the checks examine: the options, sources, inbox and handlers of an app, or of the environment."""
 
 from __future__ import annotations
 
@@ -12,15 +9,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
+from billhook.doctor.finding import Finding, finding_of
+from billhook.errors import BillhookError
 from billhook.extension import ENVIRON, get_state
 from billhook.inbox.diagnosis import SampledDelivery, newest_deliveries
 from billhook.inbox.overview import read_overview
-from billhook.program import in_program
 from billhook.receiver.blueprint import webhook_routes
 
 if TYPE_CHECKING:
@@ -31,37 +28,6 @@ if TYPE_CHECKING:
     from billhook.inbox.overview import Overview, WorkerFigures
     from billhook.settings import Settings
     from billhook.signing.source import Source
-
-
-Level = Literal["error", "warning", "note", "ok"]
-LEVELS: tuple[Level, ...] = ("error", "warning", "note", "ok")
-"""The worst first. An error can lose or forge deliveries, or stops them; a note is for information."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What was found, why it matters, and what to do. `code` names its kind and stays the same.
-
-    With the level `ok` it says only `what` was found to be well. `file` is the text of a file to save.
-    Commands in `what` and `remedy` become those that the user has to type: see `billhook.program`.
-    """
-
-    level: Level
-    code: str
-    what: str
-    why: str = ""
-    remedy: str = ""
-    file: str = ""
-
-    def __post_init__(self) -> None:
-        for name in ("what", "remedy"):
-            object.__setattr__(self, name, in_program(getattr(self, name)))
-
-    @property
-    def line(self) -> str:
-        """All of it as one sentence."""
-        return "; ".join(filter(None, [": ".join(filter(None, [self.what, self.why])), self.remedy]))
-
 
 SAMPLE = 1_000
 """How many of the newest deliveries are looked at, unless asked for others."""
@@ -158,21 +124,3 @@ class Setup:
     def workers(self) -> Sequence[WorkerFigures]:
         """The workers that run with handlers: `serve` may have been given those that are missing here."""
         return [] if self.unusable else [one for one in self.overview.workers if one.alive and one.handlers]
-
-
-def finding_of(error: Exception) -> Finding:
-    """Return the finding about an inbox that cannot be read or written, or a part that cannot be loaded."""
-    if isinstance(error, SchemaMismatch) and error.stores:
-        return Finding(
-            "warning", "inbox", str(error), "its receivers store deliveries, and its workers wait",
-            "install the billhook that made the schema, and restart receivers and workers",
-        )  # fmt: skip
-    if isinstance(error, InboxUnavailable | SchemaMismatch):
-        remedy = error.remedy if isinstance(error, SchemaMismatch) else "make the database reachable"
-        return Finding(
-            "error", "inbox", str(error), "every delivery is answered 503 until it can be stored", remedy
-        )
-    return Finding(
-        "error", "configuration", str(error), "billhook does not start, or not as you mean it",
-        "correct what it names; `billhook options` lists the options",
-    )  # fmt: skip
