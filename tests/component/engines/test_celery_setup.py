@@ -394,7 +394,7 @@ def test_the_celery_engine_starts_explicitly_or_with_the_first_delivery(shop):
     deliver(app)
 
     assert thread is engine._publisher._thread
-    assert "billhook-worker-watch" in {each.name for each in threading.enumerate()}
+    assert "billhook-watch" in {each.name for each in threading.enumerate()}
     assert engine._publisher._sweep is None  # the workers do that
 
 
