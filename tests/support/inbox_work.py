@@ -20,10 +20,14 @@ from billhook.inbox import (
     deliveries,
     diagnosis,
     issues,
+    lost_workers,
     notifications,
     operations,
     overview,
+    search_scope,
     searches,
+    shares,
+    worker_list,
 )
 from billhook.inbox.counts import Counts
 from billhook.inbox.filters import STATES
@@ -69,6 +73,8 @@ def store(inbox: Inbox) -> None:
     inbox.received(10)
     inbox.poll(10)
     inbox.poll(2, turns=RoundRobin(lambda _: None))
+    inbox.pending({}, received_before=at(300), now=at(0), limit=2)
+    search_scope.read_scope(inbox, DeliveryFilter(search="c1"))
     with inbox.transaction(OWNER) as transaction:
         first, *others = inbox.received(10)
         transaction.plan([RunPlan(first.delivery_id, ("plain",))], at(0))
@@ -162,6 +168,9 @@ FILTERS: dict[str, list[Any]] = {
     "search": ["c1", "1"],
     "since": [at(0)],
     "until": [at(0)],
+    "handled_since": [at(0)],
+    "handled_until": [at(0)],
+    "release": ["r"],
     "contains": ["inv_1"],
     "handler": ["plain"],
     "twins": [True],
@@ -181,11 +190,16 @@ def look(inbox: Inbox) -> None:
     overview.read_refused_since(inbox, at(0), ["mismatch"])
     issues.update_issues(inbox, at(300))
     issues.count_issues(inbox)
+    issues.list_open(inbox)
+    worker_list.list_workers(inbox, at(300))
+    lost_workers_of(inbox)
     found = issues.list_issues(inbox, list(issues.IssueState), ids=None)
     issues.list_issues(inbox, subject="plain")
     issues.by_hour(inbox, found, at(300))
     for one in found:
         issues.find_issue(inbox, one.id)
+        shares.read_share(inbox, one)
+        shares.first_release(inbox, one.id)
         issues.newest_traceback(inbox, one.id)
         list(issues.failing_delivery_ids(inbox, one))
         issues.of_issue(inbox, DeliveryFilter(issue=one.id))
@@ -193,6 +207,7 @@ def look(inbox: Inbox) -> None:
         issues.change_issue(inbox, one.id, issues.IssueState.ACKNOWLEDGED, at(301), who="alice")
         issues.change_issue(inbox, one.id, issues.IssueState.OPEN, at(301), who="alice")
     issues.issue_ids(inbox, found[0].id[:4])
+    shares.known_issues(inbox, [one.id for one in found])
     assert notifications.take_lease(inbox, OWNER, at(302))
     due = notifications.read_due(inbox)
     told = notifications.AddressState(frozenset(map(notifications.key_of, due.issues)))
@@ -201,6 +216,9 @@ def look(inbox: Inbox) -> None:
     notifications.release_lease(inbox, OWNER, at(303))
     for one in (one for one in found if one.kind is not issues.IssueKind.QUARANTINE):
         issues.change_issue(inbox, one.id, issues.IssueState.RESOLVED, at(304), who="alice")
+    for one in issues.list_issues(inbox, [issues.IssueState.OPEN], ids=None):
+        issues.change_issue(inbox, one.id, issues.IssueState.IGNORED, at(304), who="alice")
+    notifications.read_due(inbox)
     for name, values in FILTERS.items():
         for value in values:
             deliveries.page(inbox, DeliveryFilter(**{name: value}), 10, below=1_000)
@@ -225,6 +243,15 @@ def look(inbox: Inbox) -> None:
     actions.issues_acted_on(inbox, actions.list_actions(inbox, 10, below=100, since=at(0)))
 
 
+def lost_workers_of(inbox: Inbox) -> None:
+    """Workers that died, and what they ran."""
+    for number in range(4):
+        inbox.record_worker(WorkerRecord(f"lost {number}", "worker", 1, at(150 + number)), at(151 + number))
+    with inbox.database.read() as connection:
+        lost_workers.read_lost_workers(connection, at(400))
+        lost_workers.read_lost_beside(connection, "lost")
+
+
 def change(inbox: Inbox) -> None:
     """What operators do."""
     ids = [summary.id for summary in deliveries.page(inbox, DeliveryFilter(), 100)]
@@ -236,7 +263,8 @@ def change(inbox: Inbox) -> None:
     stored = inbox.received(1)[0]
     operations.store_edited(inbox, stored._replace(key="edited"), RunPlan(0, ("plain",)), stored.delivery_id)
     dead = claim(inbox, 100, seconds=500)
-    settle(inbox, dead, RunState.DEAD, 501, group="bug")
+    settle(inbox, dead[:1], RunState.DEAD, 501, error="e")
+    settle(inbox, dead[1:], RunState.DEAD, 501, group="bug")
     issues.update_issues(inbox, at(502))
     operations.discard(inbox, ids[:2], "lost", at(502))
     operations.erase(inbox, ids[:4], at(503), discard_unfinished=True)

@@ -199,7 +199,7 @@ CONDITIONS = (
         "deliveries list --state waiting", "deliveries-wait", find_waiting, None, "BillhookDeliveriesWait",
     ),
     Condition(
-        "backlog", _WARNING, "less than 80 % of 10 minutes' deliveries were handled, and they wait as long",
+        "backlog", _WARNING, "under 80 % of the deliveries of 10 minutes were handled, and they wait as long",
         "workers", "deliveries-wait", found_of_kind(IssueKind.BACKLOG), IssueKind.BACKLOG,
         "BillhookBacklogGrows",
     ),
