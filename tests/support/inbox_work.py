@@ -216,9 +216,11 @@ def look(inbox: Inbox) -> None:
     notifications.release_lease(inbox, OWNER, at(303))
     for one in (one for one in found if one.kind is not issues.IssueKind.QUARANTINE):
         issues.change_issue(inbox, one.id, issues.IssueState.RESOLVED, at(304), who="alice")
-    for one in issues.list_issues(inbox, [issues.IssueState.OPEN], ids=None):
-        issues.change_issue(inbox, one.id, issues.IssueState.IGNORED, at(304), who="alice")
-    notifications.read_due(inbox)
+    still_open = [one.id for one in issues.list_issues(inbox, [issues.IssueState.OPEN], ids=None)]
+    for state in (issues.IssueState.RESOLVED, issues.IssueState.OPEN):
+        for its_id in still_open:
+            issues.change_issue(inbox, its_id, state, at(304), who="alice")
+        notifications.read_due(inbox)
     for name, values in FILTERS.items():
         for value in values:
             deliveries.page(inbox, DeliveryFilter(**{name: value}), 10, below=1_000)
@@ -266,6 +268,7 @@ def change(inbox: Inbox) -> None:
     settle(inbox, dead[:1], RunState.DEAD, 501, error="e")
     settle(inbox, dead[1:], RunState.DEAD, 501, group="bug")
     issues.update_issues(inbox, at(502))
+    issues.list_issues(inbox, list(issues.IssueState), ids=None)
     operations.discard(inbox, ids[:2], "lost", at(502))
     operations.erase(inbox, ids[:4], at(503), discard_unfinished=True)
     issues.update_issues(inbox, at(503))

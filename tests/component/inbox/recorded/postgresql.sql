@@ -881,6 +881,57 @@ WHERE (other.error ILIKE '%%' || %(error_1)s::VARCHAR || '%%' ESCAPE '/')) AND b
 SELECT billhook.delivery.id
 FROM billhook.delivery
 WHERE billhook.delivery.id IN (SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE billhook.run.finished_at IS NOT NULL AND billhook.run.finished_at < %(finished_at_1)s::TIMESTAMP WITH TIME ZONE UNION ALL SELECT billhook.run.delivery_id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+--> failure: failure_run_id_idx
+--> run: run_finished_at_idx
+--> run: run_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id IN (SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE billhook.run.finished_at IS NOT NULL AND billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE UNION ALL SELECT billhook.run.delivery_id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.failed_at >= %(failed_at_1)s::TIMESTAMP WITH TIME ZONE) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+--> failure: failure_run_id_idx
+--> run: run_finished_at_idx
+--> run: run_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id IN (SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE billhook.run.finished_at IS NOT NULL AND billhook.run.release_id = (SELECT billhook.billhook_release.id
+FROM billhook.billhook_release
+WHERE billhook.billhook_release.name = %(name_1)s::VARCHAR) AND billhook.run.finished_at >= (SELECT billhook.billhook_release.first_at
+FROM billhook.billhook_release
+WHERE billhook.billhook_release.name = %(name_1)s::VARCHAR) UNION ALL SELECT billhook.run.delivery_id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.release_id = (SELECT billhook.billhook_release.id
+FROM billhook.billhook_release
+WHERE billhook.billhook_release.name = %(name_2)s::VARCHAR) AND billhook.failure.failed_at >= (SELECT billhook.billhook_release.first_at
+FROM billhook.billhook_release
+WHERE billhook.billhook_release.name = %(name_2)s::VARCHAR)) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> billhook_release: billhook_release_name_key
+--> delivery: delivery_pkey
+--> failure: failure_run_id_idx
+--> run: run_finished_at_idx
+--> run: run_pkey
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id IN (SELECT billhook.run.delivery_id
 FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
 WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR UNION ALL SELECT billhook.run.delivery_id
 FROM billhook.run
@@ -1226,6 +1277,13 @@ WHERE billhook.billhook_count.what = %(what_1)s::VARCHAR AND billhook.billhook_c
 
 -- issues.py _counted
 SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE billhook.run.state IN ('dead') AND billhook.run.handler = %(handler_1)s::VARCHAR ORDER BY billhook.run.finished_at DESC
+ LIMIT %(param_1)s::INTEGER
+--> run: run_dead_idx
+
+-- issues.py _counted
+SELECT billhook.run.delivery_id
 FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
 WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhook.failure.id DESC
  LIMIT %(param_1)s::INTEGER
@@ -1243,6 +1301,12 @@ WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhoo
 FROM billhook.failure
 WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR
 --> failure: failure_fingerprint_idx
+
+-- issues.py _counted
+SELECT count(*) AS count_1, min(billhook.run.finished_at) AS min_1, max(billhook.run.finished_at) AS max_1, count(*) AS count_2
+FROM billhook.run
+WHERE billhook.run.state IN ('dead') AND billhook.run.handler = %(handler_1)s::VARCHAR
+--> run: run_dead_idx
 
 -- issues.py _delivery_ids
 SELECT anon_1.delivery_id
@@ -1383,6 +1447,12 @@ WHERE billhook.billhook_issue.subject = %(subject_1)s::VARCHAR ORDER BY billhook
  LIMIT %(param_1)s::INTEGER
 --> billhook_issue: all rows
 
+-- issues.py list_open
+SELECT billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.state = %(state_1)s::VARCHAR
+--> billhook_issue: all rows
+
 -- issues.py newest_traceback
 SELECT billhook.run.delivery_id, coalesce(billhook.failure.traceback, billhook.failure.error) AS coalesce_1
 FROM billhook.failure JOIN billhook.run ON billhook.run.id = billhook.failure.run_id
@@ -1515,6 +1585,29 @@ SELECT pg_try_advisory_xact_lock((1668183155::bigint << 32) + tableoid::bigint) 
 FROM billhook.billhook_closed
 --> billhook_closed: all rows
 
+-- lost_workers.py _ran
+SELECT anon_1.worker, billhook.run.handler
+FROM (SELECT billhook.failure.id AS id, billhook.failure.run_id AS run_id, billhook.failure.attempt AS attempt, billhook.failure.failed_at AS failed_at, billhook.failure.error AS error, billhook.failure.traceback AS traceback, billhook.failure.duration_seconds AS duration_seconds, billhook.failure.retried AS retried, billhook.failure.fingerprint AS fingerprint, billhook.failure.place AS place, billhook.failure.worker AS worker, billhook.failure.release_id AS release_id
+FROM billhook.failure ORDER BY billhook.failure.id DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_1 JOIN billhook.run ON anon_1.run_id = billhook.run.id
+WHERE anon_1.error = %(error_1)s::VARCHAR AND anon_1.worker = ANY (%(param_2)s::TEXT[])
+--> failure: failure_pkey
+--> run: run_pkey
+
+-- lost_workers.py _ran
+SELECT billhook.run.worker, billhook.run.handler
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.queued = %(queued_1)s::INTEGER AND billhook.run.worker = ANY (%(param_1)s::TEXT[])
+--> run: run_claim_idx
+
+-- lost_workers.py read_lost_beside
+SELECT billhook.failure.worker, billhook.run.handler
+FROM billhook.failure JOIN billhook.run ON billhook.run.id = billhook.failure.run_id
+WHERE billhook.failure.error = %(error_1)s::VARCHAR ORDER BY billhook.failure.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> failure: failure_pkey
+--> run: run_pkey
+
 -- lost_workers.py read_lost_workers
 SELECT billhook.billhook_worker.owner, billhook.billhook_worker.started_at, billhook.billhook_worker.seen_at
 FROM billhook.billhook_worker
@@ -1540,6 +1633,13 @@ FROM billhook.billhook_notifier
 SELECT billhook.billhook_issue.fingerprint
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.kind != %(kind_1)s::VARCHAR AND billhook.billhook_issue.state = %(state_1)s::VARCHAR AND billhook.billhook_issue.notified = %(notified_1)s::INTEGER
+--> billhook_issue: all rows
+
+-- notifications.py read_due
+SELECT billhook.billhook_issue.kind
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.kind != %(kind_1)s::VARCHAR AND billhook.billhook_issue.state = ANY (%(param_1)s::TEXT[])
+ LIMIT %(param_2)s::INTEGER
 --> billhook_issue: all rows
 
 -- notifications.py record_look
@@ -1953,6 +2053,38 @@ INSERT INTO billhook.run (delivery_id, handler, state, due_at, token, attempts, 
 -- runs.py settle
 INSERT INTO billhook.failure (run_id, attempt, failed_at, error, traceback, duration_seconds, retried, fingerprint, place, worker, release_id) VALUES (%(run_id)s::BIGINT, %(attempt)s::INTEGER, %(failed_at)s::TIMESTAMP WITH TIME ZONE, %(error)s::VARCHAR, %(traceback)s::VARCHAR, %(duration_seconds)s, %(retried)s::INTEGER, %(fingerprint)s::VARCHAR, %(place)s::VARCHAR, %(worker)s::VARCHAR, %(release_id)s::INTEGER)
 
+-- runs.py settle
+INSERT INTO billhook.failure (run_id, attempt, failed_at, error, traceback, duration_seconds, retried, fingerprint, place, worker, release_id) VALUES (%(run_id)s::BIGINT, %(attempt)s::INTEGER, %(failed_at)s::TIMESTAMP WITH TIME ZONE, %(error)s::VARCHAR, %(traceback)s::VARCHAR, %(duration_seconds)s, %(retried)s::INTEGER, %(fingerprint)s::VARCHAR, %(place)s::VARCHAR, %(worker)s::VARCHAR, %(release_id)s::INTEGER) RETURNING billhook.failure.id
+
+-- search_scope.py _in_bodies
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received') AND position(%(param_2)s IN billhook.delivery.body) > %(param_3)s::INTEGER ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_4)s::INTEGER
+--> delivery: delivery_turn_idx
+
+-- search_scope.py _in_bodies
+SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_received_idx
+
+-- search_scope.py read_scope
+SELECT billhook.delivery.received_at
+FROM billhook.delivery
+WHERE (billhook.delivery.state NOT IN (%(state_1_1)s::VARCHAR, %(state_1_2)s::VARCHAR)) ORDER BY billhook.delivery.id
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_pkey
+
+-- search_scope.py read_scope
+SELECT count(*) AS count_1
+FROM (SELECT billhook.delivery.id AS id
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received')
+ LIMIT %(param_1)s::INTEGER) AS anon_1
+--> delivery: delivery_turn_idx
+
 -- searches.py read_bodies
 SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.state, billhook.delivery.body, billhook.delivery.type_field
 FROM billhook.delivery
@@ -1986,6 +2118,41 @@ SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.bod
 FROM billhook.delivery
 WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND position(%(param_2)s IN billhook.delivery.body) > %(param_3)s::INTEGER ORDER BY billhook.delivery.id
 --> delivery: delivery_pkey
+
+-- shares.py first_release
+SELECT billhook.billhook_release.name
+FROM billhook.billhook_release JOIN billhook.failure ON billhook.failure.release_id = billhook.billhook_release.id
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhook.failure.id
+ LIMIT %(param_1)s::INTEGER
+--> billhook_release: billhook_release_pkey
+--> failure: failure_fingerprint_idx
+
+-- shares.py known_issues
+SELECT billhook.billhook_issue.fingerprint
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[])
+--> bitmap: billhook_issue_pkey
+
+-- shares.py read_share
+SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.source, billhook.delivery.identifier_1, billhook.delivery.identifier_2, billhook.delivery.identifier_3
+FROM billhook.delivery
+WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])
+--> delivery: delivery_pkey
+
+-- shares.py read_share
+SELECT billhook.run.delivery_id
+FROM billhook.run
+WHERE billhook.run.delivery_id >= %(delivery_id_1)s::BIGINT AND billhook.run.handler = %(handler_1)s::VARCHAR ORDER BY billhook.run.delivery_id DESC
+ LIMIT %(param_1)s::INTEGER
+--> run: run_delivery_id_handler_key
+
+-- shares.py read_share
+SELECT billhook.run.delivery_id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.run.handler = %(handler_1)s::VARCHAR AND billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhook.failure.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> failure: failure_fingerprint_idx
+--> run: run_pkey
 
 -- transaction.py InboxTransaction._mark_running
 UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts + %(attempts_1)s::INTEGER), due_at=%(leased_until)s::TIMESTAMP WITH TIME ZONE, worker=%(worker)s::VARCHAR, release_id=%(release_id)s::INTEGER, queued=%(is_queued)s::INTEGER, token=(billhook.run.token + %(token_1)s::INTEGER), beside_others=%(beside_others)s::INTEGER, started_at=%(now)s::TIMESTAMP WITH TIME ZONE, duration_seconds=%(duration_seconds)s WHERE billhook.run.id = ANY (%(run_ids)s::BIGINT[])
@@ -2062,6 +2229,29 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
 --> delivery: delivery_pkey
 --> delivery: delivery_turn_idx
 
+-- unread.py first_of_each
+WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
+    SELECT CAST(0 AS bigint), CAST(%(after_type)s::VARCHAR AS text), CAST(%(after_source)s::VARCHAR AS text), 0, %(of_each)s::INTEGER
+    UNION ALL
+    SELECT here.id, here.event_type, here.source, found.number + 1,
+        CASE WHEN here.event_type = found.event_type AND here.source = found.source
+            THEN found.of_type + 1 ELSE 1 END
+    FROM found JOIN billhook.delivery AS here ON here.id = coalesce(
+    (
+    SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type = found.event_type AND source = found.source AND id > found.id AND found.of_type < %(of_each)s::INTEGER ORDER BY event_type, source, id LIMIT 1
+),
+    (
+    SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type = found.event_type AND source > found.source ORDER BY event_type, source, id LIMIT 1
+),
+    (
+    SELECT id FROM billhook.delivery WHERE state IN ('received') AND event_type > found.event_type ORDER BY event_type, source, id LIMIT 1
+)
+)
+    WHERE found.number < %(at_most)s::INTEGER
+) SELECT stored.id, stored.received_at FROM found JOIN billhook.delivery AS stored ON stored.id = found.id ORDER BY found.number
+--> delivery: delivery_pkey
+--> delivery: delivery_turn_idx
+
 -- unread.py read_one
 SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.body, billhook.delivery.headers, billhook.delivery.signed_at, billhook.delivery.received_at, billhook.delivery.variant, billhook.delivery.sent_as, billhook.delivery.type_field
 FROM billhook.delivery
@@ -2075,6 +2265,19 @@ FROM billhook.delivery
 WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
  LIMIT %(at_most)s::INTEGER
 --> delivery: delivery_received_idx
+
+-- worker_list.py list_workers
+SELECT billhook.billhook_worker.owner, billhook.billhook_worker.engine, billhook.billhook_worker.handlers, billhook.billhook_worker.started_at, billhook.billhook_worker.host, billhook.billhook_worker.pid, billhook.billhook_worker.threads, billhook.billhook_worker.seen_at, billhook.billhook_worker.stopped_at, billhook.billhook_release.name AS release
+FROM billhook.billhook_worker LEFT OUTER JOIN billhook.billhook_release ON billhook.billhook_release.id = billhook.billhook_worker.release_id ORDER BY billhook.billhook_worker.started_at, billhook.billhook_worker.owner
+--> billhook_release: billhook_release_pkey
+--> billhook_worker: all rows
+
+-- worker_list.py list_workers
+SELECT billhook.run.worker, billhook.run.delivery_id, billhook.run.handler, billhook.run.started_at
+FROM billhook.run
+WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR ORDER BY billhook.run.id
+ LIMIT %(param_1)s::INTEGER
+--> run: run_claim_idx
 
 -- workers.py read_workers
 SELECT billhook.billhook_worker.owner, billhook.billhook_worker.engine, billhook.billhook_worker.handlers, billhook.billhook_worker.started_at, billhook.billhook_worker.host, billhook.billhook_worker.pid, billhook.billhook_worker.threads, billhook.billhook_worker.seen_at, billhook.billhook_release.name AS release

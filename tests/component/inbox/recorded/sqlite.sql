@@ -929,6 +929,60 @@ WHERE (lower(other.error) LIKE '%' || lower(?) || '%' ESCAPE '/')) AND delivery.
 SELECT delivery.id
 FROM delivery
 WHERE delivery.id IN (SELECT run.delivery_id
+FROM run
+WHERE run.finished_at IS NOT NULL AND run.finished_at < ? UNION ALL SELECT run.delivery_id
+FROM run JOIN failure ON failure.run_id = run.id
+WHERE failure.failed_at < ?) AND delivery.id < ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH run USING INDEX run_finished_at_idx (finished_at>? AND finished_at<?)
+--> SEARCH failure USING INDEX failure_failed_at_idx (failed_at<?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+
+-- filters.py DeliveryFilter.ids
+SELECT delivery.id
+FROM delivery
+WHERE delivery.id IN (SELECT run.delivery_id
+FROM run
+WHERE run.finished_at IS NOT NULL AND run.finished_at >= ? UNION ALL SELECT run.delivery_id
+FROM run JOIN failure ON failure.run_id = run.id
+WHERE failure.failed_at >= ?) AND delivery.id < ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH run USING INDEX run_finished_at_idx (finished_at>?)
+--> SEARCH failure USING INDEX failure_failed_at_idx (failed_at>?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+
+-- filters.py DeliveryFilter.ids
+SELECT delivery.id
+FROM delivery
+WHERE delivery.id IN (SELECT run.delivery_id
+FROM run
+WHERE run.finished_at IS NOT NULL AND run.release_id = (SELECT billhook_release.id
+FROM billhook_release
+WHERE billhook_release.name = ?) AND run.finished_at >= (SELECT billhook_release.first_at
+FROM billhook_release
+WHERE billhook_release.name = ?) UNION ALL SELECT run.delivery_id
+FROM run JOIN failure ON failure.run_id = run.id
+WHERE failure.release_id = (SELECT billhook_release.id
+FROM billhook_release
+WHERE billhook_release.name = ?) AND failure.failed_at >= (SELECT billhook_release.first_at
+FROM billhook_release
+WHERE billhook_release.name = ?)) AND delivery.id < ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH run USING INDEX run_finished_at_idx (finished_at>?)
+--> SEARCH billhook_release USING INDEX sqlite_autoindex_billhook_release_1 (name=?)
+--> SEARCH billhook_release USING COVERING INDEX sqlite_autoindex_billhook_release_1 (name=?)
+--> SEARCH failure USING INDEX failure_failed_at_idx (failed_at>?)
+--> SEARCH billhook_release USING INDEX sqlite_autoindex_billhook_release_1 (name=?)
+--> SEARCH billhook_release USING COVERING INDEX sqlite_autoindex_billhook_release_1 (name=?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+
+-- filters.py DeliveryFilter.ids
+SELECT delivery.id
+FROM delivery
+WHERE delivery.id IN (SELECT run.delivery_id
 FROM run JOIN failure ON failure.run_id = run.id
 WHERE failure.fingerprint = ? UNION ALL SELECT run.delivery_id
 FROM run
@@ -1341,6 +1395,19 @@ WHERE failure.fingerprint = ?
 --> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
 
 -- issues.py _counted
+SELECT count(*) AS count_1, min(run.finished_at) AS min_1, max(run.finished_at) AS max_1, count(*) AS count_2
+FROM run
+WHERE run.state IN ('dead') AND run.handler = ?
+--> SEARCH run USING COVERING INDEX run_dead_idx (handler=?)
+
+-- issues.py _counted
+SELECT run.delivery_id
+FROM run
+WHERE run.state IN ('dead') AND run.handler = ? ORDER BY run.finished_at DESC
+ LIMIT ? OFFSET ?
+--> SEARCH run USING INDEX run_dead_idx (handler=?)
+
+-- issues.py _counted
 SELECT run.delivery_id
 FROM run JOIN failure ON failure.run_id = run.id
 WHERE failure.fingerprint = ? ORDER BY failure.id DESC
@@ -1498,6 +1565,12 @@ WHERE billhook_issue.subject = ? ORDER BY billhook_issue.state = ?, billhook_iss
  LIMIT ? OFFSET ?
 --> SCAN billhook_issue
 
+-- issues.py list_open
+SELECT billhook_issue.kind, billhook_issue.subject, billhook_issue.title
+FROM billhook_issue
+WHERE billhook_issue.state = ?
+--> SCAN billhook_issue
+
 -- issues.py newest_traceback
 SELECT run.delivery_id, coalesce(failure.traceback, failure.error) AS coalesce_1
 FROM failure JOIN run ON run.id = failure.run_id
@@ -1611,6 +1684,32 @@ UPDATE billhook_handler SET paused_at=?, paused_why=? WHERE billhook_handler.id 
 UPDATE billhook_handler SET paused_at=?, paused_why=?, failures=? WHERE billhook_handler.name = ? AND billhook_handler.paused_at IS NOT NULL
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 
+-- lost_workers.py _ran
+SELECT anon_1.worker, run.handler
+FROM (SELECT failure.id AS id, failure.run_id AS run_id, failure.attempt AS attempt, failure.failed_at AS failed_at, failure.error AS error, failure.traceback AS traceback, failure.duration_seconds AS duration_seconds, failure.retried AS retried, failure.fingerprint AS fingerprint, failure.place AS place, failure.worker AS worker, failure.release_id AS release_id
+FROM failure ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?) AS anon_1 JOIN run ON anon_1.run_id = run.id
+WHERE anon_1.error = ? AND anon_1.worker IN (SELECT value FROM json_each(?))
+--> SCAN failure
+--> SCAN anon_1
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+
+-- lost_workers.py _ran
+SELECT run.worker, run.handler
+FROM run
+WHERE run.state IN ('due', 'running') AND run.state = ? AND run.queued = ? AND run.worker IN (SELECT value FROM json_each(?))
+--> SEARCH run USING INDEX run_claim_idx (state=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- lost_workers.py read_lost_beside
+SELECT failure.worker, run.handler
+FROM failure JOIN run ON run.id = failure.run_id
+WHERE failure.error = ? ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?
+--> SCAN failure
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+
 -- lost_workers.py read_lost_workers
 SELECT billhook_worker.owner, billhook_worker.started_at, billhook_worker.seen_at
 FROM billhook_worker
@@ -1637,6 +1736,14 @@ SELECT billhook_issue.fingerprint
 FROM billhook_issue
 WHERE billhook_issue.kind != ? AND billhook_issue.state = ? AND billhook_issue.notified = ?
 --> SCAN billhook_issue
+
+-- notifications.py read_due
+SELECT billhook_issue.kind
+FROM billhook_issue
+WHERE billhook_issue.kind != ? AND billhook_issue.state IN (SELECT value FROM json_each(?))
+ LIMIT ? OFFSET ?
+--> SCAN billhook_issue
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- notifications.py record_look
 UPDATE billhook_notifier SET looked_at=?
@@ -2161,6 +2268,37 @@ SELECT last_insert_rowid()
 -- runs.py settle
 INSERT INTO failure (run_id, attempt, failed_at, error, traceback, duration_seconds, retried, fingerprint, place, worker, release_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- search_scope.py _in_bodies
+SELECT delivery.id
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('received') AND instr(delivery.body, ?) > ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- search_scope.py _in_bodies
+SELECT delivery.id
+FROM delivery
+WHERE delivery.state IN ('received') ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SCAN delivery USING COVERING INDEX delivery_received_idx
+
+-- search_scope.py read_scope
+SELECT count(*) AS count_1
+FROM (SELECT delivery.id AS id
+FROM delivery
+WHERE delivery.state IN ('received')
+ LIMIT ? OFFSET ?) AS anon_1
+--> SCAN delivery USING COVERING INDEX delivery_received_idx
+--> SCAN anon_1
+
+-- search_scope.py read_scope
+SELECT delivery.received_at
+FROM delivery
+WHERE (delivery.state NOT IN (?, ?)) ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SCAN delivery
+
 -- searches.py read_bodies
 SELECT delivery.id, delivery.event_type, delivery.state, delivery.body, delivery.type_field
 FROM delivery
@@ -2197,6 +2335,43 @@ FROM delivery
 WHERE delivery.id IN (SELECT value FROM json_each(?)) AND instr(delivery.body, ?) > ? ORDER BY delivery.id
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- shares.py first_release
+SELECT billhook_release.name
+FROM billhook_release JOIN failure ON failure.release_id = billhook_release.id
+WHERE failure.fingerprint = ? ORDER BY failure.id
+ LIMIT ? OFFSET ?
+--> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
+--> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?)
+
+-- shares.py known_issues
+SELECT billhook_issue.fingerprint
+FROM billhook_issue
+WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?))
+--> SEARCH billhook_issue USING COVERING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- shares.py read_share
+SELECT delivery.id, delivery.event_type, delivery.source, delivery.identifier_1, delivery.identifier_2, delivery.identifier_3
+FROM delivery
+WHERE delivery.id IN (SELECT value FROM json_each(?))
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- shares.py read_share
+SELECT run.delivery_id
+FROM run
+WHERE run.delivery_id >= ? AND run.handler = ? ORDER BY run.delivery_id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH run USING COVERING INDEX sqlite_autoindex_run_1 (delivery_id>?)
+
+-- shares.py read_share
+SELECT run.delivery_id
+FROM run JOIN failure ON failure.run_id = run.id
+WHERE run.handler = ? AND failure.fingerprint = ? ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH failure USING COVERING INDEX failure_fingerprint_idx (fingerprint=?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
 -- transaction.py InboxTransaction._mark_running
 UPDATE run SET state=?, attempts=(run.attempts + ?), due_at=?, worker=?, release_id=?, queued=?, token=(run.token + ?), beside_others=?, started_at=?, duration_seconds=? WHERE run.id IN (SELECT value FROM json_each(?))
@@ -2295,6 +2470,35 @@ WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
 --> SCAN found
 --> SEARCH stored USING INTEGER PRIMARY KEY (rowid=?)
 
+-- unread.py first_of_each
+WITH RECURSIVE found (id, event_type, source, number, of_type) AS (
+    SELECT CAST(0 AS bigint), CAST(? AS text), CAST(? AS text), 0, ?
+    UNION ALL
+    SELECT here.id, here.event_type, here.source, found.number + 1,
+        CASE WHEN here.event_type = found.event_type AND here.source = found.source
+            THEN found.of_type + 1 ELSE 1 END
+    FROM found JOIN delivery AS here ON here.id = coalesce(
+    (
+    SELECT id FROM delivery WHERE state IN ('received') AND event_type = found.event_type AND source = found.source AND id > found.id AND found.of_type < ? ORDER BY event_type, source, id LIMIT 1
+),
+    (
+    SELECT id FROM delivery WHERE state IN ('received') AND event_type = found.event_type AND source > found.source ORDER BY event_type, source, id LIMIT 1
+),
+    (
+    SELECT id FROM delivery WHERE state IN ('received') AND event_type > found.event_type ORDER BY event_type, source, id LIMIT 1
+)
+)
+    WHERE found.number < ?
+) SELECT stored.id, stored.received_at FROM found JOIN delivery AS stored ON stored.id = found.id ORDER BY found.number
+--> SCAN CONSTANT ROW
+--> SCAN found
+--> SEARCH here USING INTEGER PRIMARY KEY (rowid=?)
+--> SEARCH delivery USING COVERING INDEX delivery_turn_idx (event_type=? AND source=? AND id>?)
+--> SEARCH delivery USING COVERING INDEX delivery_turn_idx (event_type=? AND source>?)
+--> SEARCH delivery USING COVERING INDEX delivery_turn_idx (event_type>?)
+--> SCAN found
+--> SEARCH stored USING INTEGER PRIMARY KEY (rowid=?)
+
 -- unread.py read_one
 SELECT delivery.id, delivery.source, delivery."key", delivery.event_type, delivery.body, delivery.headers, delivery.signed_at, delivery.received_at, delivery.variant, delivery.sent_as, delivery.type_field
 FROM delivery
@@ -2308,6 +2512,19 @@ FROM delivery
 WHERE delivery.state IN ('received') ORDER BY delivery.id
  LIMIT ? OFFSET ?
 --> SCAN delivery USING INDEX delivery_received_idx
+
+-- worker_list.py list_workers
+SELECT billhook_worker.owner, billhook_worker.engine, billhook_worker.handlers, billhook_worker.started_at, billhook_worker.host, billhook_worker.pid, billhook_worker.threads, billhook_worker.seen_at, billhook_worker.stopped_at, billhook_release.name AS release
+FROM billhook_worker LEFT OUTER JOIN billhook_release ON billhook_release.id = billhook_worker.release_id ORDER BY billhook_worker.started_at, billhook_worker.owner
+--> SCAN billhook_worker
+--> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN
+
+-- worker_list.py list_workers
+SELECT run.worker, run.delivery_id, run.handler, run.started_at
+FROM run
+WHERE run.state IN ('due', 'running') AND run.state = ? ORDER BY run.id
+ LIMIT ? OFFSET ?
+--> SEARCH run USING INDEX run_claim_idx (state=?)
 
 -- workers.py read_workers
 SELECT billhook_worker.owner, billhook_worker.engine, billhook_worker.handlers, billhook_worker.started_at, billhook_worker.host, billhook_worker.pid, billhook_worker.threads, billhook_worker.seen_at, billhook_release.name AS release
