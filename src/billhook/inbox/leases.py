@@ -38,7 +38,7 @@ _EXPIRED_COLUMNS = (
 )
 _EXPIRE_LIMIT = 500
 _MAX_UNCOUNTED = 8
-"""A suspect with so many attempts that do not count is the likely cause: from then on they count."""
+"""With as many attempts that do not count a suspect is the likely cause: from then on they count."""
 # Id and token as one text: SQLite walks the whole table for a list of pairs (see billhook.inbox.sql).
 LEASE = cast(run.c.id, Text).concat(":").concat(cast(run.c.token, Text))
 """The lease of a run's last claim."""
