@@ -177,5 +177,5 @@ def test_a_silent_type_is_marked_and_comes_first(at_noon):
     at_noon.state.dispatcher.clock.advance(seconds=3 * 86_400)
     at_noon.deliver(at=at_noon.state.dispatcher.clock.now())
 
-    assert row(at_noon, "PingTest").endswith("3 d ago silent no handler")
+    assert row(at_noon, "PingTest").endswith("4 d ago silent no handler")
     assert at_noon.get("").text.index(">PingTest<") < at_noon.get("").text.index(">InvoiceApproved<")
