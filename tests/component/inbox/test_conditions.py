@@ -8,7 +8,7 @@ import pytest
 
 from billhook.errors import InboxUnavailable
 from billhook.events import EVENT_TYPES
-from billhook.inbox import RunPlan, WorkerRecord, condition_checks
+from billhook.inbox import RunPlan, WorkerRecord
 from billhook.inbox.condition_checks import Facts
 from billhook.inbox.conditions import CONDITIONS, LIMITS, Severity, conditions_table, judge
 from billhook.inbox.counts import NO_DURATION, CountKey, Counts, Sum, hour_of
@@ -173,7 +173,7 @@ GIB = 1024**3
     ],
 )
 def test_a_disk_that_is_nearly_full(inbox, monkeypatch, free, used, expected):
-    monkeypatch.setattr(condition_checks, "free_bytes", lambda _: (free, used))
+    monkeypatch.setattr(inbox.database, "free_bytes", lambda: (free, used))
 
     assert held(inbox, NOON).keys() & {"disk", "disk-full"} == expected
 
