@@ -327,7 +327,7 @@ def test_every_thing_is_counted_once_by_writers_side_by_side(inbox, where):
 # --- compaction ---------------------------------------------------------------------------------------
 
 
-def write(inbox, moments, what=Counted.ACCEPTED):
+def write(inbox, moments, what=Counted.DUPLICATE):
     counts = Counts()
     for moment in moments:
         counts.add(what, moment, source="default", event_type="PingTest")
@@ -391,7 +391,7 @@ def test_compaction_waits_for_no_transaction_that_counts(postgres_url):
 
     with inbox.database.write() as connection:
         counts = Counts()
-        counts.add(Counted.ACCEPTED, NOON - timedelta(days=5), source="default", event_type="PingTest")
+        counts.add(Counted.DUPLICATE, NOON - timedelta(days=5), source="default", event_type="PingTest")
         counts.write(connection)
         taken = compact(inbox, NOON)
 
