@@ -15,13 +15,13 @@ from support.query_plans import fill, query_plans
 from support.runs import claim, result_of
 
 
-def handle(inbox, key, *identifiers, fails=False, event_type="PingTest", handler="book"):
+def handle(inbox, key, *identifiers, fails=False, event_type="PingTest", handler="book", group="bug"):
     """A delivery that a handler has had."""
     delivery_id = inbox.put(incoming(key, event_type=event_type)).delivery_id
     with inbox.transaction("w") as transaction:
         transaction.plan([RunPlan(delivery_id, (handler,), identifiers=identifiers)], NOON)
     (one,) = claim(inbox, 1)
-    failed = {"error": "KeyError", "group": "bug"} if fails else {}
+    failed = {"error": "KeyError", "group": group} if fails else {}
     with inbox.transaction("w") as transaction:
         transaction.settle([result_of(one, RunState.DEAD if fails else RunState.SUCCEEDED, **failed)])
 
@@ -32,11 +32,11 @@ def share(inbox, kind=IssueKind.FAILURE):
     return read_share(inbox, one)
 
 
-@pytest.mark.parametrize("kind", [IssueKind.FAILURE, IssueKind.DEAD])
-def test_the_share_is_of_what_the_handler_had_since_the_first_failure(inbox, kind):
+@pytest.mark.parametrize(("kind", "group"), [(IssueKind.FAILURE, "bug"), (IssueKind.DEAD, None)])
+def test_the_share_is_of_what_the_handler_had_since_the_first_failure(inbox, kind, group):
     handle(inbox, "before")
     for number in range(12):
-        handle(inbox, f"k{number}", fails=number % 4 == 0)
+        handle(inbox, f"k{number}", fails=number % 4 == 0, group=group)
         handle(inbox, f"other {number}", handler="mail")
 
     found = share(inbox, kind)
