@@ -165,7 +165,7 @@ def test_a_worker_that_cannot_plan_goes_on_polling_slowly(shop, protected, monke
     for key in ("first", "second", "third"):
         state.inbox.put(incoming(key))
     worker, polls, poll = state.worker(1), [], state.inbox.poll
-    monkeypatch.setattr(state.inbox, "poll", lambda *arguments: polls.append(1) or poll(*arguments))
+    monkeypatch.setattr(state.inbox, "poll", lambda *given, **named: polls.append(1) or poll(*given, **named))
     running = threading.Thread(target=worker.run, args=(1.0,))
     running.start()
     until(lambda: any(SKIPS in text for text in errors(caplog)), 20)
@@ -188,8 +188,8 @@ def test_control_a_delivery_that_another_worker_planned_is_no_error(shop, protec
     nothing_asked = list(asked)
     read = inbox.received
 
-    def planned_meanwhile(*arguments):
-        found = poll(*arguments)
+    def planned_meanwhile(*arguments, **named):
+        found = poll(*arguments, **named)
         protected.execute("UPDATE delivery SET state = 'done'")
         return found
 
