@@ -25,7 +25,6 @@ from billhook.resources import (
     ContractQuery,
     ContractResponse,
     CreditDeduction,
-    CreditLedgerPage,
     CreditLedgerQuery,
     CreditTopUp,
     CreditTopUpResponse,
@@ -61,6 +60,7 @@ from billhook.sandbox.billing import (
 )
 from billhook.sandbox.billing.contracts import CATALOG_PRODUCTS, PLANS
 from billhook.sandbox.billing.credit_grants import check_grant, deduct, has_expired
+from billhook.sandbox.billing.credit_pools import LedgerPageView
 from billhook.sandbox.billing.custom_fields import DEFINITIONS
 from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.billing.event_query import aggregate, list_events
@@ -446,7 +446,7 @@ CREDITS_GROUP = OperationGroup(
 
 
 @CREDITS_GROUP.operation("GET", "")
-def list_credits(call: Call[CreditLedgerQuery]) -> CreditLedgerPage:
+def list_credits(call: Call[CreditLedgerQuery]) -> LedgerPageView:
     """List a customer's credit ledger, oldest first."""
     # The ledger of an unknown customer would look like an empty one.
     customers.find_named(call.tx, call.request.customer_id)

@@ -48,3 +48,4 @@ def test_control_there_are_nonstandard_fields() -> None:
     assert {name for name, _ in added(GIVEN["GET /invoices"])} >= {
         "invoiceNumber", "currency", "issuedAt", "approvedAt", "productId", "productName", "units",
     }  # fmt: skip
+    assert {name for name, _ in added(GIVEN["GET /credits"])} == {"creditPoolId", "creditProductId"}

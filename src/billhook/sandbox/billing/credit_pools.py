@@ -9,15 +9,18 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import ROUND_DOWN, Decimal, localcontext
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, StrictStr
 from sqlalchemy import BigInteger, ColumnElement, Row, delete, func, insert, select, update
 
 from billhook.events import CreditPoolDepleted, CreditPoolIncreased, CreditPoolThresholdCrossed
+from billhook.fields.types import ListOf
 from billhook.resources import CreditGrant, CreditLedgerEntry, CreditLedgerPage, CreditLedgerQuery
 from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
 from billhook.sandbox.billing.rating import UsageAmount
 from billhook.sandbox.billing.thresholds import percent, threshold_rules, thresholds_crossed
+from billhook.sandbox.operations import SandboxResource
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.database import Transaction, new_id
 from billhook.sandbox.storage.repository import requested_page, shown
@@ -30,6 +33,9 @@ _WHOLE = Decimal(100)
 _SHARE_PRECISION = Decimal("1E-30")
 _NOTED = ("Deduction", EXPIRY)
 """Types of entries with a credit note: credits that were removed without usage."""
+_READ = select(ledger_entry, credit_pool.c.credit_product_id).join(
+    credit_pool, credit_pool.c.id == ledger_entry.c.pool_id
+)
 CreditPool = Row[Any]
 """A row of the table of pools: a customer's credits of one credit product and one kind."""
 
@@ -210,23 +216,39 @@ def _change_balance(
     return entry_id
 
 
-def ledger_page(tx: Transaction, asked: CreditLedgerQuery) -> CreditLedgerPage:
+class LedgerEntryView(CreditLedgerEntry, SandboxResource, register=False):
+    """A ledger entry with its pool, which the specification's fields do not identify."""
+
+    credit_pool_id: Annotated[StrictStr, Field(examples=["pool_4f0e"])]
+    """Id of the pool. The sandbox's own: the specification does not list it."""
+    credit_product_id: Annotated[StrictStr, Field(examples=["crp_2"])]
+    """Id of its credit product. The sandbox's own: the specification does not list it."""
+
+
+class LedgerPageView(CreditLedgerPage, SandboxResource, register=False):
+    """A page of ledger entries."""
+
+    entries: ListOf[LedgerEntryView]  # type: ignore[assignment]
+    """The entries of this page."""
+
+
+def ledger_page(tx: Transaction, asked: CreditLedgerQuery) -> LedgerPageView:
     """Return a page of a customer's ledger entries, oldest first."""
-    query = select(ledger_entry).where(ledger_entry.c.customer_id == asked.customer_id)
+    query = _READ.where(ledger_entry.c.customer_id == asked.customer_id)
     found = requested_page(tx, asked, query, ledger_entry.c.seq)
-    return CreditLedgerPage(entries=found.of(_entry_view).items, **found.fields())
+    return LedgerPageView(entries=found.of(_entry_view).items, **found.fields())
 
 
-def find_entry(tx: Transaction, entry_id: str) -> CreditLedgerEntry:
+def find_entry(tx: Transaction, entry_id: str) -> LedgerEntryView:
     """Return the ledger entry with this id, which must exist."""
-    return _entry_view(tx.connection.execute(select(ledger_entry).where(ledger_entry.c.id == entry_id)).one())
+    return _entry_view(tx.connection.execute(_READ.where(ledger_entry.c.id == entry_id)).one())
 
 
-def _entry_view(row: Row[Any]) -> CreditLedgerEntry:
+def _entry_view(row: Row[Any]) -> LedgerEntryView:
     note = f"CN-{row.created_at.year}-{row.seq:04}" if row.type in _NOTED else None
     entry = shown(
-        CreditLedgerEntry, row, balance_after_entry=row.balance_after, credit_note_number=note,
-        integration_entities=[],
+        LedgerEntryView, row, balance_after_entry=row.balance_after, credit_pool_id=row.pool_id,
+        credit_note_number=note, integration_entities=[],
     )  # fmt: skip
     return entry.model_copy(update={"erp_id": None})  # no other system is connected
 

@@ -13,7 +13,7 @@ from pydantic import Field, StrictBool, StrictStr
 
 from billhook.events import CreditKind
 from billhook.fields.types import CreditKindWord, CustomerId, ExactDecimal, ListOf, UtcDatetime
-from billhook.resources import CountedPage, CreditGrant, CreditLedgerEntry, PageQuery
+from billhook.resources import CountedPage, CreditGrant, PageQuery
 from billhook.sandbox.billing import (
     credit_grants,
     credit_pools,
@@ -29,7 +29,7 @@ from billhook.sandbox.billing.credit_grants import (
     grant,
     has_expired,
 )
-from billhook.sandbox.billing.credit_pools import LedgerReference
+from billhook.sandbox.billing.credit_pools import LedgerEntryView, LedgerReference
 from billhook.sandbox.billing.invoice_lifecycle import Payment
 from billhook.sandbox.billing.invoices import InvoiceResponseView
 from billhook.sandbox.errors import check_choice, check_key, invalid_request
@@ -110,7 +110,7 @@ class DirectGrant(SandboxResource, register=False):
 class LedgerEntryResponse(SandboxResource, register=False):
     """The ledger entry of a grant."""
 
-    entry: CreditLedgerEntry
+    entry: LedgerEntryView
     """The entry."""
 
 

@@ -151,7 +151,15 @@ def invoice_page(invoice_id: str, proof: str) -> Response:
             raise NotFound("There is no such page.")
         invoice = INVOICES.get(tx, invoice_id)
         customer = CUSTOMERS.get(tx, str(invoice.customer_id))
-    response = render("invoice_page.html", invoice=invoice, customer=customer)
+    response = render("invoice_page.html", invoice=invoice, customer=customer, address=_address(customer))
     # The link alone gives access, so it must not reach other sites.
     response.headers["Referrer-Policy"] = "no-referrer"
     return response
+
+
+def _address(customer: Customer) -> str:
+    there = customer.address
+    if there is None:
+        return ""
+    parts = (there.address_text, there.postal_code, there.city, there.state, there.country)
+    return ", ".join(part for part in parts if part)

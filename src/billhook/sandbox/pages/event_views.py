@@ -82,11 +82,17 @@ def _timeline_texts(tx: Transaction, happenings: Sequence[Happening]) -> dict[st
 def event(event_id: str) -> Response:
     """Show one event with its body, its deliveries and all attempts."""
     with page_context().runner.reading() as tx:
-        trace = outbox.event_trace(tx, event_id)
-        if trace is None:
+        found = outbox.event_trace(tx, event_id)
+        if found is None:
             raise NotFound("There is no event with this id; the sandbox keeps the newest 100,000.")
+        trace, body = found
         told = _timeline_texts(tx, [Happening(trace.cause, trace.raised_at, [trace])])
-    return render("event.html", event=trace, body=indented_text(trace.body), told=told)
+    return render(
+        "event.html",
+        event=trace,
+        body=indented_text(body),
+        told=told,
+    )
 
 
 @ROUTES.get("/trigger")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
@@ -241,11 +241,14 @@ def _invoice_names(tx: Transaction, ids: Iterable[str]) -> dict[str, str]:
     }
 
 
-def event_sentences(tx: Transaction, events: Sequence[EventTrace]) -> dict[str, str]:
-    """Return a sentence for each event, by the event's id."""
-    bodies = {one.id: _fields(one.body) for one in events}
+def event_sentences(tx: Transaction, events: Iterable[EventTrace]) -> dict[str, str]:
+    """Return a sentence for each event, by the event's id. One whose body is very long has its type."""
+    bodies = {one.id: _fields(one.body) for one in events if one.body is not None}
     names = subject_names(tx, [value for fields in bodies.values() for value in fields.values()])
-    return {one.id: _sentence(one.event_type, bodies[one.id], names) for one in events}
+    return {
+        one.id: _sentence(one.event_type, bodies[one.id], names) if one.id in bodies else one.event_type
+        for one in events
+    }
 
 
 def _fields(body: bytes) -> dict[str, Any]:

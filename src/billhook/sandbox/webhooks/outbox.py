@@ -17,6 +17,8 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Row,
+    Select,
+    case,
     delete,
     func,
     insert,
@@ -35,7 +37,17 @@ from billhook.sandbox.webhooks.http_post import destination
 JITTER = 0.1
 """Share by which a retry's wait is randomly shorter or longer than the schedule says."""
 STATES = ("pending", "delivered", "failed", "cancelled")
+_SHORT_BYTES = 16_384
 _MICROSECONDS_PER_DAY = 86_400_000_000
+_COLUMNS = (
+    raised_event.c.id,
+    raised_event.c.event_type,
+    raised_event.c.raised_at,
+    raised_event.c.cause,
+    func.length(raised_event.c.body).label("body_bytes"),
+    case((func.length(raised_event.c.body) <= _SHORT_BYTES, raised_event.c.body)).label("short_body"),
+)
+"""Without a long body: a page of events may hold megabytes of them."""
 
 
 def raise_event(tx: Transaction, event: Event, *, only: Collection[str] | None = None) -> str:
@@ -251,7 +263,9 @@ class EventTrace:
     event_type: str
     raised_at: datetime
     cause: str
-    body: bytes
+    body_bytes: int
+    body: bytes | None
+    """None for a long one."""
     deliveries: Sequence[DeliveryTrace]
 
 
@@ -271,7 +285,7 @@ def timeline(
 
     What has more events than are left of a page is continued on the next one.
     """
-    query = select(raised_event).where(*where)
+    query = select(*_COLUMNS).where(*where)
     page = fetch_page(tx, query, limit, cursor, raised_event.c.seq, newest_first=True)
     traces = _traces(tx, page.items)
     happenings = [
@@ -281,10 +295,11 @@ def timeline(
     return ListPage(happenings, page.total, page.next_cursor)
 
 
-def event_trace(tx: Transaction, event_id: str) -> EventTrace | None:
-    """Return an event; None if there is no such event."""
-    rows = tx.connection.execute(select(raised_event).where(raised_event.c.id == event_id)).all()
-    return next(iter(_traces(tx, rows)), None)
+def event_trace(tx: Transaction, event_id: str) -> tuple[EventTrace, bytes] | None:
+    """Return an event and its body; None if there is no such event."""
+    query: Select[Any] = select(*_COLUMNS, raised_event.c.body).where(raised_event.c.id == event_id)
+    rows: Sequence[Row[Any]] = tx.connection.execute(query).all()
+    return (_traces(tx, rows)[0], bytes(rows[0].body)) if rows else None
 
 
 def count_states(tx: Transaction) -> dict[str, int]:
@@ -302,7 +317,7 @@ def _traces(tx: Transaction, rows: Sequence[Row[Any]]) -> list[EventTrace]:
     attempts = attempts_of(tx, [one.id for each in found.values() for one in each])
     return [
         EventTrace(
-            row.id, row.event_type, row.raised_at, row.cause, row.body,
+            row.id, row.event_type, row.raised_at, row.cause, row.body_bytes, row.short_body,
             [DeliveryTrace(one, attempts[one.id]) for one in found[row.id]],
         )
         for row in rows
