@@ -304,8 +304,8 @@ def test_a_poll_for_which_there_is_no_memory_is_repeated_with_fewer_deliveries(r
     inbox = get_state(app).inbox
     poll = inbox.poll
 
-    def poll_few(*arguments):
-        found = poll(*arguments)
+    def poll_few(*arguments, **named):
+        found = poll(*arguments, **named)
         if len(found[0]) > 25:
             raise MemoryError
         return found
