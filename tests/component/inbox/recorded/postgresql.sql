@@ -170,7 +170,7 @@ FROM (
         AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
 ) AS anon_2) AS anon_1
 WHERE anon_1.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND anon_1.what = ANY (%(param_1)s::TEXT[]) GROUP BY anon_1.event_type, anon_1.handler, anon_1.what, anon_1.cause, anon_1.bucket
---> bitmap: billhook_count_pkey
+--> billhook_count: billhook_count_pkey
 --> delivery: delivery_failed_idx
 --> delivery: delivery_pkey
 --> failure: failure_run_id_idx
@@ -273,7 +273,7 @@ FROM (
         AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
 ) AS anon_2) AS anon_1
 WHERE anon_1.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND anon_1.what = ANY (%(param_1)s::TEXT[]) GROUP BY anon_1.hour, anon_1.handler, anon_1.what, anon_1.bucket
---> bitmap: billhook_count_pkey
+--> billhook_count: billhook_count_pkey
 --> delivery: delivery_failed_idx
 --> delivery: delivery_pkey
 --> failure: failure_run_id_idx
@@ -379,7 +379,7 @@ FROM (
         AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
 ) AS anon_2) AS anon_1
 WHERE anon_1.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND anon_1.what = ANY (%(param_1)s::TEXT[]) GROUP BY anon_1.hour, anon_1.source, anon_1.what, anon_1.cause
---> bitmap: billhook_count_pkey
+--> billhook_count: billhook_count_pkey
 --> delivery: delivery_failed_idx
 --> delivery: delivery_pkey
 --> run: run_finished_at_idx
@@ -413,7 +413,7 @@ FROM (
         AND delivery_id IS NOT NULL GROUP BY 1, 4, 5, 7
 ) AS anon_2) AS anon_1
 WHERE anon_1.hour >= %(hour_1)s::TIMESTAMP WITH TIME ZONE AND anon_1.what = ANY (%(param_1)s::TEXT[]) GROUP BY anon_1.source, anon_1.event_type, anon_1.handler, anon_1.what, anon_1.cause, anon_1.bucket
---> bitmap: billhook_count_pkey
+--> billhook_count: billhook_count_pkey
 --> delivery: delivery_failed_idx
 --> delivery: delivery_pkey
 --> failure: failure_run_id_idx
@@ -471,13 +471,12 @@ FROM billhook.billhook_count
 WHERE billhook.billhook_count.hour IN (%(hour_1_1)s::TIMESTAMP WITH TIME ZONE) AND (billhook.billhook_count.hour < %(hour_2)s::TIMESTAMP WITH TIME ZONE OR billhook.billhook_count.hour < %(hour_3)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_count.what != %(what_1)s::VARCHAR)
  LIMIT %(param_1)s::INTEGER FOR UPDATE SKIP LOCKED) RETURNING billhook.billhook_count.hour, billhook.billhook_count.source, billhook.billhook_count.event_type, billhook.billhook_count.handler, billhook.billhook_count.what, billhook.billhook_count.cause, billhook.billhook_count.bucket, billhook.billhook_count.number, billhook.billhook_count.seconds, billhook.billhook_count.last_at
 --> billhook_count: billhook_count_pkey
---> bitmap: billhook_count_pkey
 
 -- counts.py compact
 SELECT DISTINCT billhook.billhook_count.hour
 FROM billhook.billhook_count
 WHERE billhook.billhook_count.hour > %(hour_1)s::TIMESTAMP WITH TIME ZONE AND (billhook.billhook_count.hour < %(hour_2)s::TIMESTAMP WITH TIME ZONE OR billhook.billhook_count.hour < %(hour_3)s::TIMESTAMP WITH TIME ZONE AND billhook.billhook_count.what != %(what_1)s::VARCHAR)
---> bitmap: billhook_count_pkey
+--> billhook_count: billhook_count_pkey
 
 -- counts.py keeping
 UPDATE billhook.billhook_closed SET delivery_id=(SELECT coalesce(max(billhook.delivery.id), %(coalesce_2)s::INTEGER) AS coalesce_1
@@ -512,7 +511,6 @@ SELECT now() AS now_1
 
 -- counts.py note
 SELECT virtualtransaction FROM pg_locks WHERE mode IN ('RowShareLock', 'RowExclusiveLock') AND relation = ANY (CAST(%(tables)s AS regclass[])) AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
---> pg_database: pg_database_datname_index
 
 -- crashes.py read_crashes
 SELECT billhook.billhook_count.handler, billhook.billhook_count.cause, billhook.billhook_count.number, billhook.billhook_count.last_at
@@ -574,12 +572,12 @@ WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.e
 SELECT billhook.delivery.id
 FROM billhook.delivery
 WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.type_field IS NOT NULL AND billhook.delivery.state IN ('received') AND billhook.delivery.event_type = %(event_type_1)s::VARCHAR ORDER BY billhook.delivery.id
---> delivery: delivery_turn_idx
+--> delivery: delivery_unread_type_idx
 
 -- deliveries.py count
 SELECT count(*) AS count_1
 FROM billhook.delivery
---> bitmap: delivery_pkey
+--> delivery: delivery_pkey
 
 -- deliveries.py details
 SELECT billhook.delivery.id, billhook.delivery.source, billhook.delivery.key, billhook.delivery.event_type, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at, length(billhook.delivery.body) AS body_bytes, (SELECT min(billhook.run.twin_of) AS min_1
@@ -662,8 +660,6 @@ WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.e
 
 -- diagnosis.py inbox_facts
 SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class WHERE relkind = 'r' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %(schema)s)
---> bitmap: pg_class_relname_nsp_index
---> pg_namespace: pg_namespace_nspname_index
 
 -- diagnosis.py inbox_facts
 SELECT quote_ident(current_user), quote_ident(%(schema)s)
@@ -805,8 +801,8 @@ WHERE (billhook.delivery.conflict_of IS NULL OR (EXISTS (SELECT *
 FROM billhook.run
 WHERE billhook.run.delivery_id = billhook.delivery.id))) AND (billhook.delivery.event_type != %(event_type_1)s::VARCHAR OR billhook.delivery.type_field IS NOT NULL) AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
  LIMIT %(param_1)s::INTEGER
---> bitmap: run_delivery_id_handler_key
 --> delivery: delivery_pkey
+--> run: run_delivery_id_handler_key
 
 -- filters.py DeliveryFilter.ids
 SELECT billhook.delivery.id
@@ -1376,7 +1372,7 @@ WHERE latest.failed_at < %(failed_at_1)s::TIMESTAMP WITH TIME ZONE
 WHERE newest.failed_at >= %(failed_at_2)s::TIMESTAMP WITH TIME ZONE GROUP BY hour) AS by_hour) AS anon_1
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.fingerprint = ANY (%(param_4)s::TEXT[])
---> bitmap: billhook_issue_pkey
+--> billhook_issue: billhook_issue_pkey
 --> failure: failure_fingerprint_idx
 --> failure: failure_pkey
 
@@ -1431,7 +1427,7 @@ SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billho
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.state = ANY (%(param_1)s::TEXT[]) AND billhook.billhook_issue.fingerprint = ANY (%(param_2)s::TEXT[]) ORDER BY billhook.billhook_issue.state = %(state_1)s::VARCHAR, billhook.billhook_issue.changed_at DESC
  LIMIT %(param_3)s::INTEGER
---> bitmap: billhook_issue_pkey
+--> billhook_issue: billhook_issue_pkey
 
 -- issues.py list_issues
 SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
@@ -1501,13 +1497,13 @@ SELECT billhook.run.id, billhook.run.handler, billhook.run.attempts, billhook.ru
 FROM billhook.run
 WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR AND billhook.run.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE AND billhook.run.delivery_id = %(delivery_id_1)s::BIGINT ORDER BY billhook.run.due_at, billhook.run.id
  LIMIT %(param_1)s::INTEGER FOR UPDATE SKIP LOCKED
---> run: run_delivery_id_handler_key
+--> run: run_claim_idx
 
 -- limits.py Limiter._paused_as_others
 SELECT billhook.billhook_handler.name
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.paused_at IS NOT NULL AND billhook.billhook_handler.name = ANY (%(param_1)s::TEXT[])
---> bitmap: billhook_handler_name_key
+--> billhook_handler: billhook_handler_name_key
 
 -- limits.py Limiter._read
 INSERT INTO billhook.billhook_handler (name) VALUES (%(name)s::VARCHAR)
@@ -1516,7 +1512,7 @@ INSERT INTO billhook.billhook_handler (name) VALUES (%(name)s::VARCHAR)
 SELECT billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name = ANY (%(param_1)s::TEXT[])
---> bitmap: billhook_handler_name_key
+--> billhook_handler: billhook_handler_name_key
 
 -- limits.py Limiter._write
 UPDATE billhook.billhook_handler SET failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
@@ -1829,15 +1825,13 @@ UPDATE billhook.run SET last_error=%(last_error)s::VARCHAR, order_key=%(order_ke
 SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
 FROM billhook.run
 WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state = %(state_2)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER) ORDER BY billhook.run.id
---> bitmap: run_claim_idx
---> bitmap: run_dead_idx
+--> run: run_delivery_id_handler_key
 
 -- operations.py replay
 SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
 FROM billhook.run
 WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[]) AND billhook.run.handler = %(handler_1)s::VARCHAR AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state = %(state_2)s::VARCHAR AND billhook.run.attempts > %(attempts_1)s::INTEGER) ORDER BY billhook.run.id
---> bitmap: run_claim_idx
---> bitmap: run_dead_idx
+--> run: run_delivery_id_handler_key
 
 -- operations.py replay
 SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
@@ -1961,7 +1955,7 @@ WITH RECURSIVE types (event_type) AS (
     ) SELECT event_type, last_at FROM of_rows
     UNION ALL
     SELECT event_type, max(last_at) FROM billhook.billhook_count WHERE what = 'accepted' GROUP BY event_type
---> bitmap: billhook_count_pkey
+--> billhook_count: billhook_count_pkey
 --> delivery: delivery_event_type_id_idx
 --> delivery: delivery_pkey
 
@@ -1971,14 +1965,14 @@ FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND NOT (EXISTS (SELECT *
 FROM billhook.failure
 WHERE billhook.failure.fingerprint = billhook.billhook_issue.fingerprint)) ORDER BY billhook.billhook_issue.fingerprint
---> bitmap: billhook_issue_pkey
+--> billhook_issue: billhook_issue_pkey
 --> failure: failure_fingerprint_idx
 
 -- retention.py cut_texts
 SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.title
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.billhook_issue.fingerprint
---> bitmap: billhook_issue_pkey
+--> billhook_issue: billhook_issue_pkey
 
 -- retention.py cut_texts
 UPDATE billhook.billhook_issue SET title=%(title)s::VARCHAR, why=%(why)s::VARCHAR WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR
@@ -2131,7 +2125,7 @@ WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhoo
 SELECT billhook.billhook_issue.fingerprint
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[])
---> bitmap: billhook_issue_pkey
+--> billhook_issue: billhook_issue_pkey
 
 -- shares.py read_share
 SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.source, billhook.delivery.identifier_1, billhook.delivery.identifier_2, billhook.delivery.identifier_3
