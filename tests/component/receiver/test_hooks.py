@@ -82,7 +82,9 @@ def post(port, body=BODY, *, chunked=False, method="POST", **more):
     headers = {**signed(body), "Content-Type": "application/x-www-form-urlencoded", **more}
     connection.request(method, PATH, sent, headers, encode_chunked=chunked)
     try:
-        return connection.getresponse().status
+        response = connection.getresponse()
+        response.read()  # closed before its end it is reset, and Werkzeug's server calls no on_close
+        return response.status
     finally:
         connection.close()
 
