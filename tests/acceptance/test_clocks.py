@@ -22,8 +22,8 @@ LEASE_SECONDS = 2
 OFF = "s ahead of the database server's"
 
 CACHED_SECONDS = 1
-"""How long a process keeps what the clock's file said. Reading it at every call, of which threads that wait for the
-interpreter make thousands, would stop a worker for longer than its leases."""
+"""How long a process keeps what the clock's file said. Threads that wait for the interpreter ask the clock
+thousands of times: with the file read at each, a worker would stand still for longer than its leases."""
 
 pytestmark = pytest.mark.slow
 
