@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from billhook.clock import Clock, parse_duration
 
 MAX_TIME = datetime(9000, 1, 1, tzinfo=UTC)
-"""The clock cannot be moved beyond; it leaves room for jobs scheduled later, before the year 9999."""
+"""The clock cannot be moved beyond this time: jobs are scheduled later than it, before the year 9999."""
 _NUMBER = "([0-9]{1,9})"
 # The lookaheads refuse "P" and "T" with nothing after them.
 _ISO_8601 = re.compile(
@@ -27,7 +27,7 @@ _ISO_8601 = re.compile(
 class SandboxClock:
     """A running clock that can be moved ahead. It never goes back.
 
-    Only billing goes by it. Deliveries are signed and retried by the machine's time, which is the receiver's.
+    Only billing uses it. Deliveries are signed and retried by the machine's clock, as receivers expect.
     """
 
     def __init__(self, real: Clock) -> None:

@@ -43,7 +43,7 @@ _SECURITY_SCHEMES: dict[str, Any] = {
         "type": "http",
         "scheme": "bearer",
         "bearerFormat": "JWT",
-        "description": "From POST /login; good for one hour.",
+        "description": "From POST /login; valid for one hour.",
     },
 }
 

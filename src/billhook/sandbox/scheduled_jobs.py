@@ -18,7 +18,7 @@ from billhook.sandbox.errors import busy
 from billhook.sandbox.storage.database import Service, Transaction
 from billhook.sandbox.storage.tables import scheduled_job
 
-# Month-end runs last of all jobs due at one moment: its report includes the billing cycles that end then.
+# Month-end runs last of all jobs due at the same time: its report includes the billing cycles that end then.
 _ORDER = (scheduled_job.c.due_at, scheduled_job.c.kind == "month_end", scheduled_job.c.seq)
 _OFFSET_KEY = "clock_ahead_microseconds"
 _POLL_SECONDS = 1.0
@@ -70,7 +70,7 @@ def next_due_at(tx: Transaction) -> datetime | None:
 def pop_due(tx: Transaction, until: datetime) -> Row[Any] | None:
     """Delete and return the first job that is due by `until`, or None.
 
-    Jobs are taken in the order of their due times; of one moment, in the order in which they were scheduled.
+    Jobs run in the order of their due times; of those due at the same time, the one that was scheduled first.
     """
     job = tx.connection.execute(
         select(scheduled_job).where(scheduled_job.c.due_at <= until).order_by(*_ORDER).limit(1)

@@ -29,14 +29,14 @@ def jwt_key(tx: Transaction) -> bytes:
 
 
 def rotate(tx: Transaction, token: str | None = None) -> str:
-    """Make `token`, or a new one, the only API token: the one before cannot log in any more."""
+    """Make `token`, or a new one, the only API token: the previous one cannot log in any more."""
     token = token or f"api_{secrets.token_urlsafe(32)}"
     tx.store_setting(_ACTIVE, _digest(token))
     return token
 
 
 def issue_login_token(tx: Transaction) -> str:
-    """Return a token that logs a browser in to the pages, once; the one before it is good no more."""
+    """Return a token that logs a browser in to the pages, once; it replaces the previous one."""
     token = secrets.token_urlsafe(32)
     tx.store_setting(_LOGIN, _digest(token))
     return token

@@ -69,7 +69,7 @@ def test_a_process_killed_while_it_moves_the_clock_leaves_no_gap_and_repeats_not
         numbers = [each["invoiceNumber"] for each in invoices(sandbox)]
 
     assert statuses == [-signal.SIGKILL] * 3
-    # It may have died between two steps of one moment: then the second of them is due at once.
+    # It may have died between two jobs that are due at the same time: then the second one is due at once.
     assert "2026-02-01T00:00:00Z" < stood_at["now"] <= stood_at["nextDueAt"]
     first, count = 2026 * 12 + 1, len(months)
     assert months == [f"{n // 12}-{n % 12 + 1:02}-01T00:00:00Z" for n in range(first, first + count)]

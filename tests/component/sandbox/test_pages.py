@@ -54,7 +54,7 @@ def test_the_timeline_tells_what_happened_with_names_and_amounts(
     for event_type in EVENT_TYPES:
         with sandbox.sandbox.service.transaction(writes=False) as tx:
             page = outbox.timeline(tx, 5, None, raised_event.c.event_type == event_type)
-            traces = [event for happening in page.items for event in happening.events]
+            traces = [event for group in page.items for event in group.events]
             told[event_type] = event_sentences(tx, traces)[traces[0].id]
     page = browser.get("/timeline?type=PaymentFailed").text
 

@@ -199,7 +199,7 @@ def test_rotation_of_a_single_signature_scheme_reports_no_overlap(scheme: Any) -
         rotated = sandbox.ok("POST", "/_sandbox/secrets/rotate", {"overlap": False})
 
     assert answer.error() == INVALID
-    assert (answer.json["param"], "room for one signature" in answer.json["message"]) == ("overlap", True)
+    assert (answer.json["param"], "one signature only" in answer.json["message"]) == ("overlap", True)
     assert unchanged == before
     assert rotated["signingSecret"] != before
     assert ("keyId" in rotated) == ("Key-Id" in repr(scheme))

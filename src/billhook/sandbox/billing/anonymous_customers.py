@@ -11,7 +11,7 @@ from sqlalchemy import delete, update
 
 from billhook.resources import Customer, CustomerUpdate
 from billhook.sandbox.billing import customers, statements
-from billhook.sandbox.billing.daily_usage import UsageRollup
+from billhook.sandbox.billing.daily_usage import UsageBatch
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.tables import (
@@ -63,11 +63,11 @@ def _merge_into(tx: Transaction, claimed: list[str], owner_id: str) -> None:
     The events are not counted by any meter if the customer is Inactive.
     """
     is_counted = not customers.inactive_customers(tx, [owner_id])
-    rollups = UsageRollup()
+    usage = UsageBatch()
     for customer_id in claimed:
         own = event.c.customer_id == customer_id
         if is_counted:
-            rollups.add_stored(tx, owner_id, own)
+            usage.add_stored(tx, owner_id, own)
         # Month-end reports list events without meters as uncharged.
         uncounted = {} if is_counted else {"meter_ids": ""}
         tx.connection.execute(update(event).where(own).values(customer_id=owner_id, **uncounted))
@@ -76,4 +76,4 @@ def _merge_into(tx: Transaction, claimed: list[str], owner_id: str) -> None:
             tx.connection.execute(delete(table).where(table.c.customer_id == customer_id))
         # Nothing refers to it any more: only customers without other rows are merged.
         tx.connection.execute(delete(customer).where(customer.c.id == customer_id))
-    statements.handle_usage_changed(tx, rollups.write(tx))
+    statements.handle_usage_changed(tx, usage.write(tx))

@@ -1,10 +1,10 @@
 """Contracts, as stored, what they sell, and which of them usage belongs to.
 
 They sell catalog products; plans bundle products. Where several contracts of a customer sell the same, usage
-at a moment belongs to the one that came into force first, among those that are in force then. A measurement
-is of a whole day: it belongs to the contract that has the end of the day, or else to the one that was the
-last to have a part of it. `contract_lifecycle` changes the state of a contract. Source: spec, "Resources and
-their fields", Contract; Catalog product; Plan; "Endpoints", Contracts.
+belongs to the one that came into force first, among those that are in force at the time of the usage. A
+measurement counts for a whole day: it belongs to the contract in force at the end of the day, or else to the
+last one that was in force on that day. `contract_lifecycle` changes the state of a contract. Source: spec,
+"Resources and their fields", Contract; Catalog product; Plan; "Endpoints", Contracts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def owned_spans(
 
 
 def last_days(sellers: Sequence[Seller], product_id: str, spans: Sequence[TimeSpan]) -> list[datetime]:
-    """Return the midnights of days that end after one of `spans`, and whose measurement belongs to it still.
+    """Return the midnights of days that end after one of `spans`, and whose measurement still belongs to it.
 
     That is so if no contract sells the product in the rest of the day.
     """
@@ -175,11 +175,11 @@ def ever_in_force(
 
 
 def sellers(tx: Transaction, contract: ContractRecord) -> list[Seller]:
-    """Return the contracts of the same customer that were or are in force, in the order of their claims.
+    """Return the customer's contracts that were or are in force, in the order in which they have usage.
 
     Usage belongs to the contract that came into force first: a contract that is created or activated late
-    takes no usage from contracts that may have billed it. Of two that came into force together, the one that
-    starts first has it, else the one that was created first.
+    takes no usage from contracts that may have billed it. If two came into force at the same time, usage
+    belongs to the one that starts first, else to the one that was created first.
     """
     columns = CONTRACTS.table.c
     rows = tx.connection.execute(

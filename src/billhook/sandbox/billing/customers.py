@@ -154,22 +154,22 @@ def _check_currency_change(tx: Transaction, stored: Customer, currency: str | No
 
 def event_details(tx: Transaction, stored: Customer) -> NewCustomer:
     """Return the customer as CustomerCreated and ContractCreated include it, as of now."""
-    details: dict[str, Any] = {
-        "date": tx.now,
-        "customer_id": stored.id,
-        "name": stored.name,
-        "external_id": stored.external_id,
-        "aliases": stored.aliases or [],
-        "integration_entities": [
+    linked = stored.external_integration or []
+    return NewCustomer(
+        date=tx.now,
+        customer_id=stored.id,
+        name=str(stored.name),
+        external_id=stored.external_id,
+        aliases=stored.aliases or [],
+        integration_entities=[
             IntegrationEntity(
                 integration_provider=str(each.type),
                 integration_external_id=str(each.id),
                 sync_status="Synced",
             )
-            for each in stored.external_integration or []
+            for each in linked
         ],
-    }
-    return NewCustomer(**details)
+    )
 
 
 def _changes(tx: Transaction, request: CustomerUpdate, stored: Customer | None) -> dict[str, Any]:

@@ -145,7 +145,7 @@ class _Tally:
     last_at: int = MIN_MICROSECOND
 
 
-class UsageRollup:
+class UsageBatch:
     """Collects the contributions of a batch and adds them to daily usage: one read and one write."""
 
     def __init__(self) -> None:
@@ -161,7 +161,7 @@ class UsageRollup:
     ) -> list[str]:
         """Add an event at the microsecond `at`, and return the ids of the meters that it has a value for.
 
-        Of two events at one time, the later call wins as `last`.
+        If two events have the same time, the later call sets `last`.
         """
         day = at // MICROSECONDS_PER_DAY
         since = day * MICROSECONDS_PER_DAY
@@ -177,7 +177,7 @@ class UsageRollup:
             counted.append(meter.id)
             tally = self._tallies[customer_id, meter.id, day, since]
             tally.values.append(value)
-            # `>=`: of two events at one moment the one that arrived later is the last.
+            # `>=`: of two events with the same time, the one that arrived later is the last.
             if at >= tally.last_at:
                 tally.last, tally.last_at = value, at
             if instance is not None:
@@ -342,12 +342,12 @@ def _recount_day(tx: Transaction, customer_id: str, day: int) -> None:
     tx.connection.execute(
         delete(usage_instance).where(usage_instance.c.customer_id == customer_id, usage_instance.c.day == day)
     )
-    rollup = UsageRollup()
-    rollup.add_stored(
+    usage = UsageBatch()
+    usage.add_stored(
         tx,
         customer_id,
         event.c.customer_id == customer_id,
         event.c.at >= day_start(day),
         event.c.at <= day_end(day),
     )
-    rollup.write(tx)
+    usage.write(tx)

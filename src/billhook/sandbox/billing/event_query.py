@@ -146,7 +146,7 @@ def grouping(group_by: str) -> Grouping:
 def list_events(tx: Transaction, query: EventQuery) -> ListPage[str]:
     """Return one page of the events in a time range, each as its JSON.
 
-    They are ordered by their timestamps; of one moment, in the order of arrival.
+    They are ordered by timestamp; events with the same timestamp are in the order in which they arrived.
     """
     if query.end_time < query.start_time:
         raise invalid_request("endTime is before startTime", "startTime", "endTime")
@@ -267,7 +267,7 @@ def _statement(
             return select(found.grouped, exact(found.digits)).group_by(found.grouped)
         case AggregationMethod.LAST:
             found = rows(digits=data.json, at=event.c.at, seq=event.c.seq)
-            # Of two events at one moment the one that arrived later is the last.
+            # Of two events with the same timestamp, the one that arrived later is the last.
             order = [found.at.desc(), found.seq.desc()]
             place = func.row_number().over(partition_by=found.grouped, order_by=order).label("place")
             placed = select(found.grouped, found.digits, place).subquery().c

@@ -31,7 +31,7 @@ from billhook.resources import (
 )
 from billhook.resources.usage import wrong_count
 from billhook.sandbox.billing import customers, daily_usage, meters, statements
-from billhook.sandbox.billing.daily_usage import MICROSECONDS_PER_DAY, UsageRollup, day_number
+from billhook.sandbox.billing.daily_usage import MICROSECONDS_PER_DAY, UsageBatch, day_number
 from billhook.sandbox.billing.meters import CompiledMeter
 from billhook.sandbox.errors import check_key, invalid_request, key_error
 from billhook.sandbox.storage.columns import in_texts, to_microseconds
@@ -185,7 +185,7 @@ def ingest(tx: Transaction, batch: RawEventBatch) -> IngestResult:
     names = dict.fromkeys(valid.alias for valid in result.accepted)
     owners = customers.ids_by_alias(tx, names)
     owners |= {name: customers.make_anonymous(tx, name) for name in names if name not in owners}
-    meters_by_name, rollups, rows = compiled_meters(tx, result.accepted), UsageRollup(), []
+    meters_by_name, usage, rows = compiled_meters(tx, result.accepted), UsageBatch(), []
     inactive = customers.inactive_customers(tx, set(owners.values()))
     days = [valid.at // MICROSECONDS_PER_DAY for valid in result.accepted]
     cuts = daily_usage.cuts_by_day(tx, set(owners.values()), days)
@@ -193,11 +193,11 @@ def ingest(tx: Transaction, batch: RawEventBatch) -> IngestResult:
         customer_id = owners[valid.alias]
         counting = () if customer_id in inactive else meters_by_name.get(valid.name, ())
         # Only meters that the event has a value for: the month-end report asks which events were charged.
-        meter_ids = " ".join(sorted(rollups.add(customer_id, valid.at, valid.data, counting, cuts)))
+        meter_ids = " ".join(sorted(usage.add(customer_id, valid.at, valid.data, counting, cuts)))
         rows.append((valid.ref, valid.name, valid.alias, customer_id, valid.at, meter_ids, valid.text))
     # The driver's own executemany: SQLAlchemy would convert each value of a thousand rows.
     tx.connection.exec_driver_sql(_INSERT_EVENT, rows)
-    statements.handle_usage_changed(tx, rollups.write(tx))
+    statements.handle_usage_changed(tx, usage.write(tx))
     return result
 
 

@@ -182,7 +182,7 @@ def issue_cycle_invoice(
         "isTrial": contract.is_trial is True,
         "paymentDays": contract.payment_days,
     }
-    # What another contract has left is from now on this one's to pass on.
+    # From now on this contract carries forward what another contract has left.
     columns = {
         "cycle_start": start,
         "cycle_end": end,

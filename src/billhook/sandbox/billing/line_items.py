@@ -188,7 +188,7 @@ class _CycleUsage:
 
     @cached_property
     def _sellers(self) -> Sequence[Seller]:
-        """The contracts of the customer, in the order of their claims."""
+        """The contracts of the customer, as `contracts.sellers` orders them."""
         # Read when it is needed: most fees depend on no other contract, and a customer may have many.
         return contracts.sellers(self.tx, self.cycle.contract)
 

@@ -143,7 +143,7 @@ def rotate_signing_secret(call: Call[Rotation]) -> Rotated:
     # Signing with the new secret alone would break receivers that rely on the overlap.
     if call.request.overlap and not signer.scheme.separator:
         raise invalid_request(
-            f"a delivery signed by {signer.scheme.name} has room for one signature: give the new secret to "
+            f"a delivery signed by {signer.scheme.name} carries one signature only: give the new secret to "
             "the receivers beside the old one, and rotate without overlap",
             "overlap",
         )

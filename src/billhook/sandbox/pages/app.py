@@ -37,7 +37,7 @@ from billhook.sandbox.pages.context import (
     redirect_to,
     render,
 )
-from billhook.sandbox.pages.texts import STATUS_TEXTS, STATUS_TONES, clipped, format_amount, format_percent
+from billhook.sandbox.pages.texts import STATUSES, clipped, format_amount, format_percent
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -69,8 +69,8 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
     "amount": format_amount,
     "clip": clipped,
     "percent": format_percent,
-    "status_text": lambda name: STATUS_TEXTS.get(name, name),
-    "status_tone": STATUS_TONES.get,
+    "status_text": lambda name: STATUSES[name][0],
+    "status_tone": lambda name: STATUSES[name][1],
 }
 logger = logging.getLogger("billhook.sandbox")
 

@@ -28,12 +28,7 @@ from billhook.sandbox.pages.context import (
     query_choice,
     render,
 )
-from billhook.sandbox.pages.texts import (
-    STATUS_TONES,
-    customer_names,
-    indented,
-    subject_names,
-)
+from billhook.sandbox.pages.texts import STATUSES, customer_names, indented, subject_names
 from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import matching, to_document
 from billhook.sandbox.storage.tables import contract as contract_table
@@ -114,7 +109,7 @@ def contract(contract_id: str) -> Response:
 @ROUTES.get("/invoices")
 def invoices() -> Response:
     """List the invoices, newest first."""
-    status, customer_id = query_choice("status", STATUS_TONES), request.args.get("customer") or None
+    status, customer_id = query_choice("status", STATUSES), request.args.get("customer") or None
     where = matching((invoice_table.c.billing_status, status), (invoice_table.c.customer_id, customer_id))
     with page_context().runner.reading() as tx:
         page = INVOICES.newest(tx, PAGE_ROWS, page_cursor(), *where)
@@ -125,7 +120,7 @@ def invoices() -> Response:
             names=customer_names(tx, [one.customer_id for one in page.items]),
             customers=sorted(customer_names(tx).items(), key=lambda one: one[1].casefold()),
             chosen={"status": status, "customer": customer_id},
-            statuses=list(STATUS_TONES),
+            statuses=list(STATUSES),
         )
 
 
@@ -151,15 +146,7 @@ def invoice_page(invoice_id: str, proof: str) -> Response:
             raise NotFound("There is no such page.")
         invoice = INVOICES.get(tx, invoice_id)
         customer = CUSTOMERS.get(tx, str(invoice.customer_id))
-    response = render("invoice_page.html", invoice=invoice, customer=customer, address=_address(customer))
+    response = render("invoice_page.html", invoice=invoice, customer=customer)
     # The link alone gives access, so it must not reach other sites.
     response.headers["Referrer-Policy"] = "no-referrer"
     return response
-
-
-def _address(customer: Customer) -> str:
-    there = customer.address
-    if there is None:
-        return ""
-    parts = (there.address_text, there.postal_code, there.city, there.state, there.country)
-    return ", ".join(part for part in parts if part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -97,10 +98,11 @@ class OperationRunner:
         self._services.flush(seconds)
 
     def summary(self, key: str) -> str | None:
-        """Return a sentence about an operation; None for an unknown key."""
+        """Return what an operation does, without details; None for an unknown key."""
         operation = self.operations.get(key)
         described = None if operation is None else inspect.getdoc(operation.function)
-        return None if described is None else described.partition("\n")[0].rstrip(".")
+        # What follows a colon or a semicolon are details.
+        return None if described is None else re.split("[:;\n]", described)[0].rstrip(".")
 
     def _request(self, operation: Operation, body: Mapping[str, Any] | bytes | None) -> Any:
         if operation.takes is None:

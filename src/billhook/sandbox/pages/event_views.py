@@ -1,7 +1,4 @@
-"""What happens: the first page, with the clock and what it will do next; and the timeline.
-
-Webhooks, too: the subscriptions of each address.
-"""
+"""The overview, with clock and next jobs; the timeline of events; and the addresses with their subscriptions."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from werkzeug.exceptions import NotFound
 
 from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES
+from billhook.fields import strict_json
 from billhook.sandbox import scheduled_jobs
 from billhook.sandbox.pages.context import (
     PAGE_ROWS,
@@ -30,7 +28,7 @@ from billhook.sandbox.pages.texts import (
     described_cause,
     event_sentences,
     first_sentence,
-    indented_text,
+    indented,
     subject_names,
 )
 from billhook.sandbox.scenario import seed_demo_data
@@ -39,7 +37,7 @@ from billhook.sandbox.storage.database import Transaction
 from billhook.sandbox.storage.repository import MAX_PAGE, fetch_page, matching
 from billhook.sandbox.storage.tables import delivery, raised_event, subscription
 from billhook.sandbox.webhooks import outbox
-from billhook.sandbox.webhooks.outbox import Happening
+from billhook.sandbox.webhooks.outbox import EventGroup
 
 _ROWS = 8
 """On the overview: of what happens next, and of the latest events."""
@@ -67,11 +65,11 @@ def events() -> Response:
     )
 
 
-def _timeline_texts(tx: Transaction, happenings: Sequence[Happening]) -> dict[str, Any]:
-    """Return what the list of happenings shows beside their rows: sentences, causes, and names for ids."""
-    causes = {one.cause: described_cause(one.cause) for one in happenings}
+def _timeline_texts(tx: Transaction, groups: Sequence[EventGroup]) -> dict[str, Any]:
+    """Return what the timeline shows beside its rows: sentences, causes, and names for ids."""
+    causes = {one.cause: described_cause(one.cause) for one in groups}
     return {
-        "sentences": event_sentences(tx, [event for one in happenings for event in one.events]),
+        "sentences": event_sentences(tx, [event for one in groups for event in one.events]),
         "causes": causes,
         "names": subject_names(tx, [cause.detail for cause in causes.values()]),
         "dashboard": tx.options.dashboard_url,
@@ -82,17 +80,11 @@ def _timeline_texts(tx: Transaction, happenings: Sequence[Happening]) -> dict[st
 def event(event_id: str) -> Response:
     """Show one event with its body, its deliveries and all attempts."""
     with page_context().runner.reading() as tx:
-        found = outbox.event_trace(tx, event_id)
-        if found is None:
+        trace = outbox.event_trace(tx, event_id)
+        if trace is None:
             raise NotFound("There is no event with this id; the sandbox keeps the newest 100,000.")
-        trace, body = found
-        told = _timeline_texts(tx, [Happening(trace.cause, trace.raised_at, [trace])])
-    return render(
-        "event.html",
-        event=trace,
-        body=indented_text(body),
-        told=told,
-    )
+        told = _timeline_texts(tx, [EventGroup(trace.cause, trace.raised_at, [trace])])
+    return render("event.html", event=trace, body=indented(strict_json.loads(trace.body)), told=told)
 
 
 @ROUTES.get("/trigger")

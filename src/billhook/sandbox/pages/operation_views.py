@@ -5,7 +5,6 @@ The buttons of other pages run operations as well: their forms have the fields h
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -143,8 +142,7 @@ def _page(
 
 
 def _summary(operation: Operation) -> str:
-    # What follows a colon or a semicolon are details.
-    return re.split("[:;]", page_context().runner.summary(operation.key) or operation.key)[0]
+    return page_context().runner.summary(operation.key) or operation.key
 
 
 def _page_of(document: Mapping[str, Any]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
@@ -39,22 +39,14 @@ JOB_TEXTS: Mapping[str, str] = {
     "renewal_notice": "A contract was 30 days from its renewal",
 }
 """What each kind of scheduled job is for, once it has run."""
-STATUS_TONES = {
-    "Paid": "good",
-    "PendingPayment": "accent",
-    "Overdue": "warn",
-    "Rejected": "bad",
-    "None": "quiet",
+STATUSES = {
+    "Paid": ("paid", "good"),
+    "PendingPayment": ("pending payment", "accent"),
+    "Overdue": ("overdue", "warn"),
+    "Rejected": ("rejected", "bad"),
+    "None": ("not approved", "quiet"),
 }
-"""The tone of each billingStatus."""
-STATUS_TEXTS = {
-    "Paid": "paid",
-    "PendingPayment": "pending payment",
-    "Overdue": "overdue",
-    "Rejected": "rejected",
-    "None": "not approved",
-}
-"""The words for each billingStatus."""
+"""The words for each billingStatus, and their tone."""
 _OFFERED = 200
 """As many are offered in a list to choose from, the newest first."""
 _NAMED: Mapping[str, Repository[Any]] = {
@@ -147,11 +139,6 @@ def indented(value: object, depth: int = 0) -> str:
     return _scalar(value)
 
 
-def indented_text(body: bytes) -> str:
-    """Return a JSON body laid out for reading."""
-    return indented(strict_json.loads(body))
-
-
 def _scalar(value: object) -> str:
     return strict_json.dumps(value).decode()
 
@@ -170,8 +157,7 @@ def described_cause(cause: str) -> CauseText:
     if kind in JOB_TEXTS:
         return CauseText(JOB_TEXTS[kind], subject, is_job=True)
     summary = page_context().runner.summary(cause)
-    # What follows a colon or a semicolon are details.
-    return CauseText(cause, "") if summary is None else CauseText(re.split("[:;]", summary)[0], cause)
+    return CauseText(cause, "") if summary is None else CauseText(summary, cause)
 
 
 def name_of(one: StoredResource) -> str:
@@ -241,14 +227,11 @@ def _invoice_names(tx: Transaction, ids: Iterable[str]) -> dict[str, str]:
     }
 
 
-def event_sentences(tx: Transaction, events: Iterable[EventTrace]) -> dict[str, str]:
-    """Return a sentence for each event, by the event's id. One whose body is very long has its type."""
-    bodies = {one.id: _fields(one.body) for one in events if one.body is not None}
+def event_sentences(tx: Transaction, events: Sequence[EventTrace]) -> dict[str, str]:
+    """Return a sentence for each event, by the event's id."""
+    bodies = {one.id: _fields(one.body) for one in events}
     names = subject_names(tx, [value for fields in bodies.values() for value in fields.values()])
-    return {
-        one.id: _sentence(one.event_type, bodies[one.id], names) if one.id in bodies else one.event_type
-        for one in events
-    }
+    return {one.id: _sentence(one.event_type, bodies[one.id], names) for one in events}
 
 
 def _fields(body: bytes) -> dict[str, Any]:
@@ -260,7 +243,7 @@ def _fields(body: bytes) -> dict[str, Any]:
 def _sentence(event_type: str, fields: Mapping[str, Any], names: Mapping[str, str]) -> str:
     words = defaultdict(str, {name: _word(value, names) for name, value in fields.items()})
     words["was_sent"] = "was sent" if fields.get("isSuccessful") else "could not be sent"
-    words["status"] = STATUS_TEXTS.get(words["billingStatus"], words["billingStatus"])
+    words["status"] = STATUSES.get(words["billingStatus"], (words["billingStatus"],))[0]
     text = SENTENCES[event_type].format_map(words)
     return text[0].upper() + text[1:]
 

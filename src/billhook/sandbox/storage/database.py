@@ -214,7 +214,7 @@ class SandboxDatabase:
         if url == "sqlite://":
             self._folder = tempfile.TemporaryDirectory(prefix="billhook-sandbox-")
             url = f"sqlite:///{self._folder.name}/sandbox.db"
-        self._turnstile, self._writer = threading.Lock(), threading.Lock()
+        self._next_writer, self._writer = threading.Lock(), threading.Lock()
         self._engine = open_engine(url)
         try:
             with opening():
@@ -229,9 +229,9 @@ class SandboxDatabase:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Run a transaction that may write: committed at the end, rolled back by an exception."""
-        # A lock alone is not fair: the thread that released it would take it again at once. At the turnstile
-        # the next writer is chosen before the present one is done.
-        with self._turnstile:
+        # A lock alone is not fair: the thread that released it would take it again at once. So one thread
+        # waits for the writer to be done, and the others wait for that thread.
+        with self._next_writer:
             self._writer.acquire()
         try:
             with self._engine.connect().execution_options(writes=True) as connection, connection.begin():

@@ -206,7 +206,7 @@ event = Table(
     required("at", UtcMicroseconds),
     required("meter_ids", Text),
     required("body", Text),
-    # GET /events lists by time; `seq` orders the events of one moment.
+    # GET /events lists by time; `seq` orders events with the same time.
     Index("event_at", "at", "seq"),
     # Aggregations, and recounts of a day that is cut.
     Index("event_customer", "customer_id", "name", "at"),

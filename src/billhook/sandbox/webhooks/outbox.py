@@ -14,17 +14,7 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Row,
-    Select,
-    case,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
 
 from billhook.events import EVENT_TYPES, Event, PingTest
 from billhook.sandbox.errors import invalid_request
@@ -37,17 +27,6 @@ from billhook.sandbox.webhooks.http_post import destination
 JITTER = 0.1
 """Share by which a retry's wait is randomly shorter or longer than the schedule says."""
 STATES = ("pending", "delivered", "failed", "cancelled")
-_SHORT_BYTES = 16_384
-_MICROSECONDS_PER_DAY = 86_400_000_000
-_COLUMNS = (
-    raised_event.c.id,
-    raised_event.c.event_type,
-    raised_event.c.raised_at,
-    raised_event.c.cause,
-    func.length(raised_event.c.body).label("body_bytes"),
-    case((func.length(raised_event.c.body) <= _SHORT_BYTES, raised_event.c.body)).label("short_body"),
-)
-"""Without a long body: a page of events may hold megabytes of them."""
 
 
 def raise_event(tx: Transaction, event: Event, *, only: Collection[str] | None = None) -> str:
@@ -144,8 +123,8 @@ def settle(tx: Transaction, due: Row[Any], made: Sequence[Mapping[str, Any]]) ->
     elif due.attempts < len(schedule) and not any(one["fault"] is FaultKind.LOSE for one in made):
         seed = tx.options.effective_random_seed
         # Jitter spreads the retries of deliveries that failed together.
-        dice = random.Random(None if seed is None else f"{seed}:{due.seq}:{due.attempts}")  # noqa: S311
-        seconds = schedule[due.attempts] * dice.uniform(1 - JITTER, 1 + JITTER)
+        generator = random.Random(None if seed is None else f"{seed}:{due.seq}:{due.attempts}")  # noqa: S311
+        seconds = schedule[due.attempts] * generator.uniform(1 - JITTER, 1 + JITTER)
         state, due_at = "pending", tx.real_now + timedelta(seconds=seconds)
     # A delivery that was cancelled during the attempt stays cancelled.
     tx.connection.execute(
@@ -263,15 +242,13 @@ class EventTrace:
     event_type: str
     raised_at: datetime
     cause: str
-    body_bytes: int
-    body: bytes | None
-    """None for a long one."""
+    body: bytes
     deliveries: Sequence[DeliveryTrace]
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """What one cause raised at one moment: the operation or job, and its events, oldest first."""
+class EventGroup:
+    """The events that one cause, an operation or a job, raised at the same time, oldest first."""
 
     cause: str
     at: datetime
@@ -280,26 +257,26 @@ class Happening:
 
 def timeline(
     tx: Transaction, limit: int, cursor: str | None, *where: ColumnElement[bool]
-) -> ListPage[Happening]:
-    """Return what raised the newest `limit` events that match, after `cursor`; the total counts events.
+) -> ListPage[EventGroup]:
+    """Return the newest `limit` events that match, after `cursor`, by cause; the total counts events.
 
-    What has more events than are left of a page is continued on the next one.
+    A group that does not fit on a page is continued on the next one.
     """
-    query = select(*_COLUMNS).where(*where)
-    page = fetch_page(tx, query, limit, cursor, raised_event.c.seq, newest_first=True)
+    page = fetch_page(
+        tx, select(raised_event).where(*where), limit, cursor, raised_event.c.seq, newest_first=True
+    )
     traces = _traces(tx, page.items)
-    happenings = [
-        Happening(cause, at, list(events)[::-1])
+    groups = [
+        EventGroup(cause, at, list(events)[::-1])
         for (cause, at), events in groupby(traces, key=lambda one: (one.cause, one.raised_at))
     ]
-    return ListPage(happenings, page.total, page.next_cursor)
+    return ListPage(groups, page.total, page.next_cursor)
 
 
-def event_trace(tx: Transaction, event_id: str) -> tuple[EventTrace, bytes] | None:
-    """Return an event and its body; None if there is no such event."""
-    query: Select[Any] = select(*_COLUMNS, raised_event.c.body).where(raised_event.c.id == event_id)
-    rows: Sequence[Row[Any]] = tx.connection.execute(query).all()
-    return (_traces(tx, rows)[0], bytes(rows[0].body)) if rows else None
+def event_trace(tx: Transaction, event_id: str) -> EventTrace | None:
+    """Return an event; None if there is no such event."""
+    rows = tx.connection.execute(select(raised_event).where(raised_event.c.id == event_id)).all()
+    return next(iter(_traces(tx, rows)), None)
 
 
 def count_states(tx: Transaction) -> dict[str, int]:
@@ -317,7 +294,7 @@ def _traces(tx: Transaction, rows: Sequence[Row[Any]]) -> list[EventTrace]:
     attempts = attempts_of(tx, [one.id for each in found.values() for one in each])
     return [
         EventTrace(
-            row.id, row.event_type, row.raised_at, row.cause, row.body_bytes, row.short_body,
+            row.id, row.event_type, row.raised_at, row.cause, row.body,
             [DeliveryTrace(one, attempts[one.id]) for one in found[row.id]],
         )
         for row in rows

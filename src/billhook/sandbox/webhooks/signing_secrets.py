@@ -54,7 +54,7 @@ def check_secrets(scheme: Scheme, found: Sequence[Secret]) -> None:
     if not found:
         raise ConfigError("there is no secret to sign with")
     for secret in found:
-        with suppress(ValueError):  # of the type or the id, where the scheme's template has no room for them
+        with suppress(ValueError):  # the scheme cannot sign this type or this id; other values may fit
             scheme.sign(b"{}", secret, event_type="A", now=_THEN, message_id="1")
 
 
