@@ -16,7 +16,9 @@ A step is one line, and dates are moments of 2026 such as `02-10` or `01-15T12`,
 | `subscribe CommitmentUsageCrossed {"threshold": 50}` | a subscription |
 | `PUT /customers/$acme {…}` | any other request; `$name` is the id of a customer, product, plan or contract |
 
-`plan {…}` makes the plan `$plan`. A step that ends with `! code` must be refused with that code.
+`plan {…}` makes the plan `$plan`, and `$long` is longer than any name may be. A step that ends with `! code`
+must be refused with that code and change nothing; one with `! code param : text` for this parameter, and with
+this text in the message.
 """
 
 from __future__ import annotations
@@ -79,6 +81,7 @@ class Story:
     letters: Any = field(default_factory=lambda: iter("ABCDEFGHIJ"))
 
     def __post_init__(self) -> None:
+        self.ids["long"] = "x" * 256
         self.customer("acme")
 
     def call(self, method: str, path: str, body: object = None) -> Any:
@@ -87,13 +90,19 @@ class Story:
 
     def take(self, step: str) -> None:
         """Take a step of the story."""
-        step, _, code = (part.strip() for part in step.partition(" ! "))
-        told = ""
+        step, _, expected = (part.strip() for part in step.partition(" ! "))
+        expected, _, text = expected.partition(" : ")
+        self._with_ids(step)  # before the step: the first use of a product makes it
+        told, message, before = "", "", self._stored() if expected else []
         try:
             self._take(step)
         except SandboxError as error:
-            told = error.code
-        assert (step, told) == (step, code)
+            body: Any = strict_json.loads(error.body)
+            message = body["message"]
+            params = [each["param"] for each in body.get("params", [])] or [body.get("param", "")]
+            told = " ".join([error.code, *params] if " " in expected else [error.code])
+            assert self._stored() == before, step
+        assert (step, told, text in message) == (step, expected, True)
 
     def _take(self, step: str) -> None:
         verb, _, rest = step.partition(" ")
@@ -106,6 +115,11 @@ class Story:
             self.call(verb, arguments[0], given if brace else None)
         else:
             getattr(self, verb.replace("-", "_"))(*arguments, **({"fields": given} if brace else {}))
+
+    def _stored(self) -> list[Any]:
+        """All that is stored."""
+        with self.sandbox.service.transaction(writes=False) as tx:
+            return [tx.connection.execute(each.select()).all() for each in tables.metadata.sorted_tables]
 
     def _with_ids(self, text: str) -> str:
         return re.sub(r"\$(\w+)", lambda found: self._id(found[1]), text)

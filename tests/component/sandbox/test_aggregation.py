@@ -215,32 +215,6 @@ def test_aggregation_each_operator_of_a_filter_holds_for_what_the_meter_counts(s
         assert found["2026-01"][str(number)] == len(expected), FILTERS[number]
 
 
-def test_aggregation_what_cannot_be_added_up_is_refused(sandbox: Running) -> None:
-    """Source: spec, "Errors", param; the values of groupBy are not shown."""
-    turned = {"startTime": "2026-02-01", "endTime": "2026-01-01"}
-    ages = {"startTime": "0001-01-01", "endTime": "9999-12-31"}
-    acme = customer(sandbox, "acme")
-    wrong = [
-        (
-            asked(acme, "year", "calls"),
-            "groupBy",
-            "groupBy must be one of hour, day, week, month, customer",
-        ),
-        (asked(acme, 'data."', "calls"), "groupBy", "groupBy must be a key in the event's data without"),
-        (asked("cus_none", "day", "calls"), "customerId", "there is no such customer"),
-        (asked(acme, "day"), "meters", "meters must have 1 to 100 entries"),
-        (asked(acme, "day", "a", "a"), "meters", "two meters have the same key"),
-        (asked(acme, "day", "a", period=ages, fillDates=True), "groupBy", "there are more than 10000"),
-    ]
-    for request, param, message in wrong:
-        answer = sandbox.call("POST", PATH, request)
-        assert (answer.status, answer.json["param"]) == (400, param)
-        assert answer.json["message"].startswith(message)
-    answer = sandbox.call("POST", PATH, asked(acme, "day", "calls", period=turned))
-
-    assert (answer.status, answer.json["message"]) == (400, "endTime is before startTime")
-
-
 SUMS = [
     ["1e-10", "2e-10"],
     ["12345678901234567890"],

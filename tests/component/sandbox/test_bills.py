@@ -1,4 +1,4 @@
-"""What stories of a customer cost and tell: `bills.toml` has each with what was expected on paper."""
+"""What stories of a customer cost and tell, and what is refused: two tables, computed on paper."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import pytest
 from support.bills import Story
 from support.histories import fresh_sandbox
 
-SCENARIOS = tomllib.loads(Path(__file__).with_name("bills.toml").read_text())["scenario"]
+SCENARIOS, REFUSALS = (
+    tomllib.loads(Path(__file__).with_name(name).read_text())["scenario"]
+    for name in ("bills.toml", "refusals.toml")
+)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=[each["about"] for each in SCENARIOS])
-def test_a_story_is_billed_and_told_as_on_paper(scenario: dict[str, Any]) -> None:
+def check(scenario: dict[str, Any]) -> None:
     expected = {name: texts for name, texts in scenario.items() if name not in ("about", "steps")}
     with fresh_sandbox() as sandbox:
         story = Story(sandbox)
@@ -25,8 +27,19 @@ def test_a_story_is_billed_and_told_as_on_paper(scenario: dict[str, Any]) -> Non
         assert {name: story.recorded(name) for name in expected} == expected
 
 
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=[each["about"] for each in SCENARIOS])
+def test_a_story_is_billed_and_told_as_on_paper(scenario: dict[str, Any]) -> None:
+    check(scenario)
+
+
+@pytest.mark.parametrize("scenario", REFUSALS, ids=[each["about"] for each in REFUSALS])
+def test_what_cannot_be_is_refused_by_the_name_of_its_field(scenario: dict[str, Any]) -> None:
+    check(scenario)
+
+
 def test_every_story_expects_something_and_is_told_once() -> None:
-    names = [each["about"] for each in SCENARIOS]
+    names = [each["about"] for each in [*SCENARIOS, *REFUSALS]]
 
     assert len(set(names)) == len(names)
     assert all(len(each) > 2 for each in SCENARIOS)
+    assert all(" ! " in each["steps"] for each in REFUSALS)

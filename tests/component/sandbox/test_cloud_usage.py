@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.sandbox import Answer, Running, check_refused
+from support.sandbox import Answer, Running
 
 RESULT = {
     "status": "Accepted",
@@ -30,9 +30,3 @@ def test_a_cloud_usage_submission_is_answered_with_an_empty_object(sandbox: Runn
     answer = submitted(sandbox, RESULT, {"idempotencyKey": "key-2"})
 
     assert (answer.status, answer.json) == (200, {})
-
-
-def test_a_cloud_usage_submission_names_a_product_and_keys_that_can_be_compared(sandbox: Running) -> None:
-    answers = [submitted(sandbox, RESULT, code=" "), submitted(sandbox, RESULT, {"idempotencyKey": ""})]
-
-    check_refused(answers, ["productCode", "results.1.idempotencyKey"])

@@ -260,30 +260,6 @@ def test_the_same_seed_strikes_the_same_deliveries() -> None:
     assert set(seven) == {1, 2}
 
 
-WRONG: list[tuple[dict[str, Any], str, str]] = [
-    ({"fault": "flood"}, "fault", "one of duplicate, delay"),
-    ({"fault": "drop", "eventType": "Nothing"}, "eventType", "23 types"),
-    ({"fault": "drop", "subscriptionId": "sub_none"}, "subscriptionId", "no such subscription"),
-    ({"fault": "drop", "probability": 0}, "probability", "over 0"),
-    ({"fault": "drop", "probability": 1.5}, "probability", "1 at most"),
-    ({"fault": "drop", "times": 0}, "times", "times"),
-    ({"fault": "drop", "seconds": 5}, "seconds", "delay and reorder only"),
-    ({"fault": "delay", "seconds": 90_000}, "seconds", "86400 at most"),
-    ({"fault": "delay", "seconds": 0}, "seconds", "over 0"),
-    ({}, "fault", "fault"),
-]
-
-
-def test_a_fault_that_cannot_be_is_refused(sandbox: Running) -> None:
-    answers = [sandbox.call("POST", "/_sandbox/faults", wrong) for wrong, _, _ in WRONG]
-
-    assert sandbox.ok("GET", "/_sandbox/faults") == {"faults": []}
-    assert [answer.status for answer in answers] == [400] * len(WRONG)
-    assert [answer.json["param"] for answer in answers] == [param for _, param, _ in WRONG]
-    for answer, (_, _, said) in zip(answers, WRONG, strict=True):
-        assert said in answer.json["message"]
-
-
 def test_a_scheme_without_a_time_has_nothing_stale() -> None:
     scheme = BodyHMAC("X-Signature", replay_protection="dedupe-only")
     with running(scheme=scheme, secrets=[WHSEC]) as sandbox:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from support.sandbox import Running
-from support.scenarios import Customer, invoices, metered, top_up
+from support.scenarios import Customer, invoices, metered
 
 TIERS = [{"upTo": 9, "price": 1}, {"upTo": None, "price": 1}]
 ANNOUNCED = {"TierCrossed", "CommitmentCrossed", "CommitmentUsageCrossed", "Overage"}
@@ -58,19 +58,3 @@ def test_a_dry_run_for_an_inactive_customer_has_no_meter_values(sandbox: Running
         values.append((told["matchedCustomer"], [each["value"] for each in told["meterWithValues"]]))
 
     assert values == [(acme.id, [4]), (acme.id, [None])]
-
-
-def test_measurements_and_top_ups_of_an_inactive_customer_are_refused(sandbox: Running) -> None:
-    """Source: spec, "Errors"."""
-    acme = Customer.of(sandbox, status="Inactive")
-    usage = {"customerId": acme.id, "meterId": metered(sandbox), "value": 1}
-    measured = {**usage, "usageDate": {"year": 2026, "month": 1, "day": 5}}
-    refused = [top_up(sandbox, acme.id), sandbox.call("POST", "/measurements", measured)]
-    set_status(acme, "Active")
-    other = Customer.of(sandbox, "other", status="Dormant")
-
-    for answer in refused:
-        assert answer.error() == (400, "invalid_request_error", "inactive_customer")
-        assert answer.json["param"] == "customerId"
-    assert invoices(sandbox) == []
-    assert top_up(sandbox, acme.id).status == top_up(sandbox, other.id).status == 200

@@ -75,7 +75,6 @@ def test_invoices_are_listed_by_page_and_filter(sandbox: Running) -> None:
     of_nobody = invoices(sandbox, customerId="cus_none")
     pending = invoices(sandbox, billingStatus="PendingPayment")
     unapproved = invoices(sandbox, billingStatus="None")
-    unknown_status = sandbox.call("GET", "/invoices?billingStatus=Lost")
     later = invoices(sandbox, issuedAfter="2026-03-10T12:00:00Z")
     earlier = invoices(sandbox, issuedBefore="2026-03-10T12:00:00Z")
     between = invoices(sandbox, issuedAfter="2026-02-10", issuedBefore="2026-02-11", customerId=acme)
@@ -85,11 +84,6 @@ def test_invoices_are_listed_by_page_and_filter(sandbox: Running) -> None:
     assert [each["customerId"] for each in everything] == [acme, other, acme, other]
     assert of_one == [everything[1], everything[3]]
     assert of_nobody == []
-    assert (unknown_status.status, unknown_status.json["param"]) == (400, "billingStatus")
-    assert (
-        unknown_status.json["message"]
-        == "billingStatus must be one of None, Paid, Rejected, PendingPayment, Overdue"
-    )
     assert unapproved == []
     assert pending == everything[2:]
     assert later == everything[2:]

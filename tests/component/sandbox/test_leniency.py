@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from support.sandbox import Running
+from support.sandbox import Running, check_refused
 
 
 def test_read_only_fields_are_ignored_with_any_content(sandbox: Running) -> None:
@@ -45,3 +45,28 @@ def test_control_a_batch_of_events_over_its_own_limit_is_refused(sandbox: Runnin
 
     assert answer.status == 400
     assert "256 KB" in answer.json["message"]
+
+
+EXISTS = {"property": "a", "operator": "exists"}
+METER = {"name": "m", "eventName": "m", "aggregationMethod": "count"}
+TOO_MANY: list[tuple[str, dict[str, Any], str]] = [
+    ("customers", {"aliases": [f"a{n}" for n in range(101)]}, "aliases"),
+    (
+        "customers",
+        {"externalIntegration": [{"type": "T", "id": f"{n}"} for n in range(101)]},
+        "externalIntegration",
+    ),
+    ("meters", {**METER, "filters": [EXISTS] * 101}, "filters"),
+    (
+        "meters",
+        {**METER, "filters": [{**EXISTS, "operator": "in", "value": [*range(101)]}]},
+        "filters.0.value",
+    ),
+    ("plans", {"products": [{}] * 1001}, "products"),
+]
+
+
+def test_a_list_beyond_its_limit_is_refused(sandbox: Running) -> None:
+    answers = [sandbox.call("POST", f"/_sandbox/{kind}", {"name": "A", **body}) for kind, body, _ in TOO_MANY]
+
+    check_refused(answers, [param for *_, param in TOO_MANY])

@@ -12,15 +12,6 @@ def subscriptions(sandbox: Running) -> list[dict[str, object]]:
     return list(sandbox.ok("GET", "/_sandbox/subscriptions?limit=100")["subscriptions"])
 
 
-def test_webhooks_thresholds_apply_to_three_types_only(sandbox: Running) -> None:
-    """Source: spec, "Endpoints", POST /webhook."""
-    given = {"callbackUrl": URL, "eventType": "InvoiceApproved", "threshold": 80}
-    answer = sandbox.call("POST", "/webhook", given)
-
-    assert answer.status == 400
-    assert answer.json["param"] == "threshold"
-
-
 def test_webhooks_url_type_and_thresholds_together_are_a_subscription(sandbox: Running) -> None:
     first = subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80.125, recurringThreshold=5)
     others = [

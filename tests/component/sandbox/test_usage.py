@@ -110,24 +110,3 @@ def test_measurements_a_product_stands_for_its_meter(sandbox: Running) -> None:
     assert (without.status, without.json["param"]) == (400, "meterId")
     assert by_product["id"] == by_meter["id"]
     assert by_product["meterId"] == product
-
-
-def test_measurements_what_cannot_be_is_refused(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Measurement; "Errors", param."""
-    used = Used(sandbox)
-    wrong = {
-        "usageDate": [
-            {"year": 2026, "month": 2, "day": 29}, {"year": 2026, "month": 13, "day": 1},
-            {"year": 0, "month": 1, "day": 1}, {"year": 10**30, "month": 1, "day": 1},
-        ],
-        "customerId": ["cus_none"],
-        "meterId": ["mtr_none"],
-        "value": [-1],
-        "usageDate.day": [{"year": 2026, "month": 1, "day": 0}],
-    }  # fmt: skip
-    for param, values in wrong.items():
-        for value in values:
-            answer = used.measure("sum", 1, 1, **{param.partition(".")[0]: value})
-            assert (answer.status, answer.json["param"]) == (400, param), value
-
-    assert used.consumed()["sum"] == 0

@@ -1,4 +1,4 @@
-"""The overview, with clock and next jobs; the timeline of events; and the addresses with their subscriptions."""
+"""The overview, with the clock and next jobs; the timeline of events; addresses with their subscriptions."""
 
 from __future__ import annotations
 
