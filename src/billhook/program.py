@@ -16,7 +16,7 @@ import click
 # Not `serve`, `capture`, `sandbox` and `demo`, which `flask billhook` does not have.
 COMMAND = re.compile(
     r"(?:flask --app \S+ )?\bbillhook (?=(?:actions|api|check|db|deliveries|doctor|events|failures|handlers|"
-    r"metrics|notify|options|reconcile|runbook|send|status|subscribe|worker)\b)"
+    r"metrics|notify|options|reconcile|runbook|send|status|subscribe|workers?)\b)"
 )
 _OWN = "billhook"
 _programs: Final[dict[int, str]] = {}

@@ -208,6 +208,7 @@ def look(inbox: Inbox) -> None:
         issues.change_issue(inbox, one.id, issues.IssueState.OPEN, at(301), who="alice")
     issues.issue_ids(inbox, found[0].id[:4])
     shares.known_issues(inbox, [one.id for one in found])
+    shares.newest_errors(inbox, [one.id for one in found])
     assert notifications.take_lease(inbox, OWNER, at(302))
     due = notifications.read_due(inbox)
     told = notifications.AddressState(frozenset(map(notifications.key_of, due.issues)))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
-from pathlib import Path
 
 import click
 
 from billhook.cli.output import UsageConfigError, print_json, print_table, terminal_width
 from billhook.cli.params import as_json, flag
 from billhook.program import in_program
+from billhook.runbook import read_runbook
 from billhook.settings import OPTIONS, Option
 
 _TABLE_WIDTH = 120
@@ -61,16 +60,6 @@ def markdown_table() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGE = Path(__file__).with_name("RUNBOOK.md")
-_SECTION = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-
-
-def sections() -> dict[str, tuple[str, str]]:
-    """Return the title and the text of each section, by the name that links use."""
-    found = _SECTION.findall(PAGE.read_text(encoding="utf-8"))
-    return {title.lower().replace(" ", "-"): (title, text.strip()) for title, text in found}
-
-
 @click.command()
 @click.argument("section", required=False)
 def runbook(section: str | None) -> None:
@@ -84,7 +73,7 @@ def runbook(section: str | None) -> None:
       billhook runbook runs-are-dead
       billhook runbook BillhookWorkerGone
     """
-    known = sections()
+    known = read_runbook()
     if section is None:
         for name, (title, _) in known.items():
             click.echo(f"{name:35} {title}")

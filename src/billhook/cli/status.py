@@ -1,4 +1,4 @@
-"""`billhook status`: how the inbox is, in one screen; with thresholds an exit code for cron and probes.
+"""`billhook status`: how the inbox is, the answer first; with thresholds an exit code for cron and probes.
 
 `billhook metrics`: the same for Prometheus, in its text format, printed or into a file.
 """
@@ -23,11 +23,11 @@ from billhook.cli.params import Parsed, as_json, flag
 from billhook.clock import format_ago, format_duration, parse_duration
 from billhook.inbox import Inbox
 from billhook.inbox.condition_checks import Facts, number_text
-from billhook.inbox.conditions import judge
+from billhook.inbox.conditions import Judgement, judge
 from billhook.inbox.overview import RUNS_LIMIT, HandlerBacklog, Overview, read_overview
 from billhook.inbox.thresholds import Thresholds
-from billhook.program import in_program
-from billhook.status import through_text, types_of_models
+from billhook.program import in_program, program
+from billhook.status import first_command, through_text, types_of_models
 from billhook.type_names import shown_type
 
 _WATCH_SECONDS = 2.0
@@ -74,6 +74,7 @@ def _rate(text: str) -> tuple[int, int]:
     metavar="N/h",
     help="Fail if more were refused in the last hour: 10/h, 50/1d.",
 )
+@flag("--details", told="Show the figures of each event type and handler too.")
 @flag("--watch", told="Show it anew every two seconds, until Ctrl-C.")
 @as_json
 def status(
@@ -81,10 +82,11 @@ def status(
     max_dead: int | None,
     max_silence: Sequence[tuple[str, timedelta]],
     max_refused: tuple[int, int] | None,
+    details: bool,
     watch: bool,
     as_json: bool,
 ) -> None:
-    """Show how the inbox is: what waits, what failed, what was refused, types, handlers and workers.
+    """Show how the inbox is: what needs attention, each with the first command to run, and what waits.
 
     All figures are from the inbox, so they cover every process. Counts are of this hour and the 24 hours
     before it; durations are estimated from counts by step of duration. Refusals are counted within 5 s.
@@ -94,7 +96,7 @@ def status(
     \b
     Examples:
       billhook status
-      billhook status --watch
+      billhook status --details --watch
       billhook status --max-age 5m --max-dead 0 --max-silence InvoiceApproved=26h --max-refused 10/h
     """
     if watch and as_json:
@@ -103,25 +105,25 @@ def status(
     with open_inbox() as inbox, suppress(KeyboardInterrupt):
         while watch:
             click.clear()
-            _show(inbox, thresholds, as_json=False)
+            _show(inbox, thresholds, as_json=False, details=details)
             time.sleep(_WATCH_SECONDS)
-        if _show(inbox, thresholds, as_json=as_json):
+        if _show(inbox, thresholds, as_json=as_json, details=details):
             sys.exit(1)
 
 
-def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
+def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool, details: bool) -> list[str]:
     """Print the state of the inbox; return the thresholds that are crossed."""
     now = inbox.now()
     overview = read_overview(inbox, now)
     settings = load_settings()
     judgement = judge(Facts(inbox, now, settings.engine, settings.notify_file, thresholds, overview))
-    lines, text = judgement.crossed, judgement.sentence
+    lines = judgement.crossed
     if as_json:
         document = asdict(overview)
         for one in document["types"]:
             one["type"] = one.pop("event_type")
         del document["refused_seconds"]
-        document |= {"schema": document.pop("revision"), "summary": text, "crossed": lines}
+        document |= {"schema": document.pop("revision"), "summary": judgement.sentence, "crossed": lines}
         document["conditions"] = [
             {"name": one.condition.name, "severity": one.condition.severity, "text": one.text}
             for one in judgement.holding
@@ -129,25 +131,52 @@ def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
         document["not_judged"] = judgement.unjudged
         print_json({"unfinished": overview.backlog.waiting, **document.pop("backlog"), **document})
     else:
-        _print(inbox, overview, text)
+        _print(inbox, overview, judgement)
+        _print_backlogs(overview)
+        if details:
+            _print_details(overview)
+        say_paused(overview.paused)
     for line in lines:
         click.echo(f"CROSSED {printable(line)}", err=True)
     return lines
 
 
-def _print(inbox: Inbox, overview: Overview, text: str) -> None:
-    now = overview.at
+def _print(inbox: Inbox, overview: Overview, judgement: Judgement) -> None:
+    """Print the answer: what needs attention with the first command to run, and the numbers of now."""
     click.echo(
-        f"{now:%Y-%m-%d %H:%M:%S UTC}  {printable(inbox.database.display_url)}  schema {overview.revision}"
+        f"{overview.at:%Y-%m-%d %H:%M:%S UTC}  {printable(inbox.database.display_url)}  "
+        f"schema {overview.revision}"
     )
-    click.echo(printable(text) + "\n")
+    if judgement.problems:
+        rows = [(one.text, f"{program()} {first_command(one)}") for one in judgement.problems]
+        click.echo()
+        print_table(("Needs attention", "first command"), rows)
+    if judgement.unjudged or not judgement.problems:
+        click.echo(printable(judgement.all_well))
+    click.echo()
     print_table(("", "now", ""), _now_rows(overview), whole=("now",))
+
+
+def _print_backlogs(overview: Overview) -> None:
+    states = [*HandlerBacklog("").states, "oldest", "through"]
+    rows = [
+        (one.name, *(number_text(number, RUNS_LIMIT) if number else "" for number in one.states.values()),
+         format_ago(one.oldest_due_at, overview.at), through_text(one, overview.at))
+        for one in overview.handler_backlogs
+    ]  # fmt: skip
+    if rows:
+        click.echo()
+        print_table(("handler", *states), rows, whole=states)
+
+
+def _print_details(overview: Overview) -> None:
+    """Print what came of each type in 24 hours, and what each handler did."""
     columns = ("type", "24 h", "duplicates", "quarantined", "conflicts", "last")
     names = {"": "(no type)", "*": "unknown types"}
     types = [
         (names.get(one.event_type, shown_type(one.event_type)),
          one.accepted, one.duplicates or "", one.quarantined or "",
-         one.conflicts or "", format_ago(one.last_at, now))
+         one.conflicts or "", format_ago(one.last_at, overview.at))
         for one in types_of_models(overview)
     ]  # fmt: skip
     headings = ("handler", "succeeded", "failed", "dead", "discarded", "p50", "p95")
@@ -156,21 +185,13 @@ def _print(inbox: Inbox, overview: Overview, text: str) -> None:
          took(one.p50_seconds), took(one.p95_seconds))
         for one in overview.handlers
     ]  # fmt: skip
-    states = [*HandlerBacklog("").states, "oldest", "through"]
-    backlogs = [
-        (one.name, *(number_text(number, RUNS_LIMIT) if number else "" for number in one.states.values()),
-         format_ago(one.oldest_due_at, now), through_text(one, now))
-        for one in overview.handler_backlogs
-    ]  # fmt: skip
     for titles, rows, whole in (
         (columns, types, ["24 h"]),
         (headings, handlers, ["succeeded", "p50", "p95"]),
-        (("handler", *states), backlogs, states),
     ):
         if rows:
             click.echo()
             print_table(titles, rows, whole=whole)
-    say_paused(overview.paused)
 
 
 def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
@@ -190,9 +211,12 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
     engines = ", ".join(sorted({one.engine for one in alive}))
     refused = sum(overview.refused.values())
     look = in_program("billhook runbook signed-deliveries-are-refused") if refused else ""
+    accepted = sum(one.accepted for one in overview.types)
+    last = f"the last {format_ago(overview.last_at, overview.at)}" if overview.last_at else ""
     return [
+        ("accepted in 24 h", f"{accepted:,}", last),
         ("unfinished", number_text(backlog.waiting), oldest),
-        ("dead", number_text(backlog.dead), in_program("billhook failures") if backlog.dead else ""),
+        ("dead", number_text(backlog.dead), ""),
         ("quarantined", number_text(backlog.quarantined), conflicts),
         ("refused in 24 h", str(refused), "; ".join(filter(None, [causes, *off, look]))),
         ("workers", str(len(alive)), engines + (f"; silent: {names}" if silent else "")),

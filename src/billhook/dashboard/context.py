@@ -1,7 +1,7 @@
 """DashboardContext, which all views share: the app's state, the pages, and the record of actions.
 
 The views also share the word and the colour of each state, the replay of deliveries in batches, at a rate
-that the inbox keeps, and the range of time that charts cover: no more than has data.
+that the inbox keeps, and the range of time that charts cover.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from flask import Response, abort, current_app, g, request
 
 from billhook.extension import get_state
 from billhook.handlers.stored_errors import parse_error
+from billhook.inbox.conditions import Severity
 from billhook.inbox.deliveries import ListedDelivery, RunDetails
 from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.overview import HandlerBacklog, PeriodFigures, read_periods
@@ -36,11 +37,13 @@ _TONES = {
     "running": "accent",
     "retrying": "warn",
     "paused": "warn",
-    "dead": "bad",
-    "quarantined": "bad",
+    "dead": "strong",
+    "quarantined": "warn",
     "error": "bad",
     "warning": "warn",
 }
+SEVERITY_TONES = {Severity.CRITICAL: "bad", Severity.WARNING: "warn", Severity.NOTE: "quiet"}
+"""The colour of a condition by its severity. Nothing is red but what holds of the highest one."""
 MOST_PER_SECOND = 10_000.0
 _LONGEST_REASON = 500
 
@@ -196,17 +199,15 @@ class Range(NamedTuple):
     label: str
 
     def read(self, context: DashboardContext, handlers: Collection[str] | None = None) -> list[PeriodFigures]:
-        """Return its periods; those before the first with data are left out, but for a quarter of all."""
+        """Return all its periods: with those before the first delivery, no bar is wide in a young inbox."""
         now = context.now
         whole = {"second": 0, "microsecond": 0}
         whole |= {"minute": 0} if self.step >= HOUR else {}
         whole |= {"hour": 0} if self.step >= DAY else {}
         until = now.replace(**whole) + self.step  # type: ignore[arg-type]
-        periods = read_periods(
+        return read_periods(
             context.inbox, until - self.number * self.step, until, self.step, handlers=handlers
         )
-        empty = next((at for at, one in enumerate(periods) if one.counted), self.number)
-        return periods[min(empty, self.number - self.number // 4) :]
 
 
 RANGES = {
@@ -240,7 +241,7 @@ def _sum(periods: Sequence[PeriodFigures]) -> Counter[str]:
 
 def attempts_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:
     """Return the chart of attempts of handlers by their result."""
-    tones = {"succeeded": "good", "failed": "warn", "dead": "bad"}
+    tones = {"succeeded": "good", "failed": "warn", "dead": "strong"}
     return stacked_chart("Attempts of handlers", tones, name, periods, [one.counted for one in periods])
 
 

@@ -13,7 +13,7 @@ from flask import Blueprint, Flask, Response, abort, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
-from billhook.dashboard import deliveries, delivery, handlers, overview, workers
+from billhook.dashboard import actions, deliveries, delivery, handlers, health, overview, workers
 from billhook.dashboard.context import DashboardContext, last_error, run_state, tone
 from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.pages.pages import PageLink, Pages, Visitor
@@ -54,8 +54,8 @@ _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/handlers/pause", "pause", handlers.pause, "POST"),
     ("/handlers/resume", "resume", handlers.resume, "POST"),
     ("/workers", "workers", workers.show_workers, "GET"),
-    ("/actions", "actions", overview.show_actions, "GET"),
-    ("/health", "health", overview.show_health, "GET"),
+    ("/actions", "actions", actions.show_actions, "GET"),
+    ("/health", "health", health.show_health, "GET"),
 )
 
 
@@ -96,6 +96,7 @@ class Dashboard:
             live=True,
             filters={"first_line": first_line},
             functions={
+                "issue_tone": handlers.issue_tone,
                 "last_error": last_error,
                 "run_state": run_state,
                 "through_text": through_text,

@@ -1,25 +1,14 @@
-"""The page of one delivery: its attempts over time, its body with meanings, its headers, related deliveries.
-
-A body is read as its event type: each field with its value and its meaning, and what no model lists.
-"""
+"""The page of one delivery: its attempts over time, its body, its headers, and related deliveries."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping
-from itertools import islice
-from typing import Any, NamedTuple
-
 from flask import Response, abort, current_app, request, url_for
 
+from billhook.dashboard.body import indented_json, read_body
 from billhook.dashboard.context import DashboardContext, describe, replay_batches, run_state, tone
 from billhook.dashboard.deliveries import parse_filter_form, parse_id
 from billhook.engines.resend import resend
-from billhook.errors import ConfigError, InvalidJSON, PayloadError
-from billhook.events import EVENT_TYPES
-from billhook.events.inspection import event_json_schema, event_summary, schema_fields, unlisted
-from billhook.fields import strict_json
+from billhook.errors import ConfigError, PayloadError
 from billhook.fields.model import describe_details
 from billhook.handlers.stored_errors import parse_error
 from billhook.inbox.deliveries import RunDetails
@@ -31,122 +20,8 @@ from billhook.pages.text import format_time
 from billhook.printable import printable
 from billhook.receiver.masking import masked_headers, signature_headers
 
-_MOST_FIELDS = 300
-_VALUE_CHARACTERS = 2_000
-_PATH_CHARACTERS = 300
-_DEEPEST = 20
-"""The most levels of indentation: without a limit, a deep body would get a thousand times its size in
-spaces."""
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+')
 RAW_CHARACTERS = 40_000
 _LONGEST_REASON = 500
-
-
-class BodyField(NamedTuple):
-    """One value of a body. `remark` says what of it the model does not list; empty if it lists all of it."""
-
-    path: str
-    value: str
-    meaning: str
-    remark: str
-
-
-class TypedBody(NamedTuple):
-    """The fields of a body. `meaning` says what such an event reports; `left_out` fields are not shown."""
-
-    meaning: str
-    fields: tuple[BodyField, ...]
-    left_out: int
-
-
-def read_body(event_type: str, body: bytes) -> TypedBody | None:
-    """Return the fields of a body; None if it is not a JSON object."""
-    try:
-        data = strict_json.loads(body)
-    except InvalidJSON:
-        return None
-    if not isinstance(data, dict):
-        return None
-    model = EVENT_TYPES.get(event_type)
-    meanings: dict[str, str] = {}
-    remarks: dict[str, str] = {}
-    if model is not None:
-        meanings = {row["name"]: row["meaning"] for row in schema_fields(event_json_schema(model))}
-        remarks = {one.path: f"{one.kind} not listed" for one in unlisted(model, data)}
-    leaves = _leaves(data, "", "", "", remarks) if data else iter(())
-    rows = tuple(
-        BodyField(_cut(path, _PATH_CHARACTERS), _text(value), meanings.get(plain, ""), remark)
-        for path, plain, remark, value in islice(leaves, _MOST_FIELDS)
-    )
-    return TypedBody(
-        event_summary(model) if model is not None else "An event type that this billhook does not know.",
-        rows,
-        _count_leaves(data) - len(rows),
-    )
-
-
-def _leaves(
-    value: Any, path: str, plain: str, remark: str, remarks: Mapping[str, str]
-) -> Iterator[tuple[str, str, str, Any]]:
-    """Yield each value without parts: its path, its path in the models, its remark, and the value.
-
-    The remark is that of the value, or of the nearest object or list around it. It is passed down: names may
-    be as long as a body, so looking up every part of each path would take minutes.
-    """
-    remark = remarks.get(plain) or remarks.get(plain.removesuffix("[]")) or remark
-    if isinstance(value, dict) and value:
-        for name, inner in value.items():
-            dot = "." if path else ""
-            yield from _leaves(inner, f"{path}{dot}{name}", f"{plain}{dot}{name}", remark, remarks)
-    elif isinstance(value, list) and value:
-        for index, inner in enumerate(value):
-            yield from _leaves(inner, f"{path}[{index}]", f"{plain}[]", remark, remarks)
-    else:
-        yield path, plain, remark, value
-
-
-def _count_leaves(data: dict[str, Any]) -> int:
-    """Return the number of values without parts, without their paths: each may be as long as a body."""
-    number, left = 0, list(data.values())
-    while left:
-        value = left.pop()
-        if isinstance(value, dict | list) and value:
-            left.extend(value.values() if isinstance(value, dict) else value)
-        else:
-            number += 1
-    return number
-
-
-def _text(value: Any) -> str:
-    # Numbers are decimals, which json.dumps does not know.
-    text = json.dumps(value) if value is None or isinstance(value, bool | dict | list) else str(value)
-    return _cut(text, _VALUE_CHARACTERS)
-
-
-def _cut(text: str, characters: int) -> str:
-    return text if len(text) <= characters else text[:characters] + "…"
-
-
-def indented_json(text: str) -> str:
-    """Return JSON with a line for each value and every token as sent; text that is not JSON is unchanged."""
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    parts: list[str] = []
-    depth, before = 0, ""
-    for part in _TOKEN.findall(text):
-        if part in "]}":
-            depth -= 1
-            if before not in "[{":
-                parts.append("\n" + "  " * min(depth, _DEEPEST))
-        elif before and before in "[{,":
-            parts.append("\n" + "  " * min(depth, _DEEPEST))
-        parts.append(": " if part == ":" else part)
-        if part in "[{":
-            depth += 1
-        before = part
-    return "".join(parts)
 
 
 def show(context: DashboardContext, delivery_id: int) -> Response:
@@ -184,6 +59,18 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
         previous=previous,
         next=following,
     )
+
+
+def _marks(run: RunDetails) -> list[Mark]:
+    marks = [
+        Mark(one.failed_at, "warn", f"attempt {one.attempt} failed at {format_time(one.failed_at)}")
+        for one in run.failures
+    ]
+    if run.finished_at is not None and run.state in ("succeeded", "discarded"):
+        marks.append(Mark(run.finished_at, tone(run.state), f"{run.state} at {format_time(run.finished_at)}"))
+    if run.state == "due" and run.due_at is not None:
+        marks.append(Mark(run.due_at, "accent", f"next attempt at {format_time(run.due_at)}", open=True))
+    return marks
 
 
 def send_body(context: DashboardContext, delivery_id: int) -> Response:
@@ -265,18 +152,3 @@ def erase_one(context: DashboardContext, delivery_id: int) -> Response:
 
 def _back(context: DashboardContext, delivery_id: int, notice: str, how: str) -> Response:
     return context.pages.redirect(url_for(".delivery", delivery_id=delivery_id), notice, how)
-
-
-# --- attempts -----------------------------------------------------------------------------------------
-
-
-def _marks(run: RunDetails) -> list[Mark]:
-    marks = [
-        Mark(one.failed_at, "bad", f"attempt {one.attempt} failed at {format_time(one.failed_at)}")
-        for one in run.failures
-    ]
-    if run.finished_at is not None and run.state in ("succeeded", "discarded"):
-        marks.append(Mark(run.finished_at, tone(run.state), f"{run.state} at {format_time(run.finished_at)}"))
-    if run.state == "due" and run.due_at is not None:
-        marks.append(Mark(run.due_at, "warn", f"next attempt at {format_time(run.due_at)}", open=True))
-    return marks

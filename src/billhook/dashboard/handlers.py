@@ -15,6 +15,7 @@ from flask import Response, abort, request, url_for
 from billhook.clock import format_duration, parse_duration
 from billhook.dashboard.context import (
     RANGES,
+    SEVERITY_TONES,
     DashboardContext,
     attempts_chart,
     backlog_levels,
@@ -28,6 +29,7 @@ from billhook.handlers import Handler, RetrySchedule
 from billhook.handlers.options import HEADINGS, in_words
 from billhook.handlers.registered import missing_names, types_by_handler
 from billhook.inbox import PausedHandler
+from billhook.inbox.conditions import CONDITIONS
 from billhook.inbox.deliveries import handler_names
 from billhook.inbox.issues import (
     Issue,
@@ -41,15 +43,22 @@ from billhook.inbox.issues import (
 )
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.overview import HandlerBacklog, HandlerFigures, PeriodFigures, percentile, read_overview
-from billhook.inbox.shares import first_release, read_share
+from billhook.inbox.shares import first_release, newest_errors, read_share
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, sparkline
+from billhook.printable import first_line
+from billhook.runbook import read_runbook
 
-ISSUE_TONES = {
-    IssueState.OPEN: "bad",
-    IssueState.ACKNOWLEDGED: "warn",
+_ISSUE_TONES = {
+    IssueState.ACKNOWLEDGED: "accent",
     IssueState.IGNORED: "quiet",
     IssueState.RESOLVED: "good",
 }
+_SEVERITIES = {one.kind: one.severity for one in CONDITIONS if one.kind is not None}
+
+
+def issue_tone(one: Issue) -> str:
+    """Return the colour of an issue's state; that of an open one is of its condition's severity."""
+    return _ISSUE_TONES.get(one.state) or SEVERITY_TONES[_SEVERITIES[one.kind]]
 
 
 def show_failures(context: DashboardContext) -> Response:
@@ -59,8 +68,9 @@ def show_failures(context: DashboardContext) -> Response:
         "failures.html",
         issues=[one for one in every if one.state is not IssueState.RESOLVED],
         resolved=[one for one in every if one.state is IssueState.RESOLVED],
-        tones=ISSUE_TONES,
+        critical=any(issue_tone(one) == "bad" for one in every),
         courses=courses(context, every),
+        errors=_errors(context, every),
         command=f"{context.command} failures",
     )
 
@@ -75,13 +85,13 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
         issue=one,
         chart=_by_hour(context, one) if one.kind is IssueKind.FAILURE else None,
         newest=newest,
-        tone=ISSUE_TONES[one.state],
+        error=_errors(context, [one]).get(one.id),
         share=read_share(context.inbox, one),
         since_release=first_release(context.inbox, one.id),
         steps=list(_steps(one, paused=paused)),
         has_handler=one.handler is not None,
         command=f"{context.command} failures show {one.id}",
-        runbook=f"{context.command} runbook {one.kind.runbook}",
+        runbook=read_runbook()[one.kind.runbook],
     )
 
 
@@ -95,7 +105,7 @@ def _steps(one: Issue, *, paused: bool) -> Iterator[str]:
         yield "ack"
     if one.handler is not None and paused:
         yield "resume"
-    if one.kind is not IssueKind.WORKER and one.count > 0:
+    if one.deliveries:
         yield "replay"
     if one.state is not IssueState.RESOLVED:
         yield "resolve"
@@ -153,11 +163,17 @@ def _find(context: DashboardContext, issue_id: str) -> Issue:
     return one
 
 
+def _errors(context: DashboardContext, issues: Collection[Issue]) -> dict[str, str]:
+    """Return the first line of the newest error of each issue of failures, by its id."""
+    found = newest_errors(context.inbox, [one.id for one in issues])
+    return {its_id: first_line(error) for its_id, error in found.items()}
+
+
 def courses(context: DashboardContext, issues: Collection[Issue]) -> dict[str, Sparkline]:
     """Return small charts of the last 24 hours by the ids of the issues that failed in them."""
     numbers = by_hour(context.inbox, issues, context.now)
     return {
-        its_id: sparkline("Failed attempts by hour", each, "bad")
+        its_id: sparkline("Failed attempts by hour", each, "warn")
         for its_id, each in numbers.items()
         if any(each)
     }
@@ -168,7 +184,7 @@ def _by_hour(context: DashboardContext, one: Issue) -> Bars:
     numbers = by_hour(context.inbox, [one], context.now)[one.id]
     times = [context.now - timedelta(hours=back) for back in reversed(range(len(numbers)))]
     rows = [(f"{at:%H}:00", (number,)) for at, number in zip(times, numbers, strict=True)]
-    return bar_chart("Failed attempts by hour", (Series("failed", "bad"),), rows)
+    return bar_chart("Failed attempts by hour", (Series("failed", "warn"),), rows)
 
 
 class HandlerRow(NamedTuple):
@@ -211,8 +227,8 @@ def show_handler(context: DashboardContext) -> Response:
         one=row,
         terms=_terms(row.handler, context.state.settings.retry_schedule_seconds) if row.handler else (),
         issues=[one for one in issues if one.state is not IssueState.RESOLVED],
-        tones=ISSUE_TONES,
         courses=courses(context, issues),
+        errors=_errors(context, issues),
         range=range_name,
         ranges=RANGES,
         attempts=attempts_chart(range_name, periods),

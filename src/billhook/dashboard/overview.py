@@ -7,34 +7,28 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from flask import Response, current_app, request, url_for
+from flask import Response, url_for
 
 from billhook.dashboard.context import (
     MINUTE,
     RANGES,
+    SEVERITY_TONES,
     DashboardContext,
     attempts_chart,
     backlog_levels,
     read_range,
     stacked_chart,
 )
-from billhook.dashboard.deliveries import parse_id
-from billhook.doctor.checks import examine
-from billhook.doctor.examined import Setup
 from billhook.events import EVENT_TYPES
-from billhook.inbox.actions import issues_acted_on, list_actions
 from billhook.inbox.condition_checks import Facts, number_text
-from billhook.inbox.conditions import judge
+from billhook.inbox.conditions import Condition, HeldCondition, judge
 from billhook.inbox.counts import OTHER_TYPES, ROWS_READ, Counted
 from billhook.inbox.overview import Overview, PeriodFigures, read_overview
 from billhook.pages.charts import Bars, Sparkline, sparkline
-from billhook.status import types_of_models
+from billhook.status import first_command, types_of_models
 
 _CAUSES = 5
 """The most causes of refusals that are shown separately, the most frequent first."""
-SAMPLE = 300
-"""How many of the newest deliveries the findings page examines: fewer than the command, to be quick."""
-PAGE = 50
 
 
 class TypeRow(NamedTuple):
@@ -46,6 +40,41 @@ class TypeRow(NamedTuple):
     last_at: datetime | None
     handlers: tuple[str, ...]
     silent: bool
+
+
+class Place(NamedTuple):
+    """The page that shows what a condition is about: `name` is what its link says."""
+
+    name: str
+    view: str
+    state: str | None = None
+    fragment: str = ""
+
+    @property
+    def url(self) -> str:
+        """Its URL."""
+        return url_for(self.view, state=self.state) + self.fragment
+
+
+class NextStep(NamedTuple):
+    """What to do first about the gravest condition: a page, and the command that does as much."""
+
+    name: str
+    url: str
+    command: str
+
+
+_FAILURES = Place("failures", ".failures")
+_WORKERS = Place("workers", ".workers")
+_PLACES = {
+    "crash-loop": _WORKERS,
+    "lost-worker": _WORKERS,
+    "no-worker": _WORKERS,
+    "not-stored": Place("requests", ".overview", fragment="#received"),
+    "paused": Place("handlers", ".handlers"),
+    "quarantined": Place("quarantined deliveries", ".deliveries", "quarantined"),
+    "waiting": Place("waiting deliveries", ".deliveries", "planned"),
+}
 
 
 def show_overview(context: DashboardContext) -> Response:
@@ -62,9 +91,11 @@ def show_overview(context: DashboardContext) -> Response:
         "overview.html",
         overview=overview,
         accepted=number_text(accepted, ROWS_READ) if name == "1h" else f"{accepted:,}",
-        troubles=[(one.text, _address(one.condition.name)) for one in judgement.problems],
+        troubles=[(one.text, _place(one.condition).url) for one in judgement.problems],
         all_well=judgement.all_well,
-        severity=judgement.worst,
+        next_step=_next_step(context, judgement.problems),
+        tones={one.condition.name: SEVERITY_TONES[one.condition.severity] for one in judgement.problems},
+        worst=SEVERITY_TONES[judgement.worst] if judgement.worst else "good",
         range=name,
         ranges=RANGES,
         received=_received_chart(name, periods),
@@ -76,32 +107,26 @@ def show_overview(context: DashboardContext) -> Response:
     )
 
 
-# --- the sentence -------------------------------------------------------------------------------------
+def _place(condition: Condition) -> Place:
+    """Return the page of a condition; of one with an issue and no page of its own these are the failures."""
+    other = Place("health", ".health") if condition.kind is None else _FAILURES
+    return _PLACES.get(condition.name, other)
 
 
-def _address(name: str) -> str:
-    """Return the URL of the page that shows what a condition is about."""
-    addresses = {
-        "dead": url_for(".failures"),
-        "quarantined": url_for(".deliveries", state="quarantined"),
-        "paused": url_for(".handlers"),
-        "waiting": url_for(".deliveries", state="planned"),
-        "not-stored": "#received",
-        "failing": url_for(".failures"),
-    }
-    return addresses.get(name, url_for(".health"))
-
-
-# --- charts -------------------------------------------------------------------------------------------
+def _next_step(context: DashboardContext, problems: Sequence[HeldCondition]) -> NextStep | None:
+    if not problems:
+        return None
+    place = _place(problems[0].condition)
+    return NextStep(place.name, place.url, f"{context.command} {first_command(problems[0])}")
 
 
 def _received_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:
     causes = sum((period.refused for period in periods), Counter[str]())
     shown = [cause for cause, _ in causes.most_common(_CAUSES)]
-    tones = {"accepted": "good", "duplicate": "quiet", "conflict": "warn"}
-    tones |= {f"refused: {cause}": "bad" for cause in shown}
+    tones = {"accepted": "good", "duplicate": "quiet", "conflict": "strong"}
+    tones |= {f"refused: {cause}": "warn" for cause in shown}
     if len(causes) > len(shown):
-        tones["refused: other causes"] = "bad"
+        tones["refused: other causes"] = "warn"
     if RANGES[name].step == MINUTE:
         tones = {"accepted": "good"}
     rows = []
@@ -111,9 +136,6 @@ def _received_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:
             numbers[f"refused: {cause if cause in shown else 'other causes'}"] += number
         rows.append(numbers)
     return stacked_chart("Received", tones, name, periods, rows)
-
-
-# --- types --------------------------------------------------------------------------------------------
 
 
 def _type_rows(
@@ -133,33 +155,4 @@ def _type_rows(
     return sorted(
         rows,
         key=lambda row: (row.last_at is None, not row.silent, -row.number, row.name == OTHER_TYPES, row.name),
-    )
-
-
-def show_health(context: DashboardContext) -> Response:
-    """Return the page of findings, the worst first, and of what was examined."""
-    app = current_app._get_current_object()  # type: ignore[attr-defined]
-    found, well = examine(Setup.of_app(app, sample_size=SAMPLE), "page")
-    return context.render(
-        "health.html",
-        findings=found,
-        well=well,
-        errors=any(one.level == "error" for one in found),
-        serious=sum(one.level in ("error", "warning") for one in found),
-        command=f"{context.command} doctor",
-    )
-
-
-def show_actions(context: DashboardContext) -> Response:
-    """Return a page of actions, newest first; the URL has the last id of the previous page."""
-    before = parse_id(request.args.get("before"))
-    found = list_actions(context.inbox, PAGE + 1, before)
-    shown = found[:PAGE]
-    return context.render(
-        "actions.html",
-        actions=shown,
-        issues=issues_acted_on(context.inbox, shown),
-        first=url_for(".actions") if before is not None else None,
-        next=url_for(".actions", before=shown[-1].id) if len(found) > PAGE else None,
-        command=f"{context.command} actions",
     )

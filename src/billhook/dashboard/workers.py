@@ -7,7 +7,7 @@ from flask import Response
 from billhook.dashboard.context import DashboardContext
 from billhook.inbox.worker_list import WorkerState, list_workers
 
-_TONES = {WorkerState.RUNNING: "good", WorkerState.LOST: "bad", WorkerState.STOPPED: "quiet"}
+_TONES = {WorkerState.RUNNING: "good", WorkerState.LOST: "warn", WorkerState.STOPPED: "quiet"}
 
 
 def show_workers(context: DashboardContext) -> Response:

@@ -109,6 +109,16 @@ def first_release(inbox: Inbox, issue_id: str) -> str | None:
         return connection.execute(query).scalar_one_or_none() or None
 
 
+def newest_errors(inbox: Inbox, ids: Collection[str]) -> dict[str, str]:
+    """Return the newest error of each issue that has a stored failure, by the issue's id."""
+    newest = select(failure.c.error).where(failure.c.fingerprint == issue.c.fingerprint)
+    newest = newest.order_by(failure.c.id.desc()).limit(1).correlate(issue)
+    query = select(issue.c.fingerprint, newest.scalar_subquery())
+    with inbox.database.read() as connection:
+        rows = connection.execute(query.where(in_values(issue.c.fingerprint, sorted(ids)))).all()
+    return {its_id: error for its_id, error in rows if error}
+
+
 def known_issues(inbox: Inbox, ids: Collection[str]) -> set[str]:
     """Return those of the ids that are of issues."""
     if not ids:

@@ -16,9 +16,9 @@ from sqlalchemy import select
 
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.records import RunState
-from billhook.inbox.schema import release, run, worker
+from billhook.inbox.schema import run
 from billhook.inbox.sql import in_states
-from billhook.inbox.workers import WORKER_SILENT_AFTER
+from billhook.inbox.workers import is_alive, worker_rows
 
 _MOST_RUNS = 10_000
 _SHOWN_RUNS = 20
@@ -76,14 +76,11 @@ class ListedWorker:
 
 def list_workers(inbox: Inbox, now: datetime) -> list[ListedWorker]:
     """Return the workers of the last day: those that run, then the lost, then the stopped; newest first."""
-    columns = [column for column in worker.c if column is not worker.c.release_id]
-    rows = select(*columns, release.c.name.label("release"))
-    rows = rows.outerjoin(release, release.c.id == worker.c.release_id)
     is_running = in_states(run.c.state, RunState.DUE, RunState.RUNNING), run.c.state == RunState.RUNNING.value
     claimed = select(run.c.worker, run.c.delivery_id, run.c.handler, run.c.started_at).where(*is_running)
     runs: defaultdict[str, list[WorkerRun]] = defaultdict(list)
     with inbox.database.read() as connection:
-        found = connection.execute(rows.order_by(worker.c.started_at, worker.c.owner)).mappings().all()
+        found = worker_rows(connection)
         for owner, *values in connection.execute(claimed.order_by(run.c.id).limit(_MOST_RUNS)):
             runs[owner].append(WorkerRun(*values))
     restarts = _restarts(found)
@@ -104,7 +101,7 @@ def list_workers(inbox: Inbox, now: datetime) -> list[ListedWorker]:
 def _state(row: Any, now: datetime) -> WorkerState:
     if row["stopped_at"] is not None:
         return WorkerState.STOPPED
-    return WorkerState.RUNNING if now - row["seen_at"] < WORKER_SILENT_AFTER else WorkerState.LOST
+    return WorkerState.RUNNING if is_alive(row, now) else WorkerState.LOST
 
 
 def _restarts(rows: Sequence[Any]) -> Counter[str]:

@@ -5,9 +5,10 @@ They are for operators, who are told when no worker runs. No claim and no lease 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import Connection, delete, func, null, select, update
 
@@ -67,12 +68,24 @@ def worker_seen_at(connection: Connection) -> datetime | None:
     return seen_at
 
 
-def read_workers(connection: Connection, now: datetime) -> Sequence[WorkerFigures]:
-    """Return the workers that have not stopped in order, the one that runs for longest first."""
-    columns = [column for column in worker.c if column not in (worker.c.release_id, worker.c.stopped_at)]
-    query = select(*columns, release.c.name.label("release")).where(RUNS_OR_DIED)
+def worker_rows(connection: Connection) -> list[dict[str, Any]]:
+    """Return the columns of every worker with the name of its release, the one that started first first."""
+    columns = [column for column in worker.c if column is not worker.c.release_id]
+    query = select(*columns, release.c.name.label("release"))
     query = query.outerjoin(release, release.c.id == worker.c.release_id)
     return [
-        WorkerFigures(**row, alive=now - row["seen_at"] < WORKER_SILENT_AFTER)
+        dict(row)
         for row in connection.execute(query.order_by(worker.c.started_at, worker.c.owner)).mappings()
     ]
+
+
+def is_alive(row: Mapping[str, Any], now: datetime) -> bool:
+    """Return whether a worker has not stopped in order, and was seen in the last minute."""
+    return row["stopped_at"] is None and now - row["seen_at"] < WORKER_SILENT_AFTER
+
+
+def read_workers(connection: Connection, now: datetime) -> Sequence[WorkerFigures]:
+    """Return the workers that have not stopped in order, the one that runs for longest first."""
+    rows = [row for row in worker_rows(connection) if row["stopped_at"] is None]
+    names = [each.name for each in fields(WorkerFigures) if each.name != "alive"]
+    return [WorkerFigures(**{name: row[name] for name in names}, alive=is_alive(row, now)) for row in rows]

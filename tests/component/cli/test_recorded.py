@@ -195,7 +195,7 @@ COMMANDS: dict[str, list[str]] = {
         f"send InvoiceApproved --to {NOWHERE} --scheme none",
         "send InvoiceAproved",
     ],
-    "status": ["status", "status --json", "status --max-dead 0"],
+    "status": ["status", "status --details", "status --json", "status --max-dead 0"],
     "subscribe": [
         "subscribe --callback-url https://shop.example/hooks",
         "subscribe --callback-url https://shop.example/hooks --dry-run --json",

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from billhook import Handlers
-from billhook.cli.manual import PAGE, sections
 from billhook.events import InvoiceApproved
 from billhook.extension import get_state
 from billhook.inbox import WorkerRecord
 from billhook.inbox.occurrences import IssueKind
+from billhook.runbook import PAGE, read_runbook
 from support.acceptance.senders import Line
 from support.acceptance.small_disk import small_disk
 from support.apps import deliver
@@ -26,7 +26,7 @@ from support.signing import APPROVED, OTHER_SECRET, SECRET, signed
 DEPLOY = Path(__file__).parents[3] / "deploy"
 TEXT = PAGE.read_text(encoding="utf-8")
 STORED = "deliveries-were-answered-503"
-SECTIONS = {name: text for name, (_, text) in sections().items()}
+SECTIONS = {name: text for name, (_, text) in read_runbook().items()}
 
 
 def first_command(section):

@@ -43,7 +43,7 @@ def refusing(shop):
 
 
 def test_status_shows_what_failed_who_handles_what_and_what_was_refused(run, refusing):
-    result = run("status")
+    result = run("status", "--details")
 
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.stdout.splitlines()]
@@ -53,7 +53,17 @@ def test_status_shows_what_failed_who_handles_what_and_what_was_refused(run, ref
         assert f"billhook {command}" in result.stdout
     assert any(line[:2] == ["InvoiceApproved", "1"] for line in lines), result.stdout
     assert any(line[:3] == ["send", "0", "1"] for line in lines), result.stdout
-    assert "1 delivery is dead" in result.stdout
+    # The answer first: what is wrong, with the first command.
+    assert lines[2] == ["Needs", "attention", "first", "command"]
+    assert re.search(r"1 delivery is dead +billhook failures *\n", result.stdout)
+
+
+def test_types_and_handlers_are_details(run, refusing):
+    result = run("status")
+
+    assert "InvoiceApproved" not in result.stdout
+    assert "succeeded" not in result.stdout
+    assert re.search(r"accepted in 24 h +\d+ +the last ", result.stdout)
 
 
 def test_types_without_a_model_are_one_row_and_discarded_runs_are_told(run, shop, where):
@@ -65,7 +75,7 @@ def test_types_without_a_model_are_one_row_and_discarded_runs_are_told(run, shop
         transaction.plan([RunPlan(ping, ("send",))], datetime.now(UTC))
     discard(inbox, [ping], "no", datetime.now(UTC))
 
-    result = run("status")
+    result = run("status", "--details")
 
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert "BrandNew" not in result.stdout
@@ -106,7 +116,7 @@ def test_a_hostile_type_and_reason_cannot_control_the_terminal(run, shop, where)
     change(where, "UPDATE delivery SET event_type = ? WHERE id = 1", "Evil\x1b[31m")
     get_state(shop.app).inbox.pause_handler("send", "because\x1b[2J", NOON)
 
-    result = run("status")
+    result = run("status", "--details")
 
     assert "\x1b" not in result.output
     assert r"because\x1b[2J" in result.stderr
@@ -247,7 +257,7 @@ def test_open_issues_and_many_dead_workers_are_told_in_a_line(run, shop, where):
 
     told = run("status").stdout
 
-    assert re.search(r"\d issues? (is|are) open\.", told)
+    assert re.search(r"\d issues? (is|are) open +billhook failures", told)
     assert "silent: 500, the last host:" in told
     assert max(map(len, told.splitlines())) < 300
 
@@ -261,7 +271,7 @@ def test_numbers_beyond_the_limit_of_counting_are_shown_as_at_least():
 
 @pytest.mark.slow
 def test_watch_shows_what_changes_until_ctrl_c(shop, inbox_url, tmp_path):
-    command = [sys.executable, "-m", "billhook", "status", "--watch"]
+    command = [sys.executable, "-m", "billhook", "status", "--details", "--watch"]
     environ = {**os.environ, "BILLHOOK_INBOX_URL": inbox_url, "COLUMNS": "120"}
     with (tmp_path / "out").open("wb") as out:
         watching = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environ, cwd=tmp_path)

@@ -56,6 +56,7 @@ def test_all_is_well_when_nothing_failed_and_nothing_waits(at_noon):
     at_noon.deliver(at=NOON)
 
     assert 'class="banner good"' in at_noon.get("").text
+    assert "Next: " not in at_noon.get("").text
     assert (
         sentence(at_noon)
         == "All is well: nothing failed and nothing waits for long. The last delivery came just now."
@@ -89,6 +90,12 @@ def test_what_needs_attention_is_told_the_worst_first_with_links_to_it(at_noon):
     )
     addresses = re.findall(r'href="([^"]+)"', page.partition('class="banner bad"')[2].partition("</p>")[0])
     assert [at_noon.client.get(one).status_code for one in addresses if one.startswith("/")] == [200] * 4
+    # One next step: about the first.
+    assert page.count('class="button primary"') == 1
+    assert 'href="/billhook/workers">Next: look at the workers</a>' in page
+    assert "<code>flask --app shop billhook doctor</code>" in page
+    tones = re.findall(r'class="figure (\w+)"', page)
+    assert tones == ["quiet", "warn", "quiet", "warn", "bad"]
     assert '<svg class="level" width="100%" height="12" role="img" aria-label="waiting 1">' in page
     assert re.search(r"shop\.book 1 19 min ago", " ".join(at_noon.text("").replace("waiting 1", "").split()))
     assert "refused: mismatch" in page
@@ -139,14 +146,14 @@ def test_the_charts_say_what_happened_in_each_hour_and_day(at_noon):
     for page, label in ((hours, "12:00"), (days, "01-15")):
         assert f"Received: accepted 3, duplicate 1, conflict 0; the highest bar is 4, at {label}" in page
         assert "Attempts of handlers: succeeded 3, failed 1, dead 0" in page
-    # What is empty before the first delivery is left out, but for a quarter.
-    assert hours.count('scope="row"') == 2 * 6
-    assert days.count('scope="row"') == 2 * 7
+    # What is empty before the first delivery is drawn too: the bar of a young inbox is as narrow as others.
+    assert hours.count('scope="row"') == 2 * 24
+    assert days.count('scope="row"') == 2 * 30
     assert row(at_noon, "InvoiceApproved").startswith("InvoiceApproved 2 InvoiceApproved: 0, 0")
     assert row(at_noon, "InvoiceApproved").endswith("just now shop.book, shop.mail")
     # 23 types and one row for all others; those that never came are folded.
     came, folded = hours.partition("<h2>Event types")[2].split("<details")
-    assert (came.count('class="age"'), folded.count('class="title"')) == (2, 22)
+    assert (came.count('class="age '), folded.count('class="title ')) == (2, 22)
     assert "<summary>22 types that never came</summary>" in folded
     assert row(at_noon, "TierCrossed") == "TierCrossed no handler"
 
@@ -161,7 +168,7 @@ def test_the_last_hour_is_shown_by_the_minute_and_is_the_range_if_it_has_all(at_
     assert 'range=1h" aria-current="true"' in page
     assert "Received: accepted 2; the highest bar is 1, at 12:00" in page
     assert "Attempts of handlers: succeeded 3, failed 1, dead 0; the highest bar is 2, at 12:00" in page
-    assert page.count('scope="row"') == 2 * 15
+    assert page.count('scope="row"') == 2 * 60
     # A refusal is known by the hour alone: the default shows it, and so it does older deliveries.
     deliver(at_noon.app, secret=OTHER_SECRET, at=NOON)
     at_noon.state.inbox.close()

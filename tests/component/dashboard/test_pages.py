@@ -296,7 +296,7 @@ def test_attempts_errors_and_related_deliveries_are_shown(site):
     contradicting = made.deliver(APPROVED, message_id="one")
 
     response = made.get(f"deliveries/{number}")
-    assert re.search(r'data-label="took"><span>[\d.]+ ms', response.text)
+    assert re.search(r'class="n age"><span>[\d.]+ ms', response.text)
     conflict = made.text(f"deliveries/{contradicting}")
 
     assert 'aria-label="shop.book: attempt 1 failed at ' in response.text
@@ -343,6 +343,9 @@ def test_failures_are_issues_by_their_bug(site):
         rf"KeyError: … .*in book shop\.book open 2 {course} (?:\d+ s ago|just now) [\d:]+ 2 deliveries ", text
     )
     assert re.search(r"RuntimeError: c .*in book shop\.book open 1 ", text)
+    # A title is the same for every customer; who reads the page sees the newest error in full too.
+    assert "KeyError: … KeyError: 'b'" in text
+    assert text.count("RuntimeError: c") == 1
     assert made.get("failures").text.count('<svg class="spark"') == 2
 
 
@@ -358,9 +361,29 @@ def test_an_issue_is_shown_with_its_newest_traceback_and_its_hours(site):
 
     assert f"Of delivery {number} ." in text
     assert "failed attempts 2" in text
+    assert "newest error KeyError: 'a'" in text
+    assert "Runbook: Runs are dead" in text
     assert "raise type(broken[0])" in text
     assert "Failed attempts by hour: failed 2" in response.text
     assert made.get("failures/nothing").status_code == 404
+
+
+def test_what_can_be_done_about_an_issue_is_what_it_allows(site):
+    made = site()
+    made.broken[:] = [KeyError("a")]
+    made.deliver()
+    made.inbox.record_worker(WorkerRecord("gone:1", "worker", 2, NOON), NOON)
+    missing, bug = sorted(made.issues(), key=lambda one: one.deliveries)
+
+    pages = [made.get(f"failures/{one.id}").text for one in (missing, bug)]
+    offered = [re.findall(r'(act \w+)"><summary>(\w+)', page) for page in pages]
+    tones = [re.findall(r'<h1>.*?state (\w+)"', page) for page in pages]
+
+    assert offered[0] == [("act primary", "Acknowledge"), ("act plain", "Resolve"), ("act plain", "Ignore")]
+    assert [name for _, name in offered[1]] == ["Acknowledge", "Replay", "Resolve", "Pause", "Ignore"]
+    # Red is what holds of the highest severity.
+    assert tones == [["bad"], ["warn"]]
+    assert 'class="banner bad"' in made.get("failures").text
 
 
 def test_a_resolved_issue_is_folded_and_hostile_texts_are_escaped(site):
@@ -372,7 +395,7 @@ def test_a_resolved_issue_is_folded_and_hostile_texts_are_escaped(site):
 
     page = made.get("failures").text
 
-    assert "Nothing is wrong." in page
+    assert "No issue is open." in page
     assert "1 resolved" in page
     assert "&lt;script&gt;" in page
     assert "&lt;b&gt;mended" in page

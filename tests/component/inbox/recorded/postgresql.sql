@@ -2127,6 +2127,16 @@ FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[])
 --> billhook_issue: billhook_issue_pkey
 
+-- shares.py newest_errors
+SELECT billhook.billhook_issue.fingerprint, (SELECT billhook.failure.error
+FROM billhook.failure
+WHERE billhook.failure.fingerprint = billhook.billhook_issue.fingerprint ORDER BY billhook.failure.id DESC
+ LIMIT %(param_1)s::INTEGER) AS anon_1
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.fingerprint = ANY (%(param_2)s::TEXT[])
+--> billhook_issue: billhook_issue_pkey
+--> failure: failure_fingerprint_idx
+
 -- shares.py read_share
 SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.source, billhook.delivery.identifier_1, billhook.delivery.identifier_2, billhook.delivery.identifier_3
 FROM billhook.delivery
@@ -2261,24 +2271,11 @@ WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
 --> delivery: delivery_received_idx
 
 -- worker_list.py list_workers
-SELECT billhook.billhook_worker.owner, billhook.billhook_worker.engine, billhook.billhook_worker.handlers, billhook.billhook_worker.started_at, billhook.billhook_worker.host, billhook.billhook_worker.pid, billhook.billhook_worker.threads, billhook.billhook_worker.seen_at, billhook.billhook_worker.stopped_at, billhook.billhook_release.name AS release
-FROM billhook.billhook_worker LEFT OUTER JOIN billhook.billhook_release ON billhook.billhook_release.id = billhook.billhook_worker.release_id ORDER BY billhook.billhook_worker.started_at, billhook.billhook_worker.owner
---> billhook_release: billhook_release_pkey
---> billhook_worker: all rows
-
--- worker_list.py list_workers
 SELECT billhook.run.worker, billhook.run.delivery_id, billhook.run.handler, billhook.run.started_at
 FROM billhook.run
 WHERE billhook.run.state IN ('due', 'running') AND billhook.run.state = %(state_1)s::VARCHAR ORDER BY billhook.run.id
  LIMIT %(param_1)s::INTEGER
 --> run: run_claim_idx
-
--- workers.py read_workers
-SELECT billhook.billhook_worker.owner, billhook.billhook_worker.engine, billhook.billhook_worker.handlers, billhook.billhook_worker.started_at, billhook.billhook_worker.host, billhook.billhook_worker.pid, billhook.billhook_worker.threads, billhook.billhook_worker.seen_at, billhook.billhook_release.name AS release
-FROM billhook.billhook_worker LEFT OUTER JOIN billhook.billhook_release ON billhook.billhook_release.id = billhook.billhook_worker.release_id
-WHERE billhook.billhook_worker.stopped_at IS NULL ORDER BY billhook.billhook_worker.started_at, billhook.billhook_worker.owner
---> billhook_release: billhook_release_pkey
---> billhook_worker: all rows
 
 -- workers.py record_stop
 UPDATE billhook.billhook_worker SET stopped_at=%(stopped_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_worker.owner = %(owner_1)s::VARCHAR
@@ -2302,6 +2299,12 @@ SELECT billhook.billhook_release.id
 FROM billhook.billhook_release
 WHERE billhook.billhook_release.name = %(name_1)s::VARCHAR
 --> billhook_release: billhook_release_name_key
+
+-- workers.py worker_rows
+SELECT billhook.billhook_worker.owner, billhook.billhook_worker.engine, billhook.billhook_worker.handlers, billhook.billhook_worker.started_at, billhook.billhook_worker.host, billhook.billhook_worker.pid, billhook.billhook_worker.threads, billhook.billhook_worker.seen_at, billhook.billhook_worker.stopped_at, billhook.billhook_release.name AS release
+FROM billhook.billhook_worker LEFT OUTER JOIN billhook.billhook_release ON billhook.billhook_release.id = billhook.billhook_worker.release_id ORDER BY billhook.billhook_worker.started_at, billhook.billhook_worker.owner
+--> billhook_release: billhook_release_pkey
+--> billhook_worker: all rows
 
 -- workers.py worker_seen_at
 SELECT max(billhook.billhook_worker.seen_at) AS max_1

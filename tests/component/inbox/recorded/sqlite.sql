@@ -2351,6 +2351,17 @@ WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?))
 --> SEARCH billhook_issue USING COVERING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
+-- shares.py newest_errors
+SELECT billhook_issue.fingerprint, (SELECT failure.error
+FROM failure
+WHERE failure.fingerprint = billhook_issue.fingerprint ORDER BY failure.id DESC
+ LIMIT ? OFFSET ?) AS anon_1
+FROM billhook_issue
+WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?))
+--> SEARCH billhook_issue USING COVERING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
+
 -- shares.py read_share
 SELECT delivery.id, delivery.event_type, delivery.source, delivery.identifier_1, delivery.identifier_2, delivery.identifier_3
 FROM delivery
@@ -2514,24 +2525,11 @@ WHERE delivery.state IN ('received') ORDER BY delivery.id
 --> SCAN delivery USING INDEX delivery_received_idx
 
 -- worker_list.py list_workers
-SELECT billhook_worker.owner, billhook_worker.engine, billhook_worker.handlers, billhook_worker.started_at, billhook_worker.host, billhook_worker.pid, billhook_worker.threads, billhook_worker.seen_at, billhook_worker.stopped_at, billhook_release.name AS release
-FROM billhook_worker LEFT OUTER JOIN billhook_release ON billhook_release.id = billhook_worker.release_id ORDER BY billhook_worker.started_at, billhook_worker.owner
---> SCAN billhook_worker
---> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN
-
--- worker_list.py list_workers
 SELECT run.worker, run.delivery_id, run.handler, run.started_at
 FROM run
 WHERE run.state IN ('due', 'running') AND run.state = ? ORDER BY run.id
  LIMIT ? OFFSET ?
 --> SEARCH run USING INDEX run_claim_idx (state=?)
-
--- workers.py read_workers
-SELECT billhook_worker.owner, billhook_worker.engine, billhook_worker.handlers, billhook_worker.started_at, billhook_worker.host, billhook_worker.pid, billhook_worker.threads, billhook_worker.seen_at, billhook_release.name AS release
-FROM billhook_worker LEFT OUTER JOIN billhook_release ON billhook_release.id = billhook_worker.release_id
-WHERE billhook_worker.stopped_at IS NULL ORDER BY billhook_worker.started_at, billhook_worker.owner
---> SCAN billhook_worker
---> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN
 
 -- workers.py record_stop
 UPDATE billhook_worker SET stopped_at=? WHERE billhook_worker.owner = ?
@@ -2555,6 +2553,12 @@ SELECT billhook_release.id
 FROM billhook_release
 WHERE billhook_release.name = ?
 --> SEARCH billhook_release USING COVERING INDEX sqlite_autoindex_billhook_release_1 (name=?)
+
+-- workers.py worker_rows
+SELECT billhook_worker.owner, billhook_worker.engine, billhook_worker.handlers, billhook_worker.started_at, billhook_worker.host, billhook_worker.pid, billhook_worker.threads, billhook_worker.seen_at, billhook_worker.stopped_at, billhook_release.name AS release
+FROM billhook_worker LEFT OUTER JOIN billhook_release ON billhook_release.id = billhook_worker.release_id ORDER BY billhook_worker.started_at, billhook_worker.owner
+--> SCAN billhook_worker
+--> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN
 
 -- workers.py worker_seen_at
 SELECT max(billhook_worker.seen_at) AS max_1

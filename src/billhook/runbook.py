@@ -1,0 +1,15 @@
+"""The runbook: what to do about an alert or an issue, by the sections of cli/RUNBOOK.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).parent / "cli" / "RUNBOOK.md"
+_SECTION = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+
+
+def read_runbook() -> dict[str, tuple[str, str]]:
+    """Return the title and the text of each section, by the name that links use."""
+    found = _SECTION.findall(PAGE.read_text(encoding="utf-8"))
+    return {title.lower().replace(" ", "-"): (title, text.strip()) for title, text in found}
