@@ -479,14 +479,6 @@ def test_a_probe_cannot_be_sent_from_outside(shop):
     assert len(stored(app)) == 1
 
 
-def test_standalone_check_checks_the_app_of_the_environment(run, tmp_path):
-    result = run("check", "--json", SECRETS=SECRET, ENGINE="thread")
-
-    facts = json.loads(result.stdout)
-    assert [one["ok"] for one in facts["checks"]] == [True, False, True, True]
-    assert "POST /webhooks/billing" in [one["what"] for one in facts["checks"]]
-
-
 HANDLED = """
 from billhook import Handlers
 
@@ -518,15 +510,6 @@ def test_an_app_has_its_own_handlers(shop):
         result = app.test_cli_runner().invoke(args=["billhook", command, "few.py"])
         assert result.exit_code == 2
         assert "HANDLERS is for `billhook` only: the Flask app has its own handlers" in result.stderr
-
-
-def test_the_help_of_doctor_has_its_options_and_its_command(run):
-    told = run("doctor", "--help").stdout
-
-    assert "[HANDLERS]... | signature" in told
-    assert "--gunicorn FILE" in told
-    assert "Find the signature scheme" in told
-    assert "examine" not in told.replace("examined", "")
 
 
 def test_check_without_handlers_says_how_to_name_them(run, tmp_path):
