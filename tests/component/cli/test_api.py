@@ -216,6 +216,25 @@ def test_a_fault_that_the_sandbox_injects_is_seen_and_not_repeated(api, service)
     assert service.lines() == ["GET /_sandbox/clock"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["GET", "/_sandbox/nothing"], 1, "GET /_sandbox/nothing: the service answered 404 "),
+        (["POST", "/_sandbox/clock", '{"advance": 1}'], 1, "/_sandbox/clock: the service answered 400 "),
+        (["POST", "/_sandbox/clock", "{"], 1, "the body is not JSON"),
+        (["GET", "no/path"], 2, "path must begin with one slash, such as /invoices"),
+        (["PATCH", "/x"], 2, "'PATCH' is not one of"),
+    ],
+)
+def test_a_failed_call_prints_what_was_wrong(api, service, arguments, code, told):
+    service.always("GET /_sandbox/nothing", error(404, "invalid_request_error", "resource_not_found"))
+    service.always("POST /_sandbox/clock", error(400, "invalid_request_error", "invalid_request"))
+
+    result = api(*arguments, command=CALL)
+
+    assert (result.exit_code, told in result.stderr) == (code, True), result.stderr
+
+
 def test_a_proxy_of_the_environment_is_not_used(api, service, monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
