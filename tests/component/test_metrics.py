@@ -287,20 +287,6 @@ def test_an_accept_header_that_cannot_be_read_gets_the_plain_format(app_with, ac
     assert "billhook_inbox_up 1.0" in response.text
 
 
-def test_a_scrape_has_the_runs_of_each_handler_by_state(inbox):
-    handle(inbox, "dead", RunState.DEAD)
-    for key in ("a", "b"):
-        delivery_id = inbox.put(incoming(key)).delivery_id
-        with inbox.transaction("w") as transaction:
-            transaction.plan([RunPlan(delivery_id, ("h",))], NOON)
-
-    found = scrape(inbox)
-
-    states = ("waiting", "running", "paused", "limited", "retrying", "dead")
-    runs = {state: found["billhook_runs", ("handler", "h"), ("state", state)] for state in states}
-    assert runs == {"waiting": 2, "running": 0, "paused": 0, "limited": 0, "retrying": 0, "dead": 1}
-
-
 def test_an_app_knows_which_handlers_have_as_many_runs_as_they_may(app_with):
     group = Handlers()
 

@@ -408,27 +408,3 @@ def test_a_seeded_sandbox_raises_events_when_its_clock_moves_and_is_not_seeded_a
     assert json.loads(given.stdout)["catalogProduct"]["name"] == "Nine"
     assert len(planted) == 4
     assert [one["id"] for one in found] == [one["id"] for one in planted]
-
-
-FAILED_CALLS: list[tuple[tuple[str, ...], int, str]] = [
-    (("GET", "/_sandbox/nothing"), 1, "GET /_sandbox/nothing: the service answered 404 "),
-    (
-        ("POST", "/_sandbox/clock", '{"advance": "soon"}'),
-        1,
-        "POST /_sandbox/clock: the service answered 400 ",
-    ),
-    (("POST", "/_sandbox/clock", "{"), 1, "the body is not JSON"),
-    (("GET", "no/path"), 2, "path must begin with one slash, such as /invoices"),
-    (("PATCH", "/x"), 2, "'PATCH' is not one of"),
-]
-
-
-@pytest.mark.slow
-def test_a_failed_sandbox_call_prints_one_line(standing: dict[str, Any]) -> None:
-    for arguments, code, said in FAILED_CALLS:
-        done = asked(standing, *arguments)
-
-        assert done.returncode == code, done
-        assert said in done.stderr
-        assert "Traceback" not in done.stderr
-        assert standing["api_token"] not in done.stderr + done.stdout

@@ -51,7 +51,10 @@ def book(event):
     pass
 
 
-@handlers.on(InvoicePaymentStatusChanged, name="notify", identity=["invoice_id"], rate="100/min")
+@handlers.on(
+    InvoicePaymentStatusChanged, name="notify", identity=["invoice_id"], identity_window_seconds=3600,
+    rate="9/min",
+)
 def notify(event):
     pass
 

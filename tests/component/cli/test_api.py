@@ -12,15 +12,8 @@ from werkzeug import Response
 
 from billhook.resources import (
     Aggregation,
-    CatalogProduct,
-    Contract,
-    CreditLedgerEntry,
-    Customer,
-    CustomField,
     Invoice,
     Plan,
-    ProductConsumption,
-    UsageEvent,
     sample,
 )
 from support.billing_service import (
@@ -56,93 +49,6 @@ def listed(key: str, *items: Any) -> Response:
 
 
 INVOICE = wire(Invoice)
-
-READS = [
-    (
-        ["customers", "get", "crm", "a/1"],
-        "GET /customers/integration/crm/a%2F1",
-        {"customer": wire(Customer)},
-        "Acme Ltd",
-    ),
-    (
-        ["customers", "consumptions", "cus_1"],
-        "GET /customers/products-consumptions/cus_1",
-        {"productsConsumptions": [wire(ProductConsumption)]},
-        "API calls",
-    ),
-    (
-        ["customers", "consumptions", "--alias", "acme"],
-        "GET /customers/products-consumptions/alias/acme",
-        {"productsConsumptions": [wire(ProductConsumption)]},
-        "API calls",
-    ),
-    (["plans", "get", "p"], "GET /plans/p", {"plan": wire(Plan)}, "Growth"),
-    (
-        ["catalog-products", "get", "prd_55"],
-        "GET /catalogProducts/prd_55",
-        {"catalogProduct": wire(CatalogProduct)},
-        "API-1",
-    ),
-    (
-        ["custom-fields", "get", "cfd_4"],
-        "GET /customFields/cfd_4",
-        {"customField": wire(CustomField)},
-        "EMEA",
-    ),
-    (["invoices", "get", "inv_3007"], "GET /invoices/inv_3007", {"invoice": INVOICE}, "January 2026"),
-]
-LISTS = [
-    (
-        ["contracts", "list", "--customer-id", "cus_1"],
-        "GET /contracts",
-        "contracts",
-        Contract,
-        "Acme annual 2026",
-    ),
-    (["catalog-products", "list"], "GET /catalogProducts", "catalogProducts", CatalogProduct, "API-1"),
-    (["custom-fields", "list"], "GET /customFields", "customFields", CustomField, "region"),
-    (
-        ["invoices", "list", "--status", "Overdue", "--since", "7d"],
-        "GET /invoices",
-        "invoices",
-        Invoice,
-        "January 2026",
-    ),
-    (["credits", "list", "cus_1"], "GET /credits", "entries", CreditLedgerEntry, "475"),
-    (
-        ["events", "query", "--since", "7d", "--alias", "acme"],
-        "GET /events",
-        "events",
-        UsageEvent,
-        '{"region":"eu","units":3}',
-    ),
-]
-
-
-def test_get_prints_a_table_of_fields_or_json(api, service):
-    for arguments, line, body, seen in READS:
-        service.always(line, answered(200, body))
-
-        table = api(*arguments)
-        document = api(*arguments, "--json")
-
-        assert (table.exit_code, document.exit_code) == (0, 0), table.output
-        assert seen in table.stdout
-        (content,) = body.values()
-        assert json.loads(document.stdout) == content
-        assert service.lines()[-2:] == [line] * 2
-
-
-def test_a_list_is_a_table_or_json(api, service):
-    for arguments, line, key, model, seen in LISTS:
-        service.always(line, listed(key, wire(model), wire(model)))
-
-        table = api(*arguments)
-        document = api(*arguments, "--json")
-
-        assert (table.exit_code, document.exit_code) == (0, 0), table.output
-        assert table.stdout.count(seen) == 2
-        assert json.loads(document.stdout) == [wire(model)] * 2
 
 
 def test_list_filters_are_sent_to_the_service(api, service):
@@ -308,6 +214,25 @@ def test_a_fault_that_the_sandbox_injects_is_seen_and_not_repeated(api, service)
     assert api("GET", "/_sandbox/clock", command=CALL).exit_code == 1
 
     assert service.lines() == ["GET /_sandbox/clock"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["GET", "/_sandbox/nothing"], 1, "GET /_sandbox/nothing: the service answered 404 "),
+        (["POST", "/_sandbox/clock", '{"advance": 1}'], 1, "/_sandbox/clock: the service answered 400 "),
+        (["POST", "/_sandbox/clock", "{"], 1, "the body is not JSON"),
+        (["GET", "no/path"], 2, "path must begin with one slash, such as /invoices"),
+        (["PATCH", "/x"], 2, "'PATCH' is not one of"),
+    ],
+)
+def test_a_failed_call_prints_what_was_wrong(api, service, arguments, code, told):
+    service.always("GET /_sandbox/nothing", error(404, "invalid_request_error", "resource_not_found"))
+    service.always("POST /_sandbox/clock", error(400, "invalid_request_error", "invalid_request"))
+
+    result = api(*arguments, command=CALL)
+
+    assert (result.exit_code, told in result.stderr) == (code, True), result.stderr
 
 
 def test_a_proxy_of_the_environment_is_not_used(api, service, monkeypatch):

@@ -31,16 +31,17 @@ from support.signing import PATH, SECRET, signed
 from support.timeouts import scaled
 
 
+def a_group():
+    handlers = Handlers()
+    handlers.on(PingTest, name="ping")(lambda event: None)
+    return handlers
+
+
 @pytest.fixture
 def shop(app_with, run):
     """Makes apps with a handler; `run` leaves no option in the environment."""
 
-    def make(**config):
-        handlers = Handlers()
-        handlers.on(PingTest, name="ping")(lambda event: None)
-        return app_with(**{"handlers": [handlers], **config})
-
-    return make
+    return lambda **config: app_with(**{"handlers": [a_group()], **config})
 
 
 def checked(app, *arguments: str) -> tuple[int, dict[str, str]]:
@@ -378,9 +379,7 @@ def test_check_names_a_host_that_the_app_answers_for(shop, config, host):
 def test_check_reaches_a_receiver_of_a_subdomain(tmp_path, run):
     app, hosts = Flask("shop", instance_path=str(tmp_path), subdomain_matching=True), []
     app.config.update(BILLHOOK_SECRETS=[SECRET], BILLHOOK_ENGINE="worker", SERVER_NAME="shop.example")
-    handlers = Handlers()
-    handlers.on(PingTest, name="ping")(lambda event: None)
-    app.register_blueprint(Billhook(handlers=[handlers]).blueprint(PATH), subdomain="hooks")
+    app.register_blueprint(Billhook(handlers=[a_group()]).blueprint(PATH), subdomain="hooks")
     app.before_request(lambda: hosts.append(request.host))
 
     code, found = checked(app)
@@ -389,11 +388,8 @@ def test_check_reaches_a_receiver_of_a_subdomain(tmp_path, run):
 
 
 def test_check_reaches_a_receiver_of_one_host(tmp_path, run):
-    app = Flask("shop", instance_path=str(tmp_path), host_matching=True, static_host="shop.example")
-    app.config.update(BILLHOOK_SECRETS=[SECRET], BILLHOOK_ENGINE="worker")
-    handlers, hosts = Handlers(), []
-    handlers.on(PingTest, name="ping")(lambda event: None)
-    Billhook(handlers=[handlers]).init_app(app, host="shop.example")
+    app, hosts = host_matching_app(tmp_path), []
+    Billhook(handlers=[a_group()]).init_app(app, host="shop.example")
     view = app.view_functions["billhook.default"]
     app.add_url_rule("/in", host="in.example", view_func=view, endpoint="in", methods=["POST"])
     app.before_request(lambda: hosts.append(request.host))
@@ -479,14 +475,6 @@ def test_a_probe_cannot_be_sent_from_outside(shop):
     assert len(stored(app)) == 1
 
 
-def test_standalone_check_checks_the_app_of_the_environment(run, tmp_path):
-    result = run("check", "--json", SECRETS=SECRET, ENGINE="thread")
-
-    facts = json.loads(result.stdout)
-    assert [one["ok"] for one in facts["checks"]] == [True, False, True, True]
-    assert "POST /webhooks/billing" in [one["what"] for one in facts["checks"]]
-
-
 HANDLED = """
 from billhook import Handlers
 
@@ -518,15 +506,6 @@ def test_an_app_has_its_own_handlers(shop):
         result = app.test_cli_runner().invoke(args=["billhook", command, "few.py"])
         assert result.exit_code == 2
         assert "HANDLERS is for `billhook` only: the Flask app has its own handlers" in result.stderr
-
-
-def test_the_help_of_doctor_has_its_options_and_its_command(run):
-    told = run("doctor", "--help").stdout
-
-    assert "[HANDLERS]... | signature" in told
-    assert "--gunicorn FILE" in told
-    assert "Find the signature scheme" in told
-    assert "examine" not in told.replace("examined", "")
 
 
 def test_check_without_handlers_says_how_to_name_them(run, tmp_path):
@@ -597,9 +576,7 @@ def host_matching_app(tmp_path, **config):
 @pytest.mark.parametrize("trusted", [None, ["shop.example", "hooks.example"]])
 def test_check_and_send_reach_the_receivers_of_the_host_that_init_app_was_given(tmp_path, run, trusted):
     app, hosts = host_matching_app(tmp_path, TRUSTED_HOSTS=trusted), []
-    handlers = Handlers()
-    handlers.on(PingTest, name="ping")(lambda event: None)
-    hooks = Billhook(handlers=[handlers], sources=[Source("eu", secrets=[SECRET])])
+    hooks = Billhook(handlers=[a_group()], sources=[Source("eu", secrets=[SECRET])])
     hooks.init_app(app, host="hooks.example")
     app.before_request(lambda: hosts.append(request.host))
 

@@ -48,22 +48,6 @@ def ids(where):
     return [one for (one,) in rows(where, "SELECT id FROM delivery ORDER BY id")]
 
 
-def test_conflicts_are_listed_and_shown(run, books, where):
-    first, genuine, untyped = ids(where)
-
-    listed = run("deliveries", "list", "--conflicts").stdout
-    found = json.loads(run("deliveries", "list", "--conflicts", "--json").stdout)
-    shown = run("deliveries", "show", str(untyped)).stdout
-
-    assert [one["id"] for one in found] == [untyped, genuine]
-    assert {one["conflict_of"] for one in found} == {first}
-    assert "conflict of" in listed
-    assert "(no type)" in listed
-    assert f"delivery {untyped}: (no type), quarantined" in shown
-    assert f"it conflicts with delivery {first}, which has the same key" in shown
-    assert f"quarantined: type conflict with delivery {first}" in shown
-
-
 def test_replay_by_filters_skips_conflicts(run, books, where):
     found = run("deliveries", "replay", "--state", "quarantined", "--json")
 

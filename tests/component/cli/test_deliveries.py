@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 
@@ -19,21 +18,11 @@ def ids(result) -> list[int]:
     return [one["id"] for one in json.loads(result.stdout)]
 
 
-def test_the_newest_come_first(run, shop):
-    listed = json.loads(run("deliveries", "list", "--json").stdout)
-
-    assert [one["id"] for one in listed] == [4, 3, 2, 1]
-    assert [one["state"] for one in listed] == ["done", "quarantined", "dead", "done"]
-    assert listed[2]["event_type"] == "InvoiceApproved"
-    assert listed[2]["key"] == "m2"
-    assert listed[2]["received_at"].endswith("+00:00")
-
-
 @pytest.mark.parametrize("bare_url", BOTH, indirect=True)
 def test_every_filter_selects(run, shop):
     selected = {
         "--type PingTest": [4, 3],
-        "--state dead": [2],
+        "--state DEAD": [2],
         "--state quarantined --type PingTest": [3],
         "--source default --limit 2": [4, 3],
         "--source elsewhere": [],
@@ -74,31 +63,6 @@ def test_every_filter_selects(run, shop):
     assert found == selected
 
 
-def test_a_list_and_a_delivery_say_what_they_are_about(run, shop):
-    listed = json.loads(run("deliveries", "list", "--json").stdout)
-
-    assert [one["identifiers"] for one in listed] == [[], [], ["inv_1"], ["cus_1042", "inv_3007", "1249.90"]]
-    assert "  cus_1042 inv_3007 1249.90  " in run("deliveries", "list").stdout
-    assert "\nabout    cus_1042 inv_3007 1249.90\n" in run("deliveries", "show", "1").stdout
-    shown = run("deliveries", "show", "2")
-    assert "billhook deliveries forward 2 --curl --to URL --secret-file FILE" in shown.stderr
-    assert re.search("billhook deliveries resend 2 --handler (?:book|send)\n", shown.stderr)
-    replay = "when its cause is mended: billhook deliveries replay"
-    shown = {one: run("deliveries", "show", one).stderr for one in "1234"}
-    assert [one for one, text in shown.items() if f"{replay} {one}\n" in text] == [
-        "2",
-        "3",
-    ]  # dead, quarantined
-
-
-def test_a_full_page_prints_the_option_for_the_next_page(run, shop):
-    first = run("deliveries", "list", "--limit", "3")
-    last = run("deliveries", "list", "--limit", "3", "--after", "2")
-
-    assert "More: add --after 2" in first.stderr
-    assert last.stderr == ""
-
-
 def test_an_invalid_time_is_refused(run, shop):
     for moment in ("yesterday", "2h30", "2026-13-01", "", "999999w"):
         result = run("deliveries", "list", "--since", moment)
@@ -113,23 +77,10 @@ def test_text_that_no_database_takes_is_refused(run, shop):
     assert "not valid UTF-8 text" in result.stderr
 
 
-def test_show_prints_the_result_of_each_handler(run, shop):
-    result = run("deliveries", "show", "2")
-
-    assert result.exit_code == 0
-    for told in (
-        "delivery 2: InvoiceApproved, dead",
-        "key      m2",
-        "send",
-        "book",
-        "Webhook-Id",
-        "inv_1",
-        "took",
-    ):
-        assert told in result.stdout
-    assert "in send" in result.stdout  # the traceback
-    assert "billhook/handlers/" not in result.stdout  # of ours, who only called it
-    assert "billhook/handlers/" not in run("deliveries", "show", "2", "--json").stdout
+def test_the_traceback_is_of_the_handler_and_not_of_what_called_it(run, shop):
+    for form in ([], ["--json"]):
+        shown = run("deliveries", "show", "2", *form).stdout
+        assert ("in send" in shown, "billhook/handlers/" in shown) == (True, False)
 
 
 def test_text_of_a_delivery_is_escaped_for_the_terminal(run, shop):
@@ -167,33 +118,13 @@ def test_signatures_and_credentials_are_masked_as_on_the_page(run, app_with, inb
     assert headers["webhook-signature"] in run("deliveries", "export").stdout
 
 
-def test_the_json_has_everything(run, shop):
-    shown = json.loads(run("deliveries", "show", "2", "--json").stdout)
-
-    assert shown["body"] == '{"date":"2026-01-15T09:30:00Z","invoiceId":"inv_1"}'
-    assert shown["headers"]["Webhook-Id"] == "m2"
-    send = next(one for one in shown["runs"] if one["handler"] == "send")
-    assert (send["state"], send["attempts"], len(send["failures"])) == ("dead", 1, 1)
-    assert 0 < send["failures"][0]["duration_seconds"] == send["duration_seconds"] < 60
-    book = next(one for one in shown["runs"] if one["handler"] == "book")
-    assert book["started_at"] < book["finished_at"]
-    quarantined = json.loads(run("deliveries", "show", "3", "--json").stdout)
-    assert base64.b64decode(quarantined["body_base64"]) == b'{"\x1b]0;title\x07 \xff'
-    assert "body" not in quarantined
-    assert "UTF-8" in quarantined["error"]["error"]
-
-
 def test_a_long_body_is_truncated_with_a_hint_to_print_all_of_it(run, shop):
     deliver(shop.app, b'{"x":"' + b"y" * 9_000 + b'"}', message_id="long")
 
     assert "`billhook deliveries show 5 --body` prints all of it" in run("deliveries", "show", "5").stdout
 
 
-def test_show_refuses_an_unknown_delivery_id(run, shop):
-    result = run("deliveries", "show", "99")
-
-    assert result.exit_code == 1
-    assert result.stderr == "Error: there is no delivery 99 in this inbox: see `billhook deliveries list`\n"
+def test_show_takes_no_number_that_is_too_large_and_of_two_forms_the_json(run, shop):
     assert run("deliveries", "show", "9" * 30).exit_code == 2
     assert "the JSON includes the body" in run("deliveries", "show", "1", "--json", "--body").stderr
 
@@ -213,7 +144,7 @@ def test_export_is_json_lines_oldest_first(run, shop, monkeypatch):
 
 
 def test_commands_without_an_inbox_fail_and_create_no_file(run, tmp_path):
-    for command in (["deliveries", "list"], ["deliveries", "export"], ["db", "upgrade"], ["db", "current"]):
+    for command in (["deliveries", "list"], ["deliveries", "export"], ["status"], ["db", "upgrade"]):
         result = run(*command)
         assert result.exit_code == 2
         assert f"there is no inbox at {tmp_path / 'billhook.db'}: start the receiver" in result.stderr
@@ -256,15 +187,6 @@ def test_a_database_url_is_not_repeated(run):
     assert "hunter2" not in result.output
 
 
-def test_an_empty_list_suggests_a_similar_event_type(run, shop):
-    assert run("deliveries", "list", "--state", "received").stdout == "no deliveries match\n"
-    assert run("deliveries", "list", "--type", "InvoiceAproved").stdout == (
-        "no deliveries match; did you mean InvoiceApproved?\n"
-    )
-    assert run("deliveries", "list", "--type", "Overage").stdout == "no deliveries match\n"
-    assert run("deliveries", "list", "--type", "Overage", "--json").stdout == "[]\n"
-
-
 def test_a_list_on_a_narrow_terminal_is_one_line_a_delivery(run, shop, monkeypatch):
     deliver(shop.app, b"{}", "CurrencyCommitmentUsageCrossed", message_id="k" * 100)
     monkeypatch.setenv("COLUMNS", "80")
@@ -293,18 +215,6 @@ def test_an_invalid_delivery_id_is_refused(run, shop):
             f"{text!r} is not a delivery id: use the number in the first column of `billhook deliveries list"
         )
         assert (result.exit_code, told in result.stderr) == (2, True)
-
-
-def test_show_prints_a_quarantine_reason_field_by_field(run, shop):
-    deliver(shop.app, b'{"invoiceId": 42}', "InvoiceApproved", message_id="bad")
-    shop.handle()
-
-    shown = run("deliveries", "show", "5").stdout
-    error = json.loads(run("deliveries", "show", "5", "--json").stdout)["error"]
-
-    assert "\n  invoiceId: Input should be a valid string\n" in shown
-    assert '{"error"' not in shown
-    assert error["details"][0]["loc"] == ["date"]
 
 
 def test_an_error_that_is_only_text_has_the_same_form(run, shop):

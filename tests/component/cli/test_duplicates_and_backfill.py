@@ -46,38 +46,6 @@ def runs(path, handler):
 # --- twins ----------------------------------------------------------------------------------------
 
 
-def test_list_twins_shows_the_original_delivery_of_each_duplicate(run, filled):
-    listed = run("deliveries", "list", "--twins")
-    as_json = json.loads(run("deliveries", "list", "--twins", "--json").stdout)
-
-    assert listed.exit_code == 0
-    assert "twin of" in listed.stdout
-    assert [line.split()[0] for line in listed.stdout.splitlines() if "m2" in line] == ["2"]
-    assert "m1" not in listed.stdout
-    assert [(one["id"], one["twin_of"]) for one in as_json] == [(2, 1)]
-
-
-def test_list_has_no_twin_column_without_duplicates(run, filled):
-    everything = json.loads(run("deliveries", "list", "--json").stdout)
-    pings = run("deliveries", "list", "--type", "PingTest")
-    none = run("deliveries", "list", "--twins", "--type", "PingTest")
-
-    assert [one["twin_of"] for one in everything] == [None, None, 1, None]
-    assert "twin of" not in pings.stdout
-    assert none.stdout == "no deliveries match\n"
-
-
-def test_show_of_a_duplicate_names_the_original(run, filled):
-    shown = run("deliveries", "show", "2")
-    as_json = json.loads(run("deliveries", "show", "2", "--json").stdout)
-
-    assert "for book it is a duplicate of delivery 1" in shown.stdout
-    assert "twin of delivery 1: same invoice_id" in shown.stdout
-    assert as_json["twin_of"] == 1
-    assert [(one["state"], one["twin_of"]) for one in as_json["runs"]] == [("discarded", 1)]
-    assert "it is a duplicate" not in run("deliveries", "show", "1").stdout
-
-
 # --- a handler that is newer ----------------------------------------------------------------------
 
 

@@ -53,36 +53,15 @@ def test_nothing_is_wrong_in_an_empty_inbox(app_with, inbox_url, run):
     assert run("failures").stdout == "nothing is wrong\n"
 
 
-def test_issues_are_listed_once_for_each_bug(cli):
-    shown = cli()
+def test_the_traceback_of_an_issue_is_of_the_handler_and_not_of_what_called_it(cli):
+    found = ids(cli)
 
-    what = r"KeyError: … \(.*test_failures\.py:\d+ in book\)"
-    assert re.search(rf"open +2 +(?:\d+ .* ago|just now) +shop\.book +{what}", shown.stdout)
-    assert shown.stdout.count(" 2 (inv_2)") == 1
-    assert "dead" not in shown.stdout  # of a bug that used up all attempts there is no second issue
-    assert "billhook failures show" in shown.stderr
+    text = cli("show", found["failure"]).stdout
 
-
-def test_an_issue_is_shown_with_its_traceback_and_commands(cli):
-    id_ = ids(cli)["failure"]
-
-    text = cli("show", id_).stdout
-    found = json.loads(cli("show", id_, "--json").stdout)
-
-    assert text.startswith(f"{id_}  OPEN  KeyError: …")
-    assert "attempts  2 failed, 2 of them in 24 h" in text
-    assert "deliveries  2, the newest 2 (inv_2), 1 (inv_1)" in text
+    assert len(found) == 1  # of a bug that used up all attempts there is no second issue
     assert "raise KeyError(event.invoice_id)" in text
     assert "billhook/handlers/handler.py" not in text
-    listed, replayed = f"deliveries list --issue {id_}", f"deliveries replay --issue {id_} --dry-run"
-    hints = ("deliveries show 2", listed, replayed, "handlers pause shop.book")
-    for hint in (*hints, f"failures resolve {id_}"):
-        assert f"billhook {hint}" in text
     assert re.search("by hour  ·{22,23}█·?  in 24 h, until now", text)
-    listed = {one["kind"]: one["hours"] for one in json.loads(cli("list", "--json").stdout)}
-    assert found["count"] == sum(found["hours"]) == sum(listed["failure"]) == 2
-    assert len(found["hours"]) == 24
-    assert "raise KeyError" in found["traceback"]
 
 
 def test_the_deliveries_of_an_issue_are_listed_and_replayed(cli, failing, run):

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
-from datetime import UTC, datetime
-from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -18,9 +15,8 @@ from billhook import Billhook, Handlers, Source
 from billhook.cli import main
 from billhook.errors import ConfigError
 from billhook.events import InvoiceApproved, PingTest
-from billhook.extension import get_state
 from billhook.signing import TimestampedRSA
-from support.apps import bare_app, deliver, inbox_file, make_app
+from support.apps import bare_app, deliver, make_app
 from support.inbox_view import change
 from support.processes import until
 from support.signing import OTHER_SECRET, SECRET
@@ -235,68 +231,3 @@ def test_a_worker_of_an_app_whose_inbox_has_another_schema_does_not_start(app_wi
 
     assert result.exit_code == 2
     assert "the inbox has schema 9999" in result.stderr
-
-
-# --- hints ----------------------------------------------------------------------------------------
-
-BARE = re.compile(r"(?<!--app shop )\bbillhook (?:worker|deliveries|handlers|db|check|status)\b")
-
-
-def in_shop(*arguments: str):
-    """Run as `flask --app shop billhook …`."""
-    return CliRunner().invoke(FlaskGroup(name="flask"), ["--app", "shop", "billhook", *arguments])
-
-
-@pytest.fixture
-def troubled(app, app_with, monkeypatch):
-    """An app that `flask --app shop` finds, with a delivery, a paused handler and no worker."""
-    handlers = Handlers()
-    handlers.on(PingTest, name="book")(lambda event: None)
-    module = ModuleType("shop")
-    module.app = app_with(handlers=[handlers], BILLHOOK_ENGINE="worker")
-    monkeypatch.setitem(sys.modules, "shop", module)
-    assert deliver(module.app).status_code == 200
-    get_state(module.app).inbox.pause_handler("book", "closed", datetime.now(UTC))
-    return module.app
-
-
-@pytest.mark.parametrize(
-    ("arguments", "hint"),
-    [
-        (["deliveries", "list"], "to go on: {} handlers resume book"),
-        (["status"], "to go on: {} handlers resume book"),
-        (["doctor"], "{} handlers resume book"),
-        (["doctor", "--json"], "start one: {} worker"),
-        (["check"], "handlers run in `{} worker`"),
-        (["handlers"], "to go on: {} handlers resume book"),
-        (["deliveries", "replay", "1", "--all-handlers", "--yes"], "to go on: {} handlers resume book"),
-        (["deliveries", "show", "99"], "see `{} deliveries list`"),
-    ],
-)
-@pytest.mark.usefixtures("troubled")
-def test_hints_name_flask_and_the_app(arguments, hint):
-    result = in_shop(*arguments)
-
-    text = " ".join(result.output.split())
-    assert hint.format("flask --app shop billhook") in text
-    assert not BARE.search(text)
-
-
-def test_hints_of_the_standalone_program_name_it(troubled, monkeypatch):
-    monkeypatch.setenv("BILLHOOK_INBOX_URL", f"sqlite:///{inbox_file(troubled)}")
-    monkeypatch.setenv("BILLHOOK_SECRETS", SECRET)
-
-    listed = CliRunner().invoke(main, ["deliveries", "list"])
-    shown = CliRunner().invoke(main, ["deliveries", "show", "99"])
-
-    assert "to go on: billhook handlers resume book\n" in listed.stderr
-    assert "see `billhook deliveries list`\n" in shown.stderr
-
-
-@pytest.mark.usefixtures("troubled")
-def test_hints_name_no_app_that_is_in_the_environment(monkeypatch):
-    monkeypatch.setenv("FLASK_APP", "shop")
-
-    result = CliRunner().invoke(FlaskGroup(name="flask"), ["billhook", "deliveries", "show", "99"])
-
-    assert "see `flask billhook deliveries list`" in result.stderr

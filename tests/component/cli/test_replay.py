@@ -157,50 +157,6 @@ def test_replay_notifies_workers_in_other_processes(run, shop):
     assert bell.wait(5)
 
 
-def test_replay_asks_for_confirmation_and_no_replays_nothing(run, shop, tmp_path):
-    refused = run("deliveries", "replay", "2", stdin="n\n")
-    agreed = run("deliveries", "replay", "2", stdin="y\n")
-
-    assert refused.exit_code == 1
-    assert "Replay 1 delivery?" in refused.stderr
-    assert "1 of 1 delivery replayed" in agreed.stdout
-
-
-def test_an_unclear_replay_is_refused(run, shop):
-    for told, options in (
-        ("nothing to replay is selected", ["--all-handlers", "--yes"]),
-        ("choose one of --handler and --all-handlers", ["2", "--handler", "send", "--all-handlers"]),
-    ):
-        result = run("deliveries", "replay", *options)
-        assert result.exit_code == 2
-        assert told in " ".join(result.stderr.split())
-
-
-def test_replay_of_an_unknown_handler_names_the_known_ones(run, shop):
-    unknown = run("deliveries", "replay", "--handler", "sned")
-    known = run("deliveries", "replay", "--handler", "send", "--type", "PingTest")
-
-    assert unknown.exit_code == 0
-    assert unknown.stdout == "no deliveries match; none has a run of sned; known handlers: book, send\n"
-    assert known.stdout == "no deliveries match\n"
-
-
-def test_replay_of_a_succeeded_delivery_suggests_options(run, shop):
-    result = run("deliveries", "replay", "1", "--yes")
-
-    assert "0 of 1 delivery replayed" in result.stdout
-    assert "no handler failed. Use --all-handlers to run the succeeded handlers again" in result.stdout
-    assert "--handler NAME" in result.stdout
-
-
-def test_replay_leaves_an_unfinished_run_alone(run, shop):
-    run("deliveries", "replay", "2", "--yes")
-
-    result = run("deliveries", "replay", "2", "--handler", "send", "--yes")
-
-    assert "no such run is finished or waits for a retry" in result.stdout
-
-
 # --- whether anybody works ------------------------------------------------------------------------
 
 

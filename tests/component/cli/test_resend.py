@@ -56,12 +56,6 @@ def test_an_edited_delivery_is_a_new_one_for_one_handler(resend, run, where):
     assert (action["what"], action["which"]) == ("resend", "2 edited, handler book: 5")
 
 
-def test_a_program_gets_the_new_delivery_as_json(resend):
-    result = resend("2", "--handler", "book", "--json")
-
-    assert json.loads(result.stdout) == {"id": 5, "edited_from": 2, "handler": "book"}
-
-
 def test_the_same_body_again_is_no_duplicate_of_the_original(resend, run, where):
     body = run("deliveries", "show", "2", "--body").stdout_bytes
     first, second = (resend("2", "--handler", "book", body=body) for _ in range(2))

@@ -61,14 +61,6 @@ def test_a_command_prints_a_section_by_its_name_its_alert_or_its_kind_of_issue(r
     assert printed.count("**Never**") == 1
 
 
-def test_a_command_lists_the_sections_and_names_them_for_an_unknown_one(run):
-    listed, unknown = run("runbook"), run("runbook", "nonsense")
-
-    assert [line.split()[0] for line in listed.output.splitlines()] == [*SECTIONS]
-    assert unknown.exit_code == 2
-    assert "runs-are-dead" in unknown.output
-
-
 # --- each is played once ------------------------------------------------------------------------------
 
 

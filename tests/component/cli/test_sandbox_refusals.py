@@ -6,6 +6,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from billhook.settings import from_environ
+
 
 def refused(run, *arguments: str, **options: str) -> str:
     """What is said to a command that cannot work."""
@@ -36,11 +40,20 @@ def test_invalid_arguments_are_reported_in_one_line(run) -> None:
         assert said in refused(run, *arguments), arguments
 
 
-def test_a_password_in_the_databases_url_is_not_repeated(run) -> None:
-    told = refused(run, "--database", "postgresql+psycopg://me:tell-nobody@127.0.0.1:1/x")
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_the_databases_url_is_taken_from_both_and_its_password_is_not_repeated(run, by) -> None:
+    url = "postgresql+psycopg://me:tell-nobody@127.0.0.1:1/x"
+
+    told = refused(run, "--database", url) if by == "option" else refused(run, SANDBOX_DATABASE=url)
 
     assert "is a SQLite file" in told
     assert "tell-nobody" not in told
+
+
+def test_the_sandboxs_variable_is_no_option_of_a_receiver() -> None:
+    assert from_environ({"BILLHOOK_SANDBOX_DATABASE": "sqlite://", "BILLHOOK_SECRETS": "x"}) == {
+        "BILLHOOK_SECRETS": "x"
+    }
 
 
 WRONG_CALLS = [

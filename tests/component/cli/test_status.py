@@ -42,22 +42,6 @@ def refusing(shop):
 # --- what it shows ------------------------------------------------------------------------------------
 
 
-def test_status_shows_what_failed_who_handles_what_and_what_was_refused(run, refusing):
-    result = run("status", "--details")
-
-    assert result.exit_code == 0, result.output
-    lines = [line.split() for line in result.stdout.splitlines()]
-    assert any(line[:2] == ["dead", "1"] for line in lines), result.stdout
-    assert any(line[:6] == ["refused", "in", "24", "h", "2", "mismatch"] for line in lines), result.stdout
-    for command in ("failures", "runbook signed-deliveries-are-refused"):
-        assert f"billhook {command}" in result.stdout
-    assert any(line[:2] == ["InvoiceApproved", "1"] for line in lines), result.stdout
-    assert any(line[:3] == ["send", "0", "1"] for line in lines), result.stdout
-    # The answer first: what is wrong, with the first command.
-    assert lines[2] == ["Needs", "attention", "first", "command"]
-    assert re.search(r"1 delivery is dead +billhook failures *\n", result.stdout)
-
-
 def test_types_and_handlers_are_details(run, refusing):
     result = run("status")
 
@@ -84,32 +68,11 @@ def test_types_without_a_model_are_one_row_and_discarded_runs_are_told(run, shop
     assert any(line.startswith("send 0 1 1 ") for line in lines)  # failed: none
 
 
-def test_status_as_json_has_the_same_figures(run, refusing):
-    result = run("status", "--json")
-
-    found = json.loads(result.stdout)
-    assert (found["dead"], found["unfinished"], found["refused"]) == (1, 0, {"mismatch": 2})
-    types = {one["type"]: one["accepted"] for one in found["types"]}
-    assert types["InvoiceApproved"] == 1
-    (send,) = [one for one in found["handlers"] if one["name"] == "send"]
-    assert (send["succeeded"], send["dead"]) == (0, 1)
-    assert 0 < send["p50_seconds"] <= send["p95_seconds"]
-    assert found["crossed"] == []
-
-
 def test_status_of_an_app_is_shown_by_flask(shop):
     result = shop.app.test_cli_runner().invoke(args=["billhook", "status", "--json"])
 
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["dead"] == 1
-
-
-def test_status_says_that_there_is_no_inbox(run, tmp_path):
-    result = run("status", INBOX_URL=f"sqlite:///{tmp_path / 'none' / 'inbox.db'}")
-
-    assert result.exit_code == 2
-    assert "Traceback" not in result.output
-    assert "none" in result.stderr
 
 
 def test_a_hostile_type_and_reason_cannot_control_the_terminal(run, shop, where):
@@ -288,34 +251,3 @@ def test_watch_shows_what_changes_until_ctrl_c(shop, inbox_url, tmp_path):
             watching.send_signal(signal.SIGINT)
             assert watching.wait(30) == 0
     assert "Traceback" not in shown()
-
-
-# --- what waits for each handler ----------------------------------------------------------------------
-
-
-@pytest.fixture
-def waiting(shop):
-    """The shop with three more deliveries that wait for their handler, which is paused."""
-    inbox = get_state(shop.app).inbox
-    now = datetime.now(UTC)
-    for number in range(3):
-        delivery_id = inbox.put(incoming(f"waiting {number}", at=now)).delivery_id
-        with inbox.transaction("w") as transaction:
-            transaction.plan([RunPlan(delivery_id, ("send",))], now - HOUR)
-    inbox.pause_handler("send", None, now)
-    return shop
-
-
-def test_what_waits_for_a_handler_is_shown(run, waiting):
-    result = run("status")
-
-    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert "handler waiting running paused limited retrying dead oldest through" in lines
-    assert any(line.startswith("send 3 1 1 h ago") for line in lines), result.stdout
-
-
-def test_what_waits_for_a_handler_is_in_the_json(run, waiting):
-    (found,) = json.loads(run("status", "--json").stdout)["handler_backlogs"]
-
-    assert (found["name"], found["paused"], found["waiting"], found["dead"]) == ("send", 3, 0, 1)
-    assert found["through_at"] is None

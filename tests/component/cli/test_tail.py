@@ -23,30 +23,6 @@ from support.processes import until
 from support.signing import APPROVED
 from support.timeouts import scaled
 
-
-def test_a_search_says_what_it_searched(run, shop):
-    whole = run("deliveries", "list", "--contains", "inv_1")
-    part = run("deliveries", "list", "--contains", "inv_1", "--search-limit", "2")
-    none = run("deliveries", "list", "--contains", "inv_1", "--type", "Overage")
-
-    assert whole.stderr.startswith("searched 4 deliveries, back to ")
-    assert part.stderr.startswith("searched the newest 2 deliveries, back to ")
-    assert part.stderr.endswith(" UTC; --search-limit N searches more\n")
-    assert none.stderr == "searched 0 deliveries\n"
-
-
-def test_export_replay_and_discard_select_by_key_and_text(run, shop):
-    exported = run("deliveries", "export", "--contains", "inv_1")
-    conflicts = run("deliveries", "export", "--conflicts")
-    replayed = run("deliveries", "replay", "--contains", "inv_1", "--dry-run", "--json")
-    discarded = run("deliveries", "discard", "--key", "m2", "--reason", "x", "--dry-run", "--json")
-
-    assert [json.loads(line)["id"] for line in exported.stdout.splitlines()] == [2]
-    assert conflicts.stdout == ""
-    assert json.loads(replayed.stdout)["selected"] == 1
-    assert json.loads(discarded.stdout)["selected"] == 1
-
-
 # --- tail -------------------------------------------------------------------------------------------
 
 
@@ -58,17 +34,6 @@ def once(monkeypatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Deliveries, "follow", follow)
-
-
-def test_tail_begins_with_the_newest_oldest_first(run, shop, once):
-    result = run("deliveries", "tail", "-n", "2")
-
-    assert result.exit_code == 0
-    lines = [re.split("  +", line) for line in result.stdout.splitlines()]
-    assert [cells[1:] for cells in lines] == [
-        ["3", "PingTest", "quarantined", "default", "m3"],
-        ["4", "PingTest", "done", "default", "m4"],
-    ]
 
 
 def test_tail_says_what_a_delivery_is_about_before_it_is_planned(run, shop, inbox_url, once):
