@@ -6,7 +6,6 @@ figures, which costs some milliseconds more.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -24,6 +23,7 @@ from billhook.inbox.records import DeliveryState, fingerprint
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.silence import read_silent_types
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_states, in_values
+from billhook.inbox.stored_errors import parse_error
 from billhook.inbox.workers import worker_seen_at
 from billhook.printable import without_ids
 
@@ -186,10 +186,7 @@ def workers_gone_since(connection: Connection, now: datetime) -> datetime | None
 
 
 def _reason(error: str | None) -> str:
-    try:
-        return str(json.loads(error or "")["error"])
-    except (ValueError, KeyError, TypeError):
-        return error or "quarantined"
+    return str(parse_error(error or "quarantined")["error"])
 
 
 def quarantine_id(row: Any) -> str:

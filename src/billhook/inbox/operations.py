@@ -38,7 +38,7 @@ from billhook.inbox.ordering import OrderKey, discard_superseded, release_next
 from billhook.inbox.records import DeliveryState, RunOptions, RunPlan, RunState, StoredDelivery, check
 from billhook.inbox.retention import FINISHED
 from billhook.inbox.runs import finish_deliveries, make_runs
-from billhook.inbox.schema import IDENTIFIERS, NO_IDENTIFIERS, delivery, failure, run
+from billhook.inbox.schema import IDENTIFIERS, NO_IDENTIFIERS, NO_REASON, delivery, failure, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.unread import STORED_COLUMNS
 
@@ -384,7 +384,7 @@ def erase(
                 connection.execute(
                     update(run).where(own).values(last_error=None, order_key=None, identity=None)
                 )
-                nothing = {"body": b"", "headers": "{}", "error": None, "digest": None, **NO_IDENTIFIERS}
+                nothing = {"body": b"", "headers": "{}", "digest": None, **NO_REASON, **NO_IDENTIFIERS}
                 _change(connection, states, states, DeliveryState.ERASED, **nothing)
         number = len(states.keys() | set(discarded))
         return EraseResult(number, len(discarded), len(unfinished) - len(discarded))

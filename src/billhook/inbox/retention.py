@@ -20,7 +20,7 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, select, update
 from billhook.inbox.counts import keeping
 from billhook.inbox.locks import lock_counts
 from billhook.inbox.records import DeliveryState, RunState, check
-from billhook.inbox.schema import NO_IDENTIFIERS, action, delivery, failure, issue, run
+from billhook.inbox.schema import NO_IDENTIFIERS, NO_REASON, action, delivery, failure, issue, run
 from billhook.inbox.sql import in_states, in_values
 
 BATCH_LIMIT = 500
@@ -152,7 +152,7 @@ def prune(
                 check(DeliveryState(state), DeliveryState.PRUNED)
             # Failures go with their runs, by the foreign key.
             connection.execute(delete(run).where(in_values(run.c.delivery_id, ids)))
-            nothing = {"body": b"", "headers": "{}", "error": None, **NO_IDENTIFIERS}
+            nothing = {"body": b"", "headers": "{}", **NO_REASON, **NO_IDENTIFIERS}
             connection.execute(
                 update(delivery)
                 .where(in_values(delivery.c.id, ids))
@@ -165,7 +165,10 @@ def prune(
 
 
 def cut_texts(connection: Connection, own: ColumnElement[bool]) -> None:
-    """Remove from these issues what may name a customer: the text of an exception, an operator's reason."""
+    """Remove from these issues what may name a customer: the text of an exception, an operator's reason.
+
+    Nothing is decided by what is left of a title, the name of the exception: it is only shown.
+    """
     own_texts = select(issue.c.fingerprint, issue.c.title).where(own).order_by(issue.c.fingerprint)
     for row in connection.execute(own_texts).all():
         texts = {"title": row.title.partition(":")[0], "why": None}

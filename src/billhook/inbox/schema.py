@@ -68,6 +68,8 @@ delivery = Table(
     Column("type_field", Text),
     # The type as it came, where an operator named another one.
     Column("sent_as", Text),
+    # The further types under which its bytes came, as a JSON list: see billhook.inbox.ingest.
+    Column("also_sent_as", Text),
     # The first delivery of its key, where this one contradicts it. No foreign key: see run.twin_of.
     Column("conflict_of", _Id),
     # The delivery whose body an operator edited and had handled once more as this one; no foreign key either.
@@ -90,6 +92,8 @@ delivery = Table(
     Index(None, "event_type", "id"),
 )
 IDENTIFIERS = (delivery.c.identifier_1, delivery.c.identifier_2, delivery.c.identifier_3)
+NO_REASON = {"error": None, "also_sent_as": None}
+"""Of a delivery that nobody has to act on."""
 NO_IDENTIFIERS = {column.name: None for column in IDENTIFIERS}
 run = Table(
     "run",
@@ -162,6 +166,8 @@ handler = Table(
     Column("name", Text, nullable=False, unique=True),
     Column("paused_at", UtcDateTime),
     Column("paused_why", Text),
+    # The last error, where it was paused after failures in a row.
+    Column("paused_error", Text),
     # Attempts that failed one after the other, of any of its runs.
     Column("failures", Integer, nullable=False, server_default=text("0")),
     # By its rate, when the next run may start.

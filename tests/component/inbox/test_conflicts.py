@@ -171,6 +171,16 @@ def test_so_many_names_are_kept_that_a_stranger_cannot_make_a_row_long(inbox, wh
     assert put_all(inbox, sent("Z" * 100), sent("Z" * 100)) == [S, S]
 
 
+def test_which_types_a_row_names_is_not_read_in_its_error(inbox, where):
+    put_all(inbox, sent("InvoiceApproved"), sent("Aa"), sent("Bb"))
+    change(where, "UPDATE delivery SET error = 'also sent as Cc' WHERE variant = '*'")
+
+    assert put_all(inbox, sent("Bb"), sent("Cc")) == [D, C]
+    assert rows(where, "SELECT error, also_sent_as FROM delivery WHERE variant = '*'") == [
+        ("also sent as Cc, Cc", '["Bb", "Cc"]')
+    ]
+
+
 def test_a_row_that_an_operator_had_planned_names_no_further_type(inbox, where):
     put_all(inbox, sent("InvoiceApproved"), sent("Aa"))
     change(where, "UPDATE delivery SET error = NULL, state = 'received' WHERE variant = '*'")

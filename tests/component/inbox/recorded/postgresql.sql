@@ -1256,13 +1256,13 @@ UPDATE billhook.billhook_version SET version_num=billhook.billhook_version.versi
 INSERT INTO billhook.delivery (source, key, variant, event_type, type_field, conflict_of, headers, state, error, signed_at, received_at, digest, body) VALUES (%(source)s::VARCHAR, %(key)s::VARCHAR, %(variant)s::VARCHAR, %(event_type)s::VARCHAR, %(type_field)s::VARCHAR, %(conflict_of)s::BIGINT, %(headers)s::VARCHAR, %(state)s::VARCHAR, %(error)s::VARCHAR, %(signed_at)s::TIMESTAMP WITH TIME ZONE, %(received_at)s::TIMESTAMP WITH TIME ZONE, %(digest)s, %(body)s) RETURNING billhook.delivery.id
 
 -- ingest.py _of_keys
-SELECT billhook.delivery.key, billhook.delivery.variant, billhook.delivery.id, coalesce(billhook.delivery.sent_as, billhook.delivery.event_type) AS coalesce_1, billhook.delivery.digest, billhook.delivery.error, billhook.delivery.type_field
+SELECT billhook.delivery.key, billhook.delivery.variant, billhook.delivery.id, coalesce(billhook.delivery.sent_as, billhook.delivery.event_type) AS coalesce_1, billhook.delivery.digest, billhook.delivery.error, billhook.delivery.type_field, billhook.delivery.also_sent_as
 FROM billhook.delivery
 WHERE billhook.delivery.source = %(source_1)s::VARCHAR AND billhook.delivery.key = ANY (%(param_1)s::TEXT[])
 --> delivery: delivery_source_key_variant_key
 
 -- ingest.py _store_others
-UPDATE billhook.delivery SET error=%(error)s::VARCHAR WHERE billhook.delivery.id = %(id_1)s::BIGINT
+UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = %(id_1)s::BIGINT
 --> delivery: delivery_pkey
 
 -- issues.py _counted
@@ -1509,7 +1509,7 @@ WHERE billhook.billhook_handler.paused_at IS NOT NULL AND billhook.billhook_hand
 INSERT INTO billhook.billhook_handler (name) VALUES (%(name)s::VARCHAR)
 
 -- limits.py Limiter._read
-SELECT billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at
+SELECT billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.paused_error, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name = ANY (%(param_1)s::TEXT[])
 --> billhook_handler: billhook_handler_name_key
@@ -1523,34 +1523,40 @@ UPDATE billhook.billhook_handler SET next_start_at=%(next_start_at)s::TIMESTAMP 
 --> billhook_handler: billhook_handler_pkey
 
 -- limits.py Limiter._write
-UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
+UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, paused_error=%(paused_error)s::VARCHAR, failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
 --> billhook_handler: billhook_handler_pkey
 
 -- limits.py find_paused
-SELECT billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why
+SELECT billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.paused_error
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.paused_at IS NOT NULL ORDER BY billhook.billhook_handler.name
 --> billhook_handler: billhook_handler_name_key
 
 -- limits.py forget_errors
-UPDATE billhook.billhook_handler SET paused_why=%(paused_why)s::VARCHAR WHERE billhook.billhook_handler.name = %(name_1)s::VARCHAR AND billhook.billhook_handler.paused_why = %(paused_why_1)s::VARCHAR
---> billhook_handler: billhook_handler_name_key
+SELECT billhook.billhook_handler.id
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.paused_error = ANY (%(param_1)s::TEXT[])
+--> billhook_handler: all rows
+
+-- limits.py forget_errors
+UPDATE billhook.billhook_handler SET paused_error=%(paused_error)s::VARCHAR WHERE billhook.billhook_handler.paused_error = ANY (%(param_1)s::TEXT[])
+--> billhook_handler: all rows
 
 -- limits.py pause
 INSERT INTO billhook.billhook_handler (name, paused_at, paused_why) VALUES (%(name)s::VARCHAR, %(paused_at)s::TIMESTAMP WITH TIME ZONE, %(paused_why)s::VARCHAR) RETURNING billhook.billhook_handler.id
 
 -- limits.py pause
-SELECT billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at
+SELECT billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.paused_error, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name = %(name_1)s::VARCHAR
 --> billhook_handler: billhook_handler_name_key
 
 -- limits.py pause
-UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
+UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, paused_error=%(paused_error)s::VARCHAR WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
 --> billhook_handler: billhook_handler_pkey
 
 -- limits.py resume
-UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.name = %(name_1)s::VARCHAR AND billhook.billhook_handler.paused_at IS NOT NULL
+UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, paused_error=%(paused_error)s::VARCHAR, failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.name = %(name_1)s::VARCHAR AND billhook.billhook_handler.paused_at IS NOT NULL
 --> billhook_handler: billhook_handler_name_key
 
 -- locks.py lock_conflicts
@@ -1712,12 +1718,12 @@ WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[])
 --> run: run_delivery_id_handler_key
 
 -- operations.py _change
-UPDATE billhook.delivery SET event_type=%(event_type)s::VARCHAR, sent_as=coalesce(billhook.delivery.sent_as, billhook.delivery.event_type), state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('quarantined')
---> delivery: delivery_failed_idx
+UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, headers=%(headers)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR, digest=%(digest)s, identifier_1=%(identifier_1)s::VARCHAR, identifier_2=%(identifier_2)s::VARCHAR, identifier_3=%(identifier_3)s::VARCHAR, body=%(body)s WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done')
+--> delivery: delivery_pkey
 
 -- operations.py _change
-UPDATE billhook.delivery SET headers=%(headers)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR, digest=%(digest)s, identifier_1=%(identifier_1)s::VARCHAR, identifier_2=%(identifier_2)s::VARCHAR, identifier_3=%(identifier_3)s::VARCHAR, body=%(body)s WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done')
---> delivery: delivery_pkey
+UPDATE billhook.delivery SET event_type=%(event_type)s::VARCHAR, sent_as=coalesce(billhook.delivery.sent_as, billhook.delivery.event_type), state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('quarantined')
+--> delivery: delivery_failed_idx
 
 -- operations.py _change
 UPDATE billhook.delivery SET state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('dead')
@@ -2010,7 +2016,7 @@ WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN 
 --> run: run_delivery_id_handler_key
 
 -- retention.py prune
-UPDATE billhook.delivery SET headers=%(headers)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR, identifier_1=%(identifier_1)s::VARCHAR, identifier_2=%(identifier_2)s::VARCHAR, identifier_3=%(identifier_3)s::VARCHAR, body=%(body)s WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])
+UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, headers=%(headers)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR, identifier_1=%(identifier_1)s::VARCHAR, identifier_2=%(identifier_2)s::VARCHAR, identifier_3=%(identifier_3)s::VARCHAR, body=%(body)s WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])
 --> delivery: delivery_pkey
 
 -- retention.py prune_actions

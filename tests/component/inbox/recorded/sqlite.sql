@@ -1364,14 +1364,14 @@ INSERT INTO delivery (source, "key", variant, event_type, type_field, conflict_o
 --> SEARCH run USING COVERING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 
 -- ingest.py _of_keys
-SELECT delivery."key", delivery.variant, delivery.id, coalesce(delivery.sent_as, delivery.event_type) AS coalesce_1, delivery.digest, delivery.error, delivery.type_field
+SELECT delivery."key", delivery.variant, delivery.id, coalesce(delivery.sent_as, delivery.event_type) AS coalesce_1, delivery.digest, delivery.error, delivery.type_field, delivery.also_sent_as
 FROM delivery
 WHERE delivery.source = ? AND delivery."key" IN (SELECT value FROM json_each(?))
 --> SEARCH delivery USING INDEX sqlite_autoindex_delivery_1 (source=? AND key=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- ingest.py _store_others
-UPDATE delivery SET error=? WHERE delivery.id = ?
+UPDATE delivery SET also_sent_as=?, error=? WHERE delivery.id = ?
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- issues.py _counted
@@ -1639,7 +1639,7 @@ WHERE billhook_handler.paused_at IS NOT NULL AND billhook_handler.name IN (SELEC
 INSERT INTO billhook_handler (name) VALUES (?)
 
 -- limits.py Limiter._read
-SELECT billhook_handler.id, billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.failures, billhook_handler.next_start_at
+SELECT billhook_handler.id, billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.paused_error, billhook_handler.failures, billhook_handler.next_start_at
 FROM billhook_handler
 WHERE billhook_handler.name IN (SELECT value FROM json_each(?))
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
@@ -1654,34 +1654,42 @@ UPDATE billhook_handler SET next_start_at=? WHERE billhook_handler.id = ?
 --> SEARCH billhook_handler USING INTEGER PRIMARY KEY (rowid=?)
 
 -- limits.py Limiter._write
-UPDATE billhook_handler SET paused_at=?, paused_why=?, failures=? WHERE billhook_handler.id = ?
+UPDATE billhook_handler SET paused_at=?, paused_why=?, paused_error=?, failures=? WHERE billhook_handler.id = ?
 --> SEARCH billhook_handler USING INTEGER PRIMARY KEY (rowid=?)
 
 -- limits.py find_paused
-SELECT billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why
+SELECT billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.paused_error
 FROM billhook_handler
 WHERE billhook_handler.paused_at IS NOT NULL ORDER BY billhook_handler.name
 --> SCAN billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1
 
 -- limits.py forget_errors
-UPDATE billhook_handler SET paused_why=? WHERE billhook_handler.name = ? AND billhook_handler.paused_why = ?
---> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
+SELECT billhook_handler.id
+FROM billhook_handler
+WHERE billhook_handler.paused_error IN (SELECT value FROM json_each(?))
+--> SCAN billhook_handler
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- limits.py forget_errors
+UPDATE billhook_handler SET paused_error=? WHERE billhook_handler.paused_error IN (SELECT value FROM json_each(?))
+--> SCAN billhook_handler
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- limits.py pause
 INSERT INTO billhook_handler (name, paused_at, paused_why) VALUES (?, ?, ?)
 
 -- limits.py pause
-SELECT billhook_handler.id, billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.failures, billhook_handler.next_start_at
+SELECT billhook_handler.id, billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.paused_error, billhook_handler.failures, billhook_handler.next_start_at
 FROM billhook_handler
 WHERE billhook_handler.name = ?
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 
 -- limits.py pause
-UPDATE billhook_handler SET paused_at=?, paused_why=? WHERE billhook_handler.id = ?
+UPDATE billhook_handler SET paused_at=?, paused_why=?, paused_error=? WHERE billhook_handler.id = ?
 --> SEARCH billhook_handler USING INTEGER PRIMARY KEY (rowid=?)
 
 -- limits.py resume
-UPDATE billhook_handler SET paused_at=?, paused_why=?, failures=? WHERE billhook_handler.name = ? AND billhook_handler.paused_at IS NOT NULL
+UPDATE billhook_handler SET paused_at=?, paused_why=?, paused_error=?, failures=? WHERE billhook_handler.name = ? AND billhook_handler.paused_at IS NOT NULL
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 
 -- lost_workers.py _ran
@@ -1833,12 +1841,12 @@ WHERE run.delivery_id IN (SELECT value FROM json_each(?))
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py _change
-UPDATE delivery SET event_type=?, sent_as=coalesce(delivery.sent_as, delivery.event_type), state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('quarantined')
+UPDATE delivery SET also_sent_as=?, headers=?, state=?, error=?, digest=?, identifier_1=?, identifier_2=?, identifier_3=?, body=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py _change
-UPDATE delivery SET headers=?, state=?, error=?, digest=?, identifier_1=?, identifier_2=?, identifier_3=?, body=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done')
+UPDATE delivery SET event_type=?, sent_as=coalesce(delivery.sent_as, delivery.event_type), state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('quarantined')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
@@ -2215,7 +2223,7 @@ WHERE run.delivery_id = delivery.id AND run.state IN ('waiting', 'due', 'running
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 
 -- retention.py prune
-UPDATE delivery SET headers=?, state=?, error=?, identifier_1=?, identifier_2=?, identifier_3=?, body=? WHERE delivery.id IN (SELECT value FROM json_each(?))
+UPDATE delivery SET also_sent_as=?, headers=?, state=?, error=?, identifier_1=?, identifier_2=?, identifier_3=?, body=? WHERE delivery.id IN (SELECT value FROM json_each(?))
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
