@@ -15,7 +15,7 @@ from billhook.cli.params import as_json
 from billhook.cli.selection import YES, confirm
 from billhook.errors import ConfigError, SchemaForbidden, SchemaMismatch
 from billhook.inbox.deliveries import revision
-from billhook.inbox.schema import REVISION, any_schema
+from billhook.inbox.revision import REVISION, any_schema
 from billhook.program import in_program
 
 

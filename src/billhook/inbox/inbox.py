@@ -35,7 +35,8 @@ from billhook.inbox.records import (
     WorkerRecord,
 )
 from billhook.inbox.retention import Cutoffs, PruneResult
-from billhook.inbox.schema import any_schema, found_revision, require_known, upgrade_schema, version
+from billhook.inbox.revision import any_schema, found_revision, require_known, upgrade_schema
+from billhook.inbox.schema import version
 from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
 from billhook.inbox.unread import RoundRobin, read_one, read_unread
@@ -99,7 +100,7 @@ class Inbox:
             deadline_seconds,
             backlog=None if backlog_limit is None else BacklogLimit(count, backlog_limit),
             on_failure=self._probe.discard_answer,
-            insert_blocks=not self.database.is_remote,
+            insert_blocks=self.database.waits_in_c,
             write_lock_holder=self.database.write_lock_holder,
             turn=self.database.turn,
         )
@@ -117,7 +118,7 @@ class Inbox:
 
     def _native(self, work: Callable[P, T]) -> Callable[P, T]:
         """Wrap `work` so that gevent's other greenlets run while the disk works, as they do with a server."""
-        return work if self.database.is_remote else partial(run_blocking, work)
+        return partial(run_blocking, work) if self.database.waits_in_c else work
 
     @property
     def is_missing(self) -> bool:
@@ -138,7 +139,7 @@ class Inbox:
         """
         if any_schema.get():
             return
-        if timeout_seconds is None or not self.database.is_remote:
+        if timeout_seconds is None or not self.database.may_be_away:
             self.database.prepare()
         else:
             check = StartupCheck(self.database.prepare, self.database.display_url)
@@ -279,8 +280,8 @@ class Inbox:
         """
         with self.database.read() as connection:
             latest = counts.note(connection, now)
-        # A transaction that is open on SQLite is over when this one writes.
-        noted = self._noted if self.database.is_remote else latest
+        # Where only one writes, those that were open are over when this one does.
+        noted = self._noted if self.database.writes_overlap else latest
         more = False
         if noted is not None and latest is not None:
             if noted.transactions & latest.transactions:

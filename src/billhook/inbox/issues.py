@@ -57,8 +57,17 @@ from billhook.inbox.occurrences import (
 )
 from billhook.inbox.records import RunState, fingerprint
 from billhook.inbox.retention import cut_texts
-from billhook.inbox.schema import IDENTIFIERS, delivery, failure, hourly_count, issue, run
-from billhook.inbox.sql import in_states, in_values
+from billhook.inbox.schema import (
+    CLAIMABLE,
+    DEAD_RUN,
+    IDENTIFIERS,
+    delivery,
+    failure,
+    hourly_count,
+    issue,
+    run,
+)
+from billhook.inbox.sql import in_values
 
 QUIET = timedelta(hours=1)
 """How long nothing must have happened before an issue counts as resolved by itself."""
@@ -202,8 +211,7 @@ def _is_over(connection: Connection, row: Any, found: dict[str, Occurrence], now
 
 def _unfinished_runs(its_fingerprint: str) -> Any:
     """Select the runs that are dead or retried, and have failed by an issue's bug."""
-    tried = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
-    unfinished = or_(run.c.state == RunState.DEAD.value, and_(tried, run.c.attempts > 0))
+    unfinished = or_(run.c.state == RunState.DEAD.value, and_(CLAIMABLE, run.c.attempts > 0))
     query = select(run.c.id, run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
     return query.where(failure.c.fingerprint == its_fingerprint, unfinished).distinct()
 
@@ -397,9 +405,7 @@ def _delivery_ids(connection: Connection, one: Issue, after: int) -> list[int]:
     if one.kind is IssueKind.QUARANTINE:
         return sorted(row.id for row in _quarantined(connection)[one.id] if row.id > after)[:_BATCH]
     if one.kind is IssueKind.DEAD:
-        found = select(run.c.delivery_id).where(
-            in_states(run.c.state, RunState.DEAD), run.c.handler == one.subject
-        )
+        found = select(run.c.delivery_id).where(DEAD_RUN, run.c.handler == one.subject)
     elif one.kind in OF_BUGS:
         found = select(_unfinished_runs(one.id).subquery().c.delivery_id)
     else:
@@ -459,7 +465,7 @@ def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[
         )  # fmt: skip
     if one.kind is IssueKind.DEAD:
         at: Column[Any] = run.c.finished_at
-        of_it = and_(in_states(run.c.state, RunState.DEAD), run.c.handler == one.subject)
+        of_it = and_(DEAD_RUN, run.c.handler == one.subject)
         query, source = (
             select(func.count(), func.min(at), func.max(at), func.count()),
             select(run.c.delivery_id),

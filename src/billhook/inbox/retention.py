@@ -19,8 +19,17 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, select, update
 
 from billhook.inbox.counts import keeping
 from billhook.inbox.locks import lock_counts
-from billhook.inbox.records import DeliveryState, RunState, check
-from billhook.inbox.schema import NO_IDENTIFIERS, NO_REASON, action, delivery, failure, issue, run
+from billhook.inbox.records import DeliveryState, check
+from billhook.inbox.schema import (
+    NO_IDENTIFIERS,
+    NO_REASON,
+    UNFINISHED_RUN,
+    action,
+    delivery,
+    failure,
+    issue,
+    run,
+)
 from billhook.inbox.sql import in_states, in_values
 
 BATCH_LIMIT = 500
@@ -128,7 +137,7 @@ def prune(
     # A finished delivery has no unfinished run. If one has, after a defect, it is kept.
     unfinished = exists().where(
         run.c.delivery_id == delivery.c.id,
-        in_states(run.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING),
+        UNFINISHED_RUN,
     )
     query = select(*_COLUMNS).where(
         in_values(delivery.c.id, [row.id for row in found]),

@@ -44,11 +44,10 @@ from billhook.inbox.records import (
     SupersededRun,
     fingerprint,
 )
-from billhook.inbox.schema import delivery, failure, run
+from billhook.inbox.schema import FIRST_OF_CONTENT, UNFINISHED_RUN, delivery, failure, run
 from billhook.inbox.sql import (
     UtcDateTime,
     in_parameter,
-    in_states,
     in_values,
 )
 
@@ -64,7 +63,7 @@ _FINISH = (
         in_parameter(delivery.c.id, "delivery_ids"),
         # Planned only: a delivery that another transaction finished, or an operator discarded, stays so.
         delivery.c.state == DeliveryState.PLANNED.value,
-        ~exists().where(_OWN_RUN, in_states(run.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING)),
+        ~exists().where(_OWN_RUN, UNFINISHED_RUN),
     )
     .values(
         state=case(
@@ -335,8 +334,7 @@ def find_duplicates(connection: Connection, plans: Sequence[RunPlan]) -> dict[tu
         .where(
             in_values(run.c.handler, sorted({handler for _, handler, _ in wanted})),
             in_values(run.c.identity, sorted({key.digest for _, _, key in wanted})),
-            run.c.identity.is_not(None),  # with the next line, so that the partial index applies
-            run.c.twin_of.is_(None),
+            FIRST_OF_CONTENT,
             delivery.c.received_at
             >= min(key.received_at - timedelta(seconds=key.window_seconds) for _, _, key in wanted),
         )

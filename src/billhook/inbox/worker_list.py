@@ -16,8 +16,7 @@ from sqlalchemy import select
 
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.records import RunState
-from billhook.inbox.schema import release, run, worker
-from billhook.inbox.sql import in_states
+from billhook.inbox.schema import CLAIMABLE, release, run, worker
 from billhook.inbox.workers import WORKER_SILENT_AFTER
 
 _MOST_RUNS = 10_000
@@ -79,7 +78,7 @@ def list_workers(inbox: Inbox, now: datetime) -> list[ListedWorker]:
     columns = [column for column in worker.c if column is not worker.c.release_id]
     rows = select(*columns, release.c.name.label("release"))
     rows = rows.outerjoin(release, release.c.id == worker.c.release_id)
-    is_running = in_states(run.c.state, RunState.DUE, RunState.RUNNING), run.c.state == RunState.RUNNING.value
+    is_running = CLAIMABLE, run.c.state == RunState.RUNNING.value
     claimed = select(run.c.worker, run.c.delivery_id, run.c.handler, run.c.started_at).where(*is_running)
     runs: defaultdict[str, list[WorkerRun]] = defaultdict(list)
     with inbox.database.read() as connection:

@@ -12,7 +12,7 @@ import pytest
 
 from billhook.errors import SchemaMismatch
 from billhook.inbox import Inbox
-from billhook.inbox.schema import REVISION, any_schema
+from billhook.inbox.revision import REVISION, any_schema
 from support.inbox_view import change, incoming, open_inbox, place_of, rows, value
 from support.next_release import NEXT, next_release
 from support.postgres import BOTH, guest_of

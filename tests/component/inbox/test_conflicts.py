@@ -335,9 +335,9 @@ def test_control_two_unlocked_conflicts_would_be_the_same_variant(inbox, where):
 
 
 def explained(inbox, statement, *values):
-    word = "EXPLAIN" if inbox.database.is_remote else "EXPLAIN QUERY PLAN"
+    word = "EXPLAIN" if inbox.database.schema else "EXPLAIN QUERY PLAN"
     with inbox.database.read() as connection:
-        if inbox.database.is_remote:
+        if inbox.database.schema:
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
         return "\n".join(map(str, connection.exec_driver_sql(f"{word} {statement}", values)))
 

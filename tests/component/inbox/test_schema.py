@@ -10,7 +10,8 @@ from sqlalchemy import create_engine, inspect
 
 from billhook.errors import ConfigError, InboxUnavailable, SchemaMismatch
 from billhook.inbox import Inbox
-from billhook.inbox.schema import REVISION, metadata
+from billhook.inbox.revision import REVISION
+from billhook.inbox.schema import metadata
 from support.inbox_view import change, incoming, open_inbox, place_of, rows, value
 
 INVALID_URLS = [

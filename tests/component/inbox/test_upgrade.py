@@ -6,7 +6,7 @@ import pytest
 
 from billhook.errors import SchemaMismatch, UnreleasedSchema
 from billhook.inbox import Inbox, RunPlan, RunState
-from billhook.inbox.schema import REVISION
+from billhook.inbox.revision import REVISION
 from support.apps import deliver, make_app
 from support.inbox_view import NOON, change, incoming, place_of, rows, value
 from support.next_release import NEXT, next_release

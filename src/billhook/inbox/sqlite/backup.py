@@ -10,7 +10,8 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from billhook.errors import ConfigError, InboxError
-from billhook.inbox.schema import require_known, version
+from billhook.inbox.revision import require_known
+from billhook.inbox.schema import version
 from billhook.inbox.sqlite.driver import connect
 from billhook.inbox.sqlite.file import refuse_foreign_file, sync
 from billhook.inbox.sqlite.library import sqlite3

@@ -1,0 +1,109 @@
+"""Which version of the tables an inbox has: checked by every transaction, upgraded by alembic when asked.
+
+A migration may allow code of older revisions to store deliveries, so that an upgrade refuses none: until they
+are restarted, the receivers of the older version go on, and its workers wait. See the table `version`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, inspect, select
+
+from billhook.errors import SchemaMismatch, UnreleasedSchema
+from billhook.inbox.schema import version
+from billhook.inbox.sql import name_of
+
+logger = logging.getLogger("billhook.inbox")
+
+REVISION = "0016"
+"""The migration that this code was written for; with a newer one it stores deliveries at most."""
+FIRST_RELEASED = "0016"
+"""The first migration of a release: inboxes of earlier revisions hold nothing that has to be kept."""
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+any_schema: ContextVar[bool] = ContextVar("any_schema", default=False)
+"""True while an app is created only to upgrade its inbox: it must not refuse an old schema."""
+MAY_STORE = (
+    f"SELECT 1 FROM {version.name} "  # noqa: S608 - our own table
+    f"WHERE '{REVISION}' BETWEEN coalesce(oldest_compatible, version_num) AND version_num"
+)
+"""A row if this code may store deliveries; the same as `verify` with `storing` in one statement."""
+
+
+def found_revision(connection: Connection) -> str | None:
+    """Return the revision of the inbox; None if it has no tables yet."""
+    schema = connection.dialect.identifier_preparer.schema_for_object(version)
+    if not inspect(connection).has_table(version.name, schema):
+        return None
+    return connection.execute(select(version.c.version_num)).scalar_one_or_none()
+
+
+def verify(execute: Callable[[str], Any], *, storing: bool = False, table: str = version.name) -> None:
+    """Raise SchemaMismatch unless the inbox is at the revision this code was written for.
+
+    With `storing` also a newer one is good in which this code may store deliveries. `execute` is a method of
+    a connection, of SQLAlchemy or the driver; it returns a cursor. `table` is the name of `version` there.
+    """
+    query = f"SELECT version_num, oldest_compatible FROM {table}"  # noqa: S608 - our own table
+    found: tuple[str, str | None] | None = execute(query).fetchone()
+    revision, oldest_compatible = found or (None, None)
+    if revision == REVISION:
+        return
+    stores = (
+        revision is not None and oldest_compatible is not None and oldest_compatible <= REVISION < revision
+    )
+    if not (storing and stores):
+        require_known(revision, stores=stores)
+        raise SchemaMismatch(revision, REVISION)
+
+
+def verify_opened(connection: Connection) -> None:
+    """Raise SchemaMismatch unless this code may at least store deliveries; the database may be empty."""
+    revision = found_revision(connection)
+    if revision is None or revision < REVISION:
+        require_known(revision)
+        raise SchemaMismatch(revision, REVISION)
+    try:
+        verify(connection.exec_driver_sql, table=name_of(connection, version))
+    except SchemaMismatch as error:
+        if not error.stores:
+            raise
+        logger.warning("%s", error)
+
+
+def require_known(revision: str | None, *, stores: bool = False) -> None:
+    """Raise SchemaMismatch for a revision that this code cannot upgrade, and would misread."""
+    if revision is not None and revision < FIRST_RELEASED:
+        raise UnreleasedSchema(revision, REVISION)
+    if revision is not None and revision > REVISION:
+        raise SchemaMismatch(revision, REVISION, stores=stores)
+
+
+def prepare_schema(connection: Connection) -> None:
+    """Upgrade the inbox at the start of a process, unless it is newer and may be used as it is."""
+    revision = found_revision(connection)
+    if revision is not None and revision > REVISION:
+        verify(connection.exec_driver_sql, storing=True, table=name_of(connection, version))
+    else:
+        upgrade_schema(connection)
+
+
+def upgrade_schema(connection: Connection) -> None:
+    """Upgrade the inbox to REVISION inside the caller's transaction; one that is newer is refused."""
+    revision = found_revision(connection)
+    if revision == REVISION:
+        return
+    require_known(revision)
+    # Imported here: alembic takes 0.8 s, which only an upgrade should cost.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["connection"] = connection
+    command.upgrade(config, REVISION)
