@@ -35,7 +35,7 @@ from billhook.inbox.records import (
     WorkerRecord,
 )
 from billhook.inbox.retention import Cutoffs, PruneResult
-from billhook.inbox.revision import any_schema, found_revision, require_known, upgrade_schema
+from billhook.inbox.revision import any_schema, upgradable_revision, upgrade_schema
 from billhook.inbox.schema import version
 from billhook.inbox.sqlite import SqliteDatabase
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
@@ -152,9 +152,7 @@ class Inbox:
         Raises SchemaForbidden, SchemaMismatch; a `dry_run` does nothing else.
         """
         with self.database.migration_transaction() as connection:
-            revision = found_revision(connection)
-            require_known(revision)
-            if revision is None:
+            if upgradable_revision(connection) is None:
                 self.database.create_schema(connection, dry_run=dry_run)
             if not dry_run:
                 upgrade_schema(connection)

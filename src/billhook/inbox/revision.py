@@ -7,7 +7,7 @@ are restarted, the receivers of the older version go on, and its workers wait. S
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,14 @@ from typing import Any
 from sqlalchemy import Connection, inspect, select
 
 from billhook.errors import SchemaMismatch, UnreleasedSchema
-from billhook.inbox.schema import version
+from billhook.inbox.dialect import dialect_of
+from billhook.inbox.schema import metadata, version
 from billhook.inbox.sql import name_of
 
 logger = logging.getLogger("billhook.inbox")
 
-REVISION = "0016"
+REVISION = "0001"
 """The migration that this code was written for; with a newer one it stores deliveries at most."""
-FIRST_RELEASED = "0016"
-"""The first migration of a release: inboxes of earlier revisions hold nothing that has to be kept."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 any_schema: ContextVar[bool] = ContextVar("any_schema", default=False)
@@ -33,6 +32,11 @@ MAY_STORE = (
     f"WHERE '{REVISION}' BETWEEN coalesce(oldest_compatible, version_num) AND version_num"
 )
 """A row if this code may store deliveries; the same as `verify` with `storing` in one statement."""
+
+
+_NEEDED = frozenset((table.name, column.name) for table in metadata.sorted_tables for column in table.c)
+_OF_RELEASES = frozenset({("delivery", "also_sent_as")})
+"""What the inbox of each release has, and none of before the first, which had the same numbers."""
 
 
 def found_revision(connection: Connection) -> str | None:
@@ -58,15 +62,13 @@ def verify(execute: Callable[[str], Any], *, storing: bool = False, table: str =
         revision is not None and oldest_compatible is not None and oldest_compatible <= REVISION < revision
     )
     if not (storing and stores):
-        require_known(revision, stores=stores)
-        raise SchemaMismatch(revision, REVISION)
+        raise SchemaMismatch(revision, REVISION, stores=stores)
 
 
 def verify_opened(connection: Connection) -> None:
     """Raise SchemaMismatch unless this code may at least store deliveries; the database may be empty."""
-    revision = found_revision(connection)
+    revision = _released_revision(connection)
     if revision is None or revision < REVISION:
-        require_known(revision)
         raise SchemaMismatch(revision, REVISION)
     try:
         verify(connection.exec_driver_sql, table=name_of(connection, version))
@@ -76,17 +78,45 @@ def verify_opened(connection: Connection) -> None:
         logger.warning("%s", error)
 
 
-def require_known(revision: str | None, *, stores: bool = False) -> None:
-    """Raise SchemaMismatch for a revision that this code cannot upgrade, and would misread."""
-    if revision is not None and revision < FIRST_RELEASED:
-        raise UnreleasedSchema(revision, REVISION)
-    if revision is not None and revision > REVISION:
-        raise SchemaMismatch(revision, REVISION, stores=stores)
+def _columns(connection: Connection) -> set[tuple[str, str]]:
+    schema = connection.dialect.identifier_preparer.schema_for_object(version)
+    found = connection.execute(dialect_of(connection).every_column, {"schema": schema})
+    return {(table, column) for table, column in found}
+
+
+def _require_released(revision: str, columns: Set[tuple[str, str]]) -> None:
+    """Raise UnreleasedSchema unless an inbox with these columns is of a release, whatever its revision."""
+    missing = (_NEEDED if revision == REVISION else _OF_RELEASES) - columns
+    if missing:
+        raise UnreleasedSchema(revision, REVISION, ".".join(min(missing)))
+
+
+def _released_revision(connection: Connection) -> str | None:
+    """Return the revision of the inbox; None if it has no tables yet. Raises UnreleasedSchema."""
+    revision = found_revision(connection)
+    if revision is not None:
+        _require_released(revision, _columns(connection))
+    return revision
+
+
+def require_upgradable(revision: str, columns: Set[tuple[str, str]]) -> None:
+    """Raise SchemaMismatch for an inbox that this code cannot upgrade, and would misread."""
+    _require_released(revision, columns)
+    if revision > REVISION:
+        raise SchemaMismatch(revision, REVISION)
+
+
+def upgradable_revision(connection: Connection) -> str | None:
+    """Return the revision of an inbox that may be upgraded, None without tables. Raises SchemaMismatch."""
+    revision = found_revision(connection)
+    if revision is not None:
+        require_upgradable(revision, _columns(connection))
+    return revision
 
 
 def prepare_schema(connection: Connection) -> None:
     """Upgrade the inbox at the start of a process, unless it is newer and may be used as it is."""
-    revision = found_revision(connection)
+    revision = _released_revision(connection)
     if revision is not None and revision > REVISION:
         verify(connection.exec_driver_sql, storing=True, table=name_of(connection, version))
     else:
@@ -95,10 +125,8 @@ def prepare_schema(connection: Connection) -> None:
 
 def upgrade_schema(connection: Connection) -> None:
     """Upgrade the inbox to REVISION inside the caller's transaction; one that is newer is refused."""
-    revision = found_revision(connection)
-    if revision == REVISION:
+    if upgradable_revision(connection) == REVISION:
         return
-    require_known(revision)
     # Imported here: alembic takes 0.8 s, which only an upgrade should cost.
     from alembic import command
     from alembic.config import Config

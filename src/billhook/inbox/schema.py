@@ -276,8 +276,10 @@ def _partial(name: str, condition: ColumnElement[bool], *columns: Column[Any]) -
     Index(name, *columns, sqlite_where=condition, postgresql_where=condition)
 
 
+# Neither of these two does for the other: on SQLite, beside 100,000 planned and 100,000 handled deliveries, the
+# oldest unread ones take 126 ms without the first, and a turn of each type (billhook.inbox.unread) takes 2 s
+# without the second; with both they take 0.2 ms.
 _partial("delivery_received_idx", UNREAD, delivery.c.id)
-# For a turn of each type: see billhook.inbox.unread.
 _partial("delivery_turn_idx", UNREAD, delivery.c.event_type, delivery.c.source, delivery.c.id)
 # For the deliveries of which no type is counted yet: see billhook.inbox.counts.
 _partial("delivery_unread_type_idx", UNREAD_TYPE, delivery.c.id)

@@ -1,11 +1,11 @@
-"""The inbox as first released. The numbers before this one were those of schemas that never were."""
+"""The inbox as first released."""
 
 from datetime import UTC, datetime
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0016"
+revision = "0001"
 down_revision = None
 
 ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
