@@ -143,7 +143,7 @@ class SchemaMismatch(ConfigError):
 class UnreleasedSchema(SchemaMismatch):
     """The inbox was made by a billhook before its first release: no upgrade leads from there.
 
-    It is told by a column that it lacks: its revision may be that of a release.
+    A column that it lacks shows it: its revision may be that of a release.
     """
 
     def __init__(self, found: str, expected: str, missing: str) -> None:
@@ -325,7 +325,7 @@ class OutOfResources(InboxUnavailable):
 
 
 class IllegalTransition(InboxError):
-    """A state may not follow another; the table is in billhook.inbox.records."""
+    """A state may not follow another; the table is in billhook.inbox.states."""
 
     def __init__(self, kind: str, before: str, after: str) -> None:
         self.kind, self.before, self.after = kind, before, after

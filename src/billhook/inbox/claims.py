@@ -4,7 +4,7 @@ A row that another worker is claiming is skipped, never waited for. Only the cla
 run is claimed by the statement that raises its token, and the result of an earlier claim then matches no row.
 
 A lease that its worker did not renew expires: see billhook.inbox.leases. Runs that wait in their order have
-none: see billhook.inbox.runs.
+none: see billhook.inbox.ordering.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from sqlalchemy import (
 from billhook.inbox.dialect import InboxDialect, dialect_of
 from billhook.inbox.due import IS_PAUSED
 from billhook.inbox.leases import LEASE, lease_texts
-from billhook.inbox.records import Lease, RunState
+from billhook.inbox.records import Lease
 from billhook.inbox.schema import CLAIMABLE, SUSPECT, delivery, handler, run
 from billhook.inbox.sql import UtcDateTime, in_parameter, of_alias
+from billhook.inbox.states import RunState
 from billhook.inbox.unread import STORED_COLUMNS
 
 _NOW = bindparam("now", type_=UtcDateTime)

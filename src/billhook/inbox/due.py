@@ -24,9 +24,10 @@ from sqlalchemy import (
     update,
 )
 
-from billhook.inbox.records import HandlerLimits, RunState
+from billhook.inbox.records import HandlerLimits
 from billhook.inbox.schema import CLAIMABLE, SUSPECT, UNFINISHED, UNREAD, delivery, handler, run
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_values, words
+from billhook.inbox.states import RunState
 from billhook.inbox.unread import first_of_each
 
 IS_PAUSED = handler.c.paused_at.is_not(None)

@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import Column, ColumnElement, Connection, Select, and_, exists, func, or_, select, union_all
 
 from billhook.inbox.limits import PAUSED_RUN
-from billhook.inbox.records import DeliveryState, DeliveryStatus, RunState
 from billhook.inbox.schema import (
     CLAIMABLE,
     CONFLICTING,
@@ -35,6 +34,7 @@ from billhook.inbox.schema import (
     run,
 )
 from billhook.inbox.sql import in_values, position_of
+from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState
 from billhook.printable import IDENTIFIER_CHARACTERS, first_line, printable
 
 _RETRYING = and_(run.c.state == RunState.DUE.value, run.c.attempts > 0)

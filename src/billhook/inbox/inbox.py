@@ -26,18 +26,12 @@ from billhook.inbox.database import Database, Waker
 from billhook.inbox.due import NextTimes, PendingDelivery
 from billhook.inbox.ingest import ingest
 from billhook.inbox.probe import Probe, StartupCheck
-from billhook.inbox.records import (
-    DeliveryState,
-    HandlerLimits,
-    Lease,
-    PausedHandler,
-    StoredDelivery,
-    WorkerRecord,
-)
+from billhook.inbox.records import HandlerLimits, Lease, PausedHandler, StoredDelivery, WorkerRecord
 from billhook.inbox.retention import Cutoffs, PruneResult
-from billhook.inbox.revision import any_schema, upgradable_revision, upgrade_schema
+from billhook.inbox.revision import any_schema, found_revision, upgradable_revision, upgrade_schema
 from billhook.inbox.schema import version
 from billhook.inbox.sqlite import SqliteDatabase
+from billhook.inbox.states import DeliveryState
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
 from billhook.inbox.unread import RoundRobin, read_one, read_unread
 from billhook.inbox.workers import WorkerFigures
@@ -145,6 +139,11 @@ class Inbox:
             check = StartupCheck(self.database.prepare, self.database.display_url)
             self._committer.startup_check = check
             check.result(timeout_seconds)
+
+    def revision(self) -> str | None:
+        """Return the schema's revision, of any age; None without tables."""
+        with self.database.migration_transaction() as connection:
+            return found_revision(connection)
 
     def upgrade(self, *, dry_run: bool = False) -> None:
         """Upgrade the schema to this code's revision; several processes may do so at once.

@@ -32,9 +32,10 @@ from sqlalchemy import Connection, func, insert, select, update
 from billhook.inbox.counts import OTHER_TYPES, Counted, Counts
 from billhook.inbox.database import Database
 from billhook.inbox.locks import lock_conflicts
-from billhook.inbox.records import DeliveryState, NewDelivery, PutStatus, Receipt
+from billhook.inbox.records import NewDelivery, PutStatus, Receipt
 from billhook.inbox.schema import delivery
 from billhook.inbox.sql import in_values
+from billhook.inbox.states import DeliveryState
 
 FIRST = ""
 UNKNOWN = "*"

@@ -23,9 +23,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Text, and_, cast, insert, literal_column, or_, select, update
 
-from billhook.inbox.records import Lease, RunState, fingerprint
+from billhook.inbox.records import Lease, fingerprint
 from billhook.inbox.schema import CLAIMABLE, failure, run
 from billhook.inbox.sql import in_parameter, in_states, in_values
+from billhook.inbox.states import RunState
 
 LOST = "the worker died, or was silent for longer than its lease"
 NOT_CLAIMED: dict[str, Any] = {"queued": 0, "beside_others": 0}

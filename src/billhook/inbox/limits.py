@@ -24,9 +24,10 @@ from sqlalchemy import Connection, Row, and_, func, insert, select, update
 
 from billhook.inbox.due import IS_PAUSED, count_running, due_runs
 from billhook.inbox.locks import lock_limits
-from billhook.inbox.records import Claim, HandlerLimits, PausedHandler, RunState
+from billhook.inbox.records import Claim, HandlerLimits, PausedHandler
 from billhook.inbox.schema import handler, run
 from billhook.inbox.sql import in_states, in_values
+from billhook.inbox.states import RunState
 
 BURST_SECONDS = 0.05
 """The starts of this time may be made together: with a transaction for each, no rate could be high."""

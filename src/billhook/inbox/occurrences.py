@@ -19,10 +19,11 @@ from billhook.inbox.leases import LOST
 from billhook.inbox.lost_workers import REPORTED_FOR, read_lost_beside, read_lost_workers
 from billhook.inbox.overview import read_refused_since, read_state
 from billhook.inbox.pace import grows, read_not_stored, read_slow_handlers
-from billhook.inbox.records import DeliveryState, fingerprint
+from billhook.inbox.records import fingerprint
 from billhook.inbox.schema import DEAD_RUN, FAILED, HAS_FINGERPRINT, delivery, failure, run
 from billhook.inbox.silence import read_silent_types
 from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_values, words
+from billhook.inbox.states import DeliveryState
 from billhook.inbox.stored_errors import parse_error
 from billhook.inbox.workers import worker_seen_at
 from billhook.printable import without_ids

@@ -16,9 +16,10 @@ from sqlalchemy import Connection, Text, Update, bindparam, func, literal_column
 
 from billhook.inbox.counts import as_open_time
 from billhook.inbox.dialect import InboxDialect, dialect_of
-from billhook.inbox.records import RunState, SupersededRun
+from billhook.inbox.records import SupersededRun
 from billhook.inbox.schema import UNFINISHED_RUN, delivery, run
 from billhook.inbox.sql import UtcDateTime, in_parameter, in_states, of_alias
+from billhook.inbox.states import RunState
 
 
 class OrderKey(NamedTuple):

@@ -19,7 +19,6 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, select, update
 
 from billhook.inbox.counts import keeping
 from billhook.inbox.locks import lock_counts
-from billhook.inbox.records import DeliveryState, check
 from billhook.inbox.schema import (
     NO_IDENTIFIERS,
     NO_REASON,
@@ -31,6 +30,7 @@ from billhook.inbox.schema import (
     run,
 )
 from billhook.inbox.sql import in_states, in_values
+from billhook.inbox.states import DeliveryState, check
 
 BATCH_LIMIT = 500
 """Rows in one transaction at most, and rows read at one time."""

@@ -85,7 +85,7 @@ def _columns(connection: Connection) -> set[tuple[str, str]]:
 
 
 def _require_released(revision: str, columns: Set[tuple[str, str]]) -> None:
-    """Raise UnreleasedSchema unless an inbox with these columns is of a release, whatever its revision."""
+    """Raise UnreleasedSchema unless these are the columns of a release: the revision does not say it."""
     missing = (_NEEDED if revision == REVISION else _OF_RELEASES) - columns
     if missing:
         raise UnreleasedSchema(revision, REVISION, ".".join(min(missing)))

@@ -22,8 +22,8 @@ from sqlalchemy import (
     text,
 )
 
-from billhook.inbox.records import DeliveryState, RunState
 from billhook.inbox.sql import UtcDateTime, in_states
+from billhook.inbox.states import DeliveryState, RunState
 
 # SQLite gives only INTEGER PRIMARY KEY its row id; PostgreSQL wants the width.
 _Id = BigInteger().with_variant(Integer, "sqlite")
@@ -77,7 +77,7 @@ delivery = Table(
 )
 IDENTIFIERS = (delivery.c.identifier_1, delivery.c.identifier_2, delivery.c.identifier_3)
 NO_REASON = {"error": None, "also_sent_as": None}
-"""Of a delivery that nobody has to act on."""
+"""Of a delivery that needs no action any more."""
 NO_IDENTIFIERS = {column.name: None for column in IDENTIFIERS}
 run = Table(
     "run",
@@ -276,9 +276,9 @@ def _partial(name: str, condition: ColumnElement[bool], *columns: Column[Any]) -
     Index(name, *columns, sqlite_where=condition, postgresql_where=condition)
 
 
-# Neither of these two does for the other: on SQLite, beside 100,000 planned and 100,000 handled deliveries, the
-# oldest unread ones take 126 ms without the first, and a turn of each type (billhook.inbox.unread) takes 2 s
-# without the second; with both they take 0.2 ms.
+# Neither of these two does for the other. On SQLite, beside 100,000 planned and 100,000 handled deliveries,
+# the oldest unread ones take 126 ms without the first, and a turn of each type (billhook.inbox.unread) takes
+# 2 s without the second; with both they take 0.2 ms.
 _partial("delivery_received_idx", UNREAD, delivery.c.id)
 _partial("delivery_turn_idx", UNREAD, delivery.c.event_type, delivery.c.source, delivery.c.id)
 # For the deliveries of which no type is counted yet: see billhook.inbox.counts.

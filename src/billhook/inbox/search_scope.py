@@ -18,9 +18,9 @@ from billhook.inbox.deliveries import DeliverySummary, count, page, summaries
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.overview import COUNT_LIMIT
-from billhook.inbox.records import DeliveryState
 from billhook.inbox.schema import UNREAD, delivery
 from billhook.inbox.sql import in_values, position_of
+from billhook.inbox.states import DeliveryState
 from billhook.printable import printable
 
 UNREAD_SEARCHED = 5_000

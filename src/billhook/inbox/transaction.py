@@ -32,26 +32,26 @@ from billhook.inbox.dialect import InboxDialect, dialect_of
 from billhook.inbox.due import NextTimes
 from billhook.inbox.leases import HELD, LEASE, NOT_CLAIMED, lease_parameters, lease_texts
 from billhook.inbox.limits import PAUSED_COUNT, Limiter
+from billhook.inbox.planning import make_runs
 from billhook.inbox.records import (
     Claim,
-    DeliveryState,
     DuplicateRun,
     HandlerLimits,
     Lease,
     PausedHandler,
     RunPlan,
     RunResult,
-    RunState,
     StoredDelivery,
     SupersededRun,
 )
-from billhook.inbox.runs import insert_runs, make_runs, new_run, settle
+from billhook.inbox.runs import insert_runs, new_run, settle
 from billhook.inbox.schema import CLAIMABLE, IDENTIFIERS, UNREAD, delivery, run
 from billhook.inbox.sql import (
     UtcDateTime,
     in_parameter,
     in_values,
 )
+from billhook.inbox.states import DeliveryState, RunState
 
 NO_LIMITS: Mapping[str, HandlerLimits] = MappingProxyType({})
 CLAIM_HANDLERS = 8

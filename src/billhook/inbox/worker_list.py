@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.records import RunState
 from billhook.inbox.schema import CLAIMABLE, release, run, worker
+from billhook.inbox.states import RunState
 from billhook.inbox.workers import WORKER_SILENT_AFTER
 
 _MOST_RUNS = 10_000

@@ -10,7 +10,8 @@ from sqlalchemy import select
 
 from billhook.inbox import DeliveryFilter, RunPlan
 from billhook.inbox.deliveries import count, details, id_batches, page, summaries
-from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
+from billhook.inbox.issue_updates import update_issues
+from billhook.inbox.issues import IssueState, change_issue, list_issues
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.operations import erase, replay
 from billhook.inbox.retention import Cutoffs

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from billhook.errors import SchemaMismatch, UnreleasedSchema
+from billhook.errors import ConfigError, SchemaMismatch, UnreleasedSchema
 from billhook.inbox import Inbox, RunPlan, RunState
 from billhook.inbox.revision import REVISION
 from support.apps import deliver, make_app
@@ -126,7 +126,7 @@ def test_a_backup_of_an_unreleased_billhook_is_not_restored(bare_url, tmp_path):
     inbox.database.back_up(backup, lambda *_: None)
     make_unreleased(backup, *UNRELEASED[0])
 
-    with pytest.raises(SchemaMismatch, match=re.escape(refusal(*UNRELEASED[0]))):
+    with pytest.raises(ConfigError, match=re.escape(refusal(*UNRELEASED[0]))):
         inbox.database.restore(backup, lambda *_: None)
 
 

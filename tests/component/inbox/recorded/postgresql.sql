@@ -96,6 +96,13 @@ FROM few JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 --> delivery: delivery_pkey
 --> run: run_alone_idx
 
+-- content_duplicates.py find_duplicates
+SELECT billhook.run.handler, billhook.run.identity, billhook.run.delivery_id, billhook.delivery.received_at
+FROM billhook.run JOIN billhook.delivery ON billhook.delivery.id = billhook.run.delivery_id
+WHERE billhook.run.handler = ANY (%(param_1)s::TEXT[]) AND billhook.run.identity = ANY (%(param_2)s::TEXT[]) AND billhook.run.identity IS NOT NULL AND billhook.run.twin_of IS NULL AND billhook.delivery.received_at >= %(received_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.id
+--> delivery: delivery_pkey
+--> run: run_identity_idx
+
 -- counts.py Counts.write
 INSERT INTO billhook.billhook_count (hour, source, event_type, handler, what, cause, bucket, number, seconds, last_at) VALUES (%(hour)s::TIMESTAMP WITH TIME ZONE, %(source)s::VARCHAR, %(event_type)s::VARCHAR, %(handler)s::VARCHAR, %(what)s::VARCHAR, %(cause)s::VARCHAR, %(bucket)s::INTEGER, %(number)s::BIGINT, %(seconds)s, %(last_at)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (hour, source, event_type, handler, what, cause, bucket) DO UPDATE SET number = (billhook.billhook_count.number + excluded.number), seconds = (billhook.billhook_count.seconds + excluded.seconds), last_at = CASE WHEN (excluded.last_at > billhook.billhook_count.last_at) THEN excluded.last_at ELSE billhook.billhook_count.last_at END
 
@@ -1265,6 +1272,45 @@ WHERE billhook.delivery.source = %(source_1)s::VARCHAR AND billhook.delivery.key
 UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = %(id_1)s::BIGINT
 --> delivery: delivery_pkey
 
+-- issue_updates.py _is_over
+SELECT DISTINCT billhook.run.id, billhook.run.delivery_id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state IN ('due', 'running') AND billhook.run.attempts > %(attempts_1)s::INTEGER)
+ LIMIT %(param_1)s::INTEGER
+--> failure: failure_run_id_idx
+--> run: run_pkey
+
+-- issue_updates.py _is_over
+SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.error, billhook.delivery.received_at
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.state = %(state_1)s::VARCHAR ORDER BY billhook.delivery.id DESC
+ LIMIT %(most)s OFFSET %(param_1)s::INTEGER
+--> delivery: delivery_failed_idx
+
+-- issue_updates.py _open
+INSERT INTO billhook.billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, ignored_until, notified) VALUES (%(fingerprint)s::VARCHAR, %(kind)s::VARCHAR, %(subject)s::VARCHAR, %(title)s::VARCHAR, %(place)s::VARCHAR, %(state)s::VARCHAR, %(opened_at)s::TIMESTAMP WITH TIME ZONE, %(changed_at)s::TIMESTAMP WITH TIME ZONE, %(who)s::VARCHAR, %(why)s::VARCHAR, %(ignored_until)s::TIMESTAMP WITH TIME ZONE, %(notified)s::INTEGER) ON CONFLICT DO NOTHING
+
+-- issue_updates.py _open
+UPDATE billhook.billhook_issue SET title=%(title)s::VARCHAR, place=%(place)s::VARCHAR, state=%(state)s::VARCHAR, opened_at=%(opened_at)s::TIMESTAMP WITH TIME ZONE, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE, notified=%(notified)s::INTEGER WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.billhook_issue.changed_at = %(changed_at_1)s::TIMESTAMP WITH TIME ZONE
+--> billhook_issue: billhook_issue_pkey
+
+-- issue_updates.py update_issues
+DELETE FROM billhook.billhook_count WHERE billhook.billhook_count.what = %(what_1)s::VARCHAR AND billhook.billhook_count.cause = ANY (%(param_1)s::TEXT[])
+--> billhook_count: billhook_count_pkey
+
+-- issue_updates.py update_issues
+DELETE FROM billhook.billhook_issue WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND billhook.billhook_issue.changed_at < %(changed_at_1)s::TIMESTAMP WITH TIME ZONE RETURNING billhook.billhook_issue.fingerprint
+--> billhook_issue: billhook_issue_pkey
+
+-- issue_updates.py update_issues
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+FROM billhook.billhook_issue
+--> billhook_issue: all rows
+
+-- issue_updates.py update_issues
+UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND (billhook.billhook_issue.state = ANY (%(param_2)s::TEXT[]) OR billhook.billhook_issue.ignored_until <= %(ignored_until_1)s::TIMESTAMP WITH TIME ZONE)
+--> billhook_issue: billhook_issue_pkey
+
 -- issues.py _counted
 SELECT billhook.billhook_count.hour, billhook.billhook_count.number, billhook.billhook_count.last_at
 FROM billhook.billhook_count
@@ -1314,28 +1360,6 @@ WHERE anon_1.delivery_id > %(delivery_id_1)s::BIGINT ORDER BY anon_1.delivery_id
  LIMIT %(param_1)s::INTEGER
 --> failure: failure_run_id_idx
 --> run: run_pkey
-
--- issues.py _is_over
-SELECT DISTINCT billhook.run.id, billhook.run.delivery_id
-FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
-WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state IN ('due', 'running') AND billhook.run.attempts > %(attempts_1)s::INTEGER)
- LIMIT %(param_1)s::INTEGER
---> failure: failure_run_id_idx
---> run: run_pkey
-
--- issues.py _is_over
-SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.error, billhook.delivery.received_at
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.state = %(state_1)s::VARCHAR ORDER BY billhook.delivery.id DESC
- LIMIT %(most)s OFFSET %(param_1)s::INTEGER
---> delivery: delivery_failed_idx
-
--- issues.py _open
-INSERT INTO billhook.billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, ignored_until, notified) VALUES (%(fingerprint)s::VARCHAR, %(kind)s::VARCHAR, %(subject)s::VARCHAR, %(title)s::VARCHAR, %(place)s::VARCHAR, %(state)s::VARCHAR, %(opened_at)s::TIMESTAMP WITH TIME ZONE, %(changed_at)s::TIMESTAMP WITH TIME ZONE, %(who)s::VARCHAR, %(why)s::VARCHAR, %(ignored_until)s::TIMESTAMP WITH TIME ZONE, %(notified)s::INTEGER) ON CONFLICT DO NOTHING
-
--- issues.py _open
-UPDATE billhook.billhook_issue SET title=%(title)s::VARCHAR, place=%(place)s::VARCHAR, state=%(state)s::VARCHAR, opened_at=%(opened_at)s::TIMESTAMP WITH TIME ZONE, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE, notified=%(notified)s::INTEGER WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.billhook_issue.changed_at = %(changed_at_1)s::TIMESTAMP WITH TIME ZONE
---> billhook_issue: billhook_issue_pkey
 
 -- issues.py _quarantined
 -- occurrences.py occurrences
@@ -1456,23 +1480,6 @@ WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhoo
  LIMIT %(param_1)s::INTEGER
 --> failure: failure_fingerprint_idx
 --> run: run_pkey
-
--- issues.py update_issues
-DELETE FROM billhook.billhook_count WHERE billhook.billhook_count.what = %(what_1)s::VARCHAR AND billhook.billhook_count.cause = ANY (%(param_1)s::TEXT[])
---> billhook_count: billhook_count_pkey
-
--- issues.py update_issues
-DELETE FROM billhook.billhook_issue WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND billhook.billhook_issue.changed_at < %(changed_at_1)s::TIMESTAMP WITH TIME ZONE RETURNING billhook.billhook_issue.fingerprint
---> billhook_issue: billhook_issue_pkey
-
--- issues.py update_issues
-SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
-FROM billhook.billhook_issue
---> billhook_issue: all rows
-
--- issues.py update_issues
-UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND (billhook.billhook_issue.state = ANY (%(param_2)s::TEXT[]) OR billhook.billhook_issue.ignored_until <= %(ignored_until_1)s::TIMESTAMP WITH TIME ZONE)
---> billhook_issue: billhook_issue_pkey
 
 -- leases.py _make_due
 UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts - %(attempts_1)s::INTEGER), due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
@@ -2029,13 +2036,6 @@ FROM billhook.billhook_closed)) THEN (SELECT billhook.billhook_closed.finished_a
 FROM billhook.billhook_closed) ELSE anon_1.ended_at END, runs_alone=0, beside_others=0, uncounted_attempts=(billhook.run.uncounted_attempts + anon_1.is_uncounted), started_at=coalesce(anon_1.called_at, billhook.run.started_at), duration_seconds=anon_1.seconds FROM jsonb_to_recordset(CAST(%(results)s::VARCHAR AS JSONB)) AS anon_1(run_id BIGINT, fencing_token INTEGER, attempt INTEGER, new_state TEXT, error TEXT, retry_at TIMESTAMP WITH TIME ZONE, ended_at TIMESTAMP WITH TIME ZONE, is_uncounted INTEGER, called_at TIMESTAMP WITH TIME ZONE, seconds FLOAT) WHERE billhook.run.id = anon_1.run_id AND billhook.run.token = anon_1.fencing_token AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.queued = 1)) RETURNING billhook.run.id, billhook.run.token, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
 --> billhook_closed: all rows
 --> run: run_claim_idx
-
--- runs.py find_duplicates
-SELECT billhook.run.handler, billhook.run.identity, billhook.run.delivery_id, billhook.delivery.received_at
-FROM billhook.run JOIN billhook.delivery ON billhook.delivery.id = billhook.run.delivery_id
-WHERE billhook.run.handler = ANY (%(param_1)s::TEXT[]) AND billhook.run.identity = ANY (%(param_2)s::TEXT[]) AND billhook.run.identity IS NOT NULL AND billhook.run.twin_of IS NULL AND billhook.delivery.received_at >= %(received_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.id
---> delivery: delivery_pkey
---> run: run_identity_idx
 
 -- runs.py finish_deliveries
 UPDATE billhook.delivery SET state=CASE WHEN (EXISTS (SELECT *
