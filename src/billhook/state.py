@@ -243,7 +243,7 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
     try:
         inbox.prepare(START_SECONDS)
     except InboxUnavailable as error:
-        if not inbox.database.is_remote:
+        if not inbox.database.may_be_away:
             raise ConfigError(str(error)) from None
         # An exception here would stop gunicorn with all its workers. Instead, the schema is checked again
         # at each use, and deliveries are answered 503 until the database is back.

@@ -40,7 +40,7 @@ FILL_RUNS = """
 
 def fill(inbox, where, rows: int) -> None:
     """Store deliveries of which one in a hundred each is dead, quarantined or not finished, with runs."""
-    kind = "postgresql" if inbox.database.is_remote else "sqlite"
+    kind = "postgresql" if inbox.database.schema else "sqlite"
     zone = "+00" if kind == "postgresql" else ""
     body = "convert_to(repeat('x', 300), 'UTF8')" if zone else "zeroblob(300)"
     change(where, FILL.format(body=body, zone=zone, numbers=NUMBERS[kind].format(rows=rows)))

@@ -93,7 +93,7 @@ def measure(name: str, inbox: Inbox, options: argparse.Namespace) -> dict[str, f
     with inbox.database.read() as connection:
         margin = dialect_of(connection).closing_margin
     # On PostgreSQL a step closes what the step before it has noted.
-    open_seconds = CLOSE_SECONDS * (1 + inbox.database.is_remote) + margin.total_seconds()
+    open_seconds = CLOSE_SECONDS * (1 + inbox.database.writes_overlap) + margin.total_seconds()
     stored = 0
     for rate in options.rates:
         rows = int(rate * open_seconds) - stored

@@ -68,7 +68,7 @@ def main() -> None:
 
 def measure(inbox: Inbox, url: str, rows: int, seconds: float) -> tuple[float, float, float, int]:
     """Puts a second, the same beside a process that prunes, deletions a second, and bytes at the end."""
-    fill(inbox, rows, "bytea" if inbox.database.is_remote else "blob")
+    fill(inbox, rows, "bytea" if inbox.database.schema else "blob")
     alone = puts(inbox, seconds)
     spawn = multiprocessing.get_context("spawn")
     stopped = spawn.Event()
@@ -89,7 +89,7 @@ def measure(inbox: Inbox, url: str, rows: int, seconds: float) -> tuple[float, f
     size = size_of(inbox)
     with inbox.database.write() as connection:
         at = datetime.now(UTC) - timedelta(days=8)
-        moment = at if inbox.database.is_remote else at.strftime("%Y-%m-%d %H:%M:%S.%f")
+        moment = at if inbox.database.schema else at.strftime("%Y-%m-%d %H:%M:%S.%f")
         connection.execute(text("UPDATE delivery SET state = 'done', received_at = :at"), {"at": moment})
     print(
         f"{alone:6.0f} puts/s alone, {beside:6.0f} beside, {deleted:6.0f} deleted/s, {size:,} bytes",

@@ -113,7 +113,7 @@ def fill(inbox: Inbox, rows: int, binary: str) -> None:
 def _bytes(inbox: Inbox) -> int:
     """How much disk the deliveries and their runs take, with their indexes."""
     size = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
-    if inbox.database.is_remote:
+    if inbox.database.schema:
         size = "SELECT pg_total_relation_size('delivery') + pg_total_relation_size('run')"
     with inbox.database.read() as connection:
         return int(connection.execute(text(size)).scalar_one())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from billhook.extension import get_state
-from billhook.inbox.issues import update_issues
+from billhook.inbox.issue_updates import update_issues
 from billhook.standalone import create_app
 from support.browser import WatchedPage
 from support.server import Server, gunicorn

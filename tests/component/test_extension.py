@@ -21,7 +21,7 @@ from billhook.dashboard import Dashboard
 from billhook.errors import ConfigError, DuplicateHandlerName, SchemaMismatch
 from billhook.events import PingTest
 from billhook.extension import get_state
-from billhook.inbox.schema import REVISION
+from billhook.inbox.revision import REVISION
 from billhook.signing import TimestampedHMAC
 from billhook.standalone import create_app
 from support.apps import deliver, inbox_file, make_app

@@ -31,7 +31,7 @@ def test_an_app_without_a_clock_of_its_own_goes_by_that_of_the_inbox(app_with):
 
     clocks = {state.dispatcher.clock, state.rules.inbox_clock}
     assert clocks == {state.inbox.database.clock}
-    assert isinstance(*clocks, ServerClock if state.inbox.database.is_remote else SystemClock)
+    assert isinstance(*clocks, ServerClock if state.inbox.database.has_own_clock else SystemClock)
     assert type(state.rules.clock) is SystemClock
 
 

@@ -18,7 +18,7 @@ from billhook.errors import ConfigError
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import Counted, Inbox, RunPlan, RunState, WorkerRecord
-from billhook.inbox.issues import update_issues
+from billhook.inbox.issue_updates import update_issues
 from billhook.metrics import InboxCollector, _registry, metrics_blueprint, metrics_text
 from billhook.standalone import create_app
 from support.apps import deliver

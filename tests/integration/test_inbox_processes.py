@@ -17,7 +17,7 @@ import pytest
 
 from billhook import concurrency
 from billhook.inbox import Inbox, RunPlan
-from billhook.inbox.schema import REVISION
+from billhook.inbox.revision import REVISION
 from support.inbox_view import NOON, change, incoming, open_inbox, place_of, rows, value
 from support.processes import in_children, together
 from support.runs import result_of

@@ -11,7 +11,7 @@ import threading
 import psycopg
 import pytest
 
-from billhook.inbox.schema import REVISION
+from billhook.inbox.revision import REVISION
 from support.inbox_view import change, incoming, open_inbox, postgres, rows, value
 from support.postgres import libpq, with_options
 from support.processes import run_command, together, until

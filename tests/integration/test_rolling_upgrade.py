@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from billhook.inbox.schema import REVISION
+from billhook.inbox.revision import REVISION
 from support.inbox_view import rows, value
 from support.next_release import NEXT, next_release
 from support.processes import until

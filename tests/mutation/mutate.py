@@ -67,7 +67,12 @@ AREAS = {
     ),
     "ingest": Area({"inbox/ingest.py": 22}, ("tests/component/inbox/test_conflicts.py", *INBOX)),
     "runs": Area(
-        {"inbox/runs.py": 42, "inbox/transaction.py": 10},
+        {
+            "inbox/runs.py": 24,
+            "inbox/planning.py": 8,
+            "inbox/content_duplicates.py": 10,
+            "inbox/transaction.py": 10,
+        },
         ("tests/component/inbox/test_runs.py", "tests/component/inbox/test_duplicates.py", *INBOX),
     ),
     "claims": Area(

@@ -14,7 +14,8 @@ from billhook.events import InvoiceApproved, PaymentFailed
 from billhook.extension import get_state
 from billhook.inbox import DeliveryFilter
 from billhook.inbox.deliveries import page
-from billhook.inbox.issues import Issue, list_issues, update_issues
+from billhook.inbox.issue_updates import update_issues
+from billhook.inbox.issues import Issue, list_issues
 from support.apps import deliver
 from support.signing import APPROVED
 

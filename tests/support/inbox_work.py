@@ -19,6 +19,7 @@ from billhook.inbox import (
     actions,
     deliveries,
     diagnosis,
+    issue_updates,
     issues,
     lost_workers,
     notifications,
@@ -31,8 +32,9 @@ from billhook.inbox import (
 )
 from billhook.inbox.counts import Counts
 from billhook.inbox.filters import STATES
-from billhook.inbox.records import ContentKey, DeliveryState
+from billhook.inbox.records import ContentKey
 from billhook.inbox.retention import Cutoffs
+from billhook.inbox.states import DeliveryState
 from billhook.inbox.unread import RoundRobin
 from support.inbox_view import NOON, incoming
 from support.runs import LEASE, OWNER, at, claim, planned, result_of, settle
@@ -188,7 +190,7 @@ def look(inbox: Inbox) -> None:
     overview.read_totals(inbox)
     overview.read_periods(inbox, at(0), at(300), timedelta(minutes=1), handlers=["plain"])
     overview.read_refused_since(inbox, at(0), ["mismatch"])
-    issues.update_issues(inbox, at(300))
+    issue_updates.update_issues(inbox, at(300))
     issues.count_issues(inbox)
     issues.list_open(inbox)
     worker_list.list_workers(inbox, at(300))
@@ -268,11 +270,11 @@ def change(inbox: Inbox) -> None:
     dead = claim(inbox, 100, seconds=500)
     settle(inbox, dead[:1], RunState.DEAD, 501, error="e")
     settle(inbox, dead[1:], RunState.DEAD, 501, group="bug")
-    issues.update_issues(inbox, at(502))
+    issue_updates.update_issues(inbox, at(502))
     issues.list_issues(inbox, list(issues.IssueState), ids=None)
     operations.discard(inbox, ids[:2], "lost", at(502))
     operations.erase(inbox, ids[:4], at(503), discard_unfinished=True)
-    issues.update_issues(inbox, at(503))
+    issue_updates.update_issues(inbox, at(503))
 
 
 def maintain(inbox: Inbox) -> None:
@@ -284,6 +286,6 @@ def maintain(inbox: Inbox) -> None:
     operations.discard(inbox, ids[4:], "over", at(700))
     for days in (2, 40):
         inbox.prune(Cutoffs.of(at(days * DAY), 1), states=list(DeliveryState))
-    issues.update_issues(inbox, at(41 * DAY))
+    issue_updates.update_issues(inbox, at(41 * DAY))
     inbox.prune_actions(at(800 * DAY))
     inbox.record_worker(WorkerRecord("c", "worker", 1, NOON), at(900 * DAY))

@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
-from billhook.inbox import schema
+from billhook.inbox import revision
 
-NEXT = f"{int(schema.REVISION) + 1:04}"
+NEXT = f"{int(revision.REVISION) + 1:04}"
 _MIGRATION = f"""
 import sqlalchemy as sa
 from alembic import op
 
 revision = {NEXT!r}
-down_revision = {schema.REVISION!r}
+down_revision = {revision.REVISION!r}
 oldest_compatible = OLDEST_COMPATIBLE
 
 
@@ -41,13 +41,13 @@ def next_release(folder: Path, oldest_compatible: str | None = None) -> Iterator
     """
     migrations = folder / "migrations"
     if not migrations.exists():
-        shutil.copytree(schema.MIGRATIONS, migrations)
+        shutil.copytree(revision.MIGRATIONS, migrations)
         (migrations / "versions" / f"{NEXT}_next.py").write_text(
             _MIGRATION.replace("OLDEST_COMPATIBLE", repr(oldest_compatible))
         )
     with (
-        patch.object(schema, "MIGRATIONS", migrations),
-        patch.object(schema, "REVISION", NEXT),
+        patch.object(revision, "MIGRATIONS", migrations),
+        patch.object(revision, "REVISION", NEXT),
     ):
         yield
 

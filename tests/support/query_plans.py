@@ -24,7 +24,7 @@ def query_plans(inbox: Inbox, work: Callable[[], object]) -> list[str]:
         work()
     finally:
         event.remove(Engine, "before_cursor_execute", record)
-    explain = "EXPLAIN" if inbox.database.is_remote else "EXPLAIN QUERY PLAN"
+    explain = "EXPLAIN" if inbox.database.schema else "EXPLAIN QUERY PLAN"
     plans = []
     with inbox.database.read() as connection:
         for statement, parameters in executed:

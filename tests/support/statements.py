@@ -22,7 +22,7 @@ EXECUTING = {"execute", "exec_driver_sql", "execute_each"}
 OF_HELPERS = re.compile("(sqlite|postgres)/|sql.py")
 """They execute what another module asks for."""
 OF_CONNECTIONS = re.compile(
-    "(sqlite|postgres)/(backup|clock|database|driver|file|library|roles|waker).py|migrations/|schema.py"
+    "(sqlite|postgres)/(backup|clock|database|driver|file|library|roles|waker).py|migrations/|revision.py"
 )
 """Not of deliveries and runs: how a connection is opened, a schema upgraded, a transaction begun."""
 
@@ -101,7 +101,7 @@ def listed(inbox: Inbox, found: Executed) -> str:
     """All statements as a text, under the functions that execute them, with the indexes of their plans."""
     parts = []
     with inbox.database.read() as connection:
-        if inbox.database.is_remote:
+        if inbox.database.schema:
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
             connection.exec_driver_sql("SET LOCAL enable_bitmapscan = off")
         for text, (by, parameters) in sorted(
@@ -119,7 +119,7 @@ def listed(inbox: Inbox, found: Executed) -> str:
 def _plan(inbox: Inbox, connection: Any, text: str, parameters: Any) -> list[str]:
     if not text.lstrip().startswith(("SELECT", "WITH", "UPDATE", "DELETE", "INSERT")):
         return []
-    if inbox.database.is_remote:
+    if inbox.database.schema:
         text = text.replace("billhook.", f"{inbox.database.schema}.")
         plan = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {text}", parameters).scalar_one()
         return sorted(set(_accesses(plan[0]["Plan"])))

@@ -14,8 +14,7 @@ from billhook.cli.output import print_json, progress
 from billhook.cli.params import as_json
 from billhook.cli.selection import YES, confirm
 from billhook.errors import ConfigError, SchemaForbidden, SchemaMismatch
-from billhook.inbox.deliveries import revision
-from billhook.inbox.schema import REVISION, any_schema
+from billhook.inbox.revision import REVISION, any_schema
 from billhook.program import in_program
 
 
@@ -43,9 +42,9 @@ def upgrade() -> None:
             before = None
             inbox.database.prepare()  # creates the file with the newest schema
         else:
-            before = revision(inbox)
+            before = inbox.revision()
             inbox.upgrade()
-        after = revision(inbox)
+        after = inbox.revision()
         others = inbox.database.other_schemas() if before is None else []
     click.echo(
         f"schema {after}: nothing to do" if before == after else f"schema {before or 'none'} -> {after}"
@@ -66,7 +65,7 @@ def current(as_json: bool) -> None:
       billhook db current --json
     """
     with open_inbox() as inbox:
-        version = None if inbox.is_missing else revision(inbox)
+        version = None if inbox.is_missing else inbox.revision()
         remedy = None if version == REVISION else SchemaMismatch(version, REVISION).remedy
         try:
             if not inbox.is_missing:

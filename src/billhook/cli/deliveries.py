@@ -33,13 +33,13 @@ from billhook.errors import PayloadError
 from billhook.events import Event
 from billhook.events.type_field import parse_unread
 from billhook.extension import configured_scheme
-from billhook.handlers.stored_errors import parse_error
 from billhook.inbox import Deliveries, DeliveryDetails, RunState
 from billhook.inbox.deliveries import ListedDelivery, RunDetails, count, details, with_runs
 from billhook.inbox.deliveries import export as export_these
 from billhook.inbox.filters import FILTERS
-from billhook.inbox.records import DeliveryStatus
 from billhook.inbox.search_scope import page_with_unread, read_scope
+from billhook.inbox.states import DeliveryStatus
+from billhook.inbox.stored_errors import parse_error
 from billhook.program import in_program
 from billhook.receiver.masking import masked_headers, signature_headers
 from billhook.signing.source import DEFAULT_SOURCE

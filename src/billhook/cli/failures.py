@@ -19,6 +19,7 @@ from billhook.clock import format_ago, parse_duration
 from billhook.engines.watch import Watch
 from billhook.inbox import Inbox
 from billhook.inbox.actions import issues_acted_on, list_actions
+from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.issues import (
     Issue,
     IssueState,
@@ -28,7 +29,6 @@ from billhook.inbox.issues import (
     issue_ids,
     list_issues,
     newest_traceback,
-    update_issues,
 )
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.shares import first_release, read_share

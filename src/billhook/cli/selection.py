@@ -32,8 +32,8 @@ from billhook.inbox.deliveries import BATCH, count, details, handler_names, id_b
 from billhook.inbox.filters import FILTERS, STATES
 from billhook.inbox.issues import find_issue, of_issue
 from billhook.inbox.operations import DiscardResult, EraseResult, ReplayResult
-from billhook.inbox.records import DeliveryStatus
 from billhook.inbox.search_scope import read_scope
+from billhook.inbox.states import DeliveryStatus
 from billhook.program import in_program
 
 _SEARCH_LIMIT = 100_000

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flask import Response, abort, current_app, g, request
 
 from billhook.extension import get_state
-from billhook.handlers.stored_errors import parse_error
 from billhook.inbox.conditions import Severity
 from billhook.inbox.deliveries import ListedDelivery, RunDetails
 from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.overview import HandlerBacklog, PeriodFigures, read_periods
+from billhook.inbox.stored_errors import parse_error
 from billhook.pages.charts import Bars, Series, Sparkline, bar_chart, level
 from billhook.pages.pages import Pages
 from billhook.program import program

@@ -23,8 +23,8 @@ from billhook.inbox.deliveries import BATCH, count, handler_names, id_batches, s
 from billhook.inbox.filters import FILTERS, STATES
 from billhook.inbox.issues import of_issue
 from billhook.inbox.operations import ReplayResult, replay
-from billhook.inbox.records import DeliveryStatus
 from billhook.inbox.search_scope import page_with_unread, read_scope
+from billhook.inbox.states import DeliveryStatus
 
 SEARCH_LIMIT = 100_000
 """How many of the newest deliveries a search for a text in bodies reads. In an inbox with as many, the list

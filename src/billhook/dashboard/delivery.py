@@ -10,11 +10,11 @@ from billhook.dashboard.deliveries import parse_filter_form, parse_id
 from billhook.engines.resend import resend
 from billhook.errors import ConfigError, PayloadError
 from billhook.fields.model import describe_details
-from billhook.handlers.stored_errors import parse_error
 from billhook.inbox.deliveries import RunDetails
 from billhook.inbox.operations import discard, empty_log, erase
 from billhook.inbox.searches import neighbours, related_deliveries
 from billhook.inbox.shares import known_issues
+from billhook.inbox.stored_errors import parse_error
 from billhook.pages.charts import Lane, Mark, lane_chart
 from billhook.pages.text import format_time
 from billhook.printable import printable

@@ -104,7 +104,7 @@ def workers_text(setup: Setup) -> str:
 
 def server_clock_text(setup: Setup) -> str:
     """Return how far the clocks of this machine and of the database server are apart."""
-    if not setup.inbox.database.is_remote:
+    if not setup.inbox.database.has_own_clock:
         return "the inbox goes by this machine's clock"
     return f"this machine's is {setup.overview.machine_ahead_seconds:+.1f} s from the database server's"
 

@@ -34,9 +34,6 @@ FAILED_LOG_SECONDS = 60.0
 """Between two lines on a duty that fails."""
 CLOSE_SECONDS = 3.0
 """Between two steps that add what has happened to the counts: what is not added is read from its rows."""
-BATCH_ROWS = 150
-"""Deliveries pruned in one transaction. Few: SQLite has one writer, and receivers wait for it."""
-SERVER_BATCH_ROWS = 500
 PAUSE_FACTOR = 9
 """Sleep nine times as long as a step took, so that it uses at most 10 % of the database's time."""
 QUICK_SECONDS = 0.05
@@ -223,8 +220,7 @@ class Maintenance:
         if started >= self._restart_at:
             self._after, self._restart_at = 0, started + RESTART_SECONDS
         cutoffs = Cutoffs.of(now, self._options.retention_days, self._options.key_days)
-        batch = SERVER_BATCH_ROWS if self._inbox.database.is_remote else BATCH_ROWS
-        result = self._inbox.prune(cutoffs, self._after, batch)
+        result = self._inbox.prune(cutoffs, self._after, self._inbox.database.prune_rows)
         self._after = result.after
         self._pruned += result.total
         if not result.over or self._inbox.compact_counts(now):

@@ -19,7 +19,7 @@ from billhook.concurrency import reset_in_child, start_thread
 from billhook.engines.reporting import log_row_security
 from billhook.errors import BillhookError, ConfigError, OutOfResources
 from billhook.inbox import Inbox
-from billhook.inbox.issues import update_issues
+from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.notifications import looked_at, record_look
 from billhook.logs import LimitedLog, fields
 from billhook.notify import Notifier, OutageNotifier, Writer, read_addresses, state_folders

@@ -141,16 +141,21 @@ class SchemaMismatch(ConfigError):
 
 
 class UnreleasedSchema(SchemaMismatch):
-    """The inbox was made by a billhook before its first release: no upgrade leads from there."""
+    """The inbox was made by a billhook before its first release: no upgrade leads from there.
 
-    def __init__(self, found: str, expected: str) -> None:
+    A column that it lacks shows it: its revision may be that of a release.
+    """
+
+    def __init__(self, found: str, expected: str, missing: str) -> None:
         super().__init__(found, expected)
+        self.missing = missing
         of_what = "of an unreleased billhook, which no release upgrades"
         remedy = (
             "have that billhook handle what waits in it, then name an empty database in BILLHOOK_INBOX_URL"
         )
         self.remedy = f"it is {of_what}: {remedy}"
-        ConfigError.__init__(self, f"the inbox has schema {found} {of_what}: {remedy}")
+        text = f"the inbox has schema {found} without {missing}, {of_what}: {remedy}"
+        ConfigError.__init__(self, text)
 
 
 class ForeignFile(SchemaMismatch):
@@ -320,7 +325,7 @@ class OutOfResources(InboxUnavailable):
 
 
 class IllegalTransition(InboxError):
-    """A state may not follow another; the table is in billhook.inbox.records."""
+    """A state may not follow another; the table is in billhook.inbox.states."""
 
     def __init__(self, kind: str, before: str, after: str) -> None:
         self.kind, self.before, self.after = kind, before, after

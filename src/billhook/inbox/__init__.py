@@ -8,7 +8,6 @@ from billhook.inbox.inbox import Inbox
 from billhook.inbox.records import (
     Claim,
     ContentKey,
-    DeliveryState,
     DuplicateRun,
     HandlerLimits,
     Lease,
@@ -19,11 +18,11 @@ from billhook.inbox.records import (
     RunOptions,
     RunPlan,
     RunResult,
-    RunState,
     StoredDelivery,
     SupersededRun,
     WorkerRecord,
 )
+from billhook.inbox.states import DeliveryState, RunState
 from billhook.inbox.transaction import InboxTransaction
 from billhook.inbox.unread import RoundRobin
 

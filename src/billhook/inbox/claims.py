@@ -4,7 +4,7 @@ A row that another worker is claiming is skipped, never waited for. Only the cla
 run is claimed by the statement that raises its token, and the result of an earlier claim then matches no row.
 
 A lease that its worker did not renew expires: see billhook.inbox.leases. Runs that wait in their order have
-none: see billhook.inbox.runs.
+none: see billhook.inbox.ordering.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from sqlalchemy import (
 )
 
 from billhook.inbox.dialect import InboxDialect, dialect_of
-from billhook.inbox.due import IS_PAUSED, SUSPECT
+from billhook.inbox.due import IS_PAUSED
 from billhook.inbox.leases import LEASE, lease_texts
-from billhook.inbox.records import Lease, RunState
-from billhook.inbox.schema import delivery, handler, run
-from billhook.inbox.sql import UtcDateTime, in_parameter, in_states
+from billhook.inbox.records import Lease
+from billhook.inbox.schema import CLAIMABLE, SUSPECT, delivery, handler, run
+from billhook.inbox.sql import UtcDateTime, in_parameter, of_alias
+from billhook.inbox.states import RunState
 from billhook.inbox.unread import STORED_COLUMNS
 
 _NOW = bindparam("now", type_=UtcDateTime)
@@ -114,7 +115,7 @@ def _due_of_handlers(dialect: InboxDialect, *, of_one: bool, suspects: bool) -> 
     def first(table: FromClause, name: ColumnElement[str], columns: Sequence[Any]) -> Select[Any]:
         is_due = table.c.state == literal_column(f"'{RunState.DUE.value}'", Text)
         conditions = _due(table, is_due, table.c.handler == name, of_one=of_one)
-        conditions += dialect.index_words(in_states(table.c.state, RunState.DUE, RunState.RUNNING))
+        conditions += dialect.index_words(of_alias(CLAIMABLE, table))
         if not suspects:
             conditions.append(table.c.runs_alone == 0)
         found = select(*columns).where(*conditions).order_by(table.c.due_at, table.c.id)

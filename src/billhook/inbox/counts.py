@@ -49,9 +49,17 @@ from sqlalchemy import (
 
 from billhook.inbox.dialect import dialect_of
 from billhook.inbox.locks import try_to_lock_counts
-from billhook.inbox.records import DeliveryState
-from billhook.inbox.schema import closed, delivery, failure, hourly_count, run
-from billhook.inbox.sql import TextOfTables, UtcDateTime, in_states, in_values, list_parameter
+from billhook.inbox.schema import (
+    FAILED,
+    HAS_FINGERPRINT,
+    UNREAD,
+    closed,
+    delivery,
+    failure,
+    hourly_count,
+    run,
+)
+from billhook.inbox.sql import TextOfTables, UtcDateTime, in_values, list_parameter, words
 
 OTHER_TYPES = "*"
 """The event type that deliveries of all types without a model are counted under: senders may invent many."""
@@ -312,7 +320,7 @@ _ROWS = f"""
     SELECT $hour(received_at), source, coalesce(sent_as, event_type), '',
         CASE WHEN {_UNTYPED} THEN 'untyped' ELSE 'quarantined' END, {_SENT}
         AND ({_HAS_TYPE} OR {_UNTYPED}) AND id > :quarantined_id AND id <= :to_quarantined_id
-        AND state IN ('dead', 'quarantined') AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
+        AND {words(FAILED)} AND state IN ('quarantined') GROUP BY 1, 2, 3, 5
     UNION ALL
     SELECT $hour(failed_at), '', '', handler, 'failed', '', {_durations("failure.duration_seconds")},
         max(failed_at)
@@ -329,7 +337,7 @@ _OF_ISSUES = f"""
     UNION ALL
     SELECT $hour(failed_at), '', '', '', '{OF_ISSUE}', fingerprint, {NO_DURATION}, count(*), 0.0,
         max(failed_at)
-    FROM $failure JOIN $run ON run.id = run_id WHERE fingerprint IS NOT NULL AND {{delivery_id}}
+    FROM $failure JOIN $run ON run.id = run_id WHERE {words(HAS_FINGERPRINT)} AND {{delivery_id}}
     GROUP BY 1, 6
 """  # noqa: S608 - constants
 
@@ -393,8 +401,8 @@ def close(connection: Connection, noted: ClosedMark, known_types: Collection[str
 
 def _newest(connection: Connection, now: datetime) -> ClosedMark:
     """Return the mark behind all rows that there are."""
-    unread = select(func.min(delivery.c.id) - 1).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
-    # Counted by its type, which is not known yet. In the words of the partial index.
+    unread = select(func.min(delivery.c.id) - 1).where(UNREAD)
+    # Counted by its type, which is not known yet.
     unread_type = unread.where(delivery.c.type_field.is_not(None)).scalar_subquery()
     delivery_id, failure_id = (func.coalesce(func.max(table.c.id), 0) for table in (delivery, failure))
     last = select(delivery_id).scalar_subquery()

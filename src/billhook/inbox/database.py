@@ -56,8 +56,16 @@ class Database(Protocol):
     """The file that it is in; None for a server's."""
     schema: str | None = None
     """The schema that the tables are in, or will be; None where the database has no schemas."""
-    is_remote: bool
+    may_be_away: bool
     """Whether it may be unreachable when a process starts, and be back later without any change."""
+    waits_in_c: bool
+    """Whether a transaction waits in C code, so that under gevent all other greenlets would wait with it."""
+    writes_overlap: bool
+    """Whether a transaction may write while another one is open."""
+    prune_rows: int
+    """How many deliveries are pruned in one transaction: few where receivers wait for it."""
+    has_own_clock: bool
+    """Whether `clock` is not this machine's."""
     commit_seconds: float = 0.0
     """How long this process's last transaction held up all other writers while it was synced; else 0."""
     waker: Waker

@@ -22,9 +22,10 @@ from billhook.inbox.due import next_times
 from billhook.inbox.filters import TYPE_IS_UNREAD, DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import PAUSED_RUN
-from billhook.inbox.records import DeliveryState, DeliveryStatus, HandlerLimits, RunState, delivery_status
-from billhook.inbox.schema import IDENTIFIERS, delivery, failure, found_revision, handler, release, run
-from billhook.inbox.sql import in_states, in_values
+from billhook.inbox.records import HandlerLimits
+from billhook.inbox.schema import IDENTIFIERS, UNREAD, delivery, failure, handler, release, run
+from billhook.inbox.sql import in_values
+from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState, delivery_status
 from billhook.inbox.transaction import NO_LIMITS
 from billhook.type_names import shown_type
 
@@ -241,7 +242,7 @@ def handler_names(inbox: Inbox, newest: int = 50) -> list[str]:
 
 def is_busy(inbox: Inbox, now: datetime, limits: Mapping[str, HandlerLimits] = NO_LIMITS) -> bool:
     """Return whether a delivery is unread, or a run is running, or due for a handler with these limits."""
-    unread = select(delivery.c.id).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
+    unread = select(delivery.c.id).where(UNREAD)
     with inbox.database.read() as connection:
         times = next_times(connection, limits)
         due = any(at is not None and at <= now for at in (times.due_at, times.suspect_at))
@@ -302,12 +303,6 @@ def export(inbox: Inbox, selection: DeliveryFilter) -> Iterator[DeliveryDetails]
     """Yield the selected with all their details, oldest first, a batch in memory at a time."""
     for batch in id_batches(inbox, selection, BATCH // 4):
         yield from details(inbox, batch)
-
-
-def revision(inbox: Inbox) -> str | None:
-    """Return the schema's revision, of any age; None without tables."""
-    with inbox.database.migration_transaction() as connection:
-        return found_revision(connection)
 
 
 def _runs(

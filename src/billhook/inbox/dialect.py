@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Select, Table, Update
+from sqlalchemy import ColumnElement, Connection, FromClause, Select, Table, TextClause, Update
 from sqlalchemy import Dialect as AnyDialect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.types import TypeEngine
@@ -47,6 +47,9 @@ class InboxDialect(Protocol):
     def __hash__(self) -> int:
         """Return the hash of its identity: for each, a statement is built once."""
         return id(self)
+
+    every_column: TextClause
+    """Selects each table with each of its columns; of the `schema`, where there is one."""
 
     # --- values ---------------------------------------------------------------------------------------
 

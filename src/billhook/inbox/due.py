@@ -20,19 +20,16 @@ from sqlalchemy import (
     bindparam,
     column,
     func,
-    literal_column,
     select,
     update,
 )
 
-from billhook.inbox.leases import CLAIMABLE
-from billhook.inbox.records import DeliveryState, HandlerLimits, RunState
-from billhook.inbox.schema import delivery, handler, run
-from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_states, in_values
+from billhook.inbox.records import HandlerLimits
+from billhook.inbox.schema import CLAIMABLE, SUSPECT, UNFINISHED, UNREAD, delivery, handler, run
+from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_values, words
+from billhook.inbox.states import RunState
 from billhook.inbox.unread import first_of_each
 
-SUSPECT = and_(run.c.runs_alone == literal_column("1"), in_states(run.c.state, RunState.DUE))
-"""Due, and its last attempt was lost with its worker. As the partial index has it."""
 IS_PAUSED = handler.c.paused_at.is_not(None)
 
 
@@ -89,7 +86,7 @@ def _moments(sql: str, **parameters: Any) -> TextualSelect:
     return TextOfTables(sql + _OF_HANDLERS).bindparams(*typed).columns(*columns)
 
 
-_CLAIMABLE = "$by_index(state IN ('due', 'running'))"
+_CLAIMABLE = f"$by_index({words(CLAIMABLE)})"
 _DUE = {"state": "due", "of_index": f"{_CLAIMABLE}state = 'due'", "which": "AND runs_alone = 0"}
 _RUNNING = {"state": "running", "of_index": f"{_CLAIMABLE}state = 'running'", "which": ""}
 _STEPS = ", ".join(
@@ -99,11 +96,11 @@ _MOMENTS_OF_ALL = _moments(
     f"WITH RECURSIVE {_STEPS} "  # noqa: S608 - constants
     f"{_FIRST.format(**_DUE)} UNION ALL {_FIRST.format(**_RUNNING)} "
     "UNION ALL SELECT 'suspect', handler, min(due_at) FROM $run "
-    "WHERE runs_alone = 1 AND state IN ('due') GROUP BY handler"
+    f"WHERE {words(SUSPECT)} GROUP BY handler"
 )
 _MOMENTS_OF_ONE = _moments(
-    "SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) "
-    "FROM $run WHERE delivery_id = :delivery_id AND state IN ('due', 'running') GROUP BY 1, 2",
+    "SELECT CASE WHEN state = 'due' AND runs_alone = 1 THEN 'suspect' ELSE state END, handler, min(due_at) "  # noqa: S608
+    f"FROM $run WHERE delivery_id = :delivery_id AND {words(CLAIMABLE)} GROUP BY 1, 2",
     delivery_id=BigInteger,
 )
 
@@ -198,7 +195,7 @@ def pending(
     """
     # In the order of the partial index, so that a long backlog costs no more than a short one.
     unread = select(delivery.c.id, delivery.c.received_at).where(
-        in_states(delivery.c.state, DeliveryState.RECEIVED), delivery.c.received_at <= received_before
+        UNREAD, delivery.c.received_at <= received_before
     )
     rows = connection.execute(unread.order_by(delivery.c.id).limit(limit))
     by_id = {row.id: PendingDelivery(row.id, row.received_at, fresh=True) for row in rows}
@@ -248,9 +245,8 @@ def _add(by_id: dict[int, PendingDelivery], found: PendingDelivery) -> None:
 
 def count_unfinished(connection: Connection, limit: int) -> int:
     """Count deliveries that are not finished, up to `limit`: by their partial index, never by the table."""
-    unfinished = in_states(delivery.c.state, DeliveryState.RECEIVED, DeliveryState.PLANNED)
     # LIMIT inside: beyond the limit the exact number is of no use, and counting costs.
-    some = select(delivery.c.id).where(unfinished).limit(limit).subquery()
+    some = select(delivery.c.id).where(UNFINISHED).limit(limit).subquery()
     counted: int = connection.execute(select(func.count()).select_from(some)).scalar_one()
     return counted
 

@@ -17,21 +17,29 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import Column, ColumnElement, Connection, Select, and_, exists, func, or_, select, union_all
 
 from billhook.inbox.limits import PAUSED_RUN
-from billhook.inbox.records import DeliveryState, DeliveryStatus, RunState
-from billhook.inbox.schema import IDENTIFIERS, delivery, failure, issue, release, run
-from billhook.inbox.sql import in_states, in_values, position_of
+from billhook.inbox.schema import (
+    CLAIMABLE,
+    CONFLICTING,
+    DEAD_RUN,
+    FAILED,
+    FINISHED_RUN,
+    IDENTIFIERS,
+    UNFINISHED,
+    UNREAD,
+    UNREAD_TYPE,
+    delivery,
+    failure,
+    issue,
+    release,
+    run,
+)
+from billhook.inbox.sql import in_values, position_of
+from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState
 from billhook.printable import IDENTIFIER_CHARACTERS, first_line, printable
 
-# In the words of the partial index too, or the whole table is walked.
-_OPEN_RUN = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
 _RETRYING = and_(run.c.state == RunState.DUE.value, run.c.attempts > 0)
 _RUNNING = run.c.state == RunState.RUNNING.value
-TYPE_IS_UNREAD = and_(
-    # In the words of the partial index.
-    delivery.c.type_field.is_not(None),
-    in_states(delivery.c.state, DeliveryState.RECEIVED),
-    delivery.c.event_type == "",
-)
+TYPE_IS_UNREAD = and_(UNREAD_TYPE, delivery.c.event_type == "")
 """The type of a delivery is in the body, and no worker has read it yet."""
 _OWN = run.c.delivery_id == delivery.c.id
 _IDS_END = 2**63
@@ -49,7 +57,7 @@ def _has_status(name: str) -> ColumnElement[bool]:
     not_paused = ~exists().where(_OWN, PAUSED_RUN)
     # By the open runs, not by the deliveries: of a long queue few fail.
     retrying, running = (
-        delivery.c.id.in_(select(run.c.delivery_id).where(_OPEN_RUN, which))
+        delivery.c.id.in_(select(run.c.delivery_id).where(CLAIMABLE, which))
         for which in (_RETRYING, _RUNNING)
     )
     conditions: dict[str, list[ColumnElement[bool]]] = {
@@ -60,16 +68,12 @@ def _has_status(name: str) -> ColumnElement[bool]:
         DeliveryStatus.RETRYING: [not_paused, retrying],
     }
     if name in (DeliveryState.DEAD, DeliveryState.QUARANTINED):
-        # In the words of the partial index: few are, of a large table.
-        failed = in_states(delivery.c.state, DeliveryState.DEAD, DeliveryState.QUARANTINED)
-        return and_(failed, delivery.c.state == name)
+        return and_(FAILED, delivery.c.state == name)
     if name == DeliveryState.RECEIVED:
-        return in_states(delivery.c.state, DeliveryState.RECEIVED)
+        return UNREAD
     if name not in conditions:
         return delivery.c.state == name
-    # In the words of the partial index, so that it applies.
-    unfinished = in_states(delivery.c.state, DeliveryState.RECEIVED, DeliveryState.PLANNED)
-    return and_(unfinished, delivery.c.state == DeliveryState.PLANNED.value, *conditions[name])
+    return and_(UNFINISHED, delivery.c.state == DeliveryState.PLANNED.value, *conditions[name])
 
 
 def _is_one_of(column: ColumnElement[str], value: str | tuple[str, ...]) -> ColumnElement[bool]:
@@ -97,9 +101,7 @@ def _of_issue(issue_id: str) -> ColumnElement[bool]:
     """Build the condition that an issue of failures or of dead runs concerns a delivery, by their indexes."""
     failed = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
     handler = select(issue.c.subject).where(issue.c.fingerprint == issue_id, issue.c.kind == "dead")
-    dead = select(run.c.delivery_id).where(
-        in_states(run.c.state, RunState.DEAD), run.c.handler == handler.scalar_subquery()
-    )
+    dead = select(run.c.delivery_id).where(DEAD_RUN, run.c.handler == handler.scalar_subquery())
     return delivery.c.id.in_(union_all(failed.where(failure.c.fingerprint == issue_id), dead))
 
 
@@ -122,8 +124,7 @@ def _ended(
             bounds.append(at >= select(release.c.first_at).where(its).scalar_subquery())
         return bounds if handler is None else [*bounds, run.c.handler == handler]
 
-    # The finished ones in the words of the partial index.
-    finished = select(run.c.delivery_id).where(run.c.finished_at.is_not(None), *within(run.c.finished_at))
+    finished = select(run.c.delivery_id).where(FINISHED_RUN, *within(run.c.finished_at))
     failed = select(run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
     return delivery.c.id.in_(union_all(finished, failed.where(*within(failure.c.failed_at))))
 
@@ -228,7 +229,7 @@ class DeliveryFilter:
         lambda _: exists().where(_OWN, run.c.twin_of.is_not(None)), "same content", "flag", default=False)
     conflicts: bool = _filter(
         "Deliveries with the key of another delivery but other content.",
-        lambda _: delivery.c.conflict_of.is_not(None), "in conflict", "flag", default=False)
+        lambda _: CONFLICTING, "in conflict", "flag", default=False)
     # fmt: on
     decided: bool = False
     from_id: int | None = None

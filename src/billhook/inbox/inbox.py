@@ -26,17 +26,12 @@ from billhook.inbox.database import Database, Waker
 from billhook.inbox.due import NextTimes, PendingDelivery
 from billhook.inbox.ingest import ingest
 from billhook.inbox.probe import Probe, StartupCheck
-from billhook.inbox.records import (
-    DeliveryState,
-    HandlerLimits,
-    Lease,
-    PausedHandler,
-    StoredDelivery,
-    WorkerRecord,
-)
+from billhook.inbox.records import HandlerLimits, Lease, PausedHandler, StoredDelivery, WorkerRecord
 from billhook.inbox.retention import Cutoffs, PruneResult
-from billhook.inbox.schema import any_schema, found_revision, require_known, upgrade_schema, version
+from billhook.inbox.revision import any_schema, found_revision, upgradable_revision, upgrade_schema
+from billhook.inbox.schema import version
 from billhook.inbox.sqlite import SqliteDatabase
+from billhook.inbox.states import DeliveryState
 from billhook.inbox.transaction import NO_LIMITS, InboxTransaction, count_skipped
 from billhook.inbox.unread import RoundRobin, read_one, read_unread
 from billhook.inbox.workers import WorkerFigures
@@ -99,7 +94,7 @@ class Inbox:
             deadline_seconds,
             backlog=None if backlog_limit is None else BacklogLimit(count, backlog_limit),
             on_failure=self._probe.discard_answer,
-            insert_blocks=not self.database.is_remote,
+            insert_blocks=self.database.waits_in_c,
             write_lock_holder=self.database.write_lock_holder,
             turn=self.database.turn,
         )
@@ -117,7 +112,7 @@ class Inbox:
 
     def _native(self, work: Callable[P, T]) -> Callable[P, T]:
         """Wrap `work` so that gevent's other greenlets run while the disk works, as they do with a server."""
-        return work if self.database.is_remote else partial(run_blocking, work)
+        return partial(run_blocking, work) if self.database.waits_in_c else work
 
     @property
     def is_missing(self) -> bool:
@@ -138,12 +133,17 @@ class Inbox:
         """
         if any_schema.get():
             return
-        if timeout_seconds is None or not self.database.is_remote:
+        if timeout_seconds is None or not self.database.may_be_away:
             self.database.prepare()
         else:
             check = StartupCheck(self.database.prepare, self.database.display_url)
             self._committer.startup_check = check
             check.result(timeout_seconds)
+
+    def revision(self) -> str | None:
+        """Return the schema's revision, of any age; None without tables."""
+        with self.database.migration_transaction() as connection:
+            return found_revision(connection)
 
     def upgrade(self, *, dry_run: bool = False) -> None:
         """Upgrade the schema to this code's revision; several processes may do so at once.
@@ -151,9 +151,7 @@ class Inbox:
         Raises SchemaForbidden, SchemaMismatch; a `dry_run` does nothing else.
         """
         with self.database.migration_transaction() as connection:
-            revision = found_revision(connection)
-            require_known(revision)
-            if revision is None:
+            if upgradable_revision(connection) is None:
                 self.database.create_schema(connection, dry_run=dry_run)
             if not dry_run:
                 upgrade_schema(connection)
@@ -279,8 +277,8 @@ class Inbox:
         """
         with self.database.read() as connection:
             latest = counts.note(connection, now)
-        # A transaction that is open on SQLite is over when this one writes.
-        noted = self._noted if self.database.is_remote else latest
+        # Where only one writes, those that were open are over when this one does.
+        noted = self._noted if self.database.writes_overlap else latest
         more = False
         if noted is not None and latest is not None:
             if noted.transactions & latest.transactions:

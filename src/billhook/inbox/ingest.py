@@ -22,6 +22,7 @@ no model), and one without a type; every further copy is counted as a duplicate.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -31,15 +32,15 @@ from sqlalchemy import Connection, func, insert, select, update
 from billhook.inbox.counts import OTHER_TYPES, Counted, Counts
 from billhook.inbox.database import Database
 from billhook.inbox.locks import lock_conflicts
-from billhook.inbox.records import DeliveryState, NewDelivery, PutStatus, Receipt
+from billhook.inbox.records import NewDelivery, PutStatus, Receipt
 from billhook.inbox.schema import delivery
 from billhook.inbox.sql import in_values
+from billhook.inbox.states import DeliveryState
 
 FIRST = ""
 UNKNOWN = "*"
 UNTYPED = "-"
 OTHER_BYTES = "#"
-ALSO_SENT_AS = "; also sent as "
 NAMES_LENGTH = 500
 """How long the error of a delivery gets by names of further types."""
 
@@ -47,7 +48,8 @@ NAMES_LENGTH = 500
 class StoredVariant(NamedTuple):
     """A stored delivery of a key: its type as sent; `digest` is None if it was erased.
 
-    With a `type_field` its type is in the body, and perhaps not read yet.
+    With a `type_field` its type is in the body, and perhaps not read yet. `also_sent_as` is a JSON list of
+    the further types that its error names.
     """
 
     delivery_id: int
@@ -55,19 +57,21 @@ class StoredVariant(NamedTuple):
     digest: bytes | None
     error: str | None = None
     type_field: str | None = None
+    also_sent_as: str | None = None
 
 
 class VariantChoice(NamedTuple):
     """The variant of a delivery among those of its key, and its status there.
 
-    `error` and `conflict_of` are columns of the row to be stored, or of the one that has the variant already
-    and is to name a further type; DUPLICATE and SURPLUS store nothing.
+    `error`, `conflict_of` and `also_sent_as` are columns of the row to be stored, or of the one that has the
+    variant already and is to name a further type; DUPLICATE and SURPLUS store nothing.
     """
 
     status: PutStatus
     variant: str
     error: str | None = None
     conflict_of: int | None = None
+    also_sent_as: str | None = None
 
 
 Identity = tuple[str, str]
@@ -87,6 +91,7 @@ _ENTRY = (
     delivery.c.digest,
     delivery.c.error,
     delivery.c.type_field,
+    delivery.c.also_sent_as,
 )
 
 
@@ -143,11 +148,11 @@ def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[in
                 if choice.variant in of_key:
                     here = of_key[choice.variant]
                     filled = update(delivery).where(delivery.c.id == here.delivery_id)
-                    connection.execute(filled.values(error=choice.error))
+                    connection.execute(filled.values(error=choice.error, also_sent_as=choice.also_sent_as))
                 else:
                     delivery_id = _insert(connection, new, choice)
                     here = StoredVariant(delivery_id, new.event_type, new.digest, None, new.type_field)
-                of_key[choice.variant] = here._replace(error=choice.error)
+                of_key[choice.variant] = here._replace(error=choice.error, also_sent_as=choice.also_sent_as)
             receipts[number] = _receipt(of_key, choice)
             if choice.status in _COUNTED:
                 event_type = new.event_type if new.known else OTHER_TYPES
@@ -226,13 +231,14 @@ def _further_type(
     """Choose for a further type without a model: its bytes are stored, and its name joins the row's error."""
     if stored.error is None:  # an operator had it planned
         return VariantChoice(PutStatus.SURPLUS, variant)
-    error, _, names = stored.error.partition(ALSO_SENT_AS)
-    if event_type in names.split(", "):
+    named: list[str] = json.loads(stored.also_sent_as or "[]")
+    if event_type in named:
         return VariantChoice(PutStatus.DUPLICATE, variant)
-    error += ALSO_SENT_AS + ", ".join(filter(None, [names, event_type]))
+    error = stored.error + (f", {event_type}" if named else f"; also sent as {event_type}")
     if len(error) > NAMES_LENGTH:
         return VariantChoice(PutStatus.SURPLUS, variant)
-    return VariantChoice(PutStatus.CONFLICT, variant, error, (first or stored).delivery_id)
+    conflict_of = (first or stored).delivery_id
+    return VariantChoice(PutStatus.CONFLICT, variant, error, conflict_of, json.dumps([*named, event_type]))
 
 
 def _new_variant(variant: str, first: StoredVariant | None, new: NewDelivery) -> VariantChoice:

@@ -3,15 +3,6 @@
 A failure of one bug is an issue, and so is all else that billhook.inbox.occurrences finds. A row of
 `billhook_issue` has the state of an issue only. How often it happened is read from what is stored, and from
 the hourly counts of billhook.inbox.counts, which has the failures that retention or an operator has deleted.
-`update_issues` compares the two:
-
-    it happens, and has no row                                     open
-    it happens again after it was resolved                         open again
-    it happens again after the time for which it was ignored       open again
-    open or acknowledged, and nothing of it for an hour            resolved, by billhook
-    ignored for a time that is over, and nothing of it             resolved, by billhook
-
-"Nothing of it" means that no run is dead or retried because of it, however long ago it failed.
 """
 
 from __future__ import annotations
@@ -20,7 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -30,7 +21,6 @@ from sqlalchemy import (
     Text,
     and_,
     cast,
-    delete,
     func,
     or_,
     select,
@@ -41,30 +31,30 @@ from billhook.inbox.counts import OF_ISSUE, hour_of
 from billhook.inbox.dialect import dialect_of
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.locks import lock_counts
 from billhook.inbox.occurrences import (
     HOUR,
     MOST,
     OF_BUGS,
-    OF_FIGURES,
     OF_STATE,
     QUARANTINED,
     IssueKind,
-    Occurrence,
-    occurrences,
-    occurrences_in_figures,
     quarantine_id,
 )
-from billhook.inbox.records import RunState, fingerprint
+from billhook.inbox.records import fingerprint
 from billhook.inbox.retention import cut_texts
-from billhook.inbox.schema import IDENTIFIERS, delivery, failure, hourly_count, issue, run
-from billhook.inbox.sql import in_states, in_values
+from billhook.inbox.schema import (
+    CLAIMABLE,
+    DEAD_RUN,
+    IDENTIFIERS,
+    delivery,
+    failure,
+    hourly_count,
+    issue,
+    run,
+)
+from billhook.inbox.sql import in_values
+from billhook.inbox.states import RunState
 
-QUIET = timedelta(hours=1)
-"""How long nothing must have happened before an issue counts as resolved by itself."""
-KEPT_FOR = timedelta(days=30)
-"""How long the row of a resolved issue is kept that happens no more."""
-_NO_ONE = {"who": None, "why": None, "ignored_until": None}
 _EXAMPLES = 3
 _HOURS = 24
 _COUNTED_BY_HOUR = 10_000
@@ -118,97 +108,6 @@ class Issue:
     def handler(self) -> str | None:
         """The handler of the runs that failed; None for an issue of another kind."""
         return self.subject if self.kind in (*OF_BUGS, IssueKind.DEAD) else None
-
-
-def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> int:
-    """Open, reopen and resolve issues by what is stored; returns how many changed. Mostly it only reads.
-
-    Without figures, silence and refusals stay as they are.
-    """
-    found = occurrences_in_figures(inbox, now) if with_figures else {}
-    with inbox.database.read() as connection:
-        found |= occurrences(connection, now)
-        rows = {row.fingerprint: row for row in connection.execute(select(issue))}
-        opened = [each for each in found.values() if _opens(each, rows.get(each.fingerprint))]
-        examined = [row for row in rows.values() if with_figures or row.kind not in OF_FIGURES]
-        over = [row for row in examined if _is_over(connection, row, found, now)]
-    if not (opened or over):
-        return 0
-    with inbox.database.write() as connection:
-        # So that of two processes, and of one that erases or prunes, none has a row that the other waits for.
-        lock_counts(connection)
-        # Read again: the text of a failure that was erased meanwhile must not be stored.
-        figures = {its_id: each for its_id, each in found.items() if each.kind in OF_FIGURES}
-        latest = (occurrences(connection, now) if opened else {}) | figures
-        for its_id in [each.fingerprint for each in opened if each.fingerprint in latest]:
-            _open(connection, latest[its_id], rows.get(its_id), now)
-        resolving = update(issue).where(
-            in_values(issue.c.fingerprint, [row.fingerprint for row in over]),
-            or_(
-                in_values(issue.c.state, [IssueState.OPEN.value, IssueState.ACKNOWLEDGED.value]),
-                issue.c.ignored_until <= now,
-            ),
-        )
-        resolved = {"state": IssueState.RESOLVED.value, "changed_at": now, **_NO_ONE}
-        connection.execute(resolving.values(resolved))
-        old = [row.fingerprint for row in over if row.changed_at < now - KEPT_FOR]
-        forgotten = delete(issue).where(
-            in_values(issue.c.fingerprint, old), issue.c.changed_at < now - KEPT_FOR
-        )
-        gone = connection.execute(forgotten.returning(issue.c.fingerprint)).scalars().all()
-        connection.execute(
-            delete(hourly_count).where(hourly_count.c.what == OF_ISSUE, in_values(hourly_count.c.cause, gone))
-        )
-    return len(opened) + len(over)
-
-
-def _opens(occurrence: Occurrence, row: Any) -> bool:
-    """Return whether an issue is opened for something that happens, or is open again."""
-    if row is None:
-        return True
-    if row.state == IssueState.RESOLVED:
-        return bool(occurrence.last_at > row.changed_at)
-    return bool(row.state == IssueState.IGNORED and occurrence.last_at > row.ignored_until)
-
-
-def _open(connection: Connection, occurrence: Occurrence, before: Any, now: datetime) -> None:
-    state = {"state": IssueState.OPEN.value, "opened_at": now, "changed_at": now, "notified": 0}
-    values = {**state, **_NO_ONE, "title": occurrence.title, "place": occurrence.place}
-    if before is not None:
-        # Of two processes that see it, one opens it; and what an operator says meanwhile stays.
-        unchanged = (issue.c.fingerprint == occurrence.fingerprint, issue.c.changed_at == before.changed_at)
-        connection.execute(update(issue).where(*unchanged).values(values))
-        return
-    known = ("fingerprint", "kind", "subject")
-    row = {**values, **{name: getattr(occurrence, name) for name in known}}
-    connection.execute(dialect_of(connection).insert(issue).values(row).on_conflict_do_nothing())
-
-
-def _is_over(connection: Connection, row: Any, found: dict[str, Occurrence], now: datetime) -> bool:
-    """Return whether nothing of an issue is left: it is resolved then, and forgotten some day."""
-    if row.state == IssueState.RESOLVED:
-        return row.fingerprint not in found and bool(row.changed_at < now - KEPT_FOR)
-    if row.state == IssueState.IGNORED and row.ignored_until > now:
-        return False
-    occurrence = found.get(row.fingerprint)
-    if row.kind in OF_BUGS:
-        is_quiet = occurrence is None or occurrence.last_at <= now - QUIET
-        return is_quiet and not connection.execute(_unfinished_runs(row.fingerprint).limit(1)).first()
-    if row.kind == IssueKind.QUARANTINE and occurrence is None:
-        # Deliveries that are older than those looked at may be quarantined for it.
-        return not connection.execute(QUARANTINED.offset(MOST), {"most": 1}).first()
-    return occurrence is None
-
-
-def _unfinished_runs(its_fingerprint: str) -> Any:
-    """Select the runs that are dead or retried, and have failed by an issue's bug."""
-    tried = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
-    unfinished = or_(run.c.state == RunState.DEAD.value, and_(tried, run.c.attempts > 0))
-    query = select(run.c.id, run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
-    return query.where(failure.c.fingerprint == its_fingerprint, unfinished).distinct()
-
-
-# --- for operators ------------------------------------------------------------------------------------
 
 
 def list_issues(
@@ -380,6 +279,13 @@ def _stored_by_hour(connection: Connection, ids: Collection[str], since: datetim
     return select(issue.c.fingerprint, numbers).where(in_values(issue.c.fingerprint, ids))
 
 
+def unfinished_runs(its_fingerprint: str) -> Any:
+    """Select the runs that are dead or retried, and have failed by an issue's bug."""
+    unfinished = or_(run.c.state == RunState.DEAD.value, and_(CLAIMABLE, run.c.attempts > 0))
+    query = select(run.c.id, run.c.delivery_id).join(failure, failure.c.run_id == run.c.id)
+    return query.where(failure.c.fingerprint == its_fingerprint, unfinished).distinct()
+
+
 def failing_delivery_ids(inbox: Inbox, one: Issue) -> Iterator[list[int]]:
     """Yield the ids of deliveries that an issue's replay concerns, oldest first, some hundreds at a time."""
     after = 0
@@ -397,11 +303,9 @@ def _delivery_ids(connection: Connection, one: Issue, after: int) -> list[int]:
     if one.kind is IssueKind.QUARANTINE:
         return sorted(row.id for row in _quarantined(connection)[one.id] if row.id > after)[:_BATCH]
     if one.kind is IssueKind.DEAD:
-        found = select(run.c.delivery_id).where(
-            in_states(run.c.state, RunState.DEAD), run.c.handler == one.subject
-        )
+        found = select(run.c.delivery_id).where(DEAD_RUN, run.c.handler == one.subject)
     elif one.kind in OF_BUGS:
-        found = select(_unfinished_runs(one.id).subquery().c.delivery_id)
+        found = select(unfinished_runs(one.id).subquery().c.delivery_id)
     else:
         return []
     ids = found.distinct().subquery().c.delivery_id
@@ -459,7 +363,7 @@ def _counted(connection: Connection, one: Issue, quarantined: Mapping[str, list[
         )  # fmt: skip
     if one.kind is IssueKind.DEAD:
         at: Column[Any] = run.c.finished_at
-        of_it = and_(in_states(run.c.state, RunState.DEAD), run.c.handler == one.subject)
+        of_it = and_(DEAD_RUN, run.c.handler == one.subject)
         query, source = (
             select(func.count(), func.min(at), func.max(at), func.count()),
             select(run.c.delivery_id),

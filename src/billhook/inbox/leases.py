@@ -23,12 +23,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Text, and_, cast, insert, literal_column, or_, select, update
 
-from billhook.inbox.records import Lease, RunState, fingerprint
-from billhook.inbox.schema import failure, run
+from billhook.inbox.records import Lease, fingerprint
+from billhook.inbox.schema import CLAIMABLE, failure, run
 from billhook.inbox.sql import in_parameter, in_states, in_values
+from billhook.inbox.states import RunState
 
-CLAIMABLE = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
-"""May be claimed at its time: when it is due, or when its lease runs out. As the partial index has it."""
 LOST = "the worker died, or was silent for longer than its lease"
 NOT_CLAIMED: dict[str, Any] = {"queued": 0, "beside_others": 0}
 """What the columns of a claim are without one; a run whose lease has expired keeps them."""
@@ -85,7 +84,7 @@ def expire_leases(
     Each suspect becomes due at a random moment within `spread`: runs that died together shall not meet again.
     """
     query = select(*_EXPIRED_COLUMNS).where(
-        CLAIMABLE,  # so that the partial index applies
+        CLAIMABLE,
         run.c.state == RunState.RUNNING.value,
         run.c.due_at <= now,
     )

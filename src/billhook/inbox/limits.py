@@ -24,9 +24,10 @@ from sqlalchemy import Connection, Row, and_, func, insert, select, update
 
 from billhook.inbox.due import IS_PAUSED, count_running, due_runs
 from billhook.inbox.locks import lock_limits
-from billhook.inbox.records import Claim, HandlerLimits, PausedHandler, RunState
+from billhook.inbox.records import Claim, HandlerLimits, PausedHandler
 from billhook.inbox.schema import handler, run
 from billhook.inbox.sql import in_states, in_values
+from billhook.inbox.states import RunState
 
 BURST_SECONDS = 0.05
 """The starts of this time may be made together: with a transaction for each, no rate could be high."""
@@ -37,7 +38,7 @@ PAUSED_RUN = and_(
     run.c.handler.in_(select(handler.c.name).where(IS_PAUSED)),
 )
 """A run that waits because its handler is paused."""
-_LAST = ", the last one: "
+_ERASED = "erased with its delivery"
 
 
 class Limiter:
@@ -169,15 +170,15 @@ class Limiter:
         lock_limits(self._connection)
         for name, state in self._read(by_name).items():
             failures, most = state.failures, self._limits[name].pause_after
-            why = None
+            why = last_error = None
             for error in by_name[name]:
                 failures = 0 if error is None else failures + 1
                 # Or more: the option may have been lowered since they were counted.
                 if why is None and most is not None and failures >= most:
-                    why = f"{failures} failed attempts in a row{_LAST}{error}"
+                    why, last_error = f"{failures} failed attempts in a row", error
             if why is not None and state.paused_at is None:
-                self._write(state, failures=failures, paused_at=now, paused_why=why)
-                self.paused.append(PausedHandler(name, now, why))
+                self._write(state, failures=failures, paused_at=now, paused_why=why, paused_error=last_error)
+                self.paused.append(PausedHandler(name, now, _reason(why, last_error)))
             elif failures != state.failures:
                 self._write(state, failures=failures)
 
@@ -205,11 +206,16 @@ def _starts(state: Row[Any], rate: tuple[int, float], now: datetime) -> int:
     return 0 if waited < timedelta(0) else int(waited / interval) + 1
 
 
+def _reason(why: str | None, error: str | None) -> str | None:
+    """Return why a handler is paused, with the error that was the last."""
+    return why if error is None else f"{why}, the last one: {error}"
+
+
 def find_paused(connection: Connection) -> list[PausedHandler]:
     """Return the paused handlers, by name."""
-    query = select(handler.c.name, handler.c.paused_at, handler.c.paused_why)
-    rows = connection.execute(query.where(IS_PAUSED).order_by(handler.c.name))
-    return [PausedHandler(*row) for row in rows]
+    columns = (handler.c.name, handler.c.paused_at, handler.c.paused_why, handler.c.paused_error)
+    rows = connection.execute(select(*columns).where(IS_PAUSED).order_by(handler.c.name))
+    return [PausedHandler(name, since, _reason(why, error)) for name, since, why, error in rows]
 
 
 def pause(connection: Connection, name: str, why: str | None, now: datetime) -> bool:
@@ -219,7 +225,7 @@ def pause(connection: Connection, name: str, why: str | None, now: datetime) -> 
     if state is None:
         connection.execute(insert(handler).values(name=name, paused_at=now, paused_why=why))
         return True
-    values = {"paused_at": state.paused_at or now, "paused_why": why}
+    values = {"paused_at": state.paused_at or now, "paused_why": why, "paused_error": None}
     connection.execute(update(handler).where(handler.c.id == state.id).values(values))
     return state.paused_at is None
 
@@ -227,16 +233,15 @@ def pause(connection: Connection, name: str, why: str | None, now: datetime) -> 
 def resume(connection: Connection, name: str) -> bool:
     """Resume a paused handler, with no failures counted; False if it was not paused."""
     lock_limits(connection)
-    values = {"paused_at": None, "paused_why": None, "failures": 0}
+    values = {"paused_at": None, "paused_why": None, "paused_error": None, "failures": 0}
     resumed = update(handler).where(handler.c.name == name, IS_PAUSED)
     return bool(connection.execute(resumed.values(values)).rowcount)
 
 
 def forget_errors(connection: Connection, errors: Collection[str]) -> None:
     """Remove these errors from the reasons why handlers were paused after failures in a row."""
-    for paused in find_paused(connection):
-        before, last, error = (paused.why or "").partition(_LAST)
-        if last and error in errors:
-            lock_limits(connection)
-            same = update(handler).where(handler.c.name == paused.name, handler.c.paused_why == paused.why)
-            connection.execute(same.values(paused_why=f"{before}{last}erased with its delivery"))
+    query = select(handler.c.id).where(in_values(handler.c.paused_error, sorted(errors)))
+    if connection.execute(query).first():
+        lock_limits(connection)
+        forgotten = update(handler).where(in_values(handler.c.paused_error, sorted(errors)))
+        connection.execute(forgotten.values(paused_error=_ERASED))

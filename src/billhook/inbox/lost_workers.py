@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from billhook.inbox.leases import CLAIMABLE, LOST
-from billhook.inbox.records import RunState
-from billhook.inbox.schema import failure, run, worker
+from billhook.inbox.leases import LOST
+from billhook.inbox.schema import CLAIMABLE, failure, run, worker
 from billhook.inbox.sql import in_values
+from billhook.inbox.states import RunState
 from billhook.inbox.workers import RUNS_OR_DIED, WORKER_SILENT_AFTER
 
 LOOP_WITHIN = timedelta(minutes=5)

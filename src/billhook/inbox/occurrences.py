@@ -6,7 +6,6 @@ figures, which costs some milliseconds more.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -20,10 +19,12 @@ from billhook.inbox.leases import LOST
 from billhook.inbox.lost_workers import REPORTED_FOR, read_lost_beside, read_lost_workers
 from billhook.inbox.overview import read_refused_since, read_state
 from billhook.inbox.pace import grows, read_not_stored, read_slow_handlers
-from billhook.inbox.records import DeliveryState, fingerprint
-from billhook.inbox.schema import delivery, failure, run
+from billhook.inbox.records import fingerprint
+from billhook.inbox.schema import DEAD_RUN, FAILED, HAS_FINGERPRINT, delivery, failure, run
 from billhook.inbox.silence import read_silent_types
-from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_states, in_values
+from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_values, words
+from billhook.inbox.states import DeliveryState
+from billhook.inbox.stored_errors import parse_error
 from billhook.inbox.workers import worker_seen_at
 from billhook.printable import without_ids
 
@@ -98,7 +99,7 @@ class Occurrence(NamedTuple):
 
 
 _NEWEST = TextOfTables(f"""
-    WITH RECURSIVE {distinct_values("own", "fingerprint", "failure", "fingerprint IS NOT NULL")}
+    WITH RECURSIVE {distinct_values("own", "fingerprint", "failure", words(HAS_FINGERPRINT))}
     SELECT (
         SELECT id FROM $failure WHERE failure.fingerprint = own.fingerprint ORDER BY id DESC LIMIT 1
     ) AS id FROM own WHERE fingerprint IS NOT NULL
@@ -108,10 +109,10 @@ _FAILURES = select(
     failure.c.fingerprint, run.c.handler, failure.c.error, failure.c.place, failure.c.failed_at
 ).join(run, run.c.id == failure.c.run_id)
 _DEAD = TextOfTables(f"""
-    WITH RECURSIVE {distinct_values("own", "handler", "run", "state IN ('dead')")}
+    WITH RECURSIVE {distinct_values("own", "handler", "run", words(DEAD_RUN))}
     SELECT handler, (
         SELECT finished_at FROM (
-            SELECT id, finished_at FROM $run WHERE state IN ('dead') AND run.handler = own.handler
+            SELECT id, finished_at FROM $run WHERE {words(DEAD_RUN)} AND run.handler = own.handler
             AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT :newest
         ) AS dead WHERE NOT EXISTS (
             SELECT 1 FROM $failure WHERE failure.run_id = dead.id AND failure.fingerprint IS NOT NULL
@@ -119,13 +120,10 @@ _DEAD = TextOfTables(f"""
     ) AS finished_at FROM own WHERE handler IS NOT NULL
     LIMIT :most
 """).columns(column("handler", Text), column("finished_at", UtcDateTime))  # noqa: S608 - constants
-_ISQUARANTINED = and_(
-    in_states(delivery.c.state, DeliveryState.DEAD, DeliveryState.QUARANTINED),  # by these words, its index
-    delivery.c.state == DeliveryState.QUARANTINED.value,
-)
+_IS_QUARANTINED = and_(FAILED, delivery.c.state == DeliveryState.QUARANTINED.value)
 QUARANTINED = (
     select(delivery.c.id, delivery.c.event_type, delivery.c.error, delivery.c.received_at)
-    .where(_ISQUARANTINED)
+    .where(_IS_QUARANTINED)
     .order_by(delivery.c.id.desc())
     .limit(bindparam("most"))
 )
@@ -186,10 +184,7 @@ def workers_gone_since(connection: Connection, now: datetime) -> datetime | None
 
 
 def _reason(error: str | None) -> str:
-    try:
-        return str(json.loads(error or "")["error"])
-    except (ValueError, KeyError, TypeError):
-        return error or "quarantined"
+    return str(parse_error(error or "quarantined")["error"])
 
 
 def quarantine_id(row: Any) -> str:

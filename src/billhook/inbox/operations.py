@@ -35,11 +35,13 @@ from billhook.inbox.leases import NOT_CLAIMED
 from billhook.inbox.limits import forget_errors
 from billhook.inbox.locks import lock_counts, lock_deliveries, lock_order
 from billhook.inbox.ordering import OrderKey, discard_superseded, release_next
-from billhook.inbox.records import DeliveryState, RunOptions, RunPlan, RunState, StoredDelivery, check
+from billhook.inbox.planning import make_runs
+from billhook.inbox.records import RunOptions, RunPlan, StoredDelivery
 from billhook.inbox.retention import FINISHED
-from billhook.inbox.runs import finish_deliveries, make_runs
-from billhook.inbox.schema import IDENTIFIERS, NO_IDENTIFIERS, delivery, failure, run
+from billhook.inbox.runs import finish_deliveries
+from billhook.inbox.schema import IDENTIFIERS, NO_IDENTIFIERS, NO_REASON, delivery, failure, run
 from billhook.inbox.sql import in_states, in_values
+from billhook.inbox.states import DeliveryState, RunState, check
 from billhook.inbox.unread import STORED_COLUMNS
 
 _FINISHED_RUN = in_states(run.c.state, RunState.SUCCEEDED, RunState.DISCARDED, RunState.DEAD)
@@ -384,7 +386,7 @@ def erase(
                 connection.execute(
                     update(run).where(own).values(last_error=None, order_key=None, identity=None)
                 )
-                nothing = {"body": b"", "headers": "{}", "error": None, "digest": None, **NO_IDENTIFIERS}
+                nothing = {"body": b"", "headers": "{}", "digest": None, **NO_REASON, **NO_IDENTIFIERS}
                 _change(connection, states, states, DeliveryState.ERASED, **nothing)
         number = len(states.keys() | set(discarded))
         return EraseResult(number, len(discarded), len(unfinished) - len(discarded))

@@ -16,9 +16,10 @@ from sqlalchemy import Connection, Text, Update, bindparam, func, literal_column
 
 from billhook.inbox.counts import as_open_time
 from billhook.inbox.dialect import InboxDialect, dialect_of
-from billhook.inbox.records import RunState, SupersededRun
-from billhook.inbox.schema import delivery, run
-from billhook.inbox.sql import UtcDateTime, in_parameter, in_states
+from billhook.inbox.records import SupersededRun
+from billhook.inbox.schema import UNFINISHED_RUN, delivery, run
+from billhook.inbox.sql import UtcDateTime, in_parameter, in_states, of_alias
+from billhook.inbox.states import RunState
 
 
 class OrderKey(NamedTuple):
@@ -27,10 +28,6 @@ class OrderKey(NamedTuple):
     handler: str
     value: str
     newest_only: bool | int = False
-
-
-# In the words of the partial index of ordered runs, so that it applies.
-_UNFINISHED = (RunState.WAITING, RunState.DUE, RunState.RUNNING)
 
 
 _OF_KEYS = ("handler", "order_key")
@@ -46,7 +43,7 @@ def _release_next_statement(dialect: InboxDialect) -> Update:
         .where(
             own.c.handler == keys.c.handler,
             own.c.order_key == keys.c.order_key,
-            in_states(own.c.state, *_UNFINISHED),
+            of_alias(UNFINISHED_RUN, own),
         )
         # Alphabetical: due, running, waiting. A due or running one comes first, and then nothing is updated.
         .order_by(own.c.state, own.c.delivery_id)
@@ -80,14 +77,14 @@ _NEWEST = run.alias("newest")
 _OF_KEY = (
     run.c.handler == bindparam("of_handler", type_=Text),
     run.c.order_key == bindparam("of_key", type_=Text),
-    in_states(run.c.state, *_UNFINISHED),
+    UNFINISHED_RUN,
 )
 _NEWEST_OF_KEY = (
     select(func.max(_NEWEST.c.delivery_id))
     .where(
         _NEWEST.c.handler == bindparam("of_handler", type_=Text),
         _NEWEST.c.order_key == bindparam("of_key", type_=Text),
-        in_states(_NEWEST.c.state, *_UNFINISHED),
+        of_alias(UNFINISHED_RUN, _NEWEST),
     )
     .scalar_subquery()
 )

@@ -25,8 +25,19 @@ from billhook.inbox.due import names_at_limit
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.limits import find_paused
 from billhook.inbox.records import HandlerLimits, PausedHandler
-from billhook.inbox.schema import found_revision, handler, run
-from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values
+from billhook.inbox.revision import found_revision
+from billhook.inbox.schema import (
+    CLAIMABLE,
+    CONFLICTING,
+    DEAD_RUN,
+    FAILED,
+    ORDERED_RUN,
+    UNFINISHED,
+    UNREAD,
+    handler,
+    run,
+)
+from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, words
 from billhook.inbox.workers import WorkerFigures, read_workers
 
 COUNT_LIMIT = 100_000
@@ -252,16 +263,15 @@ def read_totals(inbox: Inbox) -> Counts:
         return read_counts(connection, inbox.known_types, *labels)
 
 
-# Named both, in the words of the partial indexes, or SQLite does not use those.
 _DELIVERIES = {
-    "unread": "state IN ('received')",
-    "in_progress": "state IN ('received', 'planned') AND state IN ('planned')",
-    "dead": "state IN ('dead', 'quarantined') AND state IN ('dead')",
-    "quarantined": "state IN ('dead', 'quarantined') AND state IN ('quarantined')",
-    "conflicts": "conflict_of IS NOT NULL AND state IN ('quarantined')",
+    "unread": words(UNREAD),
+    "in_progress": f"{words(UNFINISHED)} AND state IN ('planned')",
+    "dead": f"{words(FAILED)} AND state IN ('dead')",
+    "quarantined": f"{words(FAILED)} AND state IN ('quarantined')",
+    "conflicts": f"{words(CONFLICTING)} AND state IN ('quarantined')",
 }
 _NUMBER = "(SELECT count(*) FROM (SELECT 1 FROM $delivery WHERE {} LIMIT :at_most) AS counted) AS {}, "
-_OLDEST = "(SELECT received_at FROM $delivery WHERE state IN ('received', 'planned') ORDER BY id LIMIT 1)"
+_OLDEST = f"(SELECT received_at FROM $delivery WHERE {words(UNFINISHED)} ORDER BY id LIMIT 1)"  # noqa: S608
 _NUMBERS = "".join(_NUMBER.format(which, name) for name, which in _DELIVERIES.items())
 _BACKLOG = TextOfTables(f"SELECT {_NUMBERS} {_OLDEST} AS oldest_at").columns(oldest_at=UtcDateTime)
 
@@ -452,12 +462,12 @@ def _rates(connection: Connection, now: datetime) -> Mapping[str, float]:
 @cache
 def _numbers() -> TextualSelect:
     """Return the query of how many runs each handler has in which state, and since when some are due."""
-    claimable = "$by_index(state IN ('due', 'running'))"
+    claimable = f"$by_index({words(CLAIMABLE)})"
     kinds = {
         "due": f"{claimable}state = 'due'",
         "running": f"{claimable}state = 'running'",
-        "ordered": "order_key IS NOT NULL AND state IN ('waiting', 'due', 'running')",
-        "dead": "state IN ('dead')",
+        "ordered": words(ORDERED_RUN),
+        "dead": words(DEAD_RUN),
     }
     states = (
         ("due", "due", "due_at <= :now", _SINCE.format(kinds["due"])),

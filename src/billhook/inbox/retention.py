@@ -19,9 +19,18 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, select, update
 
 from billhook.inbox.counts import keeping
 from billhook.inbox.locks import lock_counts
-from billhook.inbox.records import DeliveryState, RunState, check
-from billhook.inbox.schema import NO_IDENTIFIERS, action, delivery, failure, issue, run
+from billhook.inbox.schema import (
+    NO_IDENTIFIERS,
+    NO_REASON,
+    UNFINISHED_RUN,
+    action,
+    delivery,
+    failure,
+    issue,
+    run,
+)
 from billhook.inbox.sql import in_states, in_values
+from billhook.inbox.states import DeliveryState, check
 
 BATCH_LIMIT = 500
 """Rows in one transaction at most, and rows read at one time."""
@@ -128,7 +137,7 @@ def prune(
     # A finished delivery has no unfinished run. If one has, after a defect, it is kept.
     unfinished = exists().where(
         run.c.delivery_id == delivery.c.id,
-        in_states(run.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING),
+        UNFINISHED_RUN,
     )
     query = select(*_COLUMNS).where(
         in_values(delivery.c.id, [row.id for row in found]),
@@ -152,7 +161,7 @@ def prune(
                 check(DeliveryState(state), DeliveryState.PRUNED)
             # Failures go with their runs, by the foreign key.
             connection.execute(delete(run).where(in_values(run.c.delivery_id, ids)))
-            nothing = {"body": b"", "headers": "{}", "error": None, **NO_IDENTIFIERS}
+            nothing = {"body": b"", "headers": "{}", **NO_REASON, **NO_IDENTIFIERS}
             connection.execute(
                 update(delivery)
                 .where(in_values(delivery.c.id, ids))
@@ -165,7 +174,10 @@ def prune(
 
 
 def cut_texts(connection: Connection, own: ColumnElement[bool]) -> None:
-    """Remove from these issues what may name a customer: the text of an exception, an operator's reason."""
+    """Remove from these issues what may name a customer: the text of an exception, an operator's reason.
+
+    Nothing is decided by what is left of a title, the name of the exception: it is only shown.
+    """
     own_texts = select(issue.c.fingerprint, issue.c.title).where(own).order_by(issue.c.fingerprint)
     for row in connection.execute(own_texts).all():
         texts = {"title": row.title.partition(":")[0], "why": None}

@@ -1,13 +1,7 @@
-"""The runs of handlers: plan and insert them, and settle their results.
-
-A content duplicate is a delivery sent again under another key, by a sender whose retries have new ids. For a
-handler with an identity, its run is stored as discarded.
-"""
+"""The rows of runs: insert them, and settle their results."""
 
 from __future__ import annotations
 
-import secrets
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,27 +24,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from billhook.inbox.counts import as_open_time, open_time
+from billhook.inbox.counts import as_open_time
 from billhook.inbox.dialect import RunUpdate, dialect_of
 from billhook.inbox.leases import NOT_CLAIMED, UNSETTLED
 from billhook.inbox.ordering import OrderKey, discard_superseded, release_next
-from billhook.inbox.records import (
-    DeliveryState,
-    DuplicateRun,
-    RunOptions,
-    RunPlan,
-    RunResult,
-    RunState,
-    SupersededRun,
-    fingerprint,
-)
-from billhook.inbox.schema import delivery, failure, run
+from billhook.inbox.records import RunResult, SupersededRun, fingerprint
+from billhook.inbox.schema import UNFINISHED_RUN, delivery, failure, run
 from billhook.inbox.sql import (
     UtcDateTime,
     in_parameter,
-    in_states,
-    in_values,
 )
+from billhook.inbox.states import DeliveryState, RunState
 
 RECENT = timedelta(seconds=1)
 """A result that is written later than this after its handler ended is stored with the time of writing.
@@ -64,7 +48,7 @@ _FINISH = (
         in_parameter(delivery.c.id, "delivery_ids"),
         # Planned only: a delivery that another transaction finished, or an operator discarded, stays so.
         delivery.c.state == DeliveryState.PLANNED.value,
-        ~exists().where(_OWN_RUN, in_states(run.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING)),
+        ~exists().where(_OWN_RUN, UNFINISHED_RUN),
     )
     .values(
         state=case(
@@ -73,9 +57,6 @@ _FINISH = (
         )
     )
 )
-
-
-# --- insert -------------------------------------------------------------------------------------------
 
 
 def new_run(
@@ -113,9 +94,6 @@ def insert_runs(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> di
     if not rows:
         return {}
     return dialect_of(connection).insert_runs(connection, _COLUMNS, rows)
-
-
-# --- settle -------------------------------------------------------------------------------------------
 
 
 def settle(
@@ -251,109 +229,3 @@ def finish_deliveries(connection: Connection, delivery_ids: Collection[int]) -> 
     """Finish planned deliveries without an unfinished run: done, or dead if any run is dead."""
     if delivery_ids:
         connection.execute(_FINISH, {"delivery_ids": list(delivery_ids)})
-
-
-# --- plan ---------------------------------------------------------------------------------------------
-
-_PLAIN = RunOptions()
-
-
-def make_runs(
-    connection: Connection, plans: Sequence[RunPlan], now: datetime
-) -> tuple[list[DuplicateRun], list[int], list[SupersededRun]]:
-    """Insert the runs of planned deliveries: due, waiting in their order, or discarded as content duplicates.
-
-    Returns the duplicates, the deliveries of which an ordered run became due, and the runs that are
-    superseded. A delivery without runs beside duplicates is done.
-    """
-    originals = find_duplicates(connection, plans) if any(planned.options for planned in plans) else {}
-    finished_at = open_time(connection, now) if originals else now
-    rows = []
-    keys = []
-    # Random, not 0: a result from before the file was replaced must match no run of the new file.
-    token = secrets.randbits(30)
-    for planned in plans:
-        for handler in planned.handlers:
-            options = planned.options.get(handler, _PLAIN)
-            columns = _options_columns(options, originals.get((planned.delivery_id, handler)), finished_at)
-            rows.append(new_run(planned.delivery_id, handler, now, token, **columns))
-            if options.order_key is not None:
-                keys.append(OrderKey(handler, options.order_key, options.newest_only))
-    insert_runs(connection, rows)
-    superseded = discard_superseded(connection, keys, now)
-    finished = {delivery_id for delivery_id, _ in originals} | {each.delivery_id for each in superseded}
-    finish_deliveries(connection, finished)
-    released = release_next(connection, keys, now)
-    duplicates = [
-        DuplicateRun(delivery_id, handler, original) for (delivery_id, handler), original in originals.items()
-    ]
-    return duplicates, released, superseded
-
-
-def _options_columns(options: RunOptions, original: int | None, finished_at: datetime) -> dict[str, Any]:
-    """Return the columns of a run with options: ordered, or a possible content duplicate."""
-    if options is _PLAIN:
-        return {}
-    state = RunState.DUE if options.order_key is None else RunState.WAITING
-    error = None
-    if original is not None and options.content_key is not None:
-        state = RunState.DISCARDED
-        error = f"twin of delivery {original}: same {', '.join(options.content_key.fields)}"
-    return {
-        "state": state,
-        "order_key": options.order_key,
-        "newest_only": int(options.newest_only),
-        "identity": options.content_key.digest if options.content_key else None,
-        "twin_of": original,
-        "last_error": error,
-        "finished_at": None if original is None else finished_at,
-    }
-
-
-# --- content duplicates -------------------------------------------------------------------------------
-
-
-def find_duplicates(connection: Connection, plans: Sequence[RunPlan]) -> dict[tuple[int, str], int]:
-    """Find the planned runs whose handler has had the same content, with the id of that first delivery.
-
-    Keys of the result are delivery ids and handlers' names. The first delivery is the earliest planned for
-    the handler with an equal content key that is no duplicate itself, received within the key's window before
-    this one (or after it: an unreadable delivery may be read late). Of two that are planned together the
-    second is the duplicate. On PostgreSQL only under billhook.inbox.locks.
-    """
-    wanted = [
-        (planned.delivery_id, handler, options.content_key)
-        for planned in plans
-        for handler, options in planned.options.items()
-        if options.content_key is not None
-    ]
-    if not wanted:
-        return {}
-    query = (
-        select(run.c.handler, run.c.identity, run.c.delivery_id, delivery.c.received_at)
-        .join(delivery, delivery.c.id == run.c.delivery_id)
-        .where(
-            in_values(run.c.handler, sorted({handler for _, handler, _ in wanted})),
-            in_values(run.c.identity, sorted({key.digest for _, _, key in wanted})),
-            run.c.identity.is_not(None),  # with the next line, so that the partial index applies
-            run.c.twin_of.is_(None),
-            delivery.c.received_at
-            >= min(key.received_at - timedelta(seconds=key.window_seconds) for _, _, key in wanted),
-        )
-        .order_by(run.c.id)
-    )
-    # Runs that may be the first, by handler and digest.
-    originals: defaultdict[tuple[str, str], list[tuple[int, datetime]]] = defaultdict(list)
-    for handler, digest, delivery_id, received_at in connection.execute(query):
-        originals[handler, digest].append((delivery_id, received_at))
-    duplicates: dict[tuple[int, str], int] = {}
-    for delivery_id, handler, key in wanted:
-        earlier = originals[handler, key.digest]
-        window = timedelta(seconds=key.window_seconds)
-        for original, received_at in earlier:
-            if abs(key.received_at - received_at) <= window:
-                duplicates[delivery_id, handler] = original
-                break
-        else:
-            earlier.append((delivery_id, key.received_at))
-    return duplicates

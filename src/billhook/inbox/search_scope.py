@@ -18,14 +18,13 @@ from billhook.inbox.deliveries import DeliverySummary, count, page, summaries
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.overview import COUNT_LIMIT
-from billhook.inbox.records import DeliveryState
-from billhook.inbox.schema import delivery
-from billhook.inbox.sql import in_states, in_values, position_of
+from billhook.inbox.schema import UNREAD, delivery
+from billhook.inbox.sql import in_values, position_of
+from billhook.inbox.states import DeliveryState
 from billhook.printable import printable
 
 UNREAD_SEARCHED = 5_000
 """How many of the newest unread deliveries a search for a value reads."""
-_UNREAD = in_states(delivery.c.state, DeliveryState.RECEIVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ def read_scope(inbox: Inbox, selection: DeliveryFilter, limit: int = 50) -> Sear
         return None
     filled = delivery.c.state.not_in([DeliveryState.PRUNED.value, DeliveryState.ERASED.value])
     oldest = select(delivery.c.received_at).where(filled).order_by(delivery.c.id).limit(1)
-    unread = select(delivery.c.id).where(_UNREAD).limit(COUNT_LIMIT).subquery()
+    unread = select(delivery.c.id).where(UNREAD).limit(COUNT_LIMIT).subquery()
     with inbox.database.read() as connection:
         since = connection.execute(oldest).scalar_one_or_none()
         number: int = connection.execute(select(func.count()).select_from(unread)).scalar_one()
@@ -111,7 +110,7 @@ def _in_bodies(inbox: Inbox, selection: DeliveryFilter, limit: int, below: int |
     """Return the ids of unread deliveries whose body has the value that is searched for, newest first."""
     if selection.search is None:
         return []
-    newest = select(delivery.c.id).where(_UNREAD).order_by(delivery.c.id.desc()).limit(UNREAD_SEARCHED)
+    newest = select(delivery.c.id).where(UNREAD).order_by(delivery.c.id.desc()).limit(UNREAD_SEARCHED)
     others = replace(selection, search=None).conditions()
     with inbox.database.read() as connection:
         ids = connection.execute(newest).scalars().all()
@@ -120,7 +119,7 @@ def _in_bodies(inbox: Inbox, selection: DeliveryFilter, limit: int, below: int |
         if not ids:
             return []
         query = select(delivery.c.id).where(
-            in_values(delivery.c.id, ids), _UNREAD, _has_value(selection.search), *others
+            in_values(delivery.c.id, ids), UNREAD, _has_value(selection.search), *others
         )
         return list(connection.execute(query.order_by(delivery.c.id.desc()).limit(limit)).scalars())
 

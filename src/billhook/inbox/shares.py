@@ -15,9 +15,8 @@ from sqlalchemy import and_, select
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.issues import Issue
 from billhook.inbox.occurrences import IssueKind
-from billhook.inbox.records import RunState
-from billhook.inbox.schema import IDENTIFIERS, delivery, failure, issue, release, run
-from billhook.inbox.sql import in_states, in_values
+from billhook.inbox.schema import DEAD_RUN, IDENTIFIERS, delivery, failure, issue, release, run
+from billhook.inbox.sql import in_values
 
 COMPARED = 5_000
 _MOST_VALUES = 5
@@ -67,7 +66,7 @@ def read_share(inbox: Inbox, one: Issue) -> IssueShare | None:
         failing = failing.join(failure, failure.c.run_id == run.c.id).where(failure.c.fingerprint == one.id)
         failing = failing.order_by(failure.c.id.desc())
     else:
-        failing = failing.where(in_states(run.c.state, RunState.DEAD)).order_by(run.c.delivery_id.desc())
+        failing = failing.where(DEAD_RUN).order_by(run.c.delivery_id.desc())
     columns = (delivery.c.id, delivery.c.event_type, delivery.c.source, *IDENTIFIERS)
     with inbox.database.read() as connection:
         found = set(connection.execute(failing.limit(4 * COMPARED)).scalars())

@@ -24,6 +24,7 @@ from sqlalchemy import (
     Connection,
     DateTime,
     Dialect,
+    FromClause,
     Integer,
     LargeBinary,
     Table,
@@ -38,6 +39,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.operators import OperatorType
+from sqlalchemy.sql.util import ClauseAdapter
 from sqlalchemy.types import TypeEngine
 
 from billhook.inbox.dialect import own_dialect
@@ -142,8 +144,18 @@ def list_parameter(name: str, *, numbers: bool) -> BindParameter[list[Any]]:
 
 
 def in_states(column: ColumnElement[Any], *states: StrEnum) -> ColumnElement[bool]:
-    """Return the condition for these states, which must be in the order of the partial index."""
+    """Return the condition for these states."""
     return column.in_([literal_column(f"'{state.value}'", Text) for state in states])
+
+
+def words(condition: ColumnElement[bool]) -> str:
+    """Return a condition of one table as the text that an index of it has, for a TextOfTables."""
+    return str(condition.compile(compile_kwargs={"include_table": False}))
+
+
+def of_alias(condition: ColumnElement[bool], alias: FromClause) -> ColumnElement[bool]:
+    """Return a condition of a table for an alias of it."""
+    return ClauseAdapter(alias).traverse(condition)
 
 
 @compiles(_Among)

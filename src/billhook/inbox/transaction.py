@@ -30,29 +30,28 @@ from billhook.inbox import claims, due, leases
 from billhook.inbox.claims import CLAIMED_COLUMNS
 from billhook.inbox.dialect import InboxDialect, dialect_of
 from billhook.inbox.due import NextTimes
-from billhook.inbox.leases import CLAIMABLE, HELD, LEASE, NOT_CLAIMED, lease_parameters, lease_texts
+from billhook.inbox.leases import HELD, LEASE, NOT_CLAIMED, lease_parameters, lease_texts
 from billhook.inbox.limits import PAUSED_COUNT, Limiter
+from billhook.inbox.planning import make_runs
 from billhook.inbox.records import (
     Claim,
-    DeliveryState,
     DuplicateRun,
     HandlerLimits,
     Lease,
     PausedHandler,
     RunPlan,
     RunResult,
-    RunState,
     StoredDelivery,
     SupersededRun,
 )
-from billhook.inbox.runs import insert_runs, make_runs, new_run, settle
-from billhook.inbox.schema import IDENTIFIERS, delivery, run
+from billhook.inbox.runs import insert_runs, new_run, settle
+from billhook.inbox.schema import CLAIMABLE, IDENTIFIERS, UNREAD, delivery, run
 from billhook.inbox.sql import (
     UtcDateTime,
     in_parameter,
-    in_states,
     in_values,
 )
+from billhook.inbox.states import DeliveryState, RunState
 
 NO_LIMITS: Mapping[str, HandlerLimits] = MappingProxyType({})
 CLAIM_HANDLERS = 8
@@ -103,7 +102,7 @@ def _plan_statement(own: InboxDialect, *, reads_types: bool) -> Update:
     return (
         update(delivery)
         # The state decides between two workers that read the same delivery: one of them plans it.
-        .where(delivery.c.id == planned.c.delivery_id, in_states(delivery.c.state, DeliveryState.RECEIVED))
+        .where(delivery.c.id == planned.c.delivery_id, UNREAD)
         .values(
             state=planned.c.new_state,
             error=planned.c.reason,
@@ -117,9 +116,7 @@ def _plan_statement(own: InboxDialect, *, reads_types: bool) -> Update:
 def count_skipped(connection: Connection, unplanned: Collection[int], unsettled: Collection[Lease]) -> int:
     """Count the deliveries that are still unread, and the runs of which the lease still holds."""
     unread = select(func.count()).select_from(delivery)
-    unread = unread.where(
-        in_values(delivery.c.id, list(unplanned)), in_states(delivery.c.state, DeliveryState.RECEIVED)
-    )
+    unread = unread.where(in_values(delivery.c.id, list(unplanned)), UNREAD)
     held = select(func.count()).select_from(run).where(HELD)
     deliveries: int = connection.execute(unread).scalar_one()
     runs: int = connection.execute(held, lease_parameters(unsettled)).scalar_one()
@@ -438,7 +435,7 @@ class InboxTransaction:
         orphaned = (
             update(run)
             .where(
-                CLAIMABLE,  # so that the partial index applies
+                CLAIMABLE,
                 run.c.state == RunState.RUNNING.value,
                 run.c.worker == self._claimer["worker"],
                 ~in_parameter(LEASE, "leases"),

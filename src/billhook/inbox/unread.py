@@ -16,9 +16,9 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, Connection, Integer, Text, TextualSelect, bindparam, select
 
-from billhook.inbox.records import DeliveryState, StoredDelivery
-from billhook.inbox.schema import delivery
-from billhook.inbox.sql import TextOfTables, in_states
+from billhook.inbox.records import StoredDelivery
+from billhook.inbox.schema import UNREAD, delivery
+from billhook.inbox.sql import TextOfTables, words
 
 STORED_COLUMNS = [delivery.c.id, *(delivery.c[name] for name in StoredDelivery._fields[1:])]
 """In the order of StoredDelivery's fields."""
@@ -31,18 +31,15 @@ QueueOf = Callable[[str], int | None]
 """Returns the number of the queue of an event type; None for one without an ordered handler."""
 
 RECEIVED = (
-    select(*STORED_COLUMNS)
-    .where(in_states(delivery.c.state, DeliveryState.RECEIVED))
-    .order_by(delivery.c.id)
-    .limit(bindparam("at_most", type_=Integer))
+    select(*STORED_COLUMNS).where(UNREAD).order_by(delivery.c.id).limit(bindparam("at_most", type_=Integer))
 )
 """Up to `at_most` deliveries that wait to be planned, oldest first: the fields of StoredDelivery."""
 _RECEIVED_ONE = RECEIVED.where(delivery.c.id == bindparam("delivery_id", type_=BigInteger))
 # At most three look-ups in the index for each row that it finds, however many wait. Not one that compares the
-# three columns at once, for which SQLite reads all of a type. The condition in its own words, for SQLite.
-_FIRST = """(
-    SELECT id FROM $delivery WHERE state IN ('received') AND {} ORDER BY event_type, source, id LIMIT 1
-)"""
+# three columns at once, for which SQLite reads all of a type.
+_FIRST = f"""(
+    SELECT id FROM $delivery WHERE {words(UNREAD)} AND {{}} ORDER BY event_type, source, id LIMIT 1
+)"""  # noqa: S608
 _OF_TYPE = "event_type = found.event_type AND"
 _BEHIND = f"""coalesce(
     {_FIRST.format(f"{_OF_TYPE} source = found.source AND id > found.id AND found.of_type < :of_each")},

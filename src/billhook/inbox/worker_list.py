@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.records import RunState
-from billhook.inbox.schema import run
-from billhook.inbox.sql import in_states
+from billhook.inbox.schema import CLAIMABLE, run
+from billhook.inbox.states import RunState
 from billhook.inbox.workers import is_alive, worker_rows
 
 _MOST_RUNS = 10_000
@@ -76,7 +75,7 @@ class ListedWorker:
 
 def list_workers(inbox: Inbox, now: datetime) -> list[ListedWorker]:
     """Return the workers of the last day: those that run, then the lost, then the stopped; newest first."""
-    is_running = in_states(run.c.state, RunState.DUE, RunState.RUNNING), run.c.state == RunState.RUNNING.value
+    is_running = CLAIMABLE, run.c.state == RunState.RUNNING.value
     claimed = select(run.c.worker, run.c.delivery_id, run.c.handler, run.c.started_at).where(*is_running)
     runs: defaultdict[str, list[WorkerRun]] = defaultdict(list)
     with inbox.database.read() as connection:

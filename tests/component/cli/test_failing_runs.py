@@ -11,7 +11,7 @@ from billhook import Handlers
 from billhook.events import CustomerCreated, InvoiceApproved, PaymentFailed, sample
 from billhook.extension import get_state
 from billhook.inbox import deliveries
-from billhook.inbox.records import DeliveryStatus, delivery_status
+from billhook.inbox.states import DeliveryStatus, delivery_status
 from support.apps import deliver
 from support.postgres import BOTH
 

@@ -18,7 +18,7 @@ from billhook.extension import get_state
 from billhook.inbox import Counted, RunPlan
 from billhook.inbox.condition_checks import Facts, number_text
 from billhook.inbox.conditions import judge
-from billhook.inbox.issues import update_issues
+from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.operations import discard
 from billhook.inbox.pace import NOT_STORED
 from billhook.inbox.thresholds import Thresholds

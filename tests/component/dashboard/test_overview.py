@@ -9,7 +9,8 @@ import pytest
 
 from billhook.clock import FrozenClock
 from billhook.inbox import WorkerRecord
-from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
+from billhook.inbox.issue_updates import update_issues
+from billhook.inbox.issues import IssueState, change_issue, list_issues
 from support.apps import deliver
 from support.signing import OTHER_SECRET
 

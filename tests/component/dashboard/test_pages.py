@@ -15,7 +15,7 @@ from billhook.events import sample
 from billhook.events.customers import ContractCreated
 from billhook.inbox import RunPlan, WorkerRecord
 from billhook.inbox.deliveries import details
-from billhook.inbox.issues import update_issues
+from billhook.inbox.issue_updates import update_issues
 from support.apps import deliver
 from support.dashboard import PAGES
 from support.inbox_view import incoming

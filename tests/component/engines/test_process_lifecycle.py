@@ -20,7 +20,7 @@ from billhook.errors import InboxUnavailable
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import Inbox
-from billhook.inbox.schema import REVISION
+from billhook.inbox.revision import REVISION
 from support.apps import deliver, inbox_at
 from support.inbox_view import incoming, open_inbox, rows
 from support.next_release import next_release

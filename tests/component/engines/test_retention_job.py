@@ -10,11 +10,9 @@ import pytest
 
 from billhook.engines import maintenance
 from billhook.engines.maintenance import (
-    BATCH_ROWS,
     EVERY_SECONDS,
     FAILED_SECONDS,
     FIRST_SECONDS,
-    SERVER_BATCH_ROWS,
     Maintenance,
     MaintenanceOptions,
 )
@@ -87,8 +85,7 @@ def test_the_first_look_is_soon_and_not_at_the_same_time_in_every_process(inbox,
 
 def test_pruning_runs_in_small_batches_and_then_rests_for_an_hour(inbox, where):
     clock = Time()
-    batch = SERVER_BATCH_ROWS if inbox.database.is_remote else BATCH_ROWS
-    old(inbox, where, batch * 5 // 2)
+    old(inbox, where, inbox.database.prune_rows * 5 // 2)
     made = started(inbox, clock)
 
     pauses = passes(made, clock)
@@ -104,8 +101,7 @@ def test_pruning_takes_a_share_of_the_databases_time(inbox, where, monkeypatch, 
     clock = Time()
     old(inbox, where, 2)
     made = started(inbox, clock)
-    for name in ("BATCH_ROWS", "SERVER_BATCH_ROWS"):
-        monkeypatch.setattr(maintenance, name, 1)
+    monkeypatch.setattr(inbox.database, "prune_rows", 1)
     prune = inbox.prune
 
     def slow(*arguments):

@@ -113,7 +113,7 @@ def test_no_run_starts_once_a_pause_is_committed(inbox, where):
 
 
 def explained(inbox, text):
-    word = "EXPLAIN" if inbox.database.is_remote else "EXPLAIN QUERY PLAN"
+    word = "EXPLAIN" if inbox.database.schema else "EXPLAIN QUERY PLAN"
     with inbox.database.read() as connection:
         return str(connection.exec_driver_sql(f"{word} {text}").all())
 

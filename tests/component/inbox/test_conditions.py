@@ -12,7 +12,8 @@ from billhook.inbox import RunPlan, WorkerRecord
 from billhook.inbox.condition_checks import Facts
 from billhook.inbox.conditions import CONDITIONS, LIMITS, Severity, conditions_table, judge
 from billhook.inbox.counts import NO_DURATION, CountKey, Counts, Sum, hour_of
-from billhook.inbox.issues import IssueState, list_issues, update_issues
+from billhook.inbox.issue_updates import update_issues
+from billhook.inbox.issues import IssueState, list_issues
 from billhook.inbox.leases import LOST
 from billhook.inbox.lost_workers import read_lost_workers
 from billhook.inbox.occurrences import IssueKind

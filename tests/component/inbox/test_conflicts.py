@@ -171,6 +171,16 @@ def test_so_many_names_are_kept_that_a_stranger_cannot_make_a_row_long(inbox, wh
     assert put_all(inbox, sent("Z" * 100), sent("Z" * 100)) == [S, S]
 
 
+def test_which_types_a_row_names_is_not_read_in_its_error(inbox, where):
+    put_all(inbox, sent("InvoiceApproved"), sent("Aa"), sent("Bb"))
+    change(where, "UPDATE delivery SET error = 'also sent as Cc' WHERE variant = '*'")
+
+    assert put_all(inbox, sent("Bb"), sent("Cc")) == [D, C]
+    assert rows(where, "SELECT error, also_sent_as FROM delivery WHERE variant = '*'") == [
+        ("also sent as Cc, Cc", '["Bb", "Cc"]')
+    ]
+
+
 def test_a_row_that_an_operator_had_planned_names_no_further_type(inbox, where):
     put_all(inbox, sent("InvoiceApproved"), sent("Aa"))
     change(where, "UPDATE delivery SET error = NULL, state = 'received' WHERE variant = '*'")
@@ -325,9 +335,9 @@ def test_control_two_unlocked_conflicts_would_be_the_same_variant(inbox, where):
 
 
 def explained(inbox, statement, *values):
-    word = "EXPLAIN" if inbox.database.is_remote else "EXPLAIN QUERY PLAN"
+    word = "EXPLAIN" if inbox.database.schema else "EXPLAIN QUERY PLAN"
     with inbox.database.read() as connection:
-        if inbox.database.is_remote:
+        if inbox.database.schema:
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
         return "\n".join(map(str, connection.exec_driver_sql(f"{word} {statement}", values)))
 

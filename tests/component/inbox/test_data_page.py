@@ -24,10 +24,11 @@ from billhook.inbox import (
     RunResult,
     RunState,
     counts,
-    issues,
+    issue_updates,
     retention,
 )
-from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
+from billhook.inbox.issue_updates import update_issues
+from billhook.inbox.issues import IssueState, change_issue, list_issues
 from billhook.inbox.operations import erase
 from billhook.inbox.retention import Cutoffs
 from billhook.inbox.schema import metadata, version
@@ -152,7 +153,7 @@ def test_the_times_of_the_page_are_those_of_the_code():
 
     assert f"`BILLHOOK_RETENTION_DAYS` ({default:g} days)" in page["delivery"].kept
     assert f"stay for at least {retention.KEYS_DAYS:g} days" in page["delivery"].kept
-    assert page["billhook_issue"].kept.startswith(f"{issues.KEPT_FOR.days} days after it was resolved")
+    assert page["billhook_issue"].kept.startswith(f"{issue_updates.KEPT_FOR.days} days after it was resolved")
     assert (page["billhook_action"].kept, retention.ACTIONS_KEPT_FOR) == ("13 months", months)
     assert (
         page["billhook_count"].kept

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import event
 
 from billhook.inbox import ContentKey, DeliveryFilter, DuplicateRun, RunOptions, RunPlan, locks
+from billhook.inbox.content_duplicates import find_duplicates
 from billhook.inbox.deliveries import count, details, page
 from billhook.inbox.operations import ReplayResult, replay
-from billhook.inbox.runs import find_duplicates
 from support.inbox_view import NOON, change, incoming, rows, value
 from support.races import Meanwhile, only_postgres
 from support.runs import at

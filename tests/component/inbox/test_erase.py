@@ -112,6 +112,10 @@ def test_the_error_of_an_erased_delivery_is_removed_from_the_pause_of_its_handle
     erase(inbox, [erased], LATER)
 
     assert MARK.decode() not in stored_text(where)
+    assert rows(where, "SELECT paused_why FROM billhook_handler ORDER BY id") == [
+        ("1 failed attempts in a row",),
+        ("by hand",),
+    ]
     assert [(one.name, one.why) for one in inbox.paused_handlers()] == [
         ("book", "1 failed attempts in a row, the last one: erased with its delivery"),
         ("other", "by hand"),
@@ -124,6 +128,16 @@ def test_a_quarantined_delivery_is_erased_with_the_reason(inbox, where):
         transaction.plan([RunPlan(delivery_id, error=f"not readable: {MARK.decode()}")], NOON)
 
     assert erase(inbox, [delivery_id], LATER) == EraseResult(deliveries=1)
+    assert MARK.decode() not in stored_text(where)
+
+
+def test_the_further_types_of_an_erased_delivery_are_forgotten(inbox, where):
+    for kind in ("InvoiceApproved", "Aa", f"Bb.{MARK.decode()}"):
+        inbox.put(incoming("k", event_type=kind))
+    erased = value(where, "SELECT id FROM delivery WHERE also_sent_as IS NOT NULL")
+
+    erase(inbox, [erased], LATER)
+
     assert MARK.decode() not in stored_text(where)
 
 

@@ -10,7 +10,8 @@ from sqlalchemy import select
 
 from billhook.inbox import DeliveryFilter, RunPlan
 from billhook.inbox.deliveries import count, details, id_batches, page, summaries
-from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
+from billhook.inbox.issue_updates import update_issues
+from billhook.inbox.issues import IssueState, change_issue, list_issues
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.operations import erase, replay
 from billhook.inbox.retention import Cutoffs
@@ -176,7 +177,7 @@ def test_a_search_reads_by_indexes_beside_many_deliveries(inbox, where, text):
     plans = query_plans(inbox, lambda: found(inbox, text))
 
     used = "\n".join(plans)
-    of_key = "variant" if inbox.database.is_remote else "sqlite_autoindex_delivery"
+    of_key = "variant" if inbox.database.schema else "sqlite_autoindex_delivery"
     # PostgreSQL walks the ids of a value that every second delivery has.
     of_amounts = ["delivery_identifier_3_idx"] if text != "0.00" else []
     for index in ("delivery_identifier_1_idx", "delivery_identifier_2_idx", of_key, *of_amounts):

@@ -12,10 +12,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import event
 
-from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, issues, occurrences
+from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, issue_updates, issues, occurrences
 from billhook.inbox.counts import Counted
 from billhook.inbox.deliveries import page
 from billhook.inbox.filters import DeliveryFilter
+from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.issues import (
     IssueState,
     by_hour,
@@ -25,7 +26,6 @@ from billhook.inbox.issues import (
     list_issues,
     newest_traceback,
     of_issue,
-    update_issues,
 )
 from billhook.inbox.notifications import read_due
 from billhook.inbox.occurrences import IssueKind
@@ -337,7 +337,7 @@ def test_quarantine_is_an_issue_for_each_reason(inbox):
 
 def test_a_quarantine_older_than_those_looked_at_is_not_resolved(inbox, monkeypatch):
     monkeypatch.setattr(occurrences, "MOST", 2)
-    monkeypatch.setattr(issues, "MOST", 2)
+    monkeypatch.setattr(issue_updates, "MOST", 2)
     first = quarantine(inbox, "m1", "the body is not JSON")
     update_issues(inbox, NOON)
     for key in ("m2", "m3"):
@@ -398,7 +398,7 @@ def test_what_is_over_for_long_is_forgotten(inbox, where):
     update_issues(inbox, NOON + 2 * MINUTE)
     assert only(inbox, IssueKind.QUARANTINE).state is IssueState.RESOLVED
 
-    update_issues(inbox, NOON + issues.KEPT_FOR + HOUR)
+    update_issues(inbox, NOON + issue_updates.KEPT_FOR + HOUR)
 
     assert list_issues(inbox) == []
 
@@ -500,7 +500,7 @@ def test_of_more_issues_than_are_listed_the_resolved_ones_are_left_out(inbox, mo
 
 def test_two_processes_open_one_issue(inbox, where, monkeypatch):
     fail(inbox, "a")
-    original = issues.occurrences
+    original = issue_updates.occurrences
 
     def late(connection, now):
         found = original(connection, now)
@@ -510,14 +510,14 @@ def test_two_processes_open_one_issue(inbox, where, monkeypatch):
         return found
 
     opened: list[bool] = []
-    monkeypatch.setattr(issues, "occurrences", late)
+    monkeypatch.setattr(issue_updates, "occurrences", late)
     update_issues(inbox, NOON + MINUTE)
 
     assert value(where, "SELECT count(*) FROM billhook_issue") == 1
 
 
 def test_two_processes_that_open_the_same_issues_in_another_order_both_succeed(inbox, monkeypatch):
-    original, opening = issues.occurrences, issues._open
+    original, opening = issue_updates.occurrences, issue_updates._open
     order, both = iter([False, True]), threading.Barrier(2)
 
     def ordered(connection, now):
@@ -533,8 +533,8 @@ def test_two_processes_that_open_the_same_issues_in_another_order_both_succeed(i
 
     fail(inbox, "a")
     fail(inbox, "b", group="another bug")
-    monkeypatch.setattr(issues, "occurrences", ordered)
-    monkeypatch.setattr(issues, "_open", slowly)
+    monkeypatch.setattr(issue_updates, "occurrences", ordered)
+    monkeypatch.setattr(issue_updates, "_open", slowly)
     with ThreadPoolExecutor(2) as pool:
         looks = [pool.submit(update_issues, inbox, NOON, with_figures=False) for _ in range(2)]
         assert [look.result(20) for look in looks] == [2, 2]
@@ -579,10 +579,10 @@ def test_a_process_that_meets_another_ones_commit_opens_none_and_does_not_fail(i
     fail(inbox, "a")
     with ThreadPoolExecutor(1) as pool:
         with inbox.database.read() as connection:
-            found = issues.occurrences(connection, NOON)
+            found = issue_updates.occurrences(connection, NOON)
         with inbox.database.write() as connection:
             for each in found.values():
-                issues._open(connection, each, None, NOON)
+                issue_updates._open(connection, each, None, NOON)
             other = pool.submit(update_issues, inbox, NOON + MINUTE, with_figures=False)
             time.sleep(0.3)  # it has read, and waits for this transaction
         other.result(20)
@@ -649,7 +649,7 @@ def test_the_failures_of_an_issue_are_counted_by_the_index_alone(inbox, where):
 
     plans = query_plans(inbox, lambda: list_issues(inbox))
 
-    if not inbox.database.is_remote:  # PostgreSQL says so only of a table that was vacuumed
+    if not inbox.database.schema:  # PostgreSQL says so only of a table that was vacuumed
         assert any("failure USING COVERING INDEX failure_fingerprint_idx" in plan for plan in plans)
 
 

@@ -12,7 +12,7 @@ from billhook.inbox import Counted, RunPlan, RunState, WorkerRecord, counts, ove
 from billhook.inbox.counts import DURATION_BOUNDS, Counts
 from billhook.inbox.overview import percentile, read_overview, read_periods
 from billhook.inbox.retention import Cutoffs
-from billhook.inbox.schema import REVISION
+from billhook.inbox.revision import REVISION
 from support.inbox_view import NOON, incoming, value
 from support.query_plans import fill, query_plans
 from support.runs import claim, settle

@@ -21,7 +21,7 @@ from billhook.errors import ConfigError, InboxUnavailable, MissingExtra, SchemaM
 from billhook.inbox import Inbox, PutStatus, RunPlan
 from billhook.inbox.postgres import database as module
 from billhook.inbox.postgres import driver
-from billhook.inbox.schema import REVISION
+from billhook.inbox.revision import REVISION
 from billhook.program import install_command
 from support.apps import deliver, make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, value

@@ -19,6 +19,7 @@ from billhook.errors import InboxUnavailable
 from billhook.events import PingTest
 from billhook.inbox.diagnosis import inbox_facts
 from billhook.inbox.postgres import waker
+from billhook.inbox.revision import REVISION
 from billhook.metrics import metrics_text
 from support.apps import deliver
 from support.inbox_view import incoming, open_inbox, rows, upgraded, value
@@ -131,8 +132,8 @@ def test_commands_and_metrics_read_and_write_the_same(url, pooler, careless, run
         return ran.stdout
 
     assert 'handler="fail",state="dead"} 1.0' in metrics
-    assert run("db", "upgrade").startswith("schema 0016: nothing to do")
-    assert run("db", "current").startswith("schema 0016, ")
+    assert run("db", "upgrade").startswith(f"schema {REVISION}: nothing to do")
+    assert run("db", "current").startswith(f"schema {REVISION}, ")
     (listed,) = json.loads(run("deliveries", "list", "--json"))
     assert (listed["id"], listed["state"]) == (1, "dead")
     assert json.loads(run("status", "--json"))["dead"] == 1

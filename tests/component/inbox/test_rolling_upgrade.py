@@ -10,7 +10,7 @@ import pytest
 from billhook.errors import InboxUnavailable, SchemaMismatch
 from billhook.inbox import Inbox, PutStatus, RunPlan
 from billhook.inbox.counts import Counted, Counts
-from billhook.inbox.schema import REVISION
+from billhook.inbox.revision import REVISION
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
 from support.next_release import NEXT, next_release
 from support.runs import result_of

@@ -282,6 +282,21 @@ def test_repeated_losses_of_a_suspect_beside_others_count_in_the_end(inbox):
     assert counted == [1] * 6 + [2, 3, 4, 5]
 
 
+def test_a_suspect_that_is_released_waits_behind_no_other_for_what_ran_beside_it(inbox, where):
+    planned(inbox, "a")
+    claim(inbox)
+    claim_others(inbox, seconds=31)
+    suspect = claim_suspect(inbox, seconds=31)
+
+    with inbox.transaction(OWNER) as transaction:
+        transaction.mark_not_alone([suspect.lease])
+    beside = runs(where, "state, beside_others")
+    with inbox.transaction(OWNER) as transaction:
+        transaction.release([suspect.lease], at(32))
+
+    assert (beside, runs(where, "state, beside_others")) == ([("running", 1)], [("due", 0)])
+
+
 def test_mark_not_alone_ignores_runs_that_are_no_suspects(inbox, where):
     planned(inbox, "a")
     (claimed,) = claim(inbox)

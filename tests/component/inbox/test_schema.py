@@ -10,7 +10,9 @@ from sqlalchemy import create_engine, inspect
 
 from billhook.errors import ConfigError, InboxUnavailable, SchemaMismatch
 from billhook.inbox import Inbox
-from billhook.inbox.schema import REVISION, metadata
+from billhook.inbox.revision import REVISION
+from billhook.inbox.schema import metadata
+from support.inbox_structure import structure
 from support.inbox_view import change, incoming, open_inbox, place_of, rows, value
 
 INVALID_URLS = [
@@ -95,37 +97,6 @@ def test_opening_a_missing_schema_is_refused(bare_url):
     inbox.upgrade()
     inbox.check_writable()
     inbox.close()
-
-
-def structure(url):
-    """Everything about the tables at a URL that a program could notice."""
-    engine = create_engine(url)
-    found = inspect(engine)
-    tables = {
-        name: (
-            # Where they stand counts on SQLite only: see the test of the body's place.
-            sorted((one["name"], str(one["type"]), one["nullable"]) for one in found.get_columns(name)),
-            found.get_pk_constraint(name)["constrained_columns"],
-            sorted(
-                (
-                    str(one["name"]),
-                    one["column_names"],
-                    {k: str(v) for k, v in one["dialect_options"].items()},
-                )
-                for one in found.get_indexes(name)
-                if "duplicates_constraint" not in one
-            ),
-            sorted((one["name"], one["column_names"]) for one in found.get_unique_constraints(name)),
-            [(one["referred_table"], one["options"]) for one in found.get_foreign_keys(name)],
-        )
-        for name in found.get_table_names()
-    }
-    engine.dispose()
-    return tables
-
-
-def index(facts):
-    return str(facts["name"]), facts["column_names"], [str(one) for one in facts["dialect_options"].values()]
 
 
 def test_preparing_and_upgrading_again_change_nothing(inbox, inbox_url, where):

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from billhook.inbox import RunPlan, RunState, shares
-from billhook.inbox.issues import list_issues, update_issues
+from billhook.inbox.issue_updates import update_issues
+from billhook.inbox.issues import list_issues
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.shares import CommonValue, first_release, known_issues, read_share
 from support.inbox_view import NOON, change, incoming, open_inbox

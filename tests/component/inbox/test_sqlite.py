@@ -15,7 +15,6 @@ import pytest
 
 from billhook.errors import ConfigError, DeadlinePassed, InboxUnavailable, SchemaMismatch
 from billhook.inbox import Inbox
-from billhook.inbox.deliveries import revision
 from billhook.inbox.sqlite import database, driver
 from billhook.inbox.sqlite.driver import FORK_GUARD
 from billhook.inbox.sqlite.library import sqlite3
@@ -273,7 +272,13 @@ def test_a_file_of_another_program_is_refused_and_nothing_in_it_or_beside_it_cha
         r"no inbox: give the inbox a file of its own in BILLHOOK_INBOX_URL"
     )
 
-    for use in (Inbox.prepare, Inbox.upgrade, revision, lambda inbox: inbox.poll(1), Inbox.paused_handlers):
+    for use in (
+        Inbox.prepare,
+        Inbox.upgrade,
+        Inbox.revision,
+        lambda inbox: inbox.poll(1),
+        Inbox.paused_handlers,
+    ):
         inbox = Inbox(f"sqlite:///{path}")
         with pytest.raises(ConfigError, match=told):
             use(inbox)

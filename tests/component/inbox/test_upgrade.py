@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from billhook.errors import SchemaMismatch, UnreleasedSchema
+from billhook.errors import ConfigError, SchemaMismatch, UnreleasedSchema
 from billhook.inbox import Inbox, RunPlan, RunState
-from billhook.inbox.schema import REVISION
+from billhook.inbox.revision import REVISION
 from support.apps import deliver, make_app
+from support.inbox_structure import structure
 from support.inbox_view import NOON, change, incoming, place_of, rows, value
 from support.next_release import NEXT, next_release
 from support.runs import result_of
@@ -68,36 +71,72 @@ def test_an_inbox_that_was_not_upgraded_is_refused_with_the_command(inbox_url, t
 
 # --- an inbox of before the first release -----------------------------------------------------------
 
-UNRELEASED = (
-    "the inbox has schema 0009 of an unreleased billhook, which no release upgrades: have that billhook "
-    "handle what waits in it, then name an empty database in BILLHOOK_INBOX_URL"
-)
+CHANGES = {
+    "run.beside_others": "ALTER TABLE run DROP COLUMN beside_others",
+    "billhook_release.first_at": "DROP TABLE billhook_release",
+    "delivery.also_sent_as": "ALTER TABLE delivery DROP COLUMN also_sent_as",
+}
+"""What an inbox of before the first release lacks, and how it is made of one that has it."""
+UNRELEASED = [
+    ("0001", "run.beside_others"),  # the number of a release
+    ("0001", "billhook_release.first_at"),
+    ("0009", "delivery.also_sent_as"),
+    ("0016", "delivery.also_sent_as"),
+]
 
 
-@pytest.fixture
-def unreleased_url(bare_url):
-    """An inbox as a development version left it."""
+def refusal(revision, missing):
+    return (
+        f"the inbox has schema {revision} without {missing}, of an unreleased billhook, which no release "
+        "upgrades: have that billhook handle what waits in it, then name an empty database in "
+        "BILLHOOK_INBOX_URL"
+    )
+
+
+def make_unreleased(where, revision, missing):
+    """Make an inbox one that a development version left."""
+    change(where, CHANGES[missing])
+    change(where, "UPDATE billhook_version SET version_num = ?, oldest_compatible = '0001'", revision)
+
+
+@pytest.mark.parametrize(("revision", "missing"), UNRELEASED)
+def test_an_inbox_of_an_unreleased_billhook_is_refused_and_unchanged(bare_url, revision, missing):
+    where = place_of(bare_url)
     Inbox(bare_url).upgrade()
-    change(place_of(bare_url), "UPDATE billhook_version SET version_num = '0009'")
-    return bare_url
+    make_unreleased(where, revision, missing)
+    before = structure(bare_url)
+    inbox = Inbox(bare_url)
 
-
-def test_an_inbox_of_an_unreleased_billhook_is_refused_and_unchanged(unreleased_url):
-    inbox = Inbox(unreleased_url)
-
-    for use in (inbox.upgrade, inbox.prepare, inbox.check_writable):
+    for use in (inbox.upgrade, inbox.prepare, inbox.check_writable, lambda: inbox.received(1)):
         with pytest.raises(UnreleasedSchema) as refused:
             use()
-        assert str(refused.value) == UNRELEASED
+        assert str(refused.value) == refusal(revision, missing)
 
-    assert value(place_of(unreleased_url), "SELECT version_num FROM billhook_version") == "0009"
+    assert value(where, "SELECT version_num FROM billhook_version") == revision
+    assert structure(bare_url) == before
     inbox.close()
 
 
-def test_an_app_on_an_inbox_of_an_unreleased_billhook_says_so(unreleased_url, tmp_path, caplog):
-    app = make_app(tmp_path, BILLHOOK_INBOX_URL=unreleased_url)
+@pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
+def test_a_backup_of_an_unreleased_billhook_is_not_restored(bare_url, tmp_path):
+    inbox = Inbox(bare_url)
+    inbox.upgrade()
+    inbox.close()
+    backup = tmp_path / "backup.db"
+    inbox.database.back_up(backup, lambda *_: None)
+    make_unreleased(backup, *UNRELEASED[0])
 
-    assert f"deliveries get 503 until the inbox's schema fits: {UNRELEASED}" in caplog.text
+    with pytest.raises(ConfigError, match=re.escape(refusal(*UNRELEASED[0]))):
+        inbox.database.restore(backup, lambda *_: None)
+
+
+def test_an_app_on_an_inbox_of_an_unreleased_billhook_says_so(bare_url, tmp_path, caplog):
+    Inbox(bare_url).upgrade()
+    make_unreleased(place_of(bare_url), *UNRELEASED[0])
+
+    app = make_app(tmp_path, BILLHOOK_INBOX_URL=bare_url)
+
+    assert f"deliveries get 503 until the inbox's schema fits: {refusal(*UNRELEASED[0])}" in caplog.text
     assert deliver(app).status_code == 503
     app.extensions["billhook"].close()
 

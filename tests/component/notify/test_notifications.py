@@ -22,7 +22,8 @@ from billhook.engines import watch
 from billhook.errors import ConfigError, InboxUnavailable, MissingExtra
 from billhook.extension import get_state
 from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, notifications
-from billhook.inbox.issues import IssueState, change_issue, list_issues, update_issues
+from billhook.inbox.issue_updates import update_issues
+from billhook.inbox.issues import IssueState, change_issue, list_issues
 from billhook.inbox.notifications import AddressState, take_lease
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.schema import notifier as notifier_table

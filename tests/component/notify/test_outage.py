@@ -236,7 +236,7 @@ def test_a_file_that_a_process_left_half_written_is_begun_anew(at, made, address
     ("error", "expected"),
     [
         (AWAY, True),
-        (SchemaMismatch("another", "0016"), True),
+        (SchemaMismatch("another", "0001"), True),
         (OutOfResources("no thread"), False),
         (Draining("it ends"), False),
         (ValueError("x"), False),

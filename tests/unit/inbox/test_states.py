@@ -8,7 +8,7 @@ import pytest
 
 from billhook.errors import IllegalTransition
 from billhook.inbox import DeliveryState, RunState
-from billhook.inbox.records import check
+from billhook.inbox.states import check
 
 LEGAL = {
     ("received", "planned"),

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection that billhook.inbox.schema hands over."""
+"""Alembic's entry: runs the migrations on the connection that billhook.inbox.revision hands over."""
 
 from collections.abc import Collection, Mapping
 from typing import Any

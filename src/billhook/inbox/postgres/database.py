@@ -45,7 +45,8 @@ from billhook.inbox.postgres.driver import (
 from billhook.inbox.postgres.facts import read_facts
 from billhook.inbox.postgres.waker import PostgresWaker
 from billhook.inbox.records import NewDelivery
-from billhook.inbox.schema import verify, verify_opened, version
+from billhook.inbox.revision import verify, verify_opened
+from billhook.inbox.schema import version
 
 logger = logging.getLogger("billhook.inbox")
 
@@ -72,7 +73,11 @@ _FAILURES = (DBAPIError, InvalidRequestError, PoolTimeout, psycopg.Error, OSErro
 class PostgresDatabase(Database):
     """Connections to one PostgreSQL database, opened anew in every process. See billhook.inbox.database."""
 
-    is_remote = True
+    may_be_away = True
+    waits_in_c = False
+    writes_overlap = True
+    prune_rows = 500
+    has_own_clock = True
     schema: str
     clock: ServerClock
 

@@ -83,6 +83,11 @@ class PostgresDialect(InboxDialect):
     """The SQL of PostgreSQL, where transactions write beside each other."""
 
     closing_margin = timedelta(seconds=6)
+    every_column = text(
+        "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
+        "JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+        "WHERE nspname = :schema AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped"
+    )
 
     def time_writer(self, by_driver: Processor) -> Processor:
         """Leave it to the driver."""

@@ -19,7 +19,7 @@ from sqlalchemy.exc import DisconnectionError
 
 from billhook.concurrency import wait_readable
 from billhook.errors import UnfitEncoding
-from billhook.inbox import schema
+from billhook.inbox import revision
 from billhook.inbox.records import NewDelivery
 
 SESSION = {
@@ -229,7 +229,7 @@ def insert(connection: DeadlineConnection, statement: bytes, rows: Sequence[NewD
     """
     # Sequential ids come in the order of the rows inserted, so sorting pairs them with their keys again.
     order = sorted(range(len(rows)), key=lambda number: (rows[number].source, rows[number].key))
-    columns: list[object] = [schema.REVISION]
+    columns: list[object] = [revision.REVISION]
     columns += [[getattr(rows[number], name) for number in order] for name in _COLUMNS]
     if connection.is_pooled:  # else the statement is its own transaction
         connection.execute(f"BEGIN {WRITING}{connection.settings}".encode())

@@ -10,7 +10,9 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from billhook.errors import ConfigError, InboxError
-from billhook.inbox.schema import require_known, version
+from billhook.inbox.revision import require_upgradable
+from billhook.inbox.schema import version
+from billhook.inbox.sqlite.dialect import EVERY_COLUMN
 from billhook.inbox.sqlite.driver import connect
 from billhook.inbox.sqlite.file import refuse_foreign_file, sync
 from billhook.inbox.sqlite.library import sqlite3
@@ -82,7 +84,7 @@ def _copy(source: sqlite3.Connection, target: Path, progress: Progress) -> int:
         if not {version.name, "delivery"} <= tables:
             raise ConfigError("there is no inbox in it")
         ((revision,),) = copy.execute(f"SELECT version_num FROM {version.name}").fetchall()  # noqa: S608 - ours
-        require_known(revision)
+        require_upgradable(revision, set(copy.execute(EVERY_COLUMN)))
         ((deliveries,),) = copy.execute("SELECT count(*) FROM delivery").fetchall()
         return int(deliveries)
 

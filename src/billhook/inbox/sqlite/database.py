@@ -23,7 +23,7 @@ from billhook.errors import InboxUnavailable
 from billhook.inbox.database import Database
 from billhook.inbox.facts import SqliteFacts
 from billhook.inbox.records import NewDelivery
-from billhook.inbox.schema import MAY_STORE, prepare_schema, verify
+from billhook.inbox.revision import MAY_STORE, prepare_schema, verify
 from billhook.inbox.sqlite.backup import Progress, back_up, restore
 from billhook.inbox.sqlite.driver import (
     FORK_GUARD,
@@ -71,8 +71,12 @@ class SqliteDatabase(Database):
     """Connections to one SQLite file, opened anew in every process. See billhook.inbox.database.Database."""
 
     path: Path
-    is_remote = False
+    may_be_away = False
     """A file that cannot be opened at start is in a wrong place, or broken."""
+    waits_in_c = True
+    writes_overlap = False
+    prune_rows = 150  # receivers wait for the one writer
+    has_own_clock = False
 
     def __init__(
         self,

@@ -21,6 +21,7 @@ from sqlalchemy import (
     insert,
     literal_column,
     select,
+    text,
 )
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.types import TypeEngine
@@ -29,11 +30,17 @@ from billhook.inbox.dialect import FirstRuns, InboxDialect, Processor, RunUpdate
 from billhook.inbox.schema import run
 from billhook.inbox.sql import UtcDateTime
 
+EVERY_COLUMN = (
+    "SELECT made.name, its.name FROM sqlite_master AS made JOIN pragma_table_info(made.name) AS its "
+    "WHERE made.type = 'table'"
+)
+
 
 class SqliteDialect(InboxDialect):
     """The SQL of SQLite, whose write transactions lock the whole file: there is no lock to be taken."""
 
     closing_margin = timedelta(seconds=2)
+    every_column = text(EVERY_COLUMN)
 
     # Times not by SQLAlchemy's own type, which have no zone: six are read for each delivery that is handled,
     # and a second function for the zone would cost more than reading them.

@@ -31,7 +31,7 @@ from sqlalchemy.pool import QueuePool
 from billhook.concurrency import around_fork
 from billhook.errors import InboxUnavailable
 from billhook.inbox.dialect import with_own
-from billhook.inbox.schema import verify_opened
+from billhook.inbox.revision import verify_opened
 from billhook.inbox.sqlite.dialect import SQLITE
 from billhook.inbox.sqlite.file import beside, record_log_owner, refuse_foreign_file, rewrite, sync
 from billhook.inbox.sqlite.library import sqlite3

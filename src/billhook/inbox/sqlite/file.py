@@ -18,7 +18,8 @@ from pathlib import Path
 
 from billhook.errors import ConfigError, ForeignFile
 from billhook.file_modes import access_by_others
-from billhook.inbox.schema import REVISION, version
+from billhook.inbox.revision import REVISION
+from billhook.inbox.schema import version
 from billhook.inbox.sqlite.library import sqlite3
 
 logger = logging.getLogger("billhook.inbox")

@@ -96,6 +96,13 @@ FROM few JOIN billhook.delivery ON billhook.delivery.id = few.delivery_id
 --> delivery: delivery_pkey
 --> run: run_alone_idx
 
+-- content_duplicates.py find_duplicates
+SELECT billhook.run.handler, billhook.run.identity, billhook.run.delivery_id, billhook.delivery.received_at
+FROM billhook.run JOIN billhook.delivery ON billhook.delivery.id = billhook.run.delivery_id
+WHERE billhook.run.handler = ANY (%(param_1)s::TEXT[]) AND billhook.run.identity = ANY (%(param_2)s::TEXT[]) AND billhook.run.identity IS NOT NULL AND billhook.run.twin_of IS NULL AND billhook.delivery.received_at >= %(received_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.id
+--> delivery: delivery_pkey
+--> run: run_identity_idx
+
 -- counts.py Counts.write
 INSERT INTO billhook.billhook_count (hour, source, event_type, handler, what, cause, bucket, number, seconds, last_at) VALUES (%(hour)s::TIMESTAMP WITH TIME ZONE, %(source)s::VARCHAR, %(event_type)s::VARCHAR, %(handler)s::VARCHAR, %(what)s::VARCHAR, %(cause)s::VARCHAR, %(bucket)s::INTEGER, %(number)s::BIGINT, %(seconds)s, %(last_at)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (hour, source, event_type, handler, what, cause, bucket) DO UPDATE SET number = (billhook.billhook_count.number + excluded.number), seconds = (billhook.billhook_count.seconds + excluded.seconds), last_at = CASE WHEN (excluded.last_at > billhook.billhook_count.last_at) THEN excluded.last_at ELSE billhook.billhook_count.last_at END
 
@@ -1256,14 +1263,53 @@ UPDATE billhook.billhook_version SET version_num=billhook.billhook_version.versi
 INSERT INTO billhook.delivery (source, key, variant, event_type, type_field, conflict_of, headers, state, error, signed_at, received_at, digest, body) VALUES (%(source)s::VARCHAR, %(key)s::VARCHAR, %(variant)s::VARCHAR, %(event_type)s::VARCHAR, %(type_field)s::VARCHAR, %(conflict_of)s::BIGINT, %(headers)s::VARCHAR, %(state)s::VARCHAR, %(error)s::VARCHAR, %(signed_at)s::TIMESTAMP WITH TIME ZONE, %(received_at)s::TIMESTAMP WITH TIME ZONE, %(digest)s, %(body)s) RETURNING billhook.delivery.id
 
 -- ingest.py _of_keys
-SELECT billhook.delivery.key, billhook.delivery.variant, billhook.delivery.id, coalesce(billhook.delivery.sent_as, billhook.delivery.event_type) AS coalesce_1, billhook.delivery.digest, billhook.delivery.error, billhook.delivery.type_field
+SELECT billhook.delivery.key, billhook.delivery.variant, billhook.delivery.id, coalesce(billhook.delivery.sent_as, billhook.delivery.event_type) AS coalesce_1, billhook.delivery.digest, billhook.delivery.error, billhook.delivery.type_field, billhook.delivery.also_sent_as
 FROM billhook.delivery
 WHERE billhook.delivery.source = %(source_1)s::VARCHAR AND billhook.delivery.key = ANY (%(param_1)s::TEXT[])
 --> delivery: delivery_source_key_variant_key
 
 -- ingest.py _store_others
-UPDATE billhook.delivery SET error=%(error)s::VARCHAR WHERE billhook.delivery.id = %(id_1)s::BIGINT
+UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = %(id_1)s::BIGINT
 --> delivery: delivery_pkey
+
+-- issue_updates.py _is_over
+SELECT DISTINCT billhook.run.id, billhook.run.delivery_id
+FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
+WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state IN ('due', 'running') AND billhook.run.attempts > %(attempts_1)s::INTEGER)
+ LIMIT %(param_1)s::INTEGER
+--> failure: failure_run_id_idx
+--> run: run_pkey
+
+-- issue_updates.py _is_over
+SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.error, billhook.delivery.received_at
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.state = %(state_1)s::VARCHAR ORDER BY billhook.delivery.id DESC
+ LIMIT %(most)s OFFSET %(param_1)s::INTEGER
+--> delivery: delivery_failed_idx
+
+-- issue_updates.py _open
+INSERT INTO billhook.billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, ignored_until, notified) VALUES (%(fingerprint)s::VARCHAR, %(kind)s::VARCHAR, %(subject)s::VARCHAR, %(title)s::VARCHAR, %(place)s::VARCHAR, %(state)s::VARCHAR, %(opened_at)s::TIMESTAMP WITH TIME ZONE, %(changed_at)s::TIMESTAMP WITH TIME ZONE, %(who)s::VARCHAR, %(why)s::VARCHAR, %(ignored_until)s::TIMESTAMP WITH TIME ZONE, %(notified)s::INTEGER) ON CONFLICT DO NOTHING
+
+-- issue_updates.py _open
+UPDATE billhook.billhook_issue SET title=%(title)s::VARCHAR, place=%(place)s::VARCHAR, state=%(state)s::VARCHAR, opened_at=%(opened_at)s::TIMESTAMP WITH TIME ZONE, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE, notified=%(notified)s::INTEGER WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.billhook_issue.changed_at = %(changed_at_1)s::TIMESTAMP WITH TIME ZONE
+--> billhook_issue: billhook_issue_pkey
+
+-- issue_updates.py update_issues
+DELETE FROM billhook.billhook_count WHERE billhook.billhook_count.what = %(what_1)s::VARCHAR AND billhook.billhook_count.cause = ANY (%(param_1)s::TEXT[])
+--> billhook_count: billhook_count_pkey
+
+-- issue_updates.py update_issues
+DELETE FROM billhook.billhook_issue WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND billhook.billhook_issue.changed_at < %(changed_at_1)s::TIMESTAMP WITH TIME ZONE RETURNING billhook.billhook_issue.fingerprint
+--> billhook_issue: billhook_issue_pkey
+
+-- issue_updates.py update_issues
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
+FROM billhook.billhook_issue
+--> billhook_issue: all rows
+
+-- issue_updates.py update_issues
+UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND (billhook.billhook_issue.state = ANY (%(param_2)s::TEXT[]) OR billhook.billhook_issue.ignored_until <= %(ignored_until_1)s::TIMESTAMP WITH TIME ZONE)
+--> billhook_issue: billhook_issue_pkey
 
 -- issues.py _counted
 SELECT billhook.billhook_count.hour, billhook.billhook_count.number, billhook.billhook_count.last_at
@@ -1314,28 +1360,6 @@ WHERE anon_1.delivery_id > %(delivery_id_1)s::BIGINT ORDER BY anon_1.delivery_id
  LIMIT %(param_1)s::INTEGER
 --> failure: failure_run_id_idx
 --> run: run_pkey
-
--- issues.py _is_over
-SELECT DISTINCT billhook.run.id, billhook.run.delivery_id
-FROM billhook.run JOIN billhook.failure ON billhook.failure.run_id = billhook.run.id
-WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR AND (billhook.run.state = %(state_1)s::VARCHAR OR billhook.run.state IN ('due', 'running') AND billhook.run.attempts > %(attempts_1)s::INTEGER)
- LIMIT %(param_1)s::INTEGER
---> failure: failure_run_id_idx
---> run: run_pkey
-
--- issues.py _is_over
-SELECT billhook.delivery.id, billhook.delivery.event_type, billhook.delivery.error, billhook.delivery.received_at
-FROM billhook.delivery
-WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.state = %(state_1)s::VARCHAR ORDER BY billhook.delivery.id DESC
- LIMIT %(most)s OFFSET %(param_1)s::INTEGER
---> delivery: delivery_failed_idx
-
--- issues.py _open
-INSERT INTO billhook.billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, ignored_until, notified) VALUES (%(fingerprint)s::VARCHAR, %(kind)s::VARCHAR, %(subject)s::VARCHAR, %(title)s::VARCHAR, %(place)s::VARCHAR, %(state)s::VARCHAR, %(opened_at)s::TIMESTAMP WITH TIME ZONE, %(changed_at)s::TIMESTAMP WITH TIME ZONE, %(who)s::VARCHAR, %(why)s::VARCHAR, %(ignored_until)s::TIMESTAMP WITH TIME ZONE, %(notified)s::INTEGER) ON CONFLICT DO NOTHING
-
--- issues.py _open
-UPDATE billhook.billhook_issue SET title=%(title)s::VARCHAR, place=%(place)s::VARCHAR, state=%(state)s::VARCHAR, opened_at=%(opened_at)s::TIMESTAMP WITH TIME ZONE, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE, notified=%(notified)s::INTEGER WHERE billhook.billhook_issue.fingerprint = %(fingerprint_1)s::VARCHAR AND billhook.billhook_issue.changed_at = %(changed_at_1)s::TIMESTAMP WITH TIME ZONE
---> billhook_issue: billhook_issue_pkey
 
 -- issues.py _quarantined
 -- occurrences.py occurrences
@@ -1457,23 +1481,6 @@ WHERE billhook.failure.fingerprint = %(fingerprint_1)s::VARCHAR ORDER BY billhoo
 --> failure: failure_fingerprint_idx
 --> run: run_pkey
 
--- issues.py update_issues
-DELETE FROM billhook.billhook_count WHERE billhook.billhook_count.what = %(what_1)s::VARCHAR AND billhook.billhook_count.cause = ANY (%(param_1)s::TEXT[])
---> billhook_count: billhook_count_pkey
-
--- issues.py update_issues
-DELETE FROM billhook.billhook_issue WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND billhook.billhook_issue.changed_at < %(changed_at_1)s::TIMESTAMP WITH TIME ZONE RETURNING billhook.billhook_issue.fingerprint
---> billhook_issue: billhook_issue_pkey
-
--- issues.py update_issues
-SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.kind, billhook.billhook_issue.subject, billhook.billhook_issue.title, billhook.billhook_issue.place, billhook.billhook_issue.state, billhook.billhook_issue.opened_at, billhook.billhook_issue.changed_at, billhook.billhook_issue.who, billhook.billhook_issue.why, billhook.billhook_issue.ignored_until, billhook.billhook_issue.notified
-FROM billhook.billhook_issue
---> billhook_issue: all rows
-
--- issues.py update_issues
-UPDATE billhook.billhook_issue SET state=%(state)s::VARCHAR, changed_at=%(changed_at)s::TIMESTAMP WITH TIME ZONE, who=%(who)s::VARCHAR, why=%(why)s::VARCHAR, ignored_until=%(ignored_until)s::TIMESTAMP WITH TIME ZONE WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND (billhook.billhook_issue.state = ANY (%(param_2)s::TEXT[]) OR billhook.billhook_issue.ignored_until <= %(ignored_until_1)s::TIMESTAMP WITH TIME ZONE)
---> billhook_issue: billhook_issue_pkey
-
 -- leases.py _make_due
 UPDATE billhook.run SET state=%(state)s::VARCHAR, attempts=(billhook.run.attempts - %(attempts_1)s::INTEGER), due_at=%(due_at)s::TIMESTAMP WITH TIME ZONE WHERE billhook.run.id = ANY (%(param_1)s::BIGINT[])
 --> run: run_pkey
@@ -1509,7 +1516,7 @@ WHERE billhook.billhook_handler.paused_at IS NOT NULL AND billhook.billhook_hand
 INSERT INTO billhook.billhook_handler (name) VALUES (%(name)s::VARCHAR)
 
 -- limits.py Limiter._read
-SELECT billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at
+SELECT billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.paused_error, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name = ANY (%(param_1)s::TEXT[])
 --> billhook_handler: billhook_handler_name_key
@@ -1523,34 +1530,40 @@ UPDATE billhook.billhook_handler SET next_start_at=%(next_start_at)s::TIMESTAMP 
 --> billhook_handler: billhook_handler_pkey
 
 -- limits.py Limiter._write
-UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
+UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, paused_error=%(paused_error)s::VARCHAR, failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
 --> billhook_handler: billhook_handler_pkey
 
 -- limits.py find_paused
-SELECT billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why
+SELECT billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.paused_error
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.paused_at IS NOT NULL ORDER BY billhook.billhook_handler.name
 --> billhook_handler: billhook_handler_name_key
 
 -- limits.py forget_errors
-UPDATE billhook.billhook_handler SET paused_why=%(paused_why)s::VARCHAR WHERE billhook.billhook_handler.name = %(name_1)s::VARCHAR AND billhook.billhook_handler.paused_why = %(paused_why_1)s::VARCHAR
---> billhook_handler: billhook_handler_name_key
+SELECT billhook.billhook_handler.id
+FROM billhook.billhook_handler
+WHERE billhook.billhook_handler.paused_error = ANY (%(param_1)s::TEXT[])
+--> billhook_handler: all rows
+
+-- limits.py forget_errors
+UPDATE billhook.billhook_handler SET paused_error=%(paused_error)s::VARCHAR WHERE billhook.billhook_handler.paused_error = ANY (%(param_1)s::TEXT[])
+--> billhook_handler: all rows
 
 -- limits.py pause
 INSERT INTO billhook.billhook_handler (name, paused_at, paused_why) VALUES (%(name)s::VARCHAR, %(paused_at)s::TIMESTAMP WITH TIME ZONE, %(paused_why)s::VARCHAR) RETURNING billhook.billhook_handler.id
 
 -- limits.py pause
-SELECT billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at
+SELECT billhook.billhook_handler.id, billhook.billhook_handler.name, billhook.billhook_handler.paused_at, billhook.billhook_handler.paused_why, billhook.billhook_handler.paused_error, billhook.billhook_handler.failures, billhook.billhook_handler.next_start_at
 FROM billhook.billhook_handler
 WHERE billhook.billhook_handler.name = %(name_1)s::VARCHAR
 --> billhook_handler: billhook_handler_name_key
 
 -- limits.py pause
-UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
+UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, paused_error=%(paused_error)s::VARCHAR WHERE billhook.billhook_handler.id = %(id_1)s::BIGINT
 --> billhook_handler: billhook_handler_pkey
 
 -- limits.py resume
-UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.name = %(name_1)s::VARCHAR AND billhook.billhook_handler.paused_at IS NOT NULL
+UPDATE billhook.billhook_handler SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_why=%(paused_why)s::VARCHAR, paused_error=%(paused_error)s::VARCHAR, failures=%(failures)s::INTEGER WHERE billhook.billhook_handler.name = %(name_1)s::VARCHAR AND billhook.billhook_handler.paused_at IS NOT NULL
 --> billhook_handler: billhook_handler_name_key
 
 -- locks.py lock_conflicts
@@ -1712,12 +1725,12 @@ WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[])
 --> run: run_delivery_id_handler_key
 
 -- operations.py _change
-UPDATE billhook.delivery SET event_type=%(event_type)s::VARCHAR, sent_as=coalesce(billhook.delivery.sent_as, billhook.delivery.event_type), state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('quarantined')
---> delivery: delivery_failed_idx
+UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, headers=%(headers)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR, digest=%(digest)s, identifier_1=%(identifier_1)s::VARCHAR, identifier_2=%(identifier_2)s::VARCHAR, identifier_3=%(identifier_3)s::VARCHAR, body=%(body)s WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done')
+--> delivery: delivery_pkey
 
 -- operations.py _change
-UPDATE billhook.delivery SET headers=%(headers)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR, digest=%(digest)s, identifier_1=%(identifier_1)s::VARCHAR, identifier_2=%(identifier_2)s::VARCHAR, identifier_3=%(identifier_3)s::VARCHAR, body=%(body)s WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done')
---> delivery: delivery_pkey
+UPDATE billhook.delivery SET event_type=%(event_type)s::VARCHAR, sent_as=coalesce(billhook.delivery.sent_as, billhook.delivery.event_type), state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('quarantined')
+--> delivery: delivery_failed_idx
 
 -- operations.py _change
 UPDATE billhook.delivery SET state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('dead')
@@ -2010,7 +2023,7 @@ WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN 
 --> run: run_delivery_id_handler_key
 
 -- retention.py prune
-UPDATE billhook.delivery SET headers=%(headers)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR, identifier_1=%(identifier_1)s::VARCHAR, identifier_2=%(identifier_2)s::VARCHAR, identifier_3=%(identifier_3)s::VARCHAR, body=%(body)s WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])
+UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, headers=%(headers)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR, identifier_1=%(identifier_1)s::VARCHAR, identifier_2=%(identifier_2)s::VARCHAR, identifier_3=%(identifier_3)s::VARCHAR, body=%(body)s WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[])
 --> delivery: delivery_pkey
 
 -- retention.py prune_actions
@@ -2023,13 +2036,6 @@ FROM billhook.billhook_closed)) THEN (SELECT billhook.billhook_closed.finished_a
 FROM billhook.billhook_closed) ELSE anon_1.ended_at END, runs_alone=0, beside_others=0, uncounted_attempts=(billhook.run.uncounted_attempts + anon_1.is_uncounted), started_at=coalesce(anon_1.called_at, billhook.run.started_at), duration_seconds=anon_1.seconds FROM jsonb_to_recordset(CAST(%(results)s::VARCHAR AS JSONB)) AS anon_1(run_id BIGINT, fencing_token INTEGER, attempt INTEGER, new_state TEXT, error TEXT, retry_at TIMESTAMP WITH TIME ZONE, ended_at TIMESTAMP WITH TIME ZONE, is_uncounted INTEGER, called_at TIMESTAMP WITH TIME ZONE, seconds FLOAT) WHERE billhook.run.id = anon_1.run_id AND billhook.run.token = anon_1.fencing_token AND (billhook.run.state IN ('running') OR billhook.run.state IN ('due') AND (billhook.run.runs_alone = 1 OR billhook.run.queued = 1)) RETURNING billhook.run.id, billhook.run.token, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
 --> billhook_closed: all rows
 --> run: run_claim_idx
-
--- runs.py find_duplicates
-SELECT billhook.run.handler, billhook.run.identity, billhook.run.delivery_id, billhook.delivery.received_at
-FROM billhook.run JOIN billhook.delivery ON billhook.delivery.id = billhook.run.delivery_id
-WHERE billhook.run.handler = ANY (%(param_1)s::TEXT[]) AND billhook.run.identity = ANY (%(param_2)s::TEXT[]) AND billhook.run.identity IS NOT NULL AND billhook.run.twin_of IS NULL AND billhook.delivery.received_at >= %(received_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.id
---> delivery: delivery_pkey
---> run: run_identity_idx
 
 -- runs.py finish_deliveries
 UPDATE billhook.delivery SET state=CASE WHEN (EXISTS (SELECT *

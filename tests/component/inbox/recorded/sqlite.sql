@@ -111,6 +111,15 @@ FROM few JOIN delivery ON delivery.id = few.delivery_id
 --> SCAN few
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
+-- content_duplicates.py find_duplicates
+SELECT run.handler, run.identity, run.delivery_id, delivery.received_at
+FROM run JOIN delivery ON delivery.id = run.delivery_id
+WHERE run.handler IN (SELECT value FROM json_each(?)) AND run.identity IN (SELECT value FROM json_each(?)) AND run.identity IS NOT NULL AND run.twin_of IS NULL AND delivery.received_at >= ? ORDER BY run.id
+--> SEARCH run USING INDEX run_identity_idx (handler=? AND identity=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+
 -- counts.py Counts.write
 INSERT INTO billhook_count (hour, source, event_type, handler, what, cause, bucket, number, seconds, last_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hour, source, event_type, handler, what, cause, bucket) DO UPDATE SET number = (billhook_count.number + excluded.number), seconds = (billhook_count.seconds + excluded.seconds), last_at = CASE WHEN (excluded.last_at > billhook_count.last_at) THEN excluded.last_at ELSE billhook_count.last_at END
 
@@ -1364,15 +1373,60 @@ INSERT INTO delivery (source, "key", variant, event_type, type_field, conflict_o
 --> SEARCH run USING COVERING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 
 -- ingest.py _of_keys
-SELECT delivery."key", delivery.variant, delivery.id, coalesce(delivery.sent_as, delivery.event_type) AS coalesce_1, delivery.digest, delivery.error, delivery.type_field
+SELECT delivery."key", delivery.variant, delivery.id, coalesce(delivery.sent_as, delivery.event_type) AS coalesce_1, delivery.digest, delivery.error, delivery.type_field, delivery.also_sent_as
 FROM delivery
 WHERE delivery.source = ? AND delivery."key" IN (SELECT value FROM json_each(?))
 --> SEARCH delivery USING INDEX sqlite_autoindex_delivery_1 (source=? AND key=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- ingest.py _store_others
-UPDATE delivery SET error=? WHERE delivery.id = ?
+UPDATE delivery SET also_sent_as=?, error=? WHERE delivery.id = ?
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
+
+-- issue_updates.py _is_over
+SELECT DISTINCT run.id, run.delivery_id
+FROM run JOIN failure ON failure.run_id = run.id
+WHERE failure.fingerprint = ? AND (run.state = ? OR run.state IN ('due', 'running') AND run.attempts > ?)
+ LIMIT ? OFFSET ?
+--> SEARCH failure USING COVERING INDEX failure_fingerprint_idx (fingerprint=?)
+--> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
+
+-- issue_updates.py _is_over
+-- issues.py _quarantined
+-- occurrences.py occurrences
+SELECT delivery.id, delivery.event_type, delivery.error, delivery.received_at
+FROM delivery
+WHERE delivery.state IN ('dead', 'quarantined') AND delivery.state = ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INDEX delivery_failed_idx (state=?)
+
+-- issue_updates.py _open
+INSERT INTO billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, ignored_until, notified) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+
+-- issue_updates.py _open
+UPDATE billhook_issue SET title=?, place=?, state=?, opened_at=?, changed_at=?, who=?, why=?, ignored_until=?, notified=? WHERE billhook_issue.fingerprint = ? AND billhook_issue.changed_at = ?
+--> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
+
+-- issue_updates.py update_issues
+DELETE FROM billhook_count WHERE billhook_count.what = ? AND billhook_count.cause IN (SELECT value FROM json_each(?))
+--> SCAN billhook_count
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- issue_updates.py update_issues
+DELETE FROM billhook_issue WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) AND billhook_issue.changed_at < ? RETURNING fingerprint
+--> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- issue_updates.py update_issues
+SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.ignored_until, billhook_issue.notified
+FROM billhook_issue
+--> SCAN billhook_issue
+
+-- issue_updates.py update_issues
+UPDATE billhook_issue SET state=?, changed_at=?, who=?, why=?, ignored_until=? WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) AND (billhook_issue.state IN (SELECT value FROM json_each(?)) OR billhook_issue.ignored_until <= ?)
+--> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- issues.py _counted
 SELECT billhook_count.hour, billhook_count.number, billhook_count.last_at
@@ -1427,30 +1481,6 @@ WHERE anon_1.delivery_id > ? ORDER BY anon_1.delivery_id
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN anon_2
 --> SCAN anon_1
-
--- issues.py _is_over
-SELECT DISTINCT run.id, run.delivery_id
-FROM run JOIN failure ON failure.run_id = run.id
-WHERE failure.fingerprint = ? AND (run.state = ? OR run.state IN ('due', 'running') AND run.attempts > ?)
- LIMIT ? OFFSET ?
---> SEARCH failure USING COVERING INDEX failure_fingerprint_idx (fingerprint=?)
---> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
-
--- issues.py _is_over
--- issues.py _quarantined
--- occurrences.py occurrences
-SELECT delivery.id, delivery.event_type, delivery.error, delivery.received_at
-FROM delivery
-WHERE delivery.state IN ('dead', 'quarantined') AND delivery.state = ? ORDER BY delivery.id DESC
- LIMIT ? OFFSET ?
---> SEARCH delivery USING INDEX delivery_failed_idx (state=?)
-
--- issues.py _open
-INSERT INTO billhook_issue (fingerprint, kind, subject, title, place, state, opened_at, changed_at, who, why, ignored_until, notified) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
-
--- issues.py _open
-UPDATE billhook_issue SET title=?, place=?, state=?, opened_at=?, changed_at=?, who=?, why=?, ignored_until=?, notified=? WHERE billhook_issue.fingerprint = ? AND billhook_issue.changed_at = ?
---> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
 
 -- issues.py _with_numbers
 SELECT delivery.id, delivery.identifier_1, delivery.identifier_2, delivery.identifier_3
@@ -1579,27 +1609,6 @@ WHERE failure.fingerprint = ? ORDER BY failure.id DESC
 --> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 
--- issues.py update_issues
-DELETE FROM billhook_count WHERE billhook_count.what = ? AND billhook_count.cause IN (SELECT value FROM json_each(?))
---> SCAN billhook_count
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- issues.py update_issues
-DELETE FROM billhook_issue WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) AND billhook_issue.changed_at < ? RETURNING fingerprint
---> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
--- issues.py update_issues
-SELECT billhook_issue.fingerprint, billhook_issue.kind, billhook_issue.subject, billhook_issue.title, billhook_issue.place, billhook_issue.state, billhook_issue.opened_at, billhook_issue.changed_at, billhook_issue.who, billhook_issue.why, billhook_issue.ignored_until, billhook_issue.notified
-FROM billhook_issue
---> SCAN billhook_issue
-
--- issues.py update_issues
-UPDATE billhook_issue SET state=?, changed_at=?, who=?, why=?, ignored_until=? WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) AND (billhook_issue.state IN (SELECT value FROM json_each(?)) OR billhook_issue.ignored_until <= ?)
---> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
---> SCAN json_each VIRTUAL TABLE INDEX 1:
-
 -- leases.py _make_due
 UPDATE run SET state=?, attempts=(run.attempts - ?), due_at=? WHERE run.id IN (SELECT value FROM json_each(?))
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
@@ -1639,7 +1648,7 @@ WHERE billhook_handler.paused_at IS NOT NULL AND billhook_handler.name IN (SELEC
 INSERT INTO billhook_handler (name) VALUES (?)
 
 -- limits.py Limiter._read
-SELECT billhook_handler.id, billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.failures, billhook_handler.next_start_at
+SELECT billhook_handler.id, billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.paused_error, billhook_handler.failures, billhook_handler.next_start_at
 FROM billhook_handler
 WHERE billhook_handler.name IN (SELECT value FROM json_each(?))
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
@@ -1654,34 +1663,42 @@ UPDATE billhook_handler SET next_start_at=? WHERE billhook_handler.id = ?
 --> SEARCH billhook_handler USING INTEGER PRIMARY KEY (rowid=?)
 
 -- limits.py Limiter._write
-UPDATE billhook_handler SET paused_at=?, paused_why=?, failures=? WHERE billhook_handler.id = ?
+UPDATE billhook_handler SET paused_at=?, paused_why=?, paused_error=?, failures=? WHERE billhook_handler.id = ?
 --> SEARCH billhook_handler USING INTEGER PRIMARY KEY (rowid=?)
 
 -- limits.py find_paused
-SELECT billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why
+SELECT billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.paused_error
 FROM billhook_handler
 WHERE billhook_handler.paused_at IS NOT NULL ORDER BY billhook_handler.name
 --> SCAN billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1
 
 -- limits.py forget_errors
-UPDATE billhook_handler SET paused_why=? WHERE billhook_handler.name = ? AND billhook_handler.paused_why = ?
---> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
+SELECT billhook_handler.id
+FROM billhook_handler
+WHERE billhook_handler.paused_error IN (SELECT value FROM json_each(?))
+--> SCAN billhook_handler
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- limits.py forget_errors
+UPDATE billhook_handler SET paused_error=? WHERE billhook_handler.paused_error IN (SELECT value FROM json_each(?))
+--> SCAN billhook_handler
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- limits.py pause
 INSERT INTO billhook_handler (name, paused_at, paused_why) VALUES (?, ?, ?)
 
 -- limits.py pause
-SELECT billhook_handler.id, billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.failures, billhook_handler.next_start_at
+SELECT billhook_handler.id, billhook_handler.name, billhook_handler.paused_at, billhook_handler.paused_why, billhook_handler.paused_error, billhook_handler.failures, billhook_handler.next_start_at
 FROM billhook_handler
 WHERE billhook_handler.name = ?
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 
 -- limits.py pause
-UPDATE billhook_handler SET paused_at=?, paused_why=? WHERE billhook_handler.id = ?
+UPDATE billhook_handler SET paused_at=?, paused_why=?, paused_error=? WHERE billhook_handler.id = ?
 --> SEARCH billhook_handler USING INTEGER PRIMARY KEY (rowid=?)
 
 -- limits.py resume
-UPDATE billhook_handler SET paused_at=?, paused_why=?, failures=? WHERE billhook_handler.name = ? AND billhook_handler.paused_at IS NOT NULL
+UPDATE billhook_handler SET paused_at=?, paused_why=?, paused_error=?, failures=? WHERE billhook_handler.name = ? AND billhook_handler.paused_at IS NOT NULL
 --> SEARCH billhook_handler USING INDEX sqlite_autoindex_billhook_handler_1 (name=?)
 
 -- lost_workers.py _ran
@@ -1833,12 +1850,12 @@ WHERE run.delivery_id IN (SELECT value FROM json_each(?))
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py _change
-UPDATE delivery SET event_type=?, sent_as=coalesce(delivery.sent_as, delivery.event_type), state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('quarantined')
+UPDATE delivery SET also_sent_as=?, headers=?, state=?, error=?, digest=?, identifier_1=?, identifier_2=?, identifier_3=?, body=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py _change
-UPDATE delivery SET headers=?, state=?, error=?, digest=?, identifier_1=?, identifier_2=?, identifier_3=?, body=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done')
+UPDATE delivery SET event_type=?, sent_as=coalesce(delivery.sent_as, delivery.event_type), state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('quarantined')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
@@ -2215,7 +2232,7 @@ WHERE run.delivery_id = delivery.id AND run.state IN ('waiting', 'due', 'running
 --> SEARCH run USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 
 -- retention.py prune
-UPDATE delivery SET headers=?, state=?, error=?, identifier_1=?, identifier_2=?, identifier_3=?, body=? WHERE delivery.id IN (SELECT value FROM json_each(?))
+UPDATE delivery SET also_sent_as=?, headers=?, state=?, error=?, identifier_1=?, identifier_2=?, identifier_3=?, body=? WHERE delivery.id IN (SELECT value FROM json_each(?))
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
@@ -2237,15 +2254,6 @@ FROM billhook_closed) ELSE ? END, runs_alone=0, beside_others=0, uncounted_attem
 --> SEARCH run USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN billhook_closed
 --> SCAN billhook_closed
-
--- runs.py find_duplicates
-SELECT run.handler, run.identity, run.delivery_id, delivery.received_at
-FROM run JOIN delivery ON delivery.id = run.delivery_id
-WHERE run.handler IN (SELECT value FROM json_each(?)) AND run.identity IN (SELECT value FROM json_each(?)) AND run.identity IS NOT NULL AND run.twin_of IS NULL AND delivery.received_at >= ? ORDER BY run.id
---> SEARCH run USING INDEX run_identity_idx (handler=? AND identity=?)
---> SCAN json_each VIRTUAL TABLE INDEX 1:
---> SCAN json_each VIRTUAL TABLE INDEX 1:
---> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 
 -- runs.py finish_deliveries
 UPDATE delivery SET state=CASE WHEN (EXISTS (SELECT *

@@ -1,11 +1,11 @@
-"""The inbox as first released. The numbers before this one were those of schemas that never were."""
+"""The inbox as first released."""
 
 from datetime import UTC, datetime
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0016"
+revision = "0001"
 down_revision = None
 
 ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
@@ -60,6 +60,7 @@ def upgrade() -> None:
         sa.Column("name", sa.Text, nullable=False),
         sa.Column("paused_at", TIME),
         sa.Column("paused_why", sa.Text),
+        sa.Column("paused_error", sa.Text),
         sa.Column("failures", sa.Integer, nullable=False, server_default=sa.text("0")),
         sa.Column("next_start_at", TIME),
         sa.UniqueConstraint("name", name="billhook_handler_name_key"),
@@ -131,6 +132,7 @@ def _make_delivery() -> None:
         sa.Column("event_type", sa.Text, nullable=False),
         sa.Column("type_field", sa.Text),
         sa.Column("sent_as", sa.Text),
+        sa.Column("also_sent_as", sa.Text),
         sa.Column("conflict_of", ID),
         sa.Column("edited_from", ID),
         sa.Column("headers", sa.Text, nullable=False),
