@@ -56,7 +56,7 @@ def is_active(tx: Transaction, token: str) -> bool:
 
 
 def active_mark(tx: Transaction) -> str | None:
-    """Return a text that only the active API token has, and that does not tell it; None without a token."""
+    """Return a text that identifies the active API token without revealing it; None without a token."""
     known: str | None = tx.setting(_ACTIVE)
     return None if known is None else _digest(known)
 

@@ -100,23 +100,16 @@ def test_a_query_is_given_once(service, client):
     assert service.taken == []
 
 
-def test_a_get_is_repeated(service, client):
+def test_a_get_is_repeated_and_another_method_is_sent_once(service, client):
     service.answer("GET /refunds", BROKEN, LIMITED, answered(200, []))
-
     assert client.request("GET", "/refunds") == []
-
-    assert service.lines() == ["GET /refunds"] * 3
-
-
-def test_another_method_is_sent_once(service, client):
-    methods = ["POST", "PUT", "PATCH", "DELETE"]
     service.instead = BROKEN
-
+    methods = ["POST", "PUT", "PATCH", "DELETE"]
     for method in methods:
         with pytest.raises(InternalError):
             client.request(method, "/refunds", {})
 
-    assert service.lines() == [f"{method} /refunds" for method in methods]
+    assert service.lines() == ["GET /refunds"] * 3 + [f"{method} /refunds" for method in methods]
 
 
 def test_an_error_names_the_path_without_its_query(service, client):
@@ -130,12 +123,7 @@ def test_an_error_names_the_path_without_its_query(service, client):
 
 
 def test_an_answer_that_is_not_json_is_unexpected(service, client):
-    answers = {
-        "content type": Response("<title>a page</title>", 200, content_type="text/html"),
-        "same key twice": Response('{"a":1,"a":2}', 200, content_type="application/json"),
-    }
-    for problem, answer in answers.items():
-        service.instead = answer
+    service.instead = Response('{"a":1,"a":2}', 200, content_type="application/json")
 
-        with pytest.raises(UnexpectedResponse, match=problem):
-            client.request("GET", "/page")
+    with pytest.raises(UnexpectedResponse, match="same key twice"):
+        client.request("GET", "/page")

@@ -169,27 +169,15 @@ def test_a_response_amount_is_exact(service, once):
 # --- answers that the specification does not show -------------------------------------------------
 
 
-def test_an_unspecified_response_is_returned_unchanged(service, once):
-    for content, kind, expected in (
-        ("", "", {}),
-        ("", "application/json", {}),
-        ("{}", "application/json", {}),
-        ('{"id": "sub_1"}', "application/json", {"id": "sub_1"}),
-    ):
+def test_an_unspecified_response_is_returned_unchanged_if_it_is_a_json_object(service, once):
+    for content, kind in (("", ""), ("", "application/json"), ('{"id": "sub_1"}', "application/json")):
         service.answer("POST /credits/deduct", page(200, content, kind))
 
-        assert once.credits.deduct("cus_1", 5) == expected
-
-
-def test_an_unspecified_response_must_be_a_json_object(service, once):
-    for content, kind, problem in (
-        ("<h1>", "text/html", "its content type is not"),
-        ("[]", "application/json", "the body is JSON, but not an object"),
-        ("{", "application/json", "the body is not JSON"),
-    ):
+        assert once.credits.deduct("cus_1", 5) == json.loads(content or "{}")
+    for content, kind in (("<h1>", "text/html"), ("[]", "application/json"), ("{", "application/json")):
         service.answer("POST /credits/deduct", page(200, content, kind))
 
-        with pytest.raises(UnexpectedResponse, match=problem):
+        with pytest.raises(UnexpectedResponse):
             once.credits.deduct("cus_1", 5)
 
 

@@ -231,7 +231,7 @@ def catalog_products(tx: Transaction, sellers: Sequence[ContractRecord]) -> list
 def agreed(tx: Transaction, contract: NewContract | Contract, currency: str) -> dict[str, object]:
     """Return what a contract that is made or activated agrees on, by the names of ContractRecord on the wire.
 
-    What a customer, a product or a meter becomes later changes none of it.
+    Later changes of a customer, a product or a meter change none of it.
     """
     plans = plan_products(tx, [contract.plan_id] if contract.plan_id else [])
     sold = [product for product, _ in _products(contract, plans)]

@@ -116,7 +116,7 @@ def open_lots(tx: Transaction, *where: ColumnElement[bool]) -> list[Row[Any]]:
 
 
 def usage_paid(tx: Transaction, product_key: str, cycle_start: datetime) -> UsageAmount:
-    """Return what credits have paid for a product's usage in a cycle: its last ledger entry tells."""
+    """Return what credits have paid for a product's usage in a cycle, as its last ledger entry says."""
     columns = ledger_entry.c
     row = tx.connection.execute(
         select(columns.paid_units, columns.paid_money)
@@ -182,7 +182,7 @@ def _change_balance(
     """Change a balance: the pool, its ledger and its events, together. Returns the entry's id."""
     entry_id = new_id("cle")
     units = money = None
-    # The last entry for a product's usage tells what credits have paid for it in all.
+    # The last entry for a product's usage has the sum of what credits have paid for it.
     if link.product_key is not None and link.cycle_start is not None:
         more = UsageAmount(units=-amount) if pool.kind == "Unit" else UsageAmount(money=-amount)
         units, money = usage_paid(tx, link.product_key, link.cycle_start).plus(more)
@@ -257,7 +257,7 @@ def _raise_decreased(tx: Transaction, before: CreditPool, after: CreditPool) -> 
     """Emit CreditPoolThresholdCrossed for thresholds up to the used share, and CreditPoolDepleted.
 
     The shares are compared with the highest one since the last grant, so no threshold is crossed twice. An
-    expiry changes no `told_share`: if it raises the used share, the next use tells of it.
+    expiry changes no `told_share`: if it raises the used share, the next use raises the events.
     """
     details = _event_details(tx, after)
     share = percent(after.filled_to - after.balance, after.filled_to)

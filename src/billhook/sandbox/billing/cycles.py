@@ -165,7 +165,7 @@ def billed_days(
 
 
 def ends_within_a_day(contract: ContractRecord, end: datetime) -> bool:
-    """Return whether the contract ends at `end`, for good, after a part of that day."""
+    """Return whether the contract ends at `end` without renewal, and not at midnight."""
     return end == contract.end_date and not renews(contract) and end.time() != time.min
 
 

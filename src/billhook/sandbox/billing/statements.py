@@ -55,7 +55,7 @@ def statement(tx: Transaction, cycle: ContractCycle) -> list[Charge]:
     Draws credits for usage that has not drawn them yet.
     """
     smallest = money.smallest_unit(cycle.contract.billed_in)
-    # Credits have their own price: they are charged beside the lines, whether used or not.
+    # Credits have their own price: they are charged in lines of their own, whether used or not.
     granted = credit_grants.credit_charges(tx, cycle.contract, cycle.end, smallest)
     return [*_charges(tx, cycle, {}), *granted]
 

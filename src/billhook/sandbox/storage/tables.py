@@ -156,7 +156,7 @@ credit_lot = record(
 )
 """The credits left of each grant; a lot that is used up is deleted. The balance of a pool is the sum of its
 lots. `automatic` is true if usage draws from the lot without a request; `contract_id` is the contract that
-granted it, and `price_due_at` tells which of its invoices charges for it, null without a price."""
+granted it, and `price_due_at` says which of its invoices charges for it, null without a price."""
 
 ledger_entry = record(
     "ledger_entry",
