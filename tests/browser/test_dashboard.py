@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from billhook.extension import get_state
+from billhook.inbox import DeliveryFilter, WorkerRecord
+from billhook.inbox.deliveries import page as page_of
 from billhook.inbox.issue_updates import update_issues
 from billhook.standalone import create_app
+from billhook.state import BillhookState
 from support.browser import WatchedPage
+from support.inbox_view import change
 from support.server import Server, gunicorn
 from support.signing import APPROVED, SECRET, signed
 
@@ -52,9 +58,14 @@ PAGES = {
 }
 
 
+def opened(environ: dict[str, str]) -> BillhookState:
+    """The state of an app on the same inbox, to be closed."""
+    return get_state(create_app(environ))
+
+
 @pytest.fixture(scope="module")
-def served(tmp_path_factory) -> Iterator[Server]:
-    """The standalone app with a dashboard, a hostile delivery, a broken one, and some that fail."""
+def served_with(tmp_path_factory) -> Iterator[tuple[Server, dict[str, str]]]:
+    """The standalone app and its options: a hostile delivery, a broken one, and some that fail."""
     folder: Path = tmp_path_factory.mktemp("dashboard")
     (folder / "shop.py").write_text(HANDLERS % HOSTILE)
     users = folder / "users.txt"
@@ -67,7 +78,8 @@ def served(tmp_path_factory) -> Iterator[Server]:
     }
     with gunicorn(folder, door="asgi", **options) as server:
         environ = {**options, "BILLHOOK_SECRETS": SECRET, "BILLHOOK_ENGINE": "worker"}
-        app = create_app({**environ, "BILLHOOK_INBOX_URL": f"sqlite:///{server.inbox}"})
+        environ["BILLHOOK_INBOX_URL"] = f"sqlite:///{server.inbox}"
+        app = create_app(environ)
         state = get_state(app)
         harm = {
             "date": "2026-01-15T09:30:00Z",
@@ -87,7 +99,12 @@ def served(tmp_path_factory) -> Iterator[Server]:
         update_issues(state.inbox, state.dispatcher.clock.now())
         state.inbox.pause_handler("shop.mail", HOSTILE, state.dispatcher.clock.now())
         state.close()
-        yield server
+        yield server, environ
+
+
+@pytest.fixture
+def served(served_with) -> Server:
+    return served_with[0]
 
 
 @pytest.fixture
@@ -386,3 +403,114 @@ def test_fifty_deliveries_are_a_line_each(open_page, served):
     assert len(rows) == 50
     assert max(one.bounding_box()["height"] for one in rows) < 30
     assert watched.page.evaluate("document.documentElement.scrollHeight") <= 1900
+
+
+RED = """
+() => {
+    const probe = document.body.appendChild(document.createElement("i"));
+    const reds = ["--bad", "--bad-fill", "--bad-back"].map((name) => {
+        probe.style.color = `var(${name})`;
+        return getComputedStyle(probe).color;
+    });
+    probe.remove();
+    const looks = (one) => {
+        const style = getComputedStyle(one);
+        return [style.color, style.backgroundColor, style.borderLeftColor, style.fill]
+            .some((one) => reds.includes(one));
+    };
+    return [...document.querySelectorAll("main *")].filter((one) => one.checkVisibility() && looks(one))
+        .map((one) => one.tagName + "." + (one.getAttribute("class") || ""));
+}
+"""
+
+
+def test_red_is_what_holds_of_the_highest_severity(open_page, served_with):
+    server, environ = served_with
+    # The pages' own policy lets no script set a style, as the probe does.
+    watched = open_page(bypass_csp=True)
+    state = opened(environ)
+    now = state.dispatcher.clock.now()
+    worker = WorkerRecord("host:1", "worker", 2, now - timedelta(days=1))
+    change(server.inbox, "UPDATE run SET state = 'dead' WHERE id IN (SELECT min(id) FROM run)")
+    change(server.inbox, "UPDATE delivery SET state = 'dead' WHERE id IN (SELECT min(delivery_id) FROM run)")
+
+    def red(*names: str) -> list[tuple[str, str]]:
+        found = []
+        for scheme, name in product(("light", "dark"), names):
+            watched.page.emulate_media(color_scheme=scheme)
+            watched.page.goto(PAGES[name])
+            found += [(name, one) for one in watched.page.evaluate(RED)]
+        return found
+
+    state.inbox.record_worker(worker, now + timedelta(hours=1))  # seen, however long the pages take
+    update_issues(state.inbox, now)
+    of_warnings = red(
+        "overview", "deliveries", "hostile delivery", "failures", "handlers", "handler", "workers"
+    )
+    watched.page.goto(PAGES["overview"])
+    told = watched.page.locator(".banner.warn").inner_text()
+    state.inbox.record_worker(worker, now - timedelta(minutes=10))
+    update_issues(state.inbox, now)
+    of_critical = red("overview", "failures")
+    state.inbox.record_worker(worker, now + timedelta(hours=1))
+    state.close()
+
+    assert "dead" in told
+    assert "quarantined" in told
+    assert of_warnings == []
+    for one in (("overview", "P.banner bad"), ("overview", "A.figure bad"), ("failures", "SPAN.state bad")):
+        assert of_critical.count(one) == 2, one
+
+
+def test_workers_are_shown_with_what_each_runs_on_every_screen(open_page, served_with):
+    server, environ = served_with
+    state = opened({**environ, "BILLHOOK_RELEASE": "2026.11-4f2a"})
+    now = state.dispatcher.clock.now()
+    for owner, started, seen in (
+        ("first", now - timedelta(hours=3), now - timedelta(hours=2)),
+        ("second", now - timedelta(hours=2), now + timedelta(hours=1)),
+    ):
+        record = WorkerRecord(owner, "worker", 2, started, host="billing-7", pid=4711, threads=6)
+        state.inbox.record_worker(record, seen)
+    runs = "UPDATE run SET state = 'running', worker = 'second', started_at = ?"
+    at = now.replace(tzinfo=None).isoformat(sep=" ")
+    change(server.inbox, f"{runs} WHERE id = (SELECT max(id) FROM run)", at)
+    state.close()
+    watched = open_page()
+
+    shown = {}
+    for width, dark in ((1440, False), (768, True), (390, False)):
+        watched.visit(PAGES["workers"], width=width, dark=dark)
+        row = watched.page.locator("tr", has_text="billing-7").first
+        shown[width] = " ".join(row.inner_text().split())
+        assert watched.overflow() <= 0, width
+        assert watched.serious_violations() == [], width
+
+    # Host, state, release, uptime, restarts, limit, and what it runs.
+    pattern = r"billing-7 worker, pid 4711 running 2026\.11-4f2a 2 h.* 1 1 of 6 shop\.\w+ of \d+ "
+    assert [width for width, text in shown.items() if not re.match(pattern, text)] == [], shown
+    ended = watched.page.locator("h2:has-text('Ended in the last day') + table").inner_text()
+    assert "lost" in ended
+
+
+def test_a_long_value_crushes_no_table(open_page, served_with):
+    server, environ = served_with
+    long = "value_without_a_break_" * 40
+    body = json.dumps({"date": "2026-01-15T09:30:00Z", "invoiceId": long}).encode()
+    assert server.post(body, signed(body, "InvoiceApproved")).status == 200
+    state = opened(environ)
+    state.handle_due()
+    number = page_of(state.inbox, DeliveryFilter(), 1)[0].id
+    state.close()
+    watched = open_page()
+
+    for width in (768, 820, 1440):
+        for path in (PAGES["deliveries"], f"{PAGES['deliveries']}/{number}", PAGES["failures"]):
+            watched.visit(path, width=width)
+            assert watched.overflow() <= 0, (path, width)
+            cells = watched.page.locator("td:not(.n, .pick, .bare):visible").all()
+            assert len(cells) > 4
+            narrow = [
+                one.inner_text() for one in cells if one.inner_text() and one.bounding_box()["width"] < 60
+            ]
+            assert narrow == [], (path, width)
