@@ -16,7 +16,21 @@ from billhook.events.base import (
     RaisedAt,
 )
 from billhook.fields import WireModel
+from billhook.fields.model import optional
 from billhook.fields.types import Aliases, CustomerId, UtcDatetime
+
+__all__ = [
+    "AnonymousCustomer",
+    "ContractCreated",
+    "ContractExpired",
+    "CustomerCreated",
+    "CustomerPortalLinkSent",
+    "IntegrationEntity",
+    "NewCustomer",
+    "NewCustomerWithoutContract",
+    "UpcomingRenewal",
+]
+
 
 _EndDate = Annotated[
     UtcDatetime, Field(description="End of the contract.", examples=["2026-02-14T00:00:00Z"])
@@ -97,10 +111,8 @@ class CustomerPortalLinkSent(Event):
         description="Email address of the recipient.", examples=["billing@acme.example"]
     )
     date: RaisedAt
-    error_message: StrictStr | None = Field(
-        default=None,
-        description="Error message; present only when isSuccessful is false.",
-        examples=["Mailbox unavailable"],
+    error_message: StrictStr | None = optional(
+        "Error message; present only when isSuccessful is false.", "Mailbox unavailable"
     )
 
 
@@ -150,7 +162,5 @@ class ContractCreated(Event):
     contract_name: ContractName
     status: StrictStr = Field(description="Status of the contract.", examples=["Active"])
     start_date: UtcDatetime = Field(description="Start of the contract.", examples=["2026-02-01T00:00:00Z"])
-    end_date: UtcDatetime | None = Field(
-        default=None, description="End of the contract, if any.", examples=["2027-01-31T00:00:00Z"]
-    )
+    end_date: UtcDatetime | None = optional("End of the contract, if any.", "2027-01-31T00:00:00Z")
     customer: NewCustomer = Field(description="The customer, with the fields of CustomerCreated.")
