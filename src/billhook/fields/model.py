@@ -136,6 +136,11 @@ def read(model: type[S], data: dict[str, Any], refusal: ErrorFactory) -> S:
     raise refusal(f"the body is not a valid {name}, because of {wrong}", details)
 
 
+def describe_invalid(error: ValidationError) -> str:
+    """Return the place and text of each mistake, without the input."""
+    return describe_details(error.errors(include_input=False, include_url=False, include_context=False))
+
+
 def describe_details(mistakes: Iterable[Mapping[str, Any]]) -> str:
     """Return pydantic's list of mistakes, or a refusal's details, as `limit: Input should be a number; …`."""
     return "; ".join(
