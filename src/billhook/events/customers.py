@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import FailFast, Field, StrictBool, StrictStr
 
@@ -30,12 +30,6 @@ __all__ = [
     "NewCustomerWithoutContract",
     "UpcomingRenewal",
 ]
-
-
-_EndDate = Annotated[
-    UtcDatetime, Field(description="End of the contract.", examples=["2026-02-14T00:00:00Z"])
-]
-_IsTrial = Annotated[StrictBool, Field(description="Whether the contract is a trial.", examples=[False])]
 
 
 class AnonymousCustomer(Event):
@@ -116,36 +110,36 @@ class CustomerPortalLinkSent(Event):
     )
 
 
-class UpcomingRenewal(Event):
+class _EndOfContract(Event, register=False):
+    """What the two events about the end of a contract say, in the same words.
+
+    Source: spec, "Events".
+    """
+
+    identify: ClassVar[tuple[str, ...]] = ("contract_id",)
+
+    date: RaisedAt
+    contract_end_date: UtcDatetime = Field(
+        description="End of the contract.", examples=["2026-02-14T00:00:00Z"]
+    )
+    contract_name: ContractName
+    contract_id: ContractId
+    customer_name: CustomerName
+    is_trial: StrictBool = Field(description="Whether the contract is a trial.", examples=[False])
+
+
+class UpcomingRenewal(_EndOfContract):
     """A contract will soon come up for renewal.
 
     Source: spec, "Events". The body is shaped like ContractExpired's: only the header tells them apart.
     """
 
-    identify = ("contract_id",)
 
-    date: RaisedAt
-    contract_end_date: _EndDate
-    contract_name: ContractName
-    contract_id: ContractId
-    customer_name: CustomerName
-    is_trial: _IsTrial
-
-
-class ContractExpired(Event):
+class ContractExpired(_EndOfContract):
     """A contract has ended.
 
     Source: spec, "Events". The body is shaped like UpcomingRenewal's: only the header tells them apart.
     """
-
-    identify = ("contract_id",)
-
-    date: RaisedAt
-    contract_end_date: _EndDate
-    contract_name: ContractName
-    contract_id: ContractId
-    customer_name: CustomerName
-    is_trial: _IsTrial
 
 
 class ContractCreated(Event):
