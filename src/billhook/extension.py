@@ -102,9 +102,7 @@ class Billhook:
     def _mounted(self, app: Flask, url_prefix: str, *, host: str | None) -> Iterator[Blueprint]:
         """Yield the blueprint to register; after the block, complete the app's setup."""
         from billhook.receiver.blueprint import make_blueprint
-        from billhook.state import (
-            BillhookState,  # imports SQLAlchemy, which `import billhook` alone must not
-        )
+        from billhook.state import BillhookState  # imports SQLAlchemy, which `import billhook` must not
 
         _check_host(app, host)
         settings = get_settings(app)

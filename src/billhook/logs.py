@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from billhook.concurrency import reset_in_child, start_thread, threads_are_greenlets
 from billhook.errors import OutOfResources
@@ -46,9 +46,8 @@ class _Writer:
 
     def put(self, handler: NonBlockingHandler, descriptor: int, line: bytes) -> None:
         """Queue the line for the thread, or drop it."""
-        if (
-            threads_are_greenlets()
-        ):  # a thread would be a greenlet too, and its write would block all greenlets
+        # A thread would be a greenlet too, and its write would block all greenlets.
+        if threads_are_greenlets():
             self._write(descriptor, line)
             return
         if self._queue.qsize() >= QUEUED_LINES:
@@ -149,9 +148,8 @@ def replace_stream_handlers(*names: str) -> None:
                 new.setFormatter(old.formatter)
                 new.setLevel(old.level)
                 new.filters, new.name, new.terminator = old.filters, old.name, old.terminator
-                vars(new)["_gunicorn"] = getattr(
-                    old, "_gunicorn", False
-                )  # gunicorn removes its own handlers at a reload
+                # By this gunicorn knows its own handlers, which it removes at a reload.
+                vars(new)["_gunicorn"] = getattr(old, "_gunicorn", False)
                 logger.removeHandler(old)
                 logger.addHandler(new)
 
@@ -163,43 +161,36 @@ _STANDARD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "
 _COLOURS = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red"}
 
 
-def fields(
-    *,
-    delivery_id: int | None = None,
-    source: str | None = None,
-    key: str | None = None,
-    event_type: str | None = None,
-    handler: str | None = None,
-    attempt: int | None = None,
-    cause: str | BaseException | None = None,
-    duration: float | None = None,
-    count: int | None = None,
-    action: str | None = None,
-    who: str | None = None,
-) -> dict[str, object]:
-    """Return the `extra` of a record, without None values; texts are escaped and cut to 200 characters.
+class Fields(TypedDict, total=False):
+    """The fields that records of billhook may have; a table in deploy/README.md says what they mean.
 
     `cause` is a word from the code, or an exception whose class is named; `duration` is in seconds.
     """
-    # The names and their meanings are a table in deploy/README.md.
-    given = {
-        "delivery_id": delivery_id,
-        "source": source,
-        "key": key,
-        "event_type": event_type,
-        "handler": handler,
-        "attempt": attempt,
-        "cause": type(cause).__name__ if isinstance(cause, BaseException) else cause,
-        "duration": None if duration is None else round(duration, 6),
-        "count": count,
-        "action": action,
-        "who": who,
-    }
-    return {
-        name: first_line(value) if isinstance(value, str) else value
-        for name, value in given.items()
-        if value is not None
-    }
+
+    delivery_id: int | None
+    source: str | None
+    key: str | None
+    event_type: str | None
+    handler: str | None
+    attempt: int | None
+    cause: str | BaseException | None
+    duration: float | None
+    count: int | None
+    action: str | None
+    who: str | None
+
+
+def fields(**given: Unpack[Fields]) -> dict[str, object]:
+    """Return the `extra` of a record, without None values; texts are escaped and cut to 200 characters."""
+    return {name: _field(value) for name, value in given.items() if value is not None}
+
+
+def _field(value: object) -> object:
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, BaseException):
+        return type(value).__name__
+    return first_line(value) if isinstance(value, str) else value
 
 
 @dataclass(slots=True)
@@ -235,7 +226,12 @@ class LimitedLog:
         """Empty until the first record: code that runs for every accepted delivery checks this first."""
 
     def log(
-        self, kind: Hashable, level: int, text: str, error: BaseException | None = None, **known: Any
+        self,
+        kind: Hashable,
+        level: int,
+        text: str,
+        error: BaseException | None = None,
+        **known: Unpack[Fields],
     ) -> None:
         """Log `text` now, with the traceback of `error`, or count it into the next line of its kind.
 

@@ -71,6 +71,11 @@ def _text(key: str, value: Any) -> str | None:
     return str(value)
 
 
+def _text_or(empty: str) -> Callable[[str, Any], str]:
+    """Parse a text, for which `empty` stands where there is none."""
+    return lambda key, value: _text(key, value) or empty
+
+
 def _header_name(key: str, value: Any) -> str:
     name = _text(key, value) or "X-Webhook-Type"
     if not _HEADER_NAME.fullmatch(name):
@@ -90,9 +95,8 @@ def _masked(value: Any, longest: float = math.inf) -> str:
     """Return a value for an error's text, masked if it may be a secret in the wrong option."""
     text = repr(value)
     marked = any(mark in text for mark in (*_SECRET_MARKS, "://"))
-    long = (
-        isinstance(value, str | bytes) and len(value) > longest
-    )  # this may be a secret without a recognisable prefix
+    # A long one may be a secret without a recognisable prefix.
+    long = isinstance(value, str | bytes) and len(value) > longest
     return "a value that looks like a secret" if marked or long else text
 
 
@@ -201,7 +205,7 @@ class Settings:
     signature_algorithm: str = _option(
         f"How {schemes_with('signature_algorithm')} sign, where it is not by SHA-256: hmac-sha512.",
         # What there is, the schemes know.
-        lambda key, value: _text(key, value) or "hmac-sha256",
+        _text_or("hmac-sha256"),
         default="hmac-sha256",
     )
     secrets: tuple[str, ...] = _option(
@@ -237,7 +241,7 @@ class Settings:
     signature_prefix: str = _option(
         f"What {schemes_with('signature_prefix')} expects before the hex digits (with hmac-sha512: sha512=). "
         "Empty for bare digits.",
-        lambda key, value: _text(key, value) or "",
+        _text_or(""),
         default="sha256=",
     )
     replay_protection: str | None = _option(
@@ -259,7 +263,7 @@ class Settings:
     )
     inbox_schema: str = _option(
         "The PostgreSQL schema that the inbox has to itself; `billhook db upgrade` creates it.",
-        lambda key, value: _text(key, value) or "billhook",
+        _text_or("billhook"),
         default="billhook",
     )
     inbox_pool_mode: str = _option(
@@ -345,7 +349,7 @@ class Settings:
     )
     url_prefix: str = _option(
         "Standalone: the path that receives deliveries.",
-        lambda key, value: _text(key, value) or "/",
+        _text_or("/"),
         default="/webhooks/billing",
         unit="path",
     )

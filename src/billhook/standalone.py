@@ -46,9 +46,8 @@ def __getattr__(name: str) -> Any:
         try:
             return create_app().extensions["celery"]
         except ConfigError as error:
-            raise SystemExit(
-                f"Error: {error}"
-            ) from None  # Celery's command line shows no clean error for other exceptions
+            # Celery's command line shows no clean error for other exceptions.
+            raise SystemExit(f"Error: {error}") from None
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

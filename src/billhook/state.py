@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flask import Flask, request
 
@@ -213,16 +213,15 @@ class BillhookState:
 
     def _engine(self, name: str) -> Engine:
         seconds, maintenance = self.settings.lease_seconds, self._maintenance
-        if name == "thread":
-            return ThreadEngine(self.inbox, self.dispatcher, lease_seconds=seconds, maintenance=maintenance)
-        if name == "inline":
-            return InlineEngine(self.inbox, self.dispatcher, lease_seconds=seconds)
+        how: dict[str, Any] = {"lease_seconds": seconds, "maintenance": maintenance}
         if name == "celery":
             celery = find_celery(self.app.extensions, self.settings.celery_app)
-            return CeleryEngine(
-                self.inbox, self.dispatcher, celery, lease_seconds=seconds, maintenance=maintenance
-            )
-        return Engine()
+            return CeleryEngine(self.inbox, self.dispatcher, celery, **how)
+        kinds: dict[str, type[Engine]] = {
+            "thread": ThreadEngine,
+            "inline": InlineEngine,
+        }
+        return kinds.get(name, Engine)(self.inbox, self.dispatcher, **how)
 
 
 def _open_inbox(app: Flask, settings: Settings) -> Inbox:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import io
 import json
 import logging
@@ -19,7 +18,7 @@ import billhook
 from billhook import Handlers
 from billhook.events import InvoiceApproved, PaymentFailed, PingTest, sample
 from billhook.extension import get_state
-from billhook.logs import JsonFormatter, fields
+from billhook.logs import Fields, JsonFormatter
 from billhook.printable import PrintableFormatter
 from support.apps import deliver, inbox_at
 from support.inbox_view import rows
@@ -28,7 +27,7 @@ from support.signing import SECRET
 
 SOURCE = Path(billhook.__file__).parent
 PAGE = SOURCE.parents[1] / "deploy" / "README.md"
-FIELDS = tuple(inspect.signature(fields).parameters)
+FIELDS = tuple(Fields.__annotations__)
 
 
 def extra(record):

@@ -48,7 +48,7 @@ from billhook.handlers.options import OPTIONS as HANDLER_OPTIONS  # noqa: E402
 from billhook.inbox.issues import list_issues  # noqa: E402
 from billhook.inbox.occurrences import IssueKind  # noqa: E402
 from billhook.inbox.schema import metadata as inbox_tables  # noqa: E402
-from billhook.logs import fields  # noqa: E402
+from billhook.logs import Fields  # noqa: E402
 from billhook.metrics import InboxCollector  # noqa: E402
 from billhook.sandbox import Sandbox, SandboxOptions  # noqa: E402
 from billhook.sandbox.pages.app import _create_app as pages_app  # noqa: E402
@@ -328,7 +328,7 @@ def logger_lines() -> Iterator[str]:
     for path in SOURCE.rglob("*.py"):
         names |= set(re.findall(r'getLogger\("(billhook[\w.]*)"\)', path.read_text()))
     yield from sorted(names)
-    for name in inspect.signature(fields).parameters:
+    for name in Fields.__annotations__:
         yield f"field {name}"
 
 

@@ -19,7 +19,7 @@ from billhook.cli.output import CliError, print_table, print_wire, progress
 from billhook.cli.params import integer
 from billhook.errors import AuthenticationFailed, RuleBroken
 from billhook.fields import strict_json
-from billhook.fields.model import describe_details
+from billhook.fields.model import describe_invalid
 from billhook.resources import Resource
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def as_usage_errors() -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        raise click.UsageError(describe_details(error.errors())) from None
+        raise click.UsageError(describe_invalid(error)) from None
     except (RuleBroken, ValueError) as error:
         raise click.UsageError(str(error)) from None
 

@@ -15,7 +15,6 @@ from flask.cli import ScriptInfo
 
 from billhook.cli.output import UsageConfigError
 from billhook.doctor import inbox as doctor
-from billhook.doctor.finding import Finding
 from billhook.errors import BillhookError, ConfigError
 from billhook.extension import get_settings, get_state
 from billhook.handlers import Handlers
@@ -199,14 +198,9 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
         inbox.close()
 
 
-def missing_worker(inbox: Inbox) -> Finding | None:
-    """Return the finding that no worker seems to serve the inbox; None if one does."""
-    own_app = user_app() is not None
-    return doctor.missing_worker(inbox, load_settings().engine, own_app=own_app, now=inbox.now())
-
-
 def say_missing_worker(inbox: Inbox, before: str = "") -> None:
     """Print a hint on stderr, with `before` it, if no worker seems to serve the inbox."""
-    missing = missing_worker(inbox)
+    own_app = user_app() is not None
+    missing = doctor.missing_worker(inbox, load_settings().engine, own_app=own_app, now=inbox.now())
     if missing is not None:
         click.echo(f"{before}{missing.what}; {missing.remedy}", err=True)

@@ -26,7 +26,7 @@ from billhook.cli.output import (
     say_paused,
     took,
 )
-from billhook.cli.params import DELIVERY_ID, as_json, flag, integer, moment
+from billhook.cli.params import DELIVERY_ID, as_json, flag, moment, paged
 from billhook.cli.replay import replay, resend
 from billhook.cli.selection import Selection, no_match, recording, selecting
 from billhook.errors import PayloadError
@@ -138,13 +138,7 @@ deliveries.add_command(tail)
 
 @deliveries.command("list")
 @selecting(*FILTERS)
-@integer("--limit", 1, 10_000, 50, "The highest number of deliveries.")
-@click.option(
-    "--after",
-    type=DELIVERY_ID,
-    metavar="ID",
-    help="Continue after this delivery, the last of the previous page.",
-)
+@paged("delivery", "deliveries", DELIVERY_ID)
 @as_json
 def list_(selection: Selection, limit: int, after: int | None) -> None:
     """List deliveries, newest first. A line shows the handler in the worst state.

@@ -212,7 +212,7 @@ def signature(
     if not secrets:
         raise ConfigError("no secret to try: give --secret-file, or set BILLHOOK_SECRETS_FILE")
     result = search(
-        request.headers, request.body, secrets, target=request.target, type_header=_type_header(),
+        request.headers, request.body, secrets, target=request.target, type_header=_types_place()[0],
         captured_at=captured_at or datetime.fromtimestamp(request_file.stat().st_mtime, UTC),
     )  # fmt: skip
     notes = [*_notes(request, result), *_about_what_is_set(request, result, secrets)]
@@ -246,18 +246,13 @@ def signature(
         sys.exit(1)
 
 
-def _type_header() -> str:
+def _types_place() -> tuple[str, str | None]:
+    """Return the header and the field of the body that name the type, as the options have it."""
     try:
-        return load_settings().type_header
+        settings = load_settings()
     except BillhookError:  # a mistake in the options does not matter here either
-        return TYPE_HEADER
-
-
-def _type_field() -> str | None:
-    try:
-        return load_settings().type_field
-    except BillhookError:
-        return None
+        return TYPE_HEADER, None
+    return settings.type_header, settings.type_field
 
 
 def options_of(found: FoundScheme) -> dict[str, str] | None:
@@ -343,7 +338,7 @@ def _notes(request: RawRequest, result: SearchResult) -> list[str]:
 
 def _about_the_type(request: RawRequest, names: Collection[str]) -> Iterator[str]:
     """Say what is missing of the event type, where the options say that it is."""
-    type_header, type_field = _type_header(), _type_field()
+    type_header, type_field = _types_place()
     if type_field is not None:
         with suppress(PayloadError):
             parse_unread("", type_field, request.body)
@@ -372,7 +367,7 @@ def _about_what_is_set(request: RawRequest, result: SearchResult, secrets: Seque
     try:
         if app is None:
             scheme = configured_scheme(load_settings())
-            source = Source(DEFAULT_SOURCE, scheme, secrets, type_header=_type_header())
+            source = Source(DEFAULT_SOURCE, scheme, secrets, type_header=_types_place()[0])
             named = {f"the scheme that is configured ({scheme.name})": source}
         else:
             sources = [route.source for route in webhook_routes(app)]

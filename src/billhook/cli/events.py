@@ -15,7 +15,7 @@ from billhook.cli.params import as_json, flag
 from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, sample
 from billhook.events.inspection import event_json_schema, event_summary, schema_fields
-from billhook.fields.model import describe_details
+from billhook.fields.model import describe_invalid
 
 
 @click.command()
@@ -84,9 +84,9 @@ def sample_body(model: type[Event]) -> bytes:
     try:
         return sample(model).to_json()
     except ValidationError as error:
-        wrong = describe_details(error.errors(include_input=False, include_url=False, include_context=False))
         raise ConfigError(
-            f"no sample of {model.type} can be made ({wrong}): give the field one, Field(examples=[…])"
+            f"no sample of {model.type} can be made ({describe_invalid(error)}): give the field one, "
+            "Field(examples=[…])"
         ) from None
 
 

@@ -13,7 +13,7 @@ import click
 
 from billhook.cli.context import load_settings, open_inbox, operator
 from billhook.cli.output import CliError, print_json, print_table, printable
-from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json, integer, moment, string
+from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json, moment, paged, string
 from billhook.cli.selection import recording
 from billhook.clock import format_ago, parse_duration
 from billhook.engines.watch import Watch
@@ -344,13 +344,7 @@ def _notify_file() -> str:
 
 @click.command()
 @moment("--since", "Done since this time")
-@integer("--limit", 1, 10_000, 50, "The highest number of actions.")
-@click.option(
-    "--after",
-    type=click.IntRange(1, 2**63 - 1),
-    metavar="ID",
-    help="Continue after this action, the last of the previous page.",
-)
+@paged("action", "actions", click.IntRange(1, 2**63 - 1))
 @as_json
 def actions(since: datetime | None, limit: int, after: int | None, as_json: bool) -> None:
     """List what operators did, newest first: from replay and discard to export, forward and pause.

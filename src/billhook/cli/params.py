@@ -109,6 +109,13 @@ def integer(name: str, least: int, most: int, default: int, told: str) -> Callab
     return click.option(name, type=limits, default=default, show_default=True, help=told)
 
 
+def paged(what: str, many: str, kind: click.ParamType) -> Callable[[FC], FC]:  # type: ignore[type-arg] # as Parsed
+    """Add --limit and --after, which list what there is page by page."""
+    limit = integer("--limit", 1, 10_000, 50, f"The highest number of {many}.")
+    text = f"Continue after this {what}, the last of the previous page."
+    return lambda command: limit(click.option("--after", type=kind, metavar="ID", help=text)(command))
+
+
 class DefaultGroup(click.Group):
     """A group whose command `default` need not be named: `billhook handlers myshop/billing.py`."""
 

@@ -41,6 +41,7 @@ from billhook.events.samples import in_agreement
 from billhook.events.type_field import parse_unread, with_type
 from billhook.extension import configured_scheme, get_state
 from billhook.fields import strict_json
+from billhook.fields.model import describe_details
 from billhook.posting import AppPoster, HttpPoster, HttpReply, sign
 from billhook.printable import first_line
 from billhook.program import in_program
@@ -266,8 +267,7 @@ def _payload_warnings(event_type: str, body: bytes, paths: Iterable[str]) -> Ite
     try:
         parse_event(event_type, body)
     except PayloadError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.details)
-        yield f"this body is not a valid {event_type} ({wrong or error})"
+        yield f"this body is not a valid {event_type} ({describe_details(error.details) or error})"
 
 
 def _field_types(event_type: str) -> Mapping[str, str]:

@@ -38,21 +38,15 @@ def workers(as_json: bool) -> None:
         return
     columns = ("host", "pid", "state", "engine", "release", "uptime", "restarts", "runs", "threads", "what")
     rows = [
-        (one.host or one.owner, one.pid, _state(one, now), one.engine, one.release or None, _uptime(one, now),
+        (one.host or one.owner, one.pid, f"{one.state.value} {format_ago(one.ended_at, now)}".rstrip(),
+         one.engine, one.release or None,
+         format_duration(((one.ended_at or now) - one.started_at).total_seconds()),
          one.restarts or None, one.running or None, one.threads, _what(one, now))
         for one in found
     ]  # fmt: skip
     print_table(
         columns, rows, whole=columns[:-1], cut="what", optional=["pid", "release", "restarts", "what"]
     )
-
-
-def _state(one: ListedWorker, now: datetime) -> str:
-    return one.state.value if one.ended_at is None else f"{one.state.value} {format_ago(one.ended_at, now)}"
-
-
-def _uptime(one: ListedWorker, now: datetime) -> str:
-    return format_duration(((one.ended_at or now) - one.started_at).total_seconds())
 
 
 def _what(one: ListedWorker, now: datetime) -> str | None:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from billhook.client.retries import may_be_done
 from billhook.errors import ApiError, RequestTooLarge, ResourceError
-from billhook.fields.model import describe_details
+from billhook.fields.model import describe_invalid
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, IngestionResult, UsageEvent
 
 EventInput = UsageEvent | Mapping[str, Any]
@@ -124,8 +124,7 @@ def _item(given: EventInput, max_bytes: int) -> _Entry:
             return _Item(given, event.ref, encoded)
         problem = f"this event alone makes a request of {alone} bytes, and the limit is {max_bytes}"
     except ValidationError as error:
-        found = error.errors(include_input=False, include_url=False, include_context=False)
-        problem = describe_details(found)
+        problem = describe_invalid(error)
     except (TypeError, ValueError, ResourceError) as error:
         problem = str(error)
     return EventResult(given, EventState.INVALID, problem)

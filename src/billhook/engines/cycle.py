@@ -337,7 +337,7 @@ class Cycle:
             if not self._settle_alone(attempt):
                 self._unstorable.append(attempt)
                 text = "the result of run %d of handler %s cannot be stored, and is tried again alone"
-                extra = delivery_fields(attempt.delivery, attempt.handler)
+                extra = delivery_fields(attempt.delivery, handler=attempt.handler)
                 logger.error(text, attempt.run_result.run_id, attempt.handler, extra=extra)
 
     def _settle_alone(self, attempt: AttemptResult) -> bool:

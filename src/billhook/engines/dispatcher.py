@@ -33,7 +33,6 @@ from billhook.handlers import (
     Delivery,
     Handler,
     HandlerFailure,
-    RetryDecision,
     RetrySchedule,
     StoredHeaders,
     call,
@@ -197,7 +196,7 @@ class Dispatcher:
         try:
             return self._handlers.find(claim.delivery.event_type, claim.handler)
         except DuplicateHandlerName as error:  # connected after the start, which would have refused it
-            extra = delivery_fields(claim.delivery, claim.handler, attempt=claim.attempt, cause=error)
+            extra = delivery_fields(claim.delivery, handler=claim.handler, attempt=claim.attempt, cause=error)
             logger.error("%s", error, extra=extra)  # noqa: TRY400 - the text says it all
             return None
 
@@ -296,7 +295,8 @@ class Dispatcher:
                 self._schedule_of(handler),
                 jitter=self._jitter,
             )
-            state = _state_after(decision)
+            final = RunState.DEAD if decision.dead else RunState.DUE
+            state = RunState.DISCARDED if decision.discarded else final
             if decision.retry_after_seconds is not None:
                 due_at = now + timedelta(seconds=decision.retry_after_seconds)
         result = RunResult(
@@ -363,12 +363,6 @@ def _quarantined(stored: StoredDelivery, error: Exception, read_here: str | None
 
 def _parse(stored: StoredDelivery) -> Event | UnknownEvent:
     return parse_event(stored.event_type, stored.body, as_named=stored.sent_as is not None)
-
-
-def _state_after(decision: RetryDecision) -> RunState:
-    if decision.discarded:
-        return RunState.DISCARDED
-    return RunState.DEAD if decision.dead else RunState.DUE
 
 
 def _make_delivery(claim: Claim, client: Callable[[], BillingClient] | None = None) -> Delivery:

@@ -200,7 +200,8 @@ class HandlerPool:
         except BaseException as error:
             # Not the handler's error, which attempt() returns, but ours: the run must not stay claimed.
             text = "internal error while calling handler %s"
-            logger.exception(text, claim.handler, extra=_claim_fields(run, cause=error))
+            extra = delivery_fields(claim.delivery, handler=claim.handler, attempt=claim.attempt, cause=error)
+            logger.exception(text, claim.handler, extra=extra)
             result = dispatcher.crashed(claim, error)
         with self._lock:
             if thread.abandoned:
@@ -229,17 +230,14 @@ class HandlerPool:
             thread.abandoned = True
             self._threads.remove(thread)
             self._abandoned.append(thread)
-        text = "handler %s is past its time-out; its thread is abandoned"
+        text, claim = "handler %s is past its time-out; its thread is abandoned", run.claim
         # No error: that is a run which is dead, as it is after the last attempt.
-        extra = _claim_fields(run, cause="timeout", duration=thread.timeout_seconds)
-        logger.warning(text, run.claim.handler, extra=extra)
+        extra = delivery_fields(
+            claim.delivery,
+            handler=claim.handler,
+            attempt=claim.attempt,
+            cause="timeout",
+            duration=thread.timeout_seconds,
+        )
+        logger.warning(text, claim.handler, extra=extra)
         self._finished.append(result)
-
-
-def _claim_fields(
-    run: ClaimedRun, *, cause: str | BaseException, duration: float | None = None
-) -> dict[str, object]:
-    claim = run.claim
-    return delivery_fields(
-        claim.delivery, claim.handler, attempt=claim.attempt, cause=cause, duration=duration
-    )

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import ClaimedRun, HandlerPool
+from billhook.engines.maintenance import AS_SHIPPED, MaintenanceOptions
 from billhook.engines.serial import SerialWorker
 from billhook.inbox import Inbox
 from billhook.logs import fields
@@ -19,6 +20,19 @@ logger = logging.getLogger("billhook.engines")
 
 class Engine:
     """What an app needs of an engine; this one does nothing, for handlers that `billhook worker` runs."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        dispatcher: Dispatcher,
+        *,
+        lease_seconds: float,
+        maintenance: MaintenanceOptions = AS_SHIPPED,
+    ) -> None:
+        self._inbox = inbox
+        self._dispatcher = dispatcher
+        self._lease_seconds = lease_seconds
+        self._maintenance = maintenance
 
     def start(self) -> None:
         """Start in this process."""
@@ -32,11 +46,6 @@ class Engine:
 
 class InlineEngine(Engine):
     """Handles each delivery in the thread that stored it; time-outs of handlers do not apply."""
-
-    def __init__(self, inbox: Inbox, dispatcher: Dispatcher, *, lease_seconds: float) -> None:
-        self._inbox = inbox
-        self._dispatcher = dispatcher
-        self._lease_seconds = lease_seconds
 
     def wake(self, delivery_id: int) -> None:
         """Handle one delivery now. Errors are logged: the delivery is stored, and its sender gets its 200."""

@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 from billhook import signals
 from billhook.clock import format_ago
@@ -26,7 +26,7 @@ from billhook.inbox import (
     StoredDelivery,
     SupersededRun,
 )
-from billhook.logs import EscapedTracebacks, fields
+from billhook.logs import EscapedTracebacks, Fields, fields
 from billhook.printable import first_line
 from billhook.program import in_program
 
@@ -80,7 +80,7 @@ class Reporter:
                 self._report_attempt(attempt)
             else:
                 text, run_id = "run %d of handler %s lost its lease; not settled", attempt.run_result.run_id
-                extra = delivery_fields(attempt.delivery, attempt.handler)
+                extra = delivery_fields(attempt.delivery, handler=attempt.handler)
                 logger.warning(text, run_id, attempt.handler, extra=extra)
         for planned_delivery in planned:
             if (
@@ -110,7 +110,12 @@ class Reporter:
         facts = {"delivery": attempt.delivery, "handler": attempt.handler}
         if failure is None or result.state is RunState.DISCARDED:
             signals.emit(signals.handler_succeeded, self._sender, **facts)
-        elif result.state is RunState.DUE:
+            return
+        duration = result.duration_seconds
+        extra = delivery_fields(
+            attempt.delivery, handler=attempt.handler, cause=failure.exception, duration=duration
+        )
+        if result.state is RunState.DUE:
             logger.warning(
                 "handler %s failed on delivery %d (attempt %d), retrying %s: %s",
                 attempt.handler,
@@ -118,7 +123,7 @@ class Reporter:
                 result.attempt,
                 _moment(result.due_at, result.at),
                 first_line(failure.error),
-                extra=_failure_fields(attempt, failure),
+                extra=extra,
             )
             facts |= {"error": failure.exception, "due_at": result.due_at}
             signals.emit(signals.handler_retrying, self._sender, **facts)
@@ -131,7 +136,7 @@ class Reporter:
                 first_line(failure.error),
                 # Only here, not at each attempt before: an error tracker opens an issue for each traceback.
                 exc_info=failure.exception,
-                extra=_failure_fields(attempt, failure),
+                extra=extra,
             )
             signals.emit(signals.handler_dead, self._sender, error=failure.exception, **facts)
 
@@ -153,44 +158,29 @@ class Reporter:
             delivery_id,
             twin_of,
             duplicate.handler,
-            extra=delivery_fields(stored, duplicate.handler, cause="twin"),
+            extra=delivery_fields(stored, handler=duplicate.handler, cause="twin"),
         )
         facts = {"event_type": stored.event_type, "handler": duplicate.handler, "twin_of": twin_of}
         signals.emit(signals.delivery_twin, self._sender, delivery_id=delivery_id, **facts)
 
 
-def delivery_fields(
-    delivery: Delivery | StoredDelivery,
-    handler: str | None = None,
-    *,
-    attempt: int | None = None,
-    cause: str | BaseException | None = None,
-    duration: float | None = None,
-) -> dict[str, object]:
+def delivery_fields(delivery: Delivery | StoredDelivery, **more: Unpack[Fields]) -> dict[str, object]:
     """Return the `extra` of a log record about a delivery, as `billhook.logs.fields` does."""
+    known: Fields = {
+        "source": delivery.source,
+        "key": delivery.key,
+        "event_type": delivery.event_type,
+        **more,
+    }
     if isinstance(delivery, Delivery):
-        delivery_id, attempt = delivery.id, delivery.attempt
+        known["delivery_id"], known["attempt"] = delivery.id, delivery.attempt
     else:
-        delivery_id = delivery.delivery_id
-    return fields(
-        delivery_id=delivery_id,
-        source=delivery.source,
-        key=delivery.key,
-        event_type=delivery.event_type,
-        handler=handler,
-        attempt=attempt,
-        cause=cause,
-        duration=duration,
-    )
+        known["delivery_id"] = delivery.delivery_id
+    return fields(**known)
 
 
 def _moment(due_at: datetime | None, now: datetime) -> str:
     return "" if due_at is None else f"{format_ago(due_at, now)} (at {due_at:%Y-%m-%d %H:%M:%S} UTC)"
-
-
-def _failure_fields(attempt: AttemptResult, failure: HandlerFailure) -> dict[str, object]:
-    duration = attempt.run_result.duration_seconds
-    return delivery_fields(attempt.delivery, attempt.handler, cause=failure.exception, duration=duration)
 
 
 def log_row_security(inbox: Inbox) -> None:

@@ -10,14 +10,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from billhook.concurrency import reset_in_child, start_thread
-from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.inline import Engine
-from billhook.engines.maintenance import AS_SHIPPED, MaintenanceOptions
 from billhook.engines.worker import MAX_ABANDONED_THREADS, Worker
 from billhook.errors import OutOfResources
-from billhook.inbox import Inbox
 
 logger = logging.getLogger("billhook.engines")
 
@@ -36,18 +34,8 @@ replaced_by_its_parent = False
 class ThreadEngine(Engine):
     """Starts at `start` or with the first request, once in each process."""
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        dispatcher: Dispatcher,
-        *,
-        lease_seconds: float,
-        maintenance: MaintenanceOptions = AS_SHIPPED,
-    ) -> None:
-        self._inbox = inbox
-        self._dispatcher = dispatcher
-        self._lease_seconds = lease_seconds
-        self._maintenance = maintenance
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
         self._reset()
         reset_in_child(self._reset)
 

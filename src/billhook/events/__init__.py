@@ -4,80 +4,15 @@ A type of your own is a subclass of Event; ExactDecimal, UtcDatetime and WireMod
 Source: spec, "Events".
 """
 
-from billhook.events.base import EVENT_TYPES, Event, UnknownEvent, parse_event
-from billhook.events.customers import (
-    AnonymousCustomer,
-    ContractCreated,
-    ContractExpired,
-    CustomerCreated,
-    CustomerPortalLinkSent,
-    IntegrationEntity,
-    NewCustomer,
-    NewCustomerWithoutContract,
-    UpcomingRenewal,
-)
-from billhook.events.invoices import (
-    BillingStatus,
-    CreditKind,
-    CreditPoolDepleted,
-    CreditPoolIncreased,
-    CreditPoolThresholdCrossed,
-    InvoiceApproved,
-    InvoicePaymentStatusChanged,
-    InvoiceSendFailed,
-    PaymentFailed,
-)
-from billhook.events.samples import sample
-from billhook.events.usage import (
-    CommitmentCrossed,
-    CommitmentUsageCrossed,
-    CurrencyCommitmentUsageCrossed,
-    FinalTierExceeded,
-    MonthEndReport,
-    Overage,
-    PingTest,
-    ProductConsumptionSnapshot,
-    TierCrossed,
-    UnchargedEvents,
-)
-from billhook.fields import WireModel
-from billhook.fields.types import ExactDecimal, UtcDatetime
+from billhook.events import base, customers, invoices, usage
+from billhook.events.base import *  # noqa: F403 - each module lists its own in __all__
+from billhook.events.customers import *  # noqa: F403
+from billhook.events.invoices import *  # noqa: F403
+from billhook.events.samples import sample as sample
+from billhook.events.usage import *  # noqa: F403
+from billhook.fields import WireModel as WireModel
+from billhook.fields.types import ExactDecimal as ExactDecimal
+from billhook.fields.types import UtcDatetime as UtcDatetime
 
-__all__ = [
-    "EVENT_TYPES",
-    "AnonymousCustomer",
-    "BillingStatus",
-    "CommitmentCrossed",
-    "CommitmentUsageCrossed",
-    "ContractCreated",
-    "ContractExpired",
-    "CreditKind",
-    "CreditPoolDepleted",
-    "CreditPoolIncreased",
-    "CreditPoolThresholdCrossed",
-    "CurrencyCommitmentUsageCrossed",
-    "CustomerCreated",
-    "CustomerPortalLinkSent",
-    "Event",
-    "ExactDecimal",
-    "FinalTierExceeded",
-    "IntegrationEntity",
-    "InvoiceApproved",
-    "InvoicePaymentStatusChanged",
-    "InvoiceSendFailed",
-    "MonthEndReport",
-    "NewCustomer",
-    "NewCustomerWithoutContract",
-    "Overage",
-    "PaymentFailed",
-    "PingTest",
-    "ProductConsumptionSnapshot",
-    "TierCrossed",
-    "UnchargedEvents",
-    "UnknownEvent",
-    "UpcomingRenewal",
-    "UtcDatetime",
-    "WireModel",
-    "parse_event",
-    "sample",
-]
+_OTHERS = ("ExactDecimal", "UtcDatetime", "WireModel", "sample")
+__all__ = sorted([*_OTHERS, *base.__all__, *customers.__all__, *invoices.__all__, *usage.__all__])

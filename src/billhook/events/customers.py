@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import FailFast, Field, StrictBool, StrictStr
 
@@ -16,12 +16,20 @@ from billhook.events.base import (
     RaisedAt,
 )
 from billhook.fields import WireModel
+from billhook.fields.model import optional
 from billhook.fields.types import Aliases, CustomerId, UtcDatetime
 
-_EndDate = Annotated[
-    UtcDatetime, Field(description="End of the contract.", examples=["2026-02-14T00:00:00Z"])
+__all__ = [
+    "AnonymousCustomer",
+    "ContractCreated",
+    "ContractExpired",
+    "CustomerCreated",
+    "CustomerPortalLinkSent",
+    "IntegrationEntity",
+    "NewCustomer",
+    "NewCustomerWithoutContract",
+    "UpcomingRenewal",
 ]
-_IsTrial = Annotated[StrictBool, Field(description="Whether the contract is a trial.", examples=[False])]
 
 
 class AnonymousCustomer(Event):
@@ -97,43 +105,41 @@ class CustomerPortalLinkSent(Event):
         description="Email address of the recipient.", examples=["billing@acme.example"]
     )
     date: RaisedAt
-    error_message: StrictStr | None = Field(
-        default=None,
-        description="Error message; present only when isSuccessful is false.",
-        examples=["Mailbox unavailable"],
+    error_message: StrictStr | None = optional(
+        "Error message; present only when isSuccessful is false.", "Mailbox unavailable"
     )
 
 
-class UpcomingRenewal(Event):
+class _EndOfContract(Event, register=False):
+    """What the two events about the end of a contract say, in the same words.
+
+    Source: spec, "Events".
+    """
+
+    identify: ClassVar[tuple[str, ...]] = ("contract_id",)
+
+    date: RaisedAt
+    contract_end_date: UtcDatetime = Field(
+        description="End of the contract.", examples=["2026-02-14T00:00:00Z"]
+    )
+    contract_name: ContractName
+    contract_id: ContractId
+    customer_name: CustomerName
+    is_trial: StrictBool = Field(description="Whether the contract is a trial.", examples=[False])
+
+
+class UpcomingRenewal(_EndOfContract):
     """A contract will soon come up for renewal.
 
     Source: spec, "Events". The body is shaped like ContractExpired's: only the header tells them apart.
     """
 
-    identify = ("contract_id",)
 
-    date: RaisedAt
-    contract_end_date: _EndDate
-    contract_name: ContractName
-    contract_id: ContractId
-    customer_name: CustomerName
-    is_trial: _IsTrial
-
-
-class ContractExpired(Event):
+class ContractExpired(_EndOfContract):
     """A contract has ended.
 
     Source: spec, "Events". The body is shaped like UpcomingRenewal's: only the header tells them apart.
     """
-
-    identify = ("contract_id",)
-
-    date: RaisedAt
-    contract_end_date: _EndDate
-    contract_name: ContractName
-    contract_id: ContractId
-    customer_name: CustomerName
-    is_trial: _IsTrial
 
 
 class ContractCreated(Event):
@@ -150,7 +156,5 @@ class ContractCreated(Event):
     contract_name: ContractName
     status: StrictStr = Field(description="Status of the contract.", examples=["Active"])
     start_date: UtcDatetime = Field(description="Start of the contract.", examples=["2026-02-01T00:00:00Z"])
-    end_date: UtcDatetime | None = Field(
-        default=None, description="End of the contract, if any.", examples=["2027-01-31T00:00:00Z"]
-    )
+    end_date: UtcDatetime | None = optional("End of the contract, if any.", "2027-01-31T00:00:00Z")
     customer: NewCustomer = Field(description="The customer, with the fields of CustomerCreated.")

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field, StrictStr
 
 from billhook.events.base import Currency, Event, PctUsage, RaisedAt, Threshold
+from billhook.fields.model import optional
 from billhook.fields.types import (
     BillingStatus,
     CreditKind,
@@ -108,16 +109,10 @@ class InvoicePaymentStatusChanged(Event):
     amount_due: ExactDecimal = Field(description="Unpaid amount.", examples=[Decimal("0.00")])
     amount_paid: ExactDecimal = Field(description="Amount paid so far.", examples=[Decimal("1249.90")])
     total: ExactDecimal = Field(description="Total amount of the invoice.", examples=[Decimal("1249.90")])
-    due_date: UtcDatetime | None = Field(
-        default=None, description="Due date of the payment, if set.", examples=["2026-02-14T00:00:00Z"]
-    )
-    paid_at: UtcDatetime | None = Field(
-        default=None, description="Time of payment, if paid.", examples=["2026-01-15T09:29:41Z"]
-    )
-    invoice_pdf_url: StrictStr | None = Field(
-        default=None,
-        description="URL of the PDF, if there is one.",
-        examples=["https://billing.example/inv_3007.pdf"],
+    due_date: UtcDatetime | None = optional("Due date of the payment, if set.", "2026-02-14T00:00:00Z")
+    paid_at: UtcDatetime | None = optional("Time of payment, if paid.", "2026-01-15T09:29:41Z")
+    invoice_pdf_url: StrictStr | None = optional(
+        "URL of the PDF, if there is one.", "https://billing.example/inv_3007.pdf"
     )
 
 
@@ -130,9 +125,7 @@ class InvoiceSendFailed(Event):
     identify = ("invoice_id", "invoice_number")
 
     invoice_id: InvoiceId
-    invoice_number: StrictStr | None = Field(
-        default=None, description="Invoice number, if assigned.", examples=["2026-0117"]
-    )
+    invoice_number: StrictStr | None = optional("Invoice number, if assigned.", "2026-0117")
     date: RaisedAt
 
 
@@ -150,6 +143,4 @@ class PaymentFailed(Event):
     payment_provider: StrictStr = Field(description="Name of the payment provider.", examples=["Stripe"])
     amount: ExactDecimal = Field(description="Amount of the failed payment.", examples=[Decimal("1249.90")])
     currency: Currency
-    failure_reason: StrictStr | None = Field(
-        default=None, description="Reason for the failure, if known.", examples=["card_declined"]
-    )
+    failure_reason: StrictStr | None = optional("Reason for the failure, if known.", "card_declined")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated
+from typing import ClassVar
 
 from pydantic import Field, StrictStr
 
@@ -41,31 +41,44 @@ __all__ = [
     "UnchargedEvents",
 ]
 
-_ReportId = Annotated[StrictStr, Field(description="Id of the report.", examples=["rep_2026_01"])]
+
+class _Report(Event, register=False):
+    """What the events about a report say.
+
+    Source: spec, "Events".
+    """
+
+    identify: ClassVar[tuple[str, ...]] = ("report_id",)
+
+    date: RaisedAt
+    report_id: StrictStr = Field(description="Id of the report.", examples=["rep_2026_01"])
 
 
-class MonthEndReport(Event):
+class _Tier(Event, register=False):
+    """What the events about pricing tiers say.
+
+    Source: spec, "Events".
+    """
+
+    date: RaisedAt
+    customer_id: CustomerId
+    contract_id: ContractId
+    customer_name: CustomerName
+    contract_name: ContractName
+
+
+class MonthEndReport(_Report):
     """The report at the end of a month is ready.
 
     Source: spec, "Events". The body is shaped like UnchargedEvents': only the header tells them apart.
     """
 
-    identify = ("report_id",)
 
-    date: RaisedAt
-    report_id: _ReportId
-
-
-class UnchargedEvents(Event):
+class UnchargedEvents(_Report):
     """Some usage was counted by no meter.
 
     Source: spec, "Events". The body is shaped like MonthEndReport's: only the header tells them apart.
     """
-
-    identify = ("report_id",)
-
-    date: RaisedAt
-    report_id: _ReportId
 
 
 class PingTest(Event):
@@ -93,7 +106,7 @@ class Overage(Event):
     currency: Currency
 
 
-class TierCrossed(Event):
+class TierCrossed(_Tier):
     """Usage moved into another pricing tier.
 
     Source: spec, "Events".
@@ -101,15 +114,10 @@ class TierCrossed(Event):
 
     identify = ("customer_id", "contract_id", "variant_id")
 
-    date: RaisedAt
-    customer_id: CustomerId
-    contract_id: ContractId
-    customer_name: CustomerName
-    contract_name: ContractName
     variant_id: StrictStr = Field(description="Id of the variant whose tier was crossed.", examples=["var_8"])
 
 
-class FinalTierExceeded(Event):
+class FinalTierExceeded(_Tier):
     """Usage went beyond the last pricing tier.
 
     Source: spec, "Events".
@@ -117,11 +125,6 @@ class FinalTierExceeded(Event):
 
     identify = ("customer_id", "contract_id", "product_id")
 
-    date: RaisedAt
-    customer_id: CustomerId
-    contract_id: ContractId
-    customer_name: CustomerName
-    contract_name: ContractName
     product_id: ProductId
     product_name: ProductName
     accumulated_units_value: ExactDecimal = Field(

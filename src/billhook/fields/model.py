@@ -14,7 +14,7 @@ from enum import EnumType
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
@@ -56,6 +56,11 @@ class WireModel(BaseModel):
         validate_by_name=True,
         json_schema_extra=_show_examples_as_sent,
     )
+
+
+def optional(description: str, *examples: Any, **more: Any) -> Any:
+    """Describe a field that a body may lack, which is None then."""
+    return Field(default=None, description=description, examples=list(examples) or None, **more)
 
 
 S = TypeVar("S", bound=WireModel)
@@ -129,6 +134,11 @@ def read(model: type[S], data: dict[str, Any], refusal: ErrorFactory) -> S:
     wrong = ", ".join(".".join(map(str, each["loc"])) for each in found)
     name = model.model_config.get("title", model.__name__)
     raise refusal(f"the body is not a valid {name}, because of {wrong}", details)
+
+
+def describe_invalid(error: ValidationError) -> str:
+    """Return the place and text of each mistake, without the input."""
+    return describe_details(error.errors(include_input=False, include_url=False, include_context=False))
 
 
 def describe_details(mistakes: Iterable[Mapping[str, Any]]) -> str:

@@ -47,7 +47,10 @@ def group_of(exception: BaseException, text: str) -> FailureGroup:
     frames = _own_frames(exception.__traceback__)
     if not frames:
         return FailureGroup(f"{kind}\n{without_ids(text)}")
-    lines = [f"{code.co_qualname}: {_source_line(code, number)}" for code, number in frames]
+    lines = [
+        f"{code.co_qualname}: {linecache.getline(code.co_filename, number).strip()}"
+        for code, number in frames
+    ]
     code, number = frames[-1]
     return FailureGroup("\n".join([kind, *lines]), f"{_short(code.co_filename)}:{number} in {code.co_name}")
 
@@ -68,7 +71,11 @@ def _first_members(group: BaseExceptionGroup[BaseException]) -> list[BaseExcepti
 def _own_frames(trace: TracebackType | None) -> list[tuple[CodeType, int]]:
     """Return the code and line number of the user's innermost frames, the outermost of them first."""
     frames = [(frame.f_code, number) for frame, number in traceback.walk_tb(trace)]
-    own = [(code, number) for code, number in frames if _is_own(code.co_filename)]
+    own = [
+        (code, number)
+        for code, number in frames
+        if not (_INSTALLED.match(code.co_filename) or code.co_filename.startswith(("<", *_LIBRARIES)))
+    ]
     if not own:
         for found in (_INSTALLED.match(code.co_filename) for code, _ in frames):
             if found is not None and not found.string.startswith(_BILLHOOK):
@@ -76,14 +83,6 @@ def _own_frames(trace: TracebackType | None) -> list[tuple[CodeType, int]]:
                 own = [(code, number) for code, number in frames if code.co_filename.startswith(package)]
                 break
     return own[-FRAMES:]
-
-
-def _is_own(filename: str) -> bool:
-    return not (_INSTALLED.match(filename) or filename.startswith(("<", *_LIBRARIES)))
-
-
-def _source_line(code: CodeType, number: int) -> str:
-    return linecache.getline(code.co_filename, number).strip()
 
 
 def _short(filename: str) -> str:

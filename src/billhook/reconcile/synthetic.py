@@ -8,7 +8,7 @@ obstacle says what is not known.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -69,38 +69,30 @@ def with_contract_created(
     """
     if customer is None:
         return replace(missing, obstacle=_CUSTOMER_GONE if sought else _NO_CUSTOMER)
-    return _with_event(
-        missing,
-        lambda: ContractCreated.model_validate(
-            {
-                "date": contract.created_at,
-                "contractId": contract.id,
-                "customerId": contract.customer_id,
-                "contractName": contract.name,
-                "status": contract.status,
-                "startDate": contract.start_date,
-                "endDate": contract.end_date,
-                "customer": customer,
-            }
-        ),
-    )
+    body = {
+        "date": contract.created_at,
+        "contractId": contract.id,
+        "customerId": contract.customer_id,
+        "contractName": contract.name,
+        "status": contract.status,
+        "startDate": contract.start_date,
+        "endDate": contract.end_date,
+        "customer": customer,
+    }
+    return _with_event(missing, ContractCreated, body)
 
 
 def with_contract_expired(missing: MissingEvent, contract: Contract) -> MissingEvent:
     """Add ContractExpired, dated at the contract's end."""
-    return _with_event(
-        missing,
-        lambda: ContractExpired.model_validate(
-            {
-                "date": contract.end_date,
-                "contractEndDate": contract.end_date,
-                "contractName": contract.name,
-                "contractId": contract.id,
-                "customerName": None,
-                "isTrial": contract.is_trial is True,
-            }
-        ),
-    )
+    body = {
+        "date": contract.end_date,
+        "contractEndDate": contract.end_date,
+        "contractName": contract.name,
+        "contractId": contract.id,
+        "customerName": None,
+        "isTrial": contract.is_trial is True,
+    }
+    return _with_event(missing, ContractExpired, body)
 
 
 def customer_fields(customer: Customer) -> dict[str, Any]:
@@ -122,7 +114,7 @@ def customer_fields(customer: Customer) -> dict[str, Any]:
 
 def with_customer_created(missing: MissingEvent, customer: Customer) -> MissingEvent:
     """Add CustomerCreated."""
-    return _with_event(missing, lambda: CustomerCreated.model_validate(customer_fields(customer)))
+    return _with_event(missing, CustomerCreated, customer_fields(customer))
 
 
 def with_invoice_event(missing: MissingEvent, invoice: Invoice) -> MissingEvent:
@@ -133,19 +125,17 @@ def with_invoice_event(missing: MissingEvent, invoice: Invoice) -> MissingEvent:
     if paid is None or invoice.amount is None:
         return replace(missing, obstacle=_NO_AMOUNT)
     total = invoice.amount
-    return _with_event(
-        missing,
-        lambda: InvoicePaymentStatusChanged(
-            invoice_id=invoice.id,
-            billing_status=str(invoice.billing_status),
-            amount_due=total - paid,
-            amount_paid=paid,
-            total=total,
-            due_date=invoice.due_date,
-            paid_at=None,
-            invoice_pdf_url=None,
-        ),
-    )
+    body = {
+        "invoiceId": invoice.id,
+        "billingStatus": str(invoice.billing_status),
+        "amountDue": total - paid,
+        "amountPaid": paid,
+        "total": total,
+        "dueDate": invoice.due_date,
+        "paidAt": None,
+        "invoicePdfUrl": None,
+    }
+    return _with_event(missing, InvoicePaymentStatusChanged, body)
 
 
 def _amount_paid(invoice: Invoice) -> Decimal | None:
@@ -156,9 +146,9 @@ def _amount_paid(invoice: Invoice) -> Decimal | None:
     return Decimal(0) if invoice.payment_info is None else None
 
 
-def _with_event(missing: MissingEvent, make: Callable[[], Event]) -> MissingEvent:
+def _with_event(missing: MissingEvent, kind: type[Event], body: dict[str, Any]) -> MissingEvent:
     try:
-        return replace(missing, event=make())
+        return replace(missing, event=kind.model_validate(body))
     except ValidationError as error:
         fields = ", ".join(sorted({str(mistake["loc"][0]) for mistake in error.errors()}))
         return replace(missing, obstacle=f"the API does not show a usable {fields}")

@@ -9,8 +9,12 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, StrictStr, model_validator
 
 from billhook.errors import FieldConflict
+from billhook.fields.model import optional
 from billhook.fields.types import ExactDecimal
 from billhook.resources.base import WRITE_ONLY, Resource
+
+__all__ = ["LoginRequest", "LoginResponse", "WebhookSubscription"]
+
 
 _WITH_THRESHOLD = (
     "CommitmentUsageCrossed",
@@ -69,11 +73,11 @@ class WebhookSubscription(Resource):
     event_type: StrictStr = Field(
         description="Event type, as in X-Webhook-Type.", examples=[_WITH_THRESHOLD[0]]
     )
-    threshold: ExactDecimal | None = Field(
-        default=None, description="Threshold from which events are sent, in percent.", examples=[Decimal(80)]
+    threshold: ExactDecimal | None = optional(
+        "Threshold from which events are sent, in percent.", Decimal(80)
     )
-    recurring_threshold: ExactDecimal | None = Field(
-        default=None, description="Recurring threshold; its meaning is not stated.", examples=[Decimal(10)]
+    recurring_threshold: ExactDecimal | None = optional(
+        "Recurring threshold; its meaning is not stated.", Decimal(10)
     )
 
     @model_validator(mode="after")

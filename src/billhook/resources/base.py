@@ -19,9 +19,25 @@ from pydantic_core import CoreSchema
 
 from billhook.errors import InvalidJSON, InvalidResource
 from billhook.fields import WireModel, strict_json
-from billhook.fields.model import read, require_object
+from billhook.fields.model import optional, read, require_object
 from billhook.fields.strict_json import datetime_text, dumps, loads
 from billhook.fields.types import ExactDecimal, ListedWords, MaybeListOf, OpenEnum, UtcDatetime
+
+__all__ = [
+    "READ_ONLY",
+    "RESOURCES",
+    "WRITE_ONLY",
+    "Access",
+    "CountedPage",
+    "ErrorBody",
+    "ErrorCode",
+    "ErrorType",
+    "Page",
+    "PageQuery",
+    "Resource",
+    "StoredResource",
+    "WrongParam",
+]
 
 
 @dataclass(frozen=True)
@@ -187,12 +203,8 @@ class ErrorBody(Resource):
     message: StrictStr = Field(
         description="Error message, for people.", examples=["there is no such customer"]
     )
-    param: StrictStr | None = Field(
-        default=None, description="Name of the invalid parameter.", examples=["customerId"]
-    )
-    params: MaybeListOf[WrongParam] = Field(
-        default=None, description="Invalid parameters, each with the reason."
-    )
+    param: StrictStr | None = optional("Name of the invalid parameter.", "customerId")
+    params: MaybeListOf[WrongParam] = optional("Invalid parameters, each with the reason.")
 
 
 def _read_text(value: object) -> object:
@@ -209,12 +221,10 @@ class PageQuery(Resource):
     Source: spec, "Endpoints", the pagination shape.
     """
 
-    limit: Annotated[ExactDecimal | None, BeforeValidator(_read_text)] = Field(
-        default=None, description="Maximum number of items on the page.", examples=[100]
+    limit: Annotated[ExactDecimal | None, BeforeValidator(_read_text)] = optional(
+        "Maximum number of items on the page.", 100
     )
-    cursor: StrictStr | None = Field(
-        default=None, description="Cursor of the page: nextCursor of the previous one."
-    )
+    cursor: StrictStr | None = optional("Cursor of the page: nextCursor of the previous one.")
 
     def to_query(self) -> dict[str, str]:
         """Return the parameters by the wire's names, as text; without those not given, or None."""
@@ -232,9 +242,7 @@ class Page(Resource, register=False):
     """One page of a list, and where the next begins."""
 
     has_more: StrictBool = Field(description="Whether there is another page.", examples=[False])
-    next_cursor: StrictStr | None = Field(
-        default=None, description="Cursor of the next page; null or absent on the last page."
-    )
+    next_cursor: StrictStr | None = optional("Cursor of the next page; null or absent on the last page.")
 
 
 class CountedPage(Page, register=False):

@@ -11,8 +11,22 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
+from billhook.fields.model import optional
 from billhook.fields.types import ExactDecimal, Integer, ListOf, OpenEnum
 from billhook.resources.base import READ_ONLY, CountedPage, Resource, StoredResource
+
+__all__ = [
+    "BillingData",
+    "BillingDate",
+    "CatalogProduct",
+    "CatalogProductPage",
+    "CatalogProductResponse",
+    "CatalogProductUpdate",
+    "NewCatalogProduct",
+    "Plan",
+    "PlanResponse",
+    "PlanStatus",
+]
 
 
 class CatalogProductUpdate(Resource):
@@ -21,19 +35,13 @@ class CatalogProductUpdate(Resource):
     Source: spec, "Endpoints", Catalog products.
     """
 
-    name: StrictStr | None = Field(default=None, description="Name of the product.", examples=["API calls"])
-    description: StrictStr | None = Field(
-        default=None, description="Type of product.", examples=["Calls of the public API"]
+    name: StrictStr | None = optional("Name of the product.", "API calls")
+    description: StrictStr | None = optional("Type of product.", "Calls of the public API")
+    product_code: StrictStr | None = optional("Product code.", "API-1")
+    disable_description: StrictBool | None = optional(
+        "Whether the default description is left out of line items.", False
     )
-    product_code: StrictStr | None = Field(default=None, description="Product code.", examples=["API-1"])
-    disable_description: StrictBool | None = Field(
-        default=None,
-        description="Whether the default description is left out of line items.",
-        examples=[False],
-    )
-    external_id: StrictStr | None = Field(
-        default=None, description="Id of the product in your own system.", examples=["sku-100"]
-    )
+    external_id: StrictStr | None = optional("Id of the product in your own system.", "sku-100")
 
 
 class NewCatalogProduct(CatalogProductUpdate):
@@ -82,10 +90,8 @@ class BillingDate(Resource):
     Source: spec, "Resources and their fields", Plan, billingData.
     """
 
-    anchor: StrictStr | None = Field(
-        default=None, description="Anchor from which the billing day is counted."
-    )
-    day_of_month: Integer | None = Field(default=None, description="Day of the month, from 1.", examples=[1])
+    anchor: StrictStr | None = optional("Anchor from which the billing day is counted.")
+    day_of_month: Integer | None = optional("Day of the month, from 1.", 1)
 
 
 class BillingData(Resource):
@@ -94,18 +100,12 @@ class BillingData(Resource):
     Source: spec, "Resources and their fields", Plan, billingData.
     """
 
-    billing_interval: StrictStr | None = Field(
-        default=None, description="Billing interval, such as Monthly.", examples=["Monthly"]
-    )
-    duration: ExactDecimal | None = Field(
-        default=None, description="Contract length; the unit is not stated.", examples=[Decimal(12)]
-    )
-    payment_term: StrictStr | None = Field(default=None, description="Payment term.")
-    auto_renewal: StrictBool | None = Field(
-        default=None, description="Whether the contract renews automatically."
-    )
-    pro_rated: StrictBool | None = Field(default=None, description="Whether partial intervals are pro-rated.")
-    billing_date: BillingDate | None = Field(default=None, description="Day of billing.")
+    billing_interval: StrictStr | None = optional("Billing interval, such as Monthly.", "Monthly")
+    duration: ExactDecimal | None = optional("Contract length; the unit is not stated.", Decimal(12))
+    payment_term: StrictStr | None = optional("Payment term.")
+    auto_renewal: StrictBool | None = optional("Whether the contract renews automatically.")
+    pro_rated: StrictBool | None = optional("Whether partial intervals are pro-rated.")
+    billing_date: BillingDate | None = optional("Day of billing.")
 
 
 class Plan(StoredResource):
@@ -114,17 +114,13 @@ class Plan(StoredResource):
     Source: spec, "Resources and their fields", Plan.
     """
 
-    name: Annotated[StrictStr | None, READ_ONLY] = Field(
-        default=None, description="Name of the plan.", examples=["Growth"]
+    name: Annotated[StrictStr | None, READ_ONLY] = optional("Name of the plan.", "Growth")
+    status: Annotated[Annotated[StrictStr, AfterValidator(OpenEnum(PlanStatus))] | None, READ_ONLY] = (
+        optional("State: Active, or another.", "Active")
     )
-    status: Annotated[Annotated[StrictStr, AfterValidator(OpenEnum(PlanStatus))] | None, READ_ONLY] = Field(
-        default=None, description="State: Active, or another.", examples=["Active"]
-    )
-    billing_data: Annotated[BillingData | None, READ_ONLY] = Field(
-        default=None, description="Billing settings of the plan."
-    )
-    external_id: Annotated[StrictStr | None, READ_ONLY] = Field(
-        default=None, description="Id of the plan in your own system.", examples=["plan-growth"]
+    billing_data: Annotated[BillingData | None, READ_ONLY] = optional("Billing settings of the plan.")
+    external_id: Annotated[StrictStr | None, READ_ONLY] = optional(
+        "Id of the plan in your own system.", "plan-growth"
     )
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StrictBool, StrictStr, model_validator
 
 from billhook.errors import FieldConflict, FieldMissing
+from billhook.fields.model import optional
 from billhook.fields.types import (
     CustomerId,
     ExactDecimal,
@@ -31,6 +32,22 @@ from billhook.resources.customers import (
     ProductIntegration,
 )
 
+__all__ = [
+    "Commitment",
+    "Contract",
+    "ContractPage",
+    "ContractProduct",
+    "ContractQuery",
+    "ContractResponse",
+    "ContractStatus",
+    "Discount",
+    "Duration",
+    "NewContract",
+    "Pricing",
+    "ProductGroup",
+    "Scheduling",
+]
+
 
 class Duration(Resource):
     """A length of time: a number of units.
@@ -38,12 +55,8 @@ class Duration(Resource):
     Source: spec, "Resources and their fields", ContractProduct, scheduling.
     """
 
-    unit: StrictStr | None = Field(
-        default=None, description="Unit of the duration, such as Months.", examples=["Months"]
-    )
-    value: ExactDecimal | None = Field(
-        default=None, description="Length of the duration, in units.", examples=[Decimal(1)]
-    )
+    unit: StrictStr | None = optional("Unit of the duration, such as Months.", "Months")
+    value: ExactDecimal | None = optional("Length of the duration, in units.", Decimal(1))
 
 
 class Scheduling(Resource):
@@ -52,8 +65,8 @@ class Scheduling(Resource):
     Source: spec, "Resources and their fields", ContractProduct, scheduling.
     """
 
-    billing_day: PositiveInt | None = Field(default=None, description="Day of billing, from 1.", examples=[1])
-    duration: Duration | None = Field(default=None, description="Billing interval or duration.")
+    billing_day: PositiveInt | None = optional("Day of billing, from 1.", 1)
+    duration: Duration | None = optional("Billing interval or duration.")
 
 
 class Discount(Resource):
@@ -62,14 +75,10 @@ class Discount(Resource):
     Source: spec, "Resources and their fields", ContractProduct, pricing.
     """
 
-    name: StrictStr | None = Field(default=None, description="Name of the discount.", examples=["Launch"])
-    type: StrictStr | None = Field(default=None, description="Type of discount.")
-    amount: ExactDecimal | None = Field(
-        default=None, description="Value of the discount.", examples=[Decimal("10.00")]
-    )
-    recurring: Integer | None = Field(
-        default=None, description="Number of times the discount applies.", examples=[3]
-    )
+    name: StrictStr | None = optional("Name of the discount.", "Launch")
+    type: StrictStr | None = optional("Type of discount.")
+    amount: ExactDecimal | None = optional("Value of the discount.", Decimal("10.00"))
+    recurring: Integer | None = optional("Number of times the discount applies.", 3)
 
 
 class Pricing(Resource):
@@ -78,15 +87,11 @@ class Pricing(Resource):
     Source: spec, "Resources and their fields", ContractProduct, pricing.
     """
 
-    type: StrictStr | None = Field(default=None, description="Pricing model.")
-    price: ExactDecimal | None = Field(default=None, description="Price.", examples=[Decimal("0.0125")])
-    discount: Discount | None = Field(default=None, description="Discount on the price.")
-    is_credit_purchase: StrictBool | None = Field(
-        default=None, description="Whether the product buys credits."
-    )
-    issued_separately: StrictBool | None = Field(
-        default=None, description="Whether it is billed on a separate invoice."
-    )
+    type: StrictStr | None = optional("Pricing model.")
+    price: ExactDecimal | None = optional("Price.", Decimal("0.0125"))
+    discount: Discount | None = optional("Discount on the price.")
+    is_credit_purchase: StrictBool | None = optional("Whether the product buys credits.")
+    issued_separately: StrictBool | None = optional("Whether it is billed on a separate invoice.")
 
 
 class Commitment(Resource):
@@ -95,33 +100,23 @@ class Commitment(Resource):
     Source: spec, "Resources and their fields", Commitment.
     """
 
-    units: ExactDecimal | None = Field(
-        default=None, description="Committed quantity, in units.", examples=[Decimal(10000)]
-    )
-    price: ExactDecimal | None = Field(
-        default=None, description="Price of the commitment.", examples=[Decimal("99.00")]
-    )
-    type: StrictStr | None = Field(default=None, description="Type of commitment.")
-    scheduling: Scheduling | None = Field(default=None, description="Billing schedule of the commitment.")
-    overage_strategy: StrictStr | None = Field(
-        default=None, description="Treatment of usage beyond the commitment."
-    )
+    units: ExactDecimal | None = optional("Committed quantity, in units.", Decimal(10000))
+    price: ExactDecimal | None = optional("Price of the commitment.", Decimal("99.00"))
+    type: StrictStr | None = optional("Type of commitment.")
+    scheduling: Scheduling | None = optional("Billing schedule of the commitment.")
+    overage_strategy: StrictStr | None = optional("Treatment of usage beyond the commitment.")
 
 
 class _LineItemFields(Resource, register=False):
     """What a product and a group of them have in common: each is one line item."""
 
-    display_name: StrictStr | None = Field(
-        default=None, description="Name on the line item.", examples=["API calls"]
-    )
-    description: StrictStr | None = Field(default=None, description="Description on the line item.")
-    product_erp_id: StrictStr | None = Field(default=None, description="Id of the product in the ERP system.")
-    erp_class: StrictStr | None = Field(default=None, description="Class in the ERP system.")
-    erp_class_id: StrictStr | None = Field(default=None, description="Id of the class in the ERP system.")
-    commitment: Commitment | None = Field(default=None, description="Commitment of the customer.")
-    is_calendar_aligned: StrictBool | None = Field(
-        default=None, description="Whether billing follows calendar periods."
-    )
+    display_name: StrictStr | None = optional("Name on the line item.", "API calls")
+    description: StrictStr | None = optional("Description on the line item.")
+    product_erp_id: StrictStr | None = optional("Id of the product in the ERP system.")
+    erp_class: StrictStr | None = optional("Class in the ERP system.")
+    erp_class_id: StrictStr | None = optional("Id of the class in the ERP system.")
+    commitment: Commitment | None = optional("Commitment of the customer.")
+    is_calendar_aligned: StrictBool | None = optional("Whether billing follows calendar periods.")
 
 
 class ContractProduct(_LineItemFields):
@@ -130,25 +125,19 @@ class ContractProduct(_LineItemFields):
     Source: spec, "Resources and their fields", ContractProduct.
     """
 
-    disable_description: StrictBool | None = Field(
-        default=None, description="Whether the description is left out of the line item."
+    disable_description: StrictBool | None = optional("Whether the description is left out of the line item.")
+    scheduling: Scheduling | None = optional("Billing schedule of the product.")
+    pricing: Pricing | None = optional("Pricing of the product.")
+    catalog_product_id: StrictStr | None = optional("Id of the catalog product.", "cat_31")
+    external_integrations: MaybeListOf[ProductIntegration] = optional(
+        "Counterparts of the product at other providers."
     )
-    scheduling: Scheduling | None = Field(default=None, description="Billing schedule of the product.")
-    pricing: Pricing | None = Field(default=None, description="Pricing of the product.")
-    catalog_product_id: StrictStr | None = Field(
-        default=None, description="Id of the catalog product.", examples=["cat_31"]
+    payment_term: StrictStr | None = optional("Payment term.")
+    cloud_provider_settings: ProductCloudSettings | None = optional(
+        "Settings of the product in a cloud marketplace."
     )
-    external_integrations: MaybeListOf[ProductIntegration] = Field(
-        default=None, description="Counterparts of the product at other providers."
-    )
-    payment_term: StrictStr | None = Field(default=None, description="Payment term.")
-    cloud_provider_settings: ProductCloudSettings | None = Field(
-        default=None, description="Settings of the product in a cloud marketplace."
-    )
-    consumes_credit_product_ids: MaybeListOf[StrictStr] = Field(
-        default=None,
-        description="Ids of the credit products whose credits the product draws down.",
-        examples=[["crp_2"]],
+    consumes_credit_product_ids: MaybeListOf[StrictStr] = optional(
+        "Ids of the credit products whose credits the product draws down.", ["crp_2"]
     )
 
 
@@ -158,10 +147,8 @@ class ProductGroup(_LineItemFields):
     Source: spec, "Resources and their fields", ProductGroup.
     """
 
-    products: MaybeListOf[ContractProduct] = Field(default=None, description="Products of the group.")
-    base_amount: ExactDecimal | None = Field(
-        default=None, description="Base amount of the group.", examples=[Decimal("49.00")]
-    )
+    products: MaybeListOf[ContractProduct] = optional("Products of the group.")
+    base_amount: ExactDecimal | None = optional("Base amount of the group.", Decimal("49.00"))
 
 
 class ContractStatus(StrEnum):
@@ -180,56 +167,36 @@ class _Terms(Resource, register=False):
     plan_id: StrictStr | None = Field(
         default=None, description="Id of the plan; used instead of products.", examples=[]
     )
-    name: StrictStr | None = Field(
-        default=None,
-        description="Name of the contract; required without a plan.",
-        examples=["Acme annual 2026"],
+    name: StrictStr | None = optional("Name of the contract; required without a plan.", "Acme annual 2026")
+    crm_opportunity_id: StrictStr | None = optional("Id of the opportunity in the CRM.")
+    end_date: UtcDatetime | None = optional("End of the contract.", "2027-01-31T00:00:00Z")
+    signature_date: UtcDatetime | None = optional("Time of signing.", "2026-01-14T00:00:00Z")
+    products: MaybeListOf[ContractProduct] = optional("Products of the contract.")
+    credit_grants: MaybeListOf[CreditGrant] = optional("Credit products that usage products may draw down.")
+    product_groups: MaybeListOf[ProductGroup] = optional("Groups of products; each group is one line item.")
+    account_manager: StrictStr | None = optional("Owner of the contract.")
+    should_pro_rate_invoices: StrictBool | None = optional(
+        "Whether invoices are pro-rated; false if omitted.", deprecated="the service has deprecated it"
     )
-    crm_opportunity_id: StrictStr | None = Field(
-        default=None, description="Id of the opportunity in the CRM."
+    auto_renew_contract: StrictBool | None = optional(
+        "Whether the contract renews automatically; true if omitted."
     )
-    end_date: UtcDatetime | None = Field(
-        default=None, description="End of the contract.", examples=["2027-01-31T00:00:00Z"]
+    custom_fields: Annotated[MaybeListOf[CustomFieldInput], WRITE_ONLY] = optional(
+        "Custom field values to set."
     )
-    signature_date: UtcDatetime | None = Field(
-        default=None, description="Time of signing.", examples=["2026-01-14T00:00:00Z"]
+    custom_field_values: Annotated[MaybeListOf[CustomFieldValue], READ_ONLY] = optional(
+        "Current custom field values."
     )
-    products: MaybeListOf[ContractProduct] = Field(default=None, description="Products of the contract.")
-    credit_grants: MaybeListOf[CreditGrant] = Field(
-        default=None, description="Credit products that usage products may draw down."
+    status: Annotated[StrictStr, AfterValidator(OpenEnum(ContractStatus))] | None = optional(
+        "State: InReview, Active, or another.", "Active"
     )
-    product_groups: MaybeListOf[ProductGroup] = Field(
-        default=None, description="Groups of products; each group is one line item."
+    purchase_order: StrictStr | None = optional("Purchase order number.")
+    currency: StrictStr | None = optional("Currency code.", "USD")
+    is_trial: StrictBool | None = optional(
+        "Whether the contract and its invoices are a trial; false if omitted.", False
     )
-    account_manager: StrictStr | None = Field(default=None, description="Owner of the contract.")
-    should_pro_rate_invoices: StrictBool | None = Field(
-        default=None,
-        description="Whether invoices are pro-rated; false if omitted.",
-        deprecated="the service has deprecated it",
-    )
-    auto_renew_contract: StrictBool | None = Field(
-        default=None, description="Whether the contract renews automatically; true if omitted."
-    )
-    custom_fields: Annotated[MaybeListOf[CustomFieldInput], WRITE_ONLY] = Field(
-        default=None, description="Custom field values to set."
-    )
-    custom_field_values: Annotated[MaybeListOf[CustomFieldValue], READ_ONLY] = Field(
-        default=None, description="Current custom field values."
-    )
-    status: Annotated[StrictStr, AfterValidator(OpenEnum(ContractStatus))] | None = Field(
-        default=None, description="State: InReview, Active, or another.", examples=["Active"]
-    )
-    purchase_order: StrictStr | None = Field(default=None, description="Purchase order number.")
-    currency: StrictStr | None = Field(default=None, description="Currency code.", examples=["USD"])
-    is_trial: StrictBool | None = Field(
-        default=None,
-        description="Whether the contract and its invoices are a trial; false if omitted.",
-        examples=[False],
-    )
-    external_id: StrictStr | None = Field(
-        default=None,
-        description="Id of the contract in your own system; usable in place of the service's id.",
-        examples=["agr-77"],
+    external_id: StrictStr | None = optional(
+        "Id of the contract in your own system; usable in place of the service's id.", "agr-77"
     )
 
 
@@ -263,8 +230,8 @@ class Contract(StoredResource, _Terms):
     Source: spec, "Resources and their fields", Contract.
     """
 
-    deleted_at: Annotated[UtcDatetime | None, READ_ONLY] = Field(
-        default=None, description="Time of deletion, if deleted.", examples=["2026-03-01T12:00:00Z"]
+    deleted_at: Annotated[UtcDatetime | None, READ_ONLY] = optional(
+        "Time of deletion, if deleted.", "2026-03-01T12:00:00Z"
     )
 
 
@@ -283,9 +250,7 @@ class ContractQuery(PageQuery):
     Source: spec, "Endpoints", GET /contracts.
     """
 
-    customer_id: StrictStr | None = Field(
-        default=None, description="Id of the customer to filter by.", examples=["cus_1042"]
-    )
+    customer_id: StrictStr | None = optional("Id of the customer to filter by.", "cus_1042")
     # No example: a sample has customerId, which excludes it.
     customer_external_id: StrictStr | None = Field(
         default=None, description="External id of the customer to filter by.", examples=[]

@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import Field, StrictBool, StrictStr, model_validator
 
 from billhook.errors import FieldMissing
+from billhook.fields.model import optional
 from billhook.fields.types import (
     CreditKindWord,
     CustomerId,
@@ -24,6 +25,17 @@ from billhook.fields.types import (
 from billhook.resources.base import READ_ONLY, Page, PageQuery, Resource
 from billhook.resources.customers import ProductIntegration
 
+__all__ = [
+    "CreditDeduction",
+    "CreditGrant",
+    "CreditLedgerEntry",
+    "CreditLedgerPage",
+    "CreditLedgerQuery",
+    "CreditTopUp",
+    "CreditTopUpResponse",
+    "LedgerIntegration",
+]
+
 
 class CreditGrant(Resource):
     """Credits put into the pool of a credit product.
@@ -31,32 +43,18 @@ class CreditGrant(Resource):
     Source: spec, "Resources and their fields", CreditGrant.
     """
 
-    name: StrictStr | None = Field(default=None, description="Name of the grant.", examples=["Starter pack"])
-    credit_product_id: StrictStr | None = Field(
-        default=None, description="Id of the credit product.", examples=["crp_2"]
+    name: StrictStr | None = optional("Name of the grant.", "Starter pack")
+    credit_product_id: StrictStr | None = optional("Id of the credit product.", "crp_2")
+    balance_kind: CreditKindWord | None = optional(
+        "Type of credit counted in the pool: Monetary or Unit.", "Monetary"
     )
-    balance_kind: CreditKindWord | None = Field(
-        default=None,
-        description="Type of credit counted in the pool: Monetary or Unit.",
-        examples=["Monetary"],
-    )
-    grant_amount: ExactDecimal | None = Field(
-        default=None, description="Credits granted.", examples=[Decimal("500.00")]
-    )
-    price: ExactDecimal | None = Field(
-        default=None, description="Price of the credits.", examples=[Decimal("450.00")]
-    )
-    schedule: StrictStr | None = Field(default=None, description="Interval at which credits are granted.")
-    expiration_date: UtcDatetime | None = Field(
-        default=None, description="Expiry date of the credits.", examples=["2027-01-31T00:00:00Z"]
-    )
-    expiration_policy: StrictStr | None = Field(default=None, description="Expiry rule of the credits.")
-    apply_automatically: StrictBool | None = Field(
-        default=None, description="Whether credits are applied automatically."
-    )
-    external_integrations: MaybeListOf[ProductIntegration] = Field(
-        default=None, description="Counterparts at other providers."
-    )
+    grant_amount: ExactDecimal | None = optional("Credits granted.", Decimal("500.00"))
+    price: ExactDecimal | None = optional("Price of the credits.", Decimal("450.00"))
+    schedule: StrictStr | None = optional("Interval at which credits are granted.")
+    expiration_date: UtcDatetime | None = optional("Expiry date of the credits.", "2027-01-31T00:00:00Z")
+    expiration_policy: StrictStr | None = optional("Expiry rule of the credits.")
+    apply_automatically: StrictBool | None = optional("Whether credits are applied automatically.")
+    external_integrations: MaybeListOf[ProductIntegration] = optional("Counterparts at other providers.")
 
 
 class CreditTopUp(Resource):
@@ -115,25 +113,13 @@ class LedgerIntegration(Resource):
     Source: spec, "Resources and their fields", Credit ledger entry, integrationEntities.
     """
 
-    updated_at: UtcDatetime | None = Field(
-        default=None, description="Time of the last change.", examples=["2026-01-15T09:31:00Z"]
-    )
-    integration_provider: StrictStr | None = Field(
-        default=None, description="Name of the other system.", examples=["NetSuite"]
-    )
-    integration_external_id: StrictStr | None = Field(
-        default=None, description="Id in that system.", examples=["4711"]
-    )
-    subsidiary_id: StrictStr | None = Field(default=None, description="Id of the subsidiary.")
-    sync_status: StrictStr | None = Field(
-        default=None, description="Synchronization status.", examples=["Synced"]
-    )
-    metadata: JsonObject | None = Field(
-        default=None, description="Additional information.", examples=[{"attempt": 1}]
-    )
-    raw_synced_data: JsonObject | None = Field(
-        default=None, description="Exchanged data.", examples=[{"memo": "top-up"}]
-    )
+    updated_at: UtcDatetime | None = optional("Time of the last change.", "2026-01-15T09:31:00Z")
+    integration_provider: StrictStr | None = optional("Name of the other system.", "NetSuite")
+    integration_external_id: StrictStr | None = optional("Id in that system.", "4711")
+    subsidiary_id: StrictStr | None = optional("Id of the subsidiary.")
+    sync_status: StrictStr | None = optional("Synchronization status.", "Synced")
+    metadata: JsonObject | None = optional("Additional information.", {"attempt": 1})
+    raw_synced_data: JsonObject | None = optional("Exchanged data.", {"memo": "top-up"})
 
 
 class CreditLedgerEntry(Resource):
@@ -146,26 +132,16 @@ class CreditLedgerEntry(Resource):
     created_at: Annotated[UtcDatetime, READ_ONLY] = Field(
         description="Creation time.", examples=["2026-01-15T09:30:00Z"]
     )
-    type: StrictStr | None = Field(default=None, description="Type of change.")
-    amount: ExactDecimal | None = Field(
-        default=None, description="Change of the balance, in credits.", examples=[Decimal("-25.00")]
+    type: StrictStr | None = optional("Type of change.")
+    amount: ExactDecimal | None = optional("Change of the balance, in credits.", Decimal("-25.00"))
+    balance_after_entry: ExactDecimal | None = optional(
+        "Balance after the change, in credits.", Decimal("475.00")
     )
-    balance_after_entry: ExactDecimal | None = Field(
-        default=None, description="Balance after the change, in credits.", examples=[Decimal("475.00")]
-    )
-    invoice_id: StrictStr | None = Field(
-        default=None, description="Id of the related invoice.", examples=["inv_3007"]
-    )
-    erp_id: StrictStr | None = Field(default=None, description="Id in the ERP system.")
-    credit_note_number: StrictStr | None = Field(
-        default=None, description="Credit note number.", examples=["CN-12"]
-    )
-    contract_id: StrictStr | None = Field(
-        default=None, description="Id of the related contract.", examples=["con_2001"]
-    )
-    integration_entities: MaybeListOf[LedgerIntegration] = Field(
-        default=None, description="Counterparts in other systems."
-    )
+    invoice_id: StrictStr | None = optional("Id of the related invoice.", "inv_3007")
+    erp_id: StrictStr | None = optional("Id in the ERP system.")
+    credit_note_number: StrictStr | None = optional("Credit note number.", "CN-12")
+    contract_id: StrictStr | None = optional("Id of the related contract.", "con_2001")
+    integration_entities: MaybeListOf[LedgerIntegration] = optional("Counterparts in other systems.")
 
 
 class CreditLedgerQuery(PageQuery):
@@ -188,6 +164,4 @@ class CreditLedgerPage(Page):
     has_more: StrictBool = Field(
         default=False, description="Whether there is another page.", examples=[False]
     )
-    total: ExactDecimal | None = Field(
-        default=None, description="Number of entries on all pages.", examples=[1]
-    )
+    total: ExactDecimal | None = optional("Number of entries on all pages.", 1)

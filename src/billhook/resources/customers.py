@@ -11,6 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
+from billhook.fields.model import optional
 from billhook.fields.types import (
     ExactDecimal,
     ExceededAmount,
@@ -22,6 +23,26 @@ from billhook.fields.types import (
 )
 from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage, Resource, StoredResource
 
+__all__ = [
+    "Address",
+    "Contact",
+    "CustomField",
+    "CustomFieldInput",
+    "CustomFieldPage",
+    "CustomFieldResponse",
+    "CustomFieldValue",
+    "Customer",
+    "CustomerCloudSettings",
+    "CustomerIntegration",
+    "CustomerResponse",
+    "CustomerStatus",
+    "CustomerUpdate",
+    "ProductCloudSettings",
+    "ProductConsumption",
+    "ProductConsumptionsResponse",
+    "ProductIntegration",
+]
+
 
 class CustomerIntegration(Resource):
     """A customer's counterpart at another provider.
@@ -29,9 +50,9 @@ class CustomerIntegration(Resource):
     Source: spec, "Resources and their fields", Customer, externalIntegration.
     """
 
-    type: StrictStr | None = Field(default=None, description="Name of the provider.", examples=["Salesforce"])
-    id: StrictStr | None = Field(default=None, description="Id at the provider.", examples=["0015g00000XyZ"])
-    name: StrictStr | None = Field(default=None, description="Name at the provider.", examples=["Acme"])
+    type: StrictStr | None = optional("Name of the provider.", "Salesforce")
+    id: StrictStr | None = optional("Id at the provider.", "0015g00000XyZ")
+    name: StrictStr | None = optional("Name at the provider.", "Acme")
 
 
 class ProductIntegration(Resource):
@@ -40,20 +61,16 @@ class ProductIntegration(Resource):
     Source: spec, "Resources and their fields", ContractProduct, externalIntegrations.
     """
 
-    provider: StrictStr | None = Field(
-        default=None, description="Name of the provider.", examples=["NetSuite"]
-    )
-    external_id: StrictStr | None = Field(default=None, description="Id at the provider.", examples=["4711"])
+    provider: StrictStr | None = optional("Name of the provider.", "NetSuite")
+    external_id: StrictStr | None = optional("Id at the provider.", "4711")
 
 
 class _CloudSettings(Resource, register=False):
     """A place in a cloud's marketplace."""
 
-    cloud_provider: StrictStr | None = Field(
-        default=None, description="Name of the cloud provider.", examples=["AWS"]
-    )
-    cloud_provider_marketplace_id: StrictStr | None = Field(
-        default=None, description="Id of the product in the cloud marketplace.", examples=["mp-17"]
+    cloud_provider: StrictStr | None = optional("Name of the cloud provider.", "AWS")
+    cloud_provider_marketplace_id: StrictStr | None = optional(
+        "Id of the product in the cloud marketplace.", "mp-17"
     )
 
 
@@ -63,8 +80,8 @@ class CustomerCloudSettings(_CloudSettings):
     Source: spec, "Resources and their fields", Customer, cloudProviderSettings.
     """
 
-    customer_identifier: StrictStr | None = Field(
-        default=None, description="Customer identifier in the cloud marketplace.", examples=["aws-cust-9"]
+    customer_identifier: StrictStr | None = optional(
+        "Customer identifier in the cloud marketplace.", "aws-cust-9"
     )
 
 
@@ -74,27 +91,17 @@ class ProductCloudSettings(_CloudSettings):
     Source: spec, "Resources and their fields", ContractProduct, cloudProviderSettings.
     """
 
-    dimension: StrictStr | None = Field(
-        default=None, description="Dimension by which the usage is metered.", examples=["calls"]
-    )
+    dimension: StrictStr | None = optional("Dimension by which the usage is metered.", "calls")
 
 
 class _Origin(Resource, register=False):
     """Where a custom field's values come from."""
 
-    integration_source: StrictStr | None = Field(
-        default=None, description="System from which values are taken.", examples=["Salesforce"]
-    )
-    integration_entity_type: StrictStr | None = Field(
-        default=None, description="Entity type in that system.", examples=["Account"]
-    )
-    field_path: StrictStr | None = Field(
-        default=None, description="Path of the value in that entity.", examples=["Region__c"]
-    )
-    custom_field_name: StrictStr | None = Field(
-        default=None, description="Name of the custom field.", examples=["region"]
-    )
-    value_type: StrictStr | None = Field(default=None, description="Type of the value.", examples=["String"])
+    integration_source: StrictStr | None = optional("System from which values are taken.", "Salesforce")
+    integration_entity_type: StrictStr | None = optional("Entity type in that system.", "Account")
+    field_path: StrictStr | None = optional("Path of the value in that entity.", "Region__c")
+    custom_field_name: StrictStr | None = optional("Name of the custom field.", "region")
+    value_type: StrictStr | None = optional("Type of the value.", "String")
 
 
 class CustomFieldInput(_Origin):
@@ -103,7 +110,7 @@ class CustomFieldInput(_Origin):
     Source: spec, "Resources and their fields", Customer, customFields.
     """
 
-    value: JsonValue = Field(default=None, description="Value of the field.", examples=["EMEA"])
+    value: JsonValue = optional("Value of the field.", "EMEA")
 
 
 class CustomFieldValue(Resource):
@@ -112,11 +119,9 @@ class CustomFieldValue(Resource):
     Source: spec, "Resources and their fields", Customer, customFieldValues.
     """
 
-    custom_field_definition_id: StrictStr | None = Field(
-        default=None, description="Id of the custom field's definition.", examples=["cfd_4"]
-    )
-    value: StrictStr | None = Field(default=None, description="Value of the field.", examples=["EMEA"])
-    field_name: StrictStr | None = Field(default=None, description="Name of the field.", examples=["region"])
+    custom_field_definition_id: StrictStr | None = optional("Id of the custom field's definition.", "cfd_4")
+    value: StrictStr | None = optional("Value of the field.", "EMEA")
+    field_name: StrictStr | None = optional("Name of the field.", "region")
 
 
 class CustomField(StoredResource, _Origin):
@@ -125,13 +130,9 @@ class CustomField(StoredResource, _Origin):
     Source: spec, "Resources and their fields", Custom-field definition.
     """
 
-    entity: StrictStr | None = Field(
-        default=None, description="Type of object that has the field.", examples=["Customer"]
-    )
-    allowed_values: MaybeListOf[StrictStr] = Field(
-        default=None, description="Allowed values.", examples=[["EMEA", "APAC"]]
-    )
-    default_value: StrictStr | None = Field(default=None, description="Default value.", examples=["EMEA"])
+    entity: StrictStr | None = optional("Type of object that has the field.", "Customer")
+    allowed_values: MaybeListOf[StrictStr] = optional("Allowed values.", ["EMEA", "APAC"])
+    default_value: StrictStr | None = optional("Default value.", "EMEA")
 
 
 class CustomFieldResponse(Resource):
@@ -186,17 +187,11 @@ class Contact(Resource):
     Source: spec, "Resources and their fields", Customer, contacts.
     """
 
-    name: StrictStr | None = Field(default=None, description="Name of the contact.", examples=["Ada Byron"])
-    email: StrictStr | None = Field(
-        default=None, description="Email address of the contact.", examples=["ada@acme.example"]
-    )
-    title: StrictStr | None = Field(default=None, description="Job title of the contact.", examples=["CFO"])
-    phone: StrictStr | None = Field(
-        default=None, description="Telephone number.", examples=["+44 20 7946 0018"]
-    )
-    receive_invoice_email: StrictBool | None = Field(
-        default=None, description="Whether invoices are emailed to the contact."
-    )
+    name: StrictStr | None = optional("Name of the contact.", "Ada Byron")
+    email: StrictStr | None = optional("Email address of the contact.", "ada@acme.example")
+    title: StrictStr | None = optional("Job title of the contact.", "CFO")
+    phone: StrictStr | None = optional("Telephone number.", "+44 20 7946 0018")
+    receive_invoice_email: StrictBool | None = optional("Whether invoices are emailed to the contact.")
 
 
 class Address(Resource):
@@ -205,14 +200,12 @@ class Address(Resource):
     Source: spec, "Resources and their fields", Customer, address.
     """
 
-    country: StrictStr | None = Field(default=None, description="Country.", examples=["United Kingdom"])
-    country_code: StrictStr | None = Field(default=None, description="Country code.", examples=["GB"])
-    city: StrictStr | None = Field(default=None, description="City.", examples=["London"])
-    address_text: StrictStr | None = Field(
-        default=None, description="Street and number.", examples=["1 High St"]
-    )
-    state: StrictStr | None = Field(default=None, description="State.", examples=["England"])
-    postal_code: StrictStr | None = Field(default=None, description="Postal code.", examples=["N1 9GU"])
+    country: StrictStr | None = optional("Country.", "United Kingdom")
+    country_code: StrictStr | None = optional("Country code.", "GB")
+    city: StrictStr | None = optional("City.", "London")
+    address_text: StrictStr | None = optional("Street and number.", "1 High St")
+    state: StrictStr | None = optional("State.", "England")
+    postal_code: StrictStr | None = optional("Postal code.", "N1 9GU")
 
 
 class CustomerUpdate(Resource):
@@ -221,68 +214,54 @@ class CustomerUpdate(Resource):
     Source: spec, "Resources and their fields", Customer; "Endpoints", PUT /customers/{customerId}.
     """
 
-    name: StrictStr | None = Field(default=None, description="Name of the customer.", examples=["Acme Ltd"])
-    aliases: MaybeListOf[StrictStr] = Field(
-        default=None,
-        description="Names by which usage is matched to the customer.",
-        examples=[["acme", "acme-eu"]],
+    name: StrictStr | None = optional("Name of the customer.", "Acme Ltd")
+    aliases: MaybeListOf[StrictStr] = optional(
+        "Names by which usage is matched to the customer.", ["acme", "acme-eu"]
     )
-    contacts: MaybeListOf[Contact] = Field(
-        default=None, description="Contacts; invoices are shared with the primary one."
+    contacts: MaybeListOf[Contact] = optional("Contacts; invoices are shared with the primary one.")
+    source: StrictStr | None = optional("Name of the provider from which the customer was imported.")
+    legal_name: StrictStr | None = optional("Legal name.", "Acme Limited")
+    tax_ids: MaybeListOf[JsonValue] = optional(
+        "Tax ids; the form of an entry is not stated.", ["GB123456789"]
     )
-    source: StrictStr | None = Field(
-        default=None, description="Name of the provider from which the customer was imported."
+    status: Annotated[StrictStr, AfterValidator(OpenEnum(CustomerStatus))] | None = optional(
+        "State: Active, or another.", "Active"
     )
-    legal_name: StrictStr | None = Field(default=None, description="Legal name.", examples=["Acme Limited"])
-    tax_ids: MaybeListOf[JsonValue] = Field(
-        default=None, description="Tax ids; the form of an entry is not stated.", examples=[["GB123456789"]]
+    tax_id: StrictStr | None = optional("Tax id; replaced by taxIds.", deprecated="use taxIds")
+    cloud_provider_settings: CustomerCloudSettings | None = optional(
+        "Settings of the customer in a cloud marketplace."
     )
-    status: Annotated[StrictStr, AfterValidator(OpenEnum(CustomerStatus))] | None = Field(
-        default=None, description="State: Active, or another.", examples=["Active"]
+    external_id: StrictStr | None = optional("Id of the customer in your own system.", "crm-7731")
+    customer_erp_id: StrictStr | None = optional("Id in the ERP system.")
+    address: Address | None = optional("Billing address.")
+    shipping_address: Address | None = optional("Shipping address.")
+    crm_account_id: StrictStr | None = optional("Id in the CRM system.")
+    external_integration: MaybeListOf[CustomerIntegration] = optional(
+        "Counterparts of the customer at other providers."
     )
-    tax_id: StrictStr | None = Field(
-        default=None, description="Tax id; replaced by taxIds.", deprecated="use taxIds"
+    due_days: StrictStr | None = optional("Payment term, in days.", "30")
+    currency: StrictStr | None = optional("Currency code of the customer's invoices.", "USD")
+    custom_fields: Annotated[MaybeListOf[CustomFieldInput], WRITE_ONLY] = optional(
+        "Custom field values to set."
     )
-    cloud_provider_settings: CustomerCloudSettings | None = Field(
-        default=None, description="Settings of the customer in a cloud marketplace."
+    custom_field_values: Annotated[MaybeListOf[CustomFieldValue], READ_ONLY] = optional(
+        "Current custom field values."
     )
-    external_id: StrictStr | None = Field(
-        default=None, description="Id of the customer in your own system.", examples=["crm-7731"]
+    subsidiary: StrictStr | None = optional("Name of the subsidiary.")
+    total_outstanding_amount: Annotated[ExactDecimal | None, READ_ONLY] = optional(
+        "Total unpaid amount, in USD.", Decimal("1249.90")
     )
-    customer_erp_id: StrictStr | None = Field(default=None, description="Id in the ERP system.")
-    address: Address | None = Field(default=None, description="Billing address.")
-    shipping_address: Address | None = Field(default=None, description="Shipping address.")
-    crm_account_id: StrictStr | None = Field(default=None, description="Id in the CRM system.")
-    external_integration: MaybeListOf[CustomerIntegration] = Field(
-        default=None, description="Counterparts of the customer at other providers."
+    open_amount: Annotated[ExactDecimal | None, READ_ONLY] = optional(
+        "Amount of invoices without a billing status, in USD.", Decimal("0.00")
     )
-    due_days: StrictStr | None = Field(default=None, description="Payment term, in days.", examples=["30"])
-    currency: StrictStr | None = Field(
-        default=None, description="Currency code of the customer's invoices.", examples=["USD"]
+    overdue_amount: Annotated[ExactDecimal | None, READ_ONLY] = optional(
+        "Amount of overdue invoices, in USD.", Decimal("0.00")
     )
-    custom_fields: Annotated[MaybeListOf[CustomFieldInput], WRITE_ONLY] = Field(
-        default=None, description="Custom field values to set."
+    pending_payment_amount: Annotated[ExactDecimal | None, READ_ONLY] = optional(
+        "Amount of invoices pending payment, in USD.", Decimal("1249.90")
     )
-    custom_field_values: Annotated[MaybeListOf[CustomFieldValue], READ_ONLY] = Field(
-        default=None, description="Current custom field values."
-    )
-    subsidiary: StrictStr | None = Field(default=None, description="Name of the subsidiary.")
-    total_outstanding_amount: Annotated[ExactDecimal | None, READ_ONLY] = Field(
-        default=None, description="Total unpaid amount, in USD.", examples=[Decimal("1249.90")]
-    )
-    open_amount: Annotated[ExactDecimal | None, READ_ONLY] = Field(
-        default=None,
-        description="Amount of invoices without a billing status, in USD.",
-        examples=[Decimal("0.00")],
-    )
-    overdue_amount: Annotated[ExactDecimal | None, READ_ONLY] = Field(
-        default=None, description="Amount of overdue invoices, in USD.", examples=[Decimal("0.00")]
-    )
-    pending_payment_amount: Annotated[ExactDecimal | None, READ_ONLY] = Field(
-        default=None, description="Amount of invoices pending payment, in USD.", examples=[Decimal("1249.90")]
-    )
-    paid_amount: Annotated[ExactDecimal | None, READ_ONLY] = Field(
-        default=None, description="Amount of paid invoices, in USD.", examples=[Decimal("8120.00")]
+    paid_amount: Annotated[ExactDecimal | None, READ_ONLY] = optional(
+        "Amount of paid invoices, in USD.", Decimal("8120.00")
     )
 
 

@@ -10,8 +10,21 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictStr
 
+from billhook.fields.model import optional
 from billhook.fields.types import BillingStatusWord, ExactDecimal, ListOf, MaybeListOf, UtcDatetime
 from billhook.resources.base import READ_ONLY, CountedPage, PageQuery, Resource, StoredResource
+
+__all__ = [
+    "BillingCycle",
+    "DepositTo",
+    "Invoice",
+    "InvoicePage",
+    "InvoiceQuery",
+    "InvoiceResponse",
+    "LineItem",
+    "PaymentInfo",
+    "RevenueBreakdown",
+]
 
 
 class DepositTo(Resource):
@@ -20,11 +33,9 @@ class DepositTo(Resource):
     Source: spec, "Resources and their fields", Invoice, paymentInfo.
     """
 
-    id: StrictStr | None = Field(default=None, description="Id of the account.", examples=["dep_1"])
-    name: StrictStr | None = Field(default=None, description="Name of the account.", examples=["Checking"])
-    integration: StrictStr | None = Field(
-        default=None, description="System that holds the account.", examples=["NetSuite"]
-    )
+    id: StrictStr | None = optional("Id of the account.", "dep_1")
+    name: StrictStr | None = optional("Name of the account.", "Checking")
+    integration: StrictStr | None = optional("System that holds the account.", "NetSuite")
 
 
 class PaymentInfo(Resource):
@@ -33,34 +44,18 @@ class PaymentInfo(Resource):
     Source: spec, "Resources and their fields", Invoice, paymentInfo.
     """
 
-    transaction_id: StrictStr | None = Field(
-        default=None, description="Id of the transaction.", examples=["txn_90"]
+    transaction_id: StrictStr | None = optional("Id of the transaction.", "txn_90")
+    date: StrictStr | None = optional("Time of payment; the format is not stated.", "2026-01-15T09:29:41Z")
+    payment_method: StrictStr | None = optional("Payment method, such as Card.", "Card")
+    payment_method_id: StrictStr | None = optional(
+        "Id of the payment method, such as a card or bank account.", "pm_6"
     )
-    date: StrictStr | None = Field(
-        default=None,
-        description="Time of payment; the format is not stated.",
-        examples=["2026-01-15T09:29:41Z"],
-    )
-    payment_method: StrictStr | None = Field(
-        default=None, description="Payment method, such as Card.", examples=["Card"]
-    )
-    payment_method_id: StrictStr | None = Field(
-        default=None,
-        description="Id of the payment method, such as a card or bank account.",
-        examples=["pm_6"],
-    )
-    amount: ExactDecimal | None = Field(
-        default=None, description="Amount paid, in `currency`.", examples=[Decimal("1249.90")]
-    )
-    currency: StrictStr | None = Field(
-        default=None, description="Currency code of the amount.", examples=["USD"]
-    )
-    status: StrictStr | None = Field(default=None, description="Status of the payment.")
-    note: StrictStr | None = Field(default=None, description="Note on the payment.")
-    customer_id: StrictStr | None = Field(
-        default=None, description="Id of the paying customer.", examples=["cus_1042"]
-    )
-    deposit_to: DepositTo | None = Field(default=None, description="Account that received the payment.")
+    amount: ExactDecimal | None = optional("Amount paid, in `currency`.", Decimal("1249.90"))
+    currency: StrictStr | None = optional("Currency code of the amount.", "USD")
+    status: StrictStr | None = optional("Status of the payment.")
+    note: StrictStr | None = optional("Note on the payment.")
+    customer_id: StrictStr | None = optional("Id of the paying customer.", "cus_1042")
+    deposit_to: DepositTo | None = optional("Account that received the payment.")
 
 
 class RevenueBreakdown(Resource):
@@ -69,22 +64,12 @@ class RevenueBreakdown(Resource):
     Source: spec, "Resources and their fields", Invoice, revenueBreakdown.
     """
 
-    total: ExactDecimal | None = Field(
-        default=None, description="Total amount.", examples=[Decimal("1249.90")]
-    )
-    subtotal: ExactDecimal | None = Field(
-        default=None, description="Amount before tax.", examples=[Decimal("1041.58")]
-    )
-    overage: ExactDecimal | None = Field(
-        default=None, description="Amount for usage beyond the commitment.", examples=[Decimal("37.50")]
-    )
-    discount: ExactDecimal | None = Field(
-        default=None, description="Amount of discounts.", examples=[Decimal("0.00")]
-    )
-    credits_used: ExactDecimal | None = Field(
-        default=None, description="Amount paid by credits.", examples=[Decimal("0.00")]
-    )
-    tax: ExactDecimal | None = Field(default=None, description="Amount of tax.", examples=[Decimal("208.32")])
+    total: ExactDecimal | None = optional("Total amount.", Decimal("1249.90"))
+    subtotal: ExactDecimal | None = optional("Amount before tax.", Decimal("1041.58"))
+    overage: ExactDecimal | None = optional("Amount for usage beyond the commitment.", Decimal("37.50"))
+    discount: ExactDecimal | None = optional("Amount of discounts.", Decimal("0.00"))
+    credits_used: ExactDecimal | None = optional("Amount paid by credits.", Decimal("0.00"))
+    tax: ExactDecimal | None = optional("Amount of tax.", Decimal("208.32"))
 
 
 class BillingCycle(Resource):
@@ -93,12 +78,8 @@ class BillingCycle(Resource):
     Source: spec, "Resources and their fields", Invoice, billingCycle.
     """
 
-    start_time: UtcDatetime | None = Field(
-        default=None, description="Start of the billing cycle.", examples=["2026-01-01T00:00:00Z"]
-    )
-    end_time: UtcDatetime | None = Field(
-        default=None, description="End of the billing cycle.", examples=["2026-02-01T00:00:00Z"]
-    )
+    start_time: UtcDatetime | None = optional("Start of the billing cycle.", "2026-01-01T00:00:00Z")
+    end_time: UtcDatetime | None = optional("End of the billing cycle.", "2026-02-01T00:00:00Z")
 
 
 class LineItem(Resource):
@@ -107,10 +88,8 @@ class LineItem(Resource):
     Source: spec, "Resources and their fields", Invoice, lineItems.
     """
 
-    invoice_id: StrictStr | None = Field(
-        default=None, description="Id of the invoice.", examples=["inv_3007"]
-    )
-    revenue_breakdown: RevenueBreakdown | None = Field(default=None, description="Breakdown of the amount.")
+    invoice_id: StrictStr | None = optional("Id of the invoice.", "inv_3007")
+    revenue_breakdown: RevenueBreakdown | None = optional("Breakdown of the amount.")
 
 
 class Invoice(StoredResource):
@@ -119,41 +98,25 @@ class Invoice(StoredResource):
     Source: spec, "Resources and their fields", Invoice; for the states, "States and transitions".
     """
 
-    customer_id: Annotated[StrictStr | None, READ_ONLY] = Field(
-        default=None, description="Id of the customer.", examples=["cus_1042"]
+    customer_id: Annotated[StrictStr | None, READ_ONLY] = optional("Id of the customer.", "cus_1042")
+    contract_id: Annotated[StrictStr | None, READ_ONLY] = optional("Id of the contract.", "con_2001")
+    name: Annotated[StrictStr | None, READ_ONLY] = optional("Name of the invoice.", "January 2026")
+    account_id: Annotated[StrictStr | None, READ_ONLY] = optional("Id of the account.")
+    revenue_breakdown: Annotated[RevenueBreakdown | None, READ_ONLY] = optional("Breakdown of the amount.")
+    billing_status: Annotated[BillingStatusWord | None, READ_ONLY] = optional(
+        "Payment state: None, Paid, Rejected, PendingPayment, Overdue, or another.", "PendingPayment"
     )
-    contract_id: Annotated[StrictStr | None, READ_ONLY] = Field(
-        default=None, description="Id of the contract.", examples=["con_2001"]
+    payment_info: Annotated[PaymentInfo | None, READ_ONLY] = optional("Payment of the invoice.")
+    due_date: Annotated[UtcDatetime | None, READ_ONLY] = optional(
+        "Due date of the payment.", "2026-02-14T00:00:00Z"
     )
-    name: Annotated[StrictStr | None, READ_ONLY] = Field(
-        default=None, description="Name of the invoice.", examples=["January 2026"]
+    billing_cycle: Annotated[BillingCycle | None, READ_ONLY] = optional("Billing cycle of the invoice.")
+    line_items: Annotated[MaybeListOf[LineItem], READ_ONLY] = optional("Line items of the invoice.")
+    amount: Annotated[ExactDecimal | None, READ_ONLY] = optional(
+        "Total amount of the invoice.", Decimal("1249.90")
     )
-    account_id: Annotated[StrictStr | None, READ_ONLY] = Field(default=None, description="Id of the account.")
-    revenue_breakdown: Annotated[RevenueBreakdown | None, READ_ONLY] = Field(
-        default=None, description="Breakdown of the amount."
-    )
-    billing_status: Annotated[BillingStatusWord | None, READ_ONLY] = Field(
-        default=None,
-        description="Payment state: None, Paid, Rejected, PendingPayment, Overdue, or another.",
-        examples=["PendingPayment"],
-    )
-    payment_info: Annotated[PaymentInfo | None, READ_ONLY] = Field(
-        default=None, description="Payment of the invoice."
-    )
-    due_date: Annotated[UtcDatetime | None, READ_ONLY] = Field(
-        default=None, description="Due date of the payment.", examples=["2026-02-14T00:00:00Z"]
-    )
-    billing_cycle: Annotated[BillingCycle | None, READ_ONLY] = Field(
-        default=None, description="Billing cycle of the invoice."
-    )
-    line_items: Annotated[MaybeListOf[LineItem], READ_ONLY] = Field(
-        default=None, description="Line items of the invoice."
-    )
-    amount: Annotated[ExactDecimal | None, READ_ONLY] = Field(
-        default=None, description="Total amount of the invoice.", examples=[Decimal("1249.90")]
-    )
-    is_trial: Annotated[StrictBool | None, READ_ONLY] = Field(
-        default=None, description="Whether the invoice belongs to a trial contract.", examples=[False]
+    is_trial: Annotated[StrictBool | None, READ_ONLY] = optional(
+        "Whether the invoice belongs to a trial contract.", False
     )
 
 
@@ -172,21 +135,13 @@ class InvoiceQuery(PageQuery):
     Source: spec, "Endpoints", GET /invoices.
     """
 
-    customer_id: StrictStr | None = Field(
-        default=None, description="Id of the customer to filter by.", examples=["cus_1042"]
+    customer_id: StrictStr | None = optional("Id of the customer to filter by.", "cus_1042")
+    billing_status: BillingStatusWord | None = optional("Payment state to filter by.", "Overdue")
+    issued_after: UtcDatetime | None = optional(
+        "Only invoices issued after this time; whether inclusive is not stated.", "2026-01-01T00:00:00Z"
     )
-    billing_status: BillingStatusWord | None = Field(
-        default=None, description="Payment state to filter by.", examples=["Overdue"]
-    )
-    issued_after: UtcDatetime | None = Field(
-        default=None,
-        description="Only invoices issued after this time; whether inclusive is not stated.",
-        examples=["2026-01-01T00:00:00Z"],
-    )
-    issued_before: UtcDatetime | None = Field(
-        default=None,
-        description="Only invoices issued before this time; whether inclusive is not stated.",
-        examples=["2026-02-01T00:00:00Z"],
+    issued_before: UtcDatetime | None = optional(
+        "Only invoices issued before this time; whether inclusive is not stated.", "2026-02-01T00:00:00Z"
     )
 
 

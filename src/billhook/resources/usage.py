@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr, model_validator
 
 from billhook.errors import LimitBroken
+from billhook.fields.model import optional
 from billhook.fields.types import (
     CustomerId,
     ExactDecimal,
@@ -22,6 +23,35 @@ from billhook.fields.types import (
     UtcDatetime,
 )
 from billhook.resources.base import CountedPage, PageQuery, Resource, StoredResource
+
+__all__ = [
+    "MAX_BATCH_BYTES",
+    "MAX_BATCH_EVENTS",
+    "MAX_PAGE_EVENTS",
+    "Aggregation",
+    "AggregationRequest",
+    "CloudUsageResult",
+    "CloudUsageSubmission",
+    "DataPoint",
+    "DryRunEvent",
+    "DryRunResult",
+    "EventBatch",
+    "EventPage",
+    "EventQuery",
+    "IngestionResult",
+    "InvalidEvent",
+    "Measurement",
+    "MeasurementResponse",
+    "MeterKey",
+    "MeterValue",
+    "NewMeasurement",
+    "PartnerSubmission",
+    "Period",
+    "UsageDate",
+    "UsageEvent",
+    "UsageWindow",
+]
+
 
 MAX_BATCH_EVENTS = 1000
 MAX_BATCH_BYTES = 256 * 1024
@@ -44,10 +74,8 @@ class UsageEvent(Resource):
     ref: StrictStr = Field(
         description="Unique reference; an event with a known ref is stored once.", examples=["call-881"]
     )
-    data: JsonObject | None = Field(
-        default=None,
-        description="Properties that meters filter by and aggregate.",
-        examples=[{"region": "eu", "units": 3}],
+    data: JsonObject | None = optional(
+        "Properties that meters filter by and aggregate.", {"region": "eu", "units": 3}
     )
 
 
@@ -120,12 +148,8 @@ class EventQuery(PageQuery):
 
     start_time: UtcDatetime = Field(description="Start of the time range.", examples=["2026-01-01T00:00:00Z"])
     end_time: UtcDatetime = Field(description="End of the time range.", examples=["2026-02-01T00:00:00Z"])
-    event_name: StrictStr | None = Field(
-        default=None, description="Only events of this name.", examples=["api_call"]
-    )
-    customer_alias: StrictStr | None = Field(
-        default=None, description="Only events under this alias.", examples=["acme"]
-    )
+    event_name: StrictStr | None = optional("Only events of this name.", "api_call")
+    customer_alias: StrictStr | None = optional("Only events under this alias.", "acme")
 
     @model_validator(mode="after")
     def _limited(self) -> EventQuery:
@@ -158,12 +182,8 @@ class MeterValue(Resource):
     aggregation_method: StrictStr = Field(
         description="Aggregation method of the meter, such as sum.", examples=["sum"]
     )
-    value: ExactDecimal | None = Field(
-        default=None, description="Value that the event contributes, if any.", examples=[Decimal(3)]
-    )
-    instance_value: JsonValue = Field(
-        default=None, description="Id of the instance, for a meter that counts instances.", examples=["vm-7"]
-    )
+    value: ExactDecimal | None = optional("Value that the event contributes, if any.", Decimal(3))
+    instance_value: JsonValue = optional("Id of the instance, for a meter that counts instances.", "vm-7")
 
 
 class DryRunEvent(Resource):
@@ -173,10 +193,8 @@ class DryRunEvent(Resource):
     """
 
     event: UsageEvent = Field(description="The usage event.")
-    matched_customer: StrictStr | None = Field(
-        default=None,
-        description="Id of the customer; absent if an anonymous customer would be created.",
-        examples=["cus_1042"],
+    matched_customer: StrictStr | None = optional(
+        "Id of the customer; absent if an anonymous customer would be created.", "cus_1042"
     )
     meter_with_values: ListOf[MeterValue] = Field(
         description="Meters that would count the event; may be empty."
@@ -230,13 +248,11 @@ class AggregationRequest(Resource):
     """
 
     customer_id: CustomerId
-    customer_id_pattern: StrictStr | None = Field(default=None, description="Pattern of customer ids.")
+    customer_id_pattern: StrictStr | None = optional("Pattern of customer ids.")
     period: Period = Field(description="Period of the events to aggregate.")
     meters: ListOf[MeterKey] = Field(description="Meters to aggregate.")
     group_by: _GroupBy
-    fill_dates: StrictBool | None = Field(
-        default=None, description="Whether dates without events are included."
-    )
+    fill_dates: StrictBool | None = optional("Whether dates without events are included.")
 
 
 class DataPoint(Resource):
@@ -309,12 +325,8 @@ class UsageWindow(Resource):
     Source: spec, "Resources and their fields", Cloud usage submission result.
     """
 
-    start: UtcDatetime | None = Field(
-        default=None, description="Start of the time window.", examples=["2026-01-15T08:00:00Z"]
-    )
-    end: UtcDatetime | None = Field(
-        default=None, description="End of the time window.", examples=["2026-01-15T09:00:00Z"]
-    )
+    start: UtcDatetime | None = optional("Start of the time window.", "2026-01-15T08:00:00Z")
+    end: UtcDatetime | None = optional("End of the time window.", "2026-01-15T09:00:00Z")
 
 
 class PartnerSubmission(Resource):
@@ -323,14 +335,10 @@ class PartnerSubmission(Resource):
     Source: spec, "Resources and their fields", Cloud usage submission result.
     """
 
-    received_at: StrictStr | None = Field(
-        default=None,
-        description="Time at which the partner received it, in the partner's format.",
-        examples=["2026-01-15T09:00:02Z"],
+    received_at: StrictStr | None = optional(
+        "Time at which the partner received it, in the partner's format.", "2026-01-15T09:00:02Z"
     )
-    status: StrictStr | None = Field(
-        default=None, description="Result at the partner.", examples=["Accepted"]
-    )
+    status: StrictStr | None = optional("Result at the partner.", "Accepted")
 
 
 class CloudUsageResult(Resource):
@@ -339,33 +347,19 @@ class CloudUsageResult(Resource):
     Source: spec, "Resources and their fields", Cloud usage submission result.
     """
 
-    status: StrictStr | None = Field(
-        default=None, description="Status of the submission.", examples=["Accepted"]
+    status: StrictStr | None = optional("Status of the submission.", "Accepted")
+    usage_window: UsageWindow | None = optional("Time of the usage.")
+    correlation_id: StrictStr | None = optional("Id of the correlated submission.")
+    idempotency_key: StrictStr | None = optional("Idempotency key: a repeated submission counts once.")
+    meter_dimension: StrictStr | None = optional("Dimension by which the usage is metered.", "calls")
+    accepted_quantity: ExactDecimal | None = optional("Quantity accepted, in units.", Decimal(8125))
+    partner_submission: dict[str, PartnerSubmission] | None = optional(
+        "Result at each partner.", {"AWS": {"receivedAt": "2026-01-15T09:00:02Z", "status": "Accepted"}}
     )
-    usage_window: UsageWindow | None = Field(default=None, description="Time of the usage.")
-    correlation_id: StrictStr | None = Field(default=None, description="Id of the correlated submission.")
-    idempotency_key: StrictStr | None = Field(
-        default=None, description="Idempotency key: a repeated submission counts once."
-    )
-    meter_dimension: StrictStr | None = Field(
-        default=None, description="Dimension by which the usage is metered.", examples=["calls"]
-    )
-    accepted_quantity: ExactDecimal | None = Field(
-        default=None, description="Quantity accepted, in units.", examples=[Decimal(8125)]
-    )
-    partner_submission: dict[str, PartnerSubmission] | None = Field(
-        default=None,
-        description="Result at each partner.",
-        examples=[{"AWS": {"receivedAt": "2026-01-15T09:00:02Z", "status": "Accepted"}}],
-    )
-    quantity_submitted: ExactDecimal | None = Field(
-        default=None, description="Quantity submitted, in units.", examples=[Decimal(8125)]
-    )
-    timestamp_submitted: UtcDatetime | None = Field(
-        default=None, description="Time of submission.", examples=["2026-01-15T09:00:01Z"]
-    )
-    cloud_customer_identifier: StrictStr | None = Field(
-        default=None, description="Customer identifier in the cloud marketplace.", examples=["aws-cust-9"]
+    quantity_submitted: ExactDecimal | None = optional("Quantity submitted, in units.", Decimal(8125))
+    timestamp_submitted: UtcDatetime | None = optional("Time of submission.", "2026-01-15T09:00:01Z")
+    cloud_customer_identifier: StrictStr | None = optional(
+        "Customer identifier in the cloud marketplace.", "aws-cust-9"
     )
 
 

@@ -41,8 +41,9 @@ class ContentTemplate:
             # A time is guarded by its grammar, not by the single character.
             guard = guards.pop("timestamp", None)
             if guard is not None and guard in own:
+                named = "a digit" if guard.isdigit() else repr(guard)
                 raise ConfigError(
-                    f"content {text!r} has {_named(guard)} beside {{timestamp}}, which could be a part of "
+                    f"content {text!r} has {named} beside {{timestamp}}, which could be a part of "
                     f"the time ({time_format.name}): put another character there"
                 )
         self.text: Final = text
@@ -94,7 +95,3 @@ def _guards(literals: list[str], fields: list[str]) -> tuple[dict[str, str], dic
     before = {field: literals[n + 1][0] for n, field in enumerate(fields) if n < body}
     behind = {field: literals[n][-1] for n, field in enumerate(fields) if n > body}
     return before, behind
-
-
-def _named(character: str) -> str:
-    return "a digit" if character.isdigit() else repr(character)

@@ -73,9 +73,8 @@ class StandardWebhooks(Scheme):
         signed_at = UNIX.read(timestamp, timestamp_header)
         signatures: dict[str, list[bytes]] = {}
         listed = parsing.read_header(headers, header)
-        if (
-            listed.count(" ") >= parsing.MAX_SIGNATURES
-        ):  # before the split, which would take memory for them all
+        # Before the split, which would take memory for them all.
+        if listed.count(" ") >= parsing.MAX_SIGNATURES:
             raise SignatureMalformed(f"{header} has more than {parsing.MAX_SIGNATURES} entries")
         for entry in listed.split(" "):
             version, comma, value = entry.partition(",")

@@ -9,52 +9,13 @@ from typing import Any, Protocol, TypeAlias, overload
 
 from billhook.events import Event, UnknownEvent
 from billhook.handlers import Delivery
-from billhook.testing.apps import (
-    Answer,
-    DeadRun,
-    E,
-    dead,
-    deliver,
-    delivery_of,
-    handled,
-    make_app,
-    options,
-    pause_handler,
-    paused,
-    prepare,
-    refused,
-    resume_handler,
-    settle,
-)
-from billhook.testing.sandbox import RunningSandbox, SandboxMeter, running_sandbox
+from billhook.testing import apps, sandbox
+from billhook.testing.apps import *  # noqa: F403 - each module lists its own in __all__
+from billhook.testing.apps import Answer, DeadRun, E
+from billhook.testing.sandbox import *  # noqa: F403
 
-__all__ = [
-    "Answer",
-    "Dead",
-    "DeadRun",
-    "Deliver",
-    "Handled",
-    "PauseHandler",
-    "Paused",
-    "Refused",
-    "ResumeHandler",
-    "RunningSandbox",
-    "SandboxMeter",
-    "Settle",
-    "dead",
-    "deliver",
-    "delivery_of",
-    "handled",
-    "make_app",
-    "options",
-    "pause_handler",
-    "paused",
-    "prepare",
-    "refused",
-    "resume_handler",
-    "running_sandbox",
-    "settle",
-]
+_TYPES = ("Dead", "Deliver", "Handled", "PauseHandler", "Paused", "Refused", "ResumeHandler", "Settle")
+__all__ = sorted([*_TYPES, *apps.__all__, *sandbox.__all__])
 
 # The types of the fixtures: these functions, without the argument `app`.
 Deliver: TypeAlias = Callable[..., Answer]

@@ -30,6 +30,23 @@ if TYPE_CHECKING:
     from billhook.client import BillingClient
 
 
+__all__ = [
+    "Answer",
+    "DeadRun",
+    "dead",
+    "deliver",
+    "delivery_of",
+    "handled",
+    "make_app",
+    "options",
+    "pause_handler",
+    "paused",
+    "prepare",
+    "refused",
+    "resume_handler",
+    "settle",
+]
+
 E = TypeVar("E", bound=Event | UnknownEvent)
 SECRET = "whsec_dGVzdHMgb2YgYmlsbGhvb2ssIG5vdCBhIHNlY3JldA=="  # noqa: S105 - it spells what it is
 _EXTENSION = "billhook_testing"

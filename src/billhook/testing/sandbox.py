@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from billhook.client import BillingClient
     from billhook.sandbox import Sandbox
 
+__all__ = ["RunningSandbox", "SandboxMeter", "running_sandbox"]
+
 _DEFAULT_CONTACT = Contact(name="Ada Byron", email="ada@customer.example", receive_invoice_email=True)
 
 

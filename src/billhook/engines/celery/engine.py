@@ -20,7 +20,7 @@ from billhook.engines.celery.publisher import TASK, Broker, Publisher
 from billhook.engines.celery.sweeper import SWEEP_SECONDS, Sweeper
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.inline import Engine
-from billhook.engines.maintenance import AS_SHIPPED, Maintenance, MaintenanceOptions, WorkerRegistration
+from billhook.engines.maintenance import Maintenance, WorkerRegistration
 from billhook.engines.reporting import log_paused
 from billhook.engines.serial import SerialWorker
 from billhook.errors import BillhookError, ConfigError, InboxUnavailable
@@ -36,24 +36,13 @@ SETTLE_SECONDS = 300.0
 class CeleryEngine(Engine):
     """Both sides of it: the publisher in the web processes, the task and the sweeping in the workers."""
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        dispatcher: Dispatcher,
-        celery: Any,
-        *,
-        lease_seconds: float,
-        maintenance: MaintenanceOptions = AS_SHIPPED,
-    ) -> None:
+    def __init__(self, inbox: Inbox, dispatcher: Dispatcher, celery: Any, **more: Any) -> None:
         """`celery` is the user's app; nothing in it is changed before `bind`. Raises ConfigError."""
+        super().__init__(inbox, dispatcher, **more)
         self.celery = celery
         self.display_url = inbox.database.display_url
-        self._inbox = inbox
-        self._dispatcher = dispatcher
-        self._maintenance = maintenance
         self.check()
         self._publisher = Publisher(lambda: Broker(celery))
-        self._lease_seconds = lease_seconds
         self._reset()
         reset_in_child(self._reset)
 
