@@ -10,7 +10,8 @@ from billhook import Handlers
 from billhook.engines.celery import CeleryEngine
 from billhook.events import EVENT_TYPES, CustomerCreated, PingTest, sample
 from billhook.extension import get_state
-from support.apps import deliver
+from support.apps import deliver, inbox_at
+from support.inbox_view import column, rows
 
 
 def noting(calls, failing=(), **options):
@@ -35,6 +36,21 @@ def send(app, count, event_type="PingTest", first=1):
     for number in range(first, first + count):
         body = sample(EVENT_TYPES[event_type]).to_json()
         assert deliver(app, body, event_type, message_id=f"{event_type}-{number}").status_code == 200
+
+
+def status_changed(invoice="inv_1", status="Paid", paid="1"):
+    """Return the body of an InvoicePaymentStatusChanged."""
+    body = '{"invoiceId":"%s","billingStatus":"%s","amountDue":0,"amountPaid":%s,"total":10}'
+    return (body % (invoice, status, paid)).encode()
+
+
+def runs(app, columns="handler, state, attempts"):
+    return rows(inbox_at(app), f"SELECT {columns} FROM run ORDER BY delivery_id, handler")
+
+
+def states(app):
+    """Return the state of each delivery."""
+    return column(inbox_at(app), "SELECT state FROM delivery ORDER BY id")
 
 
 def inbox_of(app):

@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 
+from billhook.errors import InboxUnavailable
 from billhook.inbox import Inbox, NewDelivery
 from billhook.inbox.sqlite.library import sqlite3
 from support.postgres import libpq
@@ -107,6 +108,11 @@ def value(where: Path | str, query: str, *arguments: object) -> Any:
     return found
 
 
+def column(where: Path | str, query: str, *arguments: object) -> list[Any]:
+    """The first column of all rows."""
+    return [found for found, *_ in rows(where, query, *arguments)]
+
+
 def incoming(
     key: str, *, event_type: str = PING, body: bytes = b"{}", source: str = "default", at: datetime = NOON
 ) -> NewDelivery:
@@ -120,6 +126,14 @@ def open_inbox(where: Path | str, **options: Any) -> Inbox:
     _opened.append(inbox)
     inbox.prepare()
     return inbox
+
+
+def is_writable(inbox: Inbox) -> bool:
+    """Whether deliveries can be stored at this moment."""
+    with contextlib.suppress(InboxUnavailable):
+        inbox.check_writable()
+        return True
+    return False
 
 
 _opened: list[Inbox] = []

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Engine, event
 
 from billhook.inbox import Inbox
 from support.inbox_view import change
+
+
+@contextmanager
+def statements(inbox: Inbox) -> Iterator[list[str]]:
+    """What the inbox's connections are asked during the block."""
+    found: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        found.append(statement)
+
+    with inbox.database.read() as connection:
+        engine = connection.engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
 
 
 def query_plans(inbox: Inbox, work: Callable[[], object]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from billhook.inbox import Claim, HandlerLimits, Inbox, RunPlan, RunResult, RunState
+from billhook.inbox import Claim, HandlerLimits, Inbox, RunOptions, RunPlan, RunResult, RunState
 from support.inbox_view import NOON, incoming
 
 LEASE = timedelta(seconds=30)
@@ -17,13 +17,30 @@ def at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
+def plan(inbox: Inbox, *plans: RunPlan, seconds: float = 0, owner: str = OWNER) -> list[int]:
+    """Plan deliveries some seconds after noon; the ids of those that nobody else had planned."""
+    with inbox.transaction(owner) as transaction:
+        return transaction.plan(list(plans), at(seconds))
+
+
 def planned(
-    inbox: Inbox, *handlers: str, key: str = "k", seconds: float = 0, error: str | None = None
+    inbox: Inbox,
+    *handlers: str,
+    key: str = "k",
+    seconds: float = 0,
+    error: str | None = None,
+    options: RunOptions | None = None,
+    identifiers: tuple[str, ...] = (),
+    **facts: Any,
 ) -> int:
-    """Store a delivery and plan it for these handlers; its id."""
-    delivery_id = inbox.put(incoming(key)).delivery_id
-    with inbox.transaction(OWNER) as transaction:
-        transaction.plan([RunPlan(delivery_id, handlers, error)], at(seconds))
+    """Store a delivery and plan it for these handlers; its id. `facts` are those of `incoming`."""
+    delivery_id = inbox.put(incoming(key, **facts)).delivery_id
+    of_handlers = dict.fromkeys(handlers, options) if options else {}
+    plan(
+        inbox,
+        RunPlan(delivery_id, handlers, error, options=of_handlers, identifiers=identifiers),
+        seconds=seconds,
+    )
     return delivery_id
 
 
@@ -34,11 +51,12 @@ def claim(
     limits: Mapping[str, HandlerLimits] | None = None,
     *,
     owner: str = OWNER,
+    lease: timedelta = LEASE,
     **options: Any,
 ) -> list[Claim]:
     """Claim runs as a worker does, some seconds after noon."""
     with inbox.transaction(owner, limits or {}) as transaction:
-        return transaction.claim(limit, at(seconds), at(seconds) + LEASE, **options)
+        return transaction.claim(limit, at(seconds), at(seconds) + lease, **options)
 
 
 def settle(
@@ -49,10 +67,17 @@ def settle(
     **facts: Any,
 ) -> set[tuple[int, int]]:
     """Store the results of claimed runs, which their handlers had some seconds after noon."""
-    facts["error"] = None if state is RunState.SUCCEEDED else "e"
+    facts.setdefault("error", None if state is RunState.SUCCEEDED else "e")
     results = [result_of(one, state, seconds, **facts) for one in claims]
     with inbox.transaction(OWNER) as transaction:
         return transaction.settle(results)
+
+
+def handled(inbox: Inbox, key: str = "k", seconds: float = 0, handler: str = "h", **facts: Any) -> int:
+    """Store a delivery, plan it and have its handler succeed, all at one time; its id."""
+    delivery_id = planned(inbox, handler, key=key, seconds=seconds, at=at(seconds), **facts)
+    settle(inbox, claim(inbox, 1, seconds, only=delivery_id), seconds=seconds)
+    return delivery_id
 
 
 def result_of(

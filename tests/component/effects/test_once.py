@@ -20,10 +20,10 @@ from sqlalchemy.pool import NullPool
 
 from billhook import effects
 from billhook.errors import ConfigError
-from support.inbox_view import place_of, rows, value
+from support.inbox_view import column, place_of, rows, value
 from support.own_database import OPENED, by_driver, connect, is_first, make_delivery, once
 from support.postgres import libpq
-from support.processes import run_command, until
+from support.processes import run_command, together, until
 
 
 @pytest.fixture(params=OPENED)
@@ -71,10 +71,8 @@ def test_the_transaction_goes_on_after_either_answer(url, opened):
         assert [is_first(transaction, key) for key in ("a", "a", "b", "b")] == [True, False, True, False]
         transaction.commit()
 
-    assert rows(place_of(url), "SELECT idempotency_key FROM billhook_effect ORDER BY 1") == [
-        ("default:a",),
-        ("default:b",),
-    ]
+    stored = column(place_of(url), "SELECT idempotency_key FROM billhook_effect ORDER BY 1")
+    assert stored == ["default:a", "default:b"]
 
 
 def test_the_row_says_whose_effect_it_is_and_when_it_was_made(url):
@@ -105,15 +103,9 @@ def test_on_another_database_a_savepoint_keeps_the_transaction_usable(url, monke
 def test_the_second_of_two_concurrent_attempts_waits_for_the_first(url, opened, end, second_is_first):
     answers: list[object] = []
 
-    def second():
-        try:
-            answers.append(once(opened, url, make_delivery()))
-        except Exception as error:  # noqa: BLE001 - shown by the comparison
-            answers.append(error)
-
     with opened(url) as transaction:
         assert is_first(transaction)
-        thread = threading.Thread(target=second)
+        thread = threading.Thread(target=lambda: answers.append(once(opened, url, make_delivery())))
         thread.start()
         until(lambda: waits(url, thread), 20)
         assert answers == []
@@ -133,10 +125,10 @@ def waits(url, thread):
 
 
 def test_an_attempt_that_waits_too_long_fails_and_changes_nothing(url):
-    patience = {"timeout": 0.01} if url.startswith("sqlite") else {"options": "-clock_timeout=50"}
-    given = patience
-    if "options" in patience:
-        given = {"options": f"{libpq(url)['options']} {patience['options']}"}
+    if url.startswith("sqlite"):
+        given = {"timeout": 0.01}
+    else:
+        given = {"options": f"{libpq(url)['options']} -clock_timeout=50"}
     with closing(connect(url)) as first, closing(connect(url, **given)) as second:
         assert is_first(first)
         with pytest.raises((sqlite3.OperationalError, psycopg.errors.LockNotAvailable), match="lock"):
@@ -271,40 +263,38 @@ class UnknownConnection:
 def acme(monkeypatch):
     """A DB-API module `acme`, in whose submodule the connections are."""
 
-    def make(paramstyle, *kinds):
+    def make(paramstyle, kind):
         module = types.ModuleType("acme")
         module.paramstyle = paramstyle
         monkeypatch.setitem(sys.modules, "acme", module)
-        for kind in kinds:
-            monkeypatch.setattr(kind, "__module__", "acme.connections")
+        monkeypatch.setattr(kind, "__module__", "acme.connections")
 
     return make
 
 
-@pytest.mark.parametrize(("paramstyle", "kind"), [("named", NamedConnection), ("numeric", NumericConnection)])
-def test_each_paramstyle_is_spoken_on_sqlite(tmp_path, acme, paramstyle, kind):
-    acme(paramstyle, kind)
-    with closing(sqlite3.connect(tmp_path / "own.db", factory=kind)) as connection:
-        effects.create_all(connection)
+def connected(url, kind):
+    if kind is FormatConnection:
+        return FormatConnection.connect(**libpq(url))
+    return sqlite3.connect(place_of(url), factory=kind)
 
+
+@pytest.mark.parametrize(
+    ("bare_url", "paramstyle", "kind"),
+    [
+        ("sqlite", "named", NamedConnection),
+        ("sqlite", "numeric", NumericConnection),
+        ("postgresql", "format", FormatConnection),
+        # A subclass has the paramstyle of its base.
+        ("sqlite", None, NamedConnection),
+        ("postgresql", None, FormatConnection),
+    ],
+    indirect=["bare_url"],
+)
+def test_each_paramstyle_is_spoken(url, acme, paramstyle, kind):
+    if paramstyle is not None:
+        acme(paramstyle, kind)
+    with closing(connected(url, kind)) as connection:
         assert [is_first(connection, key) for key in ("a", "a", "b")] == [True, False, True]
-
-
-def test_the_paramstyle_format_is_spoken_on_postgresql(postgres_url, acme):
-    acme("format", FormatConnection)
-    with FormatConnection.connect(**libpq(postgres_url)) as connection:
-        effects.create_all(connection)
-
-        assert [is_first(connection, key) for key in ("a", "a", "b")] == [True, False, True]
-
-
-def test_a_subclass_has_the_paramstyle_of_its_base(url):
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(place_of(url), factory=NamedConnection)) as connection:
-            assert is_first(connection)
-    else:
-        with FormatConnection.connect(**libpq(url)) as connection:
-            assert is_first(connection)
 
 
 def test_a_connection_of_no_dbapi_module_is_refused():
@@ -351,23 +341,9 @@ def test_creating_the_table_twice_changes_nothing(bare_url, opened):
 
 
 def test_processes_that_start_at_once_all_find_the_table(bare_url):
-    barrier, failed = threading.Barrier(6), []
+    started = together(6, lambda _: effects.create_all(create_engine(bare_url, poolclass=NullPool)))
 
-    def start():
-        engine = create_engine(bare_url, poolclass=NullPool)
-        barrier.wait()
-        try:
-            effects.create_all(engine)
-        except Exception as error:  # noqa: BLE001 - shown by the comparison
-            failed.append(error)
-
-    threads = [threading.Thread(target=start) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert failed == []
+    assert started == [None] * 6
     assert value(place_of(bare_url), "SELECT count(*) FROM billhook_effect") == 0
 
 

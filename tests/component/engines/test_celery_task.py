@@ -17,8 +17,8 @@ from billhook.errors import InboxUnavailable
 from billhook.events import InvoiceApproved, PingTest
 from billhook.extension import get_state
 from support.apps import deliver, inbox_at
-from support.engines import celery_engine
-from support.inbox_view import change, rows
+from support.engines import celery_engine, plan_and_claim, runs, states
+from support.inbox_view import change, value
 from support.processes import in_children, until
 from support.signing import APPROVED
 
@@ -30,21 +30,20 @@ class Shop:
 
     def __init__(self, app, clock, lease_seconds=30.0):
         self.app, self.clock = app, clock
-        app_state = get_state(app)
-        self.inbox = app_state.inbox
+        self.inbox = get_state(app).inbox
         self.published: list[int] = []
         self.executor = celery_engine(app, self.published, lease_seconds)
 
     def deliver(self, *arguments, **more):
         """Take a delivery; its id."""
         assert deliver(self.app, *arguments, **more).status_code == 200
-        return rows(inbox_at(self.app), "SELECT max(id) FROM delivery")[0][0]
+        return value(inbox_at(self.app), "SELECT max(id) FROM delivery")
 
     def runs(self, columns="handler, state, attempts"):
-        return rows(inbox_at(self.app), f"SELECT {columns} FROM run ORDER BY delivery_id, handler")
+        return runs(self.app, columns)
 
     def states(self):
-        return [state for (state,) in rows(inbox_at(self.app), "SELECT state FROM delivery ORDER BY id")]
+        return states(self.app)
 
 
 @pytest.fixture
@@ -303,12 +302,7 @@ def test_a_suspect_that_runs_longer_than_a_lease_time_is_marked_as_not_alone(sho
 
     one = shop(handlers, clock=SystemClock(), lease_seconds=0.6)
     hanging = one.deliver(message_id="hangs")
-    with one.inbox.transaction("dies") as transaction:
-        now = SystemClock().now()
-        transaction.plan(
-            [planned.plan for planned in get_state(one.app).dispatcher.plan(one.inbox.received(1))], now
-        )
-        transaction.claim(1, now, now)
+    plan_and_claim(one.app, "dies", SystemClock().now(), most=1, lease_seconds=0)
     first = threading.Thread(target=one.executor.execute, args=(hanging,))
     first.start()
     until(lambda: calls)

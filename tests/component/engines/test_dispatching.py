@@ -14,17 +14,9 @@ from billhook.events import InvoiceApproved, PingTest
 from billhook.events.base import Event, _registered
 from billhook.extension import get_state
 from support.apps import deliver, inbox_at
-from support.engines import plan
+from support.engines import plan, runs, states
 from support.inbox_view import change, incoming, rows
 from support.signing import APPROVED
-
-
-def runs(app, columns="handler, state, attempts"):
-    return rows(inbox_at(app), f"SELECT {columns} FROM run ORDER BY handler")
-
-
-def states(app):
-    return [state for (state,) in rows(inbox_at(app), "SELECT state FROM delivery ORDER BY id")]
 
 
 def later(app, clock, seconds):
@@ -126,9 +118,10 @@ def test_a_failed_handler_is_tried_again_on_schedule_until_it_is_dead(shop, cloc
     assert calls == [1, 2, 3]
     assert runs(app, "state, attempts, last_error") == [("dead", 3, "ValueError: not today")]
     assert states(app) == ["dead"]
-    failures = rows(inbox_at(app), "SELECT attempt, error, traceback FROM failure ORDER BY id")
-    assert [attempt for attempt, *_ in failures] == [1, 2, 3]
-    assert all("raise error" in traceback for *_, traceback in failures)
+    failures = rows(inbox_at(app), "SELECT attempt, traceback FROM failure ORDER BY id")
+    assert [(attempt, "raise error" in traceback) for attempt, traceback in failures] == [
+        (1, True), (2, True), (3, True),
+    ]  # fmt: skip
 
 
 def test_discard_ends_a_run_without_a_failure(shop, clock):
@@ -198,7 +191,7 @@ def test_a_later_subscriber_with_a_taken_name_fails_only_its_own_run(shop, clock
 
     assert calls == [1]
     assert states(app) == ["planned", "done"]
-    state, error = runs(app, "state, last_error")[-1]
+    state, error = runs(app, "state, last_error")[0]
     assert (state, "two handlers are named " in error) == ("due", True)
 
 

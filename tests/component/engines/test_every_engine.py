@@ -16,13 +16,11 @@ from billhook.events import InvoicePaymentStatusChanged, PingTest
 from billhook.extension import get_state
 from billhook.inbox.deliveries import is_busy
 from support.apps import inbox_at
-from support.engines import celery_engine
-from support.inbox_view import incoming, not_called_again, rows
+from support.engines import celery_engine, runs, states, status_changed
+from support.inbox_view import column, incoming, not_called_again, rows
 from support.processes import until
 
 pytestmark = pytest.mark.usefixtures("inbox_url")
-
-BODY = '{"invoiceId":"%s","billingStatus":"%s","amountDue":0,"amountPaid":1,"total":10}'
 
 
 class Engine:
@@ -35,12 +33,9 @@ class Engine:
 
     def shop(self, handlers, lease_seconds=30):
         """Make the app."""
-        engine = {"thread": "thread", "inline": "inline"}.get(self._name, "worker")
-        self.app = self._make(
-            handlers=[handlers],
-            BILLHOOK_ENGINE=engine,
-            BILLHOOK_LEASE_SECONDS=lease_seconds,
-        )
+        engine = self._name if self._name in ("thread", "inline") else "worker"
+        options = {"BILLHOOK_ENGINE": engine, "BILLHOOK_LEASE_SECONDS": lease_seconds}
+        self.app = self._make(handlers=[handlers], **options)
         self.state = get_state(self.app)
         self.inbox = self.state.inbox
 
@@ -51,8 +46,8 @@ class Engine:
     def store(self, key, event_type="PingTest", body=b"{}"):
         return self.inbox.put(incoming(key, event_type=event_type, body=body)).delivery_id
 
-    def changed(self, key, status="Paid", invoice="inv_1"):
-        return self.store(key, "InvoicePaymentStatusChanged", (BODY % (invoice, status)).encode())
+    def changed(self, key):
+        return self.store(key, "InvoicePaymentStatusChanged", status_changed())
 
     def claim_and_die(self, delivery_id, times=1):
         """Plan a run and lose it with so many workers, whose leases are over."""
@@ -83,15 +78,15 @@ class Engine:
         messages = []
         executor = celery_engine(self.app, messages)
         unfinished = "SELECT id FROM delivery WHERE state IN ('received', 'planned') ORDER BY id DESC"
-        messages += [delivery_id for (delivery_id,) in rows(inbox_at(self.app), unfinished)]
+        messages += column(inbox_at(self.app), unfinished)
         while messages:
             executor.execute(messages.pop(0))
 
     def runs(self, columns="handler, state, attempts"):
-        return rows(inbox_at(self.app), f"SELECT {columns} FROM run ORDER BY delivery_id, handler")
+        return runs(self.app, columns)
 
     def states(self):
-        return [state for (state,) in rows(inbox_at(self.app), "SELECT state FROM delivery ORDER BY id")]
+        return states(self.app)
 
 
 @pytest.fixture(params=["inline", "thread", "worker", "celery"])
@@ -139,7 +134,7 @@ def test_types_in_bodies_are_handled_in_the_order_of_receipt(engine):
         lambda event, delivery: calls.append(delivery.key)
     )
     engine.shop(handlers)
-    body = (BODY % ("inv_1", "Paid")).replace("{", '{"type":"InvoicePaymentStatusChanged",').encode()
+    body = status_changed().replace(b"{", b'{"type":"InvoicePaymentStatusChanged",')
     for key in ("m1", "m2", "m3"):
         engine.inbox.put(replace(incoming(key, event_type="", body=body), type_field="type"))
 

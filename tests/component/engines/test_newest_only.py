@@ -12,26 +12,19 @@ from billhook.errors import ConfigError
 from billhook.events import InvoicePaymentStatusChanged, PaymentFailed
 from billhook.extension import get_state
 from billhook.inbox.operations import replay
-from support.apps import deliver, inbox_at
-from support.engines import plan, plan_and_claim
-from support.inbox_view import rows
-
-PAID = "InvoicePaymentStatusChanged"
-BODY = '{"invoiceId":"%s","billingStatus":"%s","amountDue":0,"amountPaid":1,"total":10}'
+from support.apps import deliver
+from support.engines import plan, plan_and_claim, states, status_changed
+from support.engines import runs as runs_of
 
 
 def changed(app, status, invoice="inv_1"):
     """Deliver that the status of an invoice has changed."""
-    reply = deliver(app, (BODY % (invoice, status)).encode(), "InvoicePaymentStatusChanged")
+    reply = deliver(app, status_changed(invoice, status), "InvoicePaymentStatusChanged")
     assert reply.status_code == 200
 
 
 def runs(app):
-    return rows(inbox_at(app), "SELECT delivery_id, state, last_error FROM run ORDER BY delivery_id")
-
-
-def states(app):
-    return [state for (state,) in rows(inbox_at(app), "SELECT state FROM delivery ORDER BY id")]
+    return runs_of(app, "delivery_id, state, last_error")
 
 
 def recording(calls, failing=None, **options):
@@ -67,7 +60,7 @@ def test_of_several_that_wait_only_the_newest_is_handled(stored_only, caplog):
         (4, "succeeded", None),
     ]
     assert states(app) == ["done"] * 4
-    assert rows(inbox_at(app), "SELECT attempts FROM run ORDER BY id") == [(0,), (0,), (1,), (1,)]
+    assert runs_of(app, "attempts") == [(0,), (0,), (1,), (1,)]
     assert len(succeeded) == 2
     assert "delivery 1 is superseded by delivery 3: handler follow not called" in caplog.text
 

@@ -15,21 +15,16 @@ import pytest
 from billhook import Billhook, Handlers
 from billhook.engines import thread as thread_engine
 from billhook.engines.descriptors import DescriptorMonitor
-from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.errors import InboxUnavailable
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import Inbox
 from billhook.inbox.revision import REVISION
 from support.apps import deliver, inbox_at
+from support.engines import states
 from support.inbox_view import incoming, open_inbox, rows
 from support.next_release import next_release
 from support.processes import until
-
-
-def states(app):
-    return [state for (state,) in rows(inbox_at(app), "SELECT state FROM delivery ORDER BY id")]
-
 
 # --- forked children ------------------------------------------------------------------------------
 
@@ -170,9 +165,8 @@ def test_the_first_request_of_any_kind_starts_the_thread_engine(plain_app):
 def test_the_reloaders_parent_starts_nothing_and_its_child_does(plain_app, monkeypatch, main, begun):
     monkeypatch.setenv("FLASK_RUN_FROM_CLI", "true")
     monkeypatch.setenv("FLASK_DEBUG", "1")
-    if main is None:
-        monkeypatch.delenv("WERKZEUG_RUN_MAIN", raising=False)
-    else:
+    monkeypatch.delenv("WERKZEUG_RUN_MAIN", raising=False)
+    if main is not None:
         monkeypatch.setenv("WERKZEUG_RUN_MAIN", main)
     app, hooks = shop_with(plain_app, [])
 
@@ -286,101 +280,3 @@ def test_an_idle_worker_says_soon_that_the_schema_is_newer_and_handles_nothing(
 
     assert "it is newer than this billhook" in caplog.text
     assert (called, states(app)) == ([], ["received"])
-
-
-# --- suspects, by a clock that is moved -----------------------------------------------------------
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
-A, B, C = (1, 1), (2, 1), (3, 1)
-
-
-def suspects(threads=2, lease_seconds=30.0):
-    clock = Clock()
-    return SuspectPolicy(lease_seconds, threads, monotonic=clock), clock
-
-
-def test_innocents_come_first_and_a_suspect_when_there_is_nothing_else():
-    one, _ = suspects()
-
-    assert one.next_mode(set(), suspect_due=True, ordinary_due=True) is ClaimMode.ORDINARY
-    assert one.next_mode({A}, suspect_due=True, ordinary_due=False) is ClaimMode.ORDINARY
-    assert one.next_mode(set(), suspect_due=True, ordinary_due=False) is ClaimMode.A_SUSPECT
-    assert one.next_mode(set(), suspect_due=False, ordinary_due=False) is ClaimMode.ORDINARY
-
-
-def test_no_run_starts_beside_a_suspect_for_at_most_a_lease_time():
-    one, clock = suspects()
-    one.next_mode(set(), suspect_due=True, ordinary_due=False)
-    assert not one.running
-    one.started(A)
-
-    assert one.running
-    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.NOTHING
-    clock.now += 29
-    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.NOTHING
-    assert one.seconds_to_change() == 1
-    clock.now += 1
-    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.ORDINARY
-
-
-def test_suspects_and_other_runs_share_the_time_under_load():
-    one, clock = suspects()
-    ways = []
-    for _ in range(120):
-        mode = one.next_mode(set(), suspect_due=True, ordinary_due=True)
-        ways.append(mode)
-        if mode is ClaimMode.A_SUSPECT:
-            one.started(A)
-        clock.now += 1
-
-    shares = {mode: ways.count(mode) / len(ways) for mode in ClaimMode}
-    assert 0.35 < shares[ClaimMode.ORDINARY] < 0.65
-    assert 0.35 < shares[ClaimMode.A_SUSPECT] < 0.65
-    assert ways[:10] == [ClaimMode.ORDINARY] * 10
-
-
-def test_a_handler_that_hangs_is_waited_for_a_lease_and_not_again():
-    one, clock = suspects()
-    one.next_mode({A}, suspect_due=True, ordinary_due=True)
-    clock.now += 10
-    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.NOTHING
-    clock.now += 30
-    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.A_SUSPECT
-    one.started(B)
-    clock.now += 11
-    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.ORDINARY
-    clock.now += 60
-    one.next_mode({A}, suspect_due=True, ordinary_due=True)
-    clock.now += 10
-    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.A_SUSPECT
-
-
-def test_no_suspect_is_waited_for_while_every_thread_hangs():
-    one, clock = suspects(threads=1)
-    one.next_mode({A}, suspect_due=True, ordinary_due=True)
-    clock.now += 10
-    one.next_mode({A}, suspect_due=True, ordinary_due=True)
-    clock.now += 30
-    one.next_mode({A}, suspect_due=True, ordinary_due=True)
-
-    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.ORDINARY
-
-
-def test_a_suspect_claimed_elsewhere_blocks_no_other_runs():
-    one, clock = suspects()
-    one.next_mode({A}, suspect_due=True, ordinary_due=True)
-    clock.now += 10
-    one.next_mode({A}, suspect_due=True, ordinary_due=True)
-    assert one.next_mode(set(), suspect_due=True, ordinary_due=True) is ClaimMode.A_SUSPECT
-
-    one.started(None)
-
-    assert not one.blocks_ordinary(set())
-    assert one.next_mode(set(), suspect_due=True, ordinary_due=True) is ClaimMode.ORDINARY

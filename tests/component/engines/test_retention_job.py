@@ -16,7 +16,7 @@ from billhook.engines.maintenance import (
     Maintenance,
     MaintenanceOptions,
 )
-from support.inbox_view import NOON, change, incoming, rows
+from support.inbox_view import NOON, change, incoming, rows, value
 
 LONG_AGO = NOON - timedelta(days=100)
 
@@ -45,18 +45,28 @@ class Time:
         return self.now
 
 
+@pytest.fixture
+def clock():
+    return Time()
+
+
+@pytest.fixture
+def made(inbox, clock):
+    """A maintenance whose first look is due."""
+    return started(inbox, clock)
+
+
 def old(inbox, where, count, *, at=LONG_AGO):
-    known = rows(where, "SELECT count(*) FROM delivery")[0][0]
+    known = left(where)
     inbox.database.insert_new([incoming(f"k{known + number}", at=at) for number in range(count)])
     change(where, "UPDATE delivery SET state = 'done'")
 
 
 def left(where):
-    return rows(where, "SELECT count(*) FROM delivery")[0][0]
+    return value(where, "SELECT count(*) FROM delivery")
 
 
 def started(inbox, clock, days=30.0):
-    """An maintenance whose first look is due."""
     made = Maintenance(inbox, MaintenanceOptions(days), monotonic=clock)
     clock.now += 2 * FIRST_SECONDS
     return made
@@ -71,8 +81,7 @@ def passes(made, clock, now=NOON):
     return pauses
 
 
-def test_the_first_look_is_soon_and_not_at_the_same_time_in_every_process(inbox, where):
-    clock = Time()
+def test_the_first_look_is_soon_and_not_at_the_same_time_in_every_process(inbox, clock, where):
     old(inbox, where, 1)
     made = [Maintenance(inbox, MaintenanceOptions(), monotonic=clock) for _ in range(20)]
 
@@ -83,10 +92,8 @@ def test_the_first_look_is_soon_and_not_at_the_same_time_in_every_process(inbox,
     assert max(pauses) - min(pauses) > 1
 
 
-def test_pruning_runs_in_small_batches_and_then_rests_for_an_hour(inbox, where):
-    clock = Time()
+def test_pruning_runs_in_small_batches_and_then_rests_for_an_hour(inbox, made, clock, where):
     old(inbox, where, inbox.database.prune_rows * 5 // 2)
-    made = started(inbox, clock)
 
     pauses = passes(made, clock)
 
@@ -97,10 +104,8 @@ def test_pruning_runs_in_small_batches_and_then_rests_for_an_hour(inbox, where):
 
 
 @pytest.mark.parametrize(("seconds", "share"), [(0.04, 1 / 4), (2.0, 1 / 10)], ids=["quick", "slow disk"])
-def test_pruning_takes_a_share_of_the_databases_time(inbox, where, monkeypatch, seconds, share):
-    clock = Time()
+def test_pruning_takes_a_share_of_the_databases_time(inbox, made, clock, where, monkeypatch, seconds, share):
     old(inbox, where, 2)
-    made = started(inbox, clock)
     monkeypatch.setattr(inbox.database, "prune_rows", 1)
     prune = inbox.prune
 
@@ -115,8 +120,7 @@ def test_pruning_takes_a_share_of_the_databases_time(inbox, where, monkeypatch, 
     assert seconds / (seconds + pause) == pytest.approx(share)
 
 
-def test_counts_are_closed_every_few_seconds(inbox, where):
-    clock = Time()
+def test_counts_are_closed_every_few_seconds(inbox, clock, where):
     made = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
     old(inbox, where, 1)
     assert made.run_if_due(NOON) == maintenance.CLOSE_SECONDS
@@ -127,8 +131,7 @@ def test_counts_are_closed_every_few_seconds(inbox, where):
     assert rows(where, "SELECT what, number FROM billhook_count") == [("accepted", 1)]
 
 
-def test_counts_are_closed_less_often_where_that_takes_long(inbox, where, monkeypatch):
-    clock = Time()
+def test_counts_are_closed_less_often_where_that_takes_long(inbox, clock, where, monkeypatch):
     made = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
 
     def close(now):
@@ -144,9 +147,7 @@ def test_counts_are_closed_less_often_where_that_takes_long(inbox, where, monkey
     assert made._close_at - before == pytest.approx(2.0 + 2.0 * maintenance.PAUSE_FACTOR)
 
 
-def test_before_its_time_a_step_does_nothing(inbox, where):
-    clock = Time()
-    made = started(inbox, clock)
+def test_before_its_time_a_step_does_nothing(inbox, made, clock, where):
     made.run_if_due(NOON)
     old(inbox, where, 1)
 
@@ -157,9 +158,7 @@ def test_before_its_time_a_step_does_nothing(inbox, where):
     assert left(where) == 1
 
 
-def test_deliveries_that_expire_meanwhile_are_pruned_at_the_next_run(inbox, where):
-    clock = Time()
-    made = started(inbox, clock)
+def test_deliveries_that_expire_meanwhile_are_pruned_at_the_next_run(inbox, made, clock, where):
     old(inbox, where, 3, at=NOON - timedelta(days=29))
     passes(made, clock)
     before = left(where)
@@ -169,8 +168,7 @@ def test_deliveries_that_expire_meanwhile_are_pruned_at_the_next_run(inbox, wher
     assert (before, left(where)) == (3, 0)
 
 
-def test_keys_without_a_signed_time_are_kept_for_key_days(inbox, where):
-    clock = Time()
+def test_keys_without_a_signed_time_are_kept_for_key_days(inbox, clock, where):
     old(inbox, where, 3)
     change(where, "UPDATE delivery SET signed_at = NULL")
     for_ever = Maintenance(inbox, MaintenanceOptions(), monotonic=clock)
@@ -185,9 +183,7 @@ def test_keys_without_a_signed_time_are_kept_for_key_days(inbox, where):
     assert left(where) == 0
 
 
-def test_deliveries_that_were_unfinished_are_pruned_within_a_day(inbox, where):
-    clock = Time()
-    made = started(inbox, clock)
+def test_deliveries_that_were_unfinished_are_pruned_within_a_day(inbox, made, clock, where):
     old(inbox, where, 3)
     change(where, "UPDATE delivery SET state = 'planned' WHERE key = 'k0'")
     passes(made, clock)
@@ -201,10 +197,8 @@ def test_deliveries_that_were_unfinished_are_pruned_within_a_day(inbox, where):
     assert 1 < hours <= 25  # the hours between look on from where the last ended
 
 
-def test_a_storage_failure_is_logged_and_pruning_retried(inbox, where, caplog):
-    clock = Time()
+def test_a_storage_failure_is_logged_and_pruning_retried(inbox, made, clock, where, caplog):
     old(inbox, where, 3)
-    made = started(inbox, clock)
 
     change(where, "ALTER TABLE delivery RENAME TO gone")
     pause = made.run_if_due(NOON)
@@ -217,10 +211,7 @@ def test_a_storage_failure_is_logged_and_pruning_retried(inbox, where, caplog):
     assert left(where) == 0
 
 
-def test_an_unexpected_error_is_logged_with_its_traceback_and_retried(inbox, caplog):
-    clock = Time()
-    made = started(inbox, clock)
-
+def test_an_unexpected_error_is_logged_with_its_traceback_and_retried(made, caplog):
     pause = made.run_if_due("no time at all")
 
     assert pause == FAILED_SECONDS
@@ -228,11 +219,9 @@ def test_an_unexpected_error_is_logged_with_its_traceback_and_retried(inbox, cap
     assert made.run_if_due(NOON) == FAILED_SECONDS
 
 
-def test_pruning_is_logged_once(inbox, where, caplog):
+def test_pruning_is_logged_once(inbox, made, clock, where, caplog):
     caplog.set_level(logging.INFO, "billhook")
-    clock = Time()
     old(inbox, where, 150)
-    made = started(inbox, clock)
 
     passes(made, clock)
     passes(made, clock)
@@ -243,8 +232,7 @@ def test_pruning_is_logged_once(inbox, where, caplog):
 
 
 @pytest.mark.parametrize("days", [0, 7, 36_500])
-def test_any_retention_that_may_be_set_will_do(inbox, where, days):
-    clock = Time()
+def test_any_retention_that_may_be_set_will_do(inbox, clock, where, days):
     old(inbox, where, 1)
 
     passes(started(inbox, clock, days), clock)

@@ -43,6 +43,8 @@ def test_suspects_and_ordinary_runs_take_turns(policy):
 
 
 def test_an_idle_worker_takes_a_suspect_at_once(policy):
+    assert policy.mode(0, suspect=False, ordinary=False) is ORDINARY
+    assert policy.mode(0, RUN, ordinary=False) is ORDINARY
     assert policy.mode(0, ordinary=False) is A_SUSPECT
     assert not policy.running
     policy.started(SUSPECT)
@@ -71,6 +73,19 @@ def test_a_suspect_waits_no_longer_than_the_lease_for_ordinary_runs(policy):
     assert policy.mode(39.9, RUN) is NOTHING
     assert policy.mode(40, RUN) is A_SUSPECT
     assert policy.overlong == {RUN}
+    policy.started(SUSPECT)
+    assert [policy.mode(at, RUN) for at in (51, 111, 121)] == [ORDINARY, ORDINARY, A_SUSPECT]  # and not again
+
+
+def test_suspects_and_other_runs_share_the_time_under_load(policy):
+    modes = []
+    for at in range(120):
+        modes.append(policy.mode(at))
+        if modes[-1] is A_SUSPECT:
+            policy.started(SUSPECT)
+
+    assert modes[:10] == [ORDINARY] * 10
+    assert all(0.35 < modes.count(mode) / len(modes) < 0.65 for mode in (ORDINARY, A_SUSPECT))
 
 
 def test_with_every_thread_in_an_overlong_attempt_no_suspect_is_claimed():
@@ -90,4 +105,5 @@ def test_ordinary_runs_go_on_when_the_suspect_is_gone(policy, gone):
     else:
         policy.started(None)
 
+    assert not policy.blocks_ordinary(frozenset())
     assert [policy.mode(at, RUN) for at in (13, 22.9, 23)] == [ORDINARY, ORDINARY, NOTHING]

@@ -11,11 +11,19 @@ from sqlalchemy import Engine, event
 
 from billhook.inbox.postgres.driver import DeadlineConnection
 from billhook.inbox.schema import metadata, version
+from support.inbox_view import close_inboxes
 
 _TABLES = "|".join([*metadata.tables, version.name])
 WITHOUT_SCHEMA = re.compile(
     rf"(?:\b(?:FROM|JOIN|INTO|UPDATE|TABLE|ON|REFERENCES)\s+|,\s*|::)(?:{_TABLES})\b(?![.\w(])"
 )
+
+
+@pytest.fixture(autouse=True)
+def inboxes_are_closed() -> Iterator[None]:
+    """Close what a test opened, of a file that no fixture made too."""
+    yield
+    close_inboxes()
 
 
 @pytest.fixture(autouse=True)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import event
 
 from billhook.errors import BacklogFull
 from billhook.inbox import PutStatus, RunPlan, RunState
 from billhook.inbox.committer import COST_FACTOR, LEAST_AGE_SECONDS, BacklogLimit
 from billhook.inbox.due import count_unfinished
-from support.inbox_view import NOON, change, incoming, open_inbox, rows
+from support.inbox_view import change, incoming, open_inbox, rows
 from support.postgres import only_sqlite
 from support.processes import until
-from support.runs import result_of
+from support.query_plans import statements
+from support.runs import claim, plan, planned, settle
 from support.timeouts import scaled
 
 
@@ -82,32 +81,16 @@ def test_a_backlog_limit_that_counts_every_time_would_be_noticed():
     assert count.closest() < LEAST_AGE_SECONDS
 
 
-@contextmanager
-def counted_statements(inbox):
-    """The statements of the inbox's connections that count."""
-    found = []
-
-    def note(connection, cursor, statement, *_):
-        if "count(" in statement:
-            found.append(time.monotonic())
-
-    with inbox.database.read() as connection:
-        engine = connection.engine
-    event.listen(engine, "before_cursor_execute", note)
-    yield found
-    event.remove(engine, "before_cursor_execute", note)
-
-
 @only_sqlite
 def test_under_load_the_backlog_is_counted_rarely(where):
     inbox = open_inbox(where, backlog_limit=100_000)
-    with counted_statements(inbox) as counts:
+    with statements(inbox) as asked:
         started = time.monotonic()
         for number in range(50):
             inbox.put(incoming(f"k{number}"))
         seconds = time.monotonic() - started
-    inbox.close()
 
+    counts = [one for one in asked if "count(" in one]
     assert 1 <= len(counts) <= seconds / LEAST_AGE_SECONDS + 1
 
 
@@ -122,8 +105,6 @@ def test_deliveries_of_this_process_count_at_once(where):
 
     with pytest.raises(BacklogFull, match="3 deliveries wait already"):
         inbox.put(incoming("k3"))
-
-    inbox.close()
 
 
 @only_sqlite
@@ -145,7 +126,6 @@ def test_handled_deliveries_make_room_at_the_next_count(where):
     until(accepted)
 
     assert time.monotonic() - started < scaled(2.0)
-    inbox.close()
 
 
 def test_two_processes_exceed_the_limit_by_at_most_one_interval():
@@ -185,26 +165,19 @@ def test_a_failed_count_raises_and_is_repeated():
 def test_the_backlog_counts_deliveries_and_not_runs(where):
     inbox = open_inbox(where, backlog_limit=4)
     ids = [inbox.put(incoming(f"k{number}")).delivery_id for number in range(4)]
-    with inbox.transaction("planner") as transaction:
-        transaction.plan([RunPlan(delivery_id, ("a", "b", "c")) for delivery_id in ids], NOON)
+    plan(inbox, *(RunPlan(delivery_id, ("a", "b", "c")) for delivery_id in ids))
 
     with pytest.raises(BacklogFull, match="4 deliveries wait already"):
         inbox.put(incoming("one more"))
 
-    inbox.close()
-
 
 def test_the_backlog_counts_received_deliveries_and_unfinished_runs(inbox, where):
-    ids = {name: inbox.put(incoming(name)).delivery_id for name in ("waiting", "due", "running", "received")}
-    ended = {name: inbox.put(incoming(name)).delivery_id for name in ("done", "dead", "quarantined")}
-    with inbox.transaction("planner") as transaction:
-        transaction.plan([RunPlan(ids[name], ("h",)) for name in ("waiting", "due", "running")], NOON)
-        transaction.plan([RunPlan(ended["done"]), RunPlan(ended["quarantined"], error="e")], NOON)
-        transaction.plan([RunPlan(ended["dead"], ("h",))], NOON)
-        (claim,) = transaction.claim(1, NOON, NOON, only=ended["dead"])
-        transaction.settle([result_of(claim, RunState.DEAD, error="e")])
-    for state in ("waiting", "running"):
-        change(where, "UPDATE run SET state = ? WHERE delivery_id = ?", state, ids[state])
+    inbox.put(incoming("received"))
+    for state in ("waiting", "due", "running"):
+        change(where, "UPDATE run SET state = ? WHERE delivery_id = ?", state, planned(inbox, "h", key=state))
+    planned(inbox, key="done")
+    planned(inbox, key="quarantined", error="e")
+    settle(inbox, claim(inbox, only=planned(inbox, "h", key="dead")), RunState.DEAD)
 
     with inbox.database.read() as connection:
         found = [count_unfinished(connection, limit) for limit in (1, 3, 100)]

@@ -34,8 +34,7 @@ def inbox(path):
     opened = open_inbox(path)
     for number in range(20):
         opened.put(incoming(f"k{number}", body=os.urandom(200_000)))
-    yield opened
-    opened.close()
+    return opened
 
 
 @pytest.fixture
@@ -79,7 +78,6 @@ def test_a_backup_is_a_snapshot_of_one_moment(inbox, tmp_path):
     assert 1 < len(told) < 10
     assert told[-1][0] == told[-1][1]
     assert len(keys(inbox.database.path)) == 21 + len(told)
-    other.close()
 
 
 def test_a_backup_is_one_sound_file_for_its_owner_alone(inbox, tmp_path):
@@ -133,9 +131,7 @@ def test_a_restored_inbox_has_the_backups_deliveries_and_works(path, backup):
 
     assert keys(path) == [f"k{number}" for number in range(20)]
     assert path.stat().st_mode & 0o777 == 0o600
-    opened = open_inbox(path)
-    assert opened.put(incoming("new")).delivery_id == 21
-    opened.close()
+    assert open_inbox(path).put(incoming("new")).delivery_id == 21
     assert "billhook.db-restoring" not in beside(path)
 
 
@@ -318,7 +314,6 @@ def test_the_printed_postgresql_commands_work(database_url, tmp_path):
     assert value(database_url, "SELECT count(*) FROM mine") == 0
     opened = open_inbox(database_url)
     assert opened.put(incoming("after")).delivery_id == 2
-    opened.close()
 
 
 def _here():

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 
 import pytest
+from sqlalchemy import select
 
-from billhook.inbox import HandlerLimits, RunPlan, due
-from support.inbox_view import NOON, incoming
-from support.inbox_view import open_inbox as opened
-from support.runs import result_of
+from billhook.inbox import HandlerLimits, RunPlan
+from billhook.inbox.schema import run
+from support.inbox_view import NOON, incoming, open_inbox
+from support.query_plans import query_plans
+from support.runs import at, claim, plan, settle
 
 
 def planned(inbox, handler, number, seconds=0.0):
     """Store so many deliveries, each with a due run of the handler; return their ids."""
     ids = [inbox.put(incoming(f"{handler}-{seconds}-{one}")).delivery_id for one in range(number)]
-    with inbox.transaction("planner") as transaction:
-        transaction.plan([RunPlan(one, (handler,)) for one in ids], NOON + timedelta(seconds=seconds))
-    return ids
+    return plan(inbox, *(RunPlan(one, (handler,)) for one in ids), seconds=seconds)
 
 
-def claimed(inbox, limit, *, limits=None, seconds=60.0, **options):
-    now = NOON + timedelta(seconds=seconds)
-    with inbox.transaction("worker", limits or {}) as transaction:
-        claims = transaction.claim(limit, now, now + timedelta(seconds=30), **options)
-    return [claim.handler for claim in claims], claims
+def claimed(inbox, limit, **options):
+    claims = claim(inbox, limit, 60, **options)
+    return [one.handler for one in claims], claims
 
 
 def test_a_handler_with_a_long_backlog_delays_no_other(inbox):
@@ -43,7 +40,7 @@ def test_alone_a_handler_gets_all_the_longest_waiting_first(inbox):
 
     _, claims = claimed(inbox, 10)
 
-    assert [claim.delivery.delivery_id for claim in claims] == ids[:10]
+    assert [one.delivery.delivery_id for one in claims] == ids[:10]
 
 
 def test_of_many_handlers_those_that_wait_longest_are_asked_first(inbox):
@@ -64,9 +61,7 @@ def test_a_handler_has_room_for_as_many_as_it_may_have_under_way(inbox):
 
     first, claims = claimed(inbox, 20, limits=limits)
     second, _ = claimed(inbox, 20, limits=limits)
-    one = next(claim for claim in claims if claim.handler == "bounded")
-    with inbox.transaction("worker", limits) as transaction:
-        transaction.settle([result_of(one)])
+    settle(inbox, [next(one for one in claims if one.handler == "bounded")])
     third, _ = claimed(inbox, 20, limits=limits)
 
     assert (first.count("bounded"), first.count("free")) == (2, 5)
@@ -101,37 +96,28 @@ def test_starts_that_are_counted_are_no_more_than_there_are_threads(inbox, idle,
 def test_no_run_starts_once_a_pause_is_committed(inbox, where):
     planned(inbox, "paused", 2)
     planned(inbox, "other", 1)
-    now = NOON + timedelta(seconds=60)
     _, times = inbox.poll(10)
-    assert times.names_due(now) == ["other", "paused"]
+    assert times.names_due(at(60)) == ["other", "paused"]
 
-    other_process = opened(where)
-    other_process.pause_handler("paused", None, NOON)
-    other_process.close()
+    open_inbox(where).pause_handler("paused", None, NOON)
 
     assert claimed(inbox, 10, times=times)[0] == ["other"]
 
 
-def explained(inbox, text):
-    word = "EXPLAIN" if inbox.database.schema else "EXPLAIN QUERY PLAN"
+def failed_with(inbox, error):
     with inbox.database.read() as connection:
-        return str(connection.exec_driver_sql(f"{word} {text}").all())
-
-
-def statement_of_next_times(inbox):
-    with inbox.database.read() as connection:
-        return str(due._MOMENTS_OF_ALL.compile(dialect=connection.dialect))
+        connection.execute(select(run.c.handler).where(run.c.last_error == error))
 
 
 def test_a_poll_looks_up_each_handler_in_the_index_without_statistics_too(inbox):
     for number in range(6):
         planned(inbox, f"h{number}", 50)
 
-    plan = explained(inbox, statement_of_next_times(inbox))
-    control = explained(inbox, "SELECT handler FROM run WHERE last_error = 'x'")
+    (found,) = query_plans(inbox, lambda: inbox.next_times({}))
+    (control,) = query_plans(inbox, lambda: failed_with(inbox, "x"))
 
     # But for the index of suspects, which are few.
     all_rows = re.compile(r"Bitmap|Seq Scan on run\b|SCAN run\b(?! USING INDEX run_alone_idx)")
-    assert "run_claim_idx" in plan
-    assert not all_rows.search(plan)
+    assert "run_claim_idx" in found
+    assert not all_rows.search(found)
     assert all_rows.search(control)

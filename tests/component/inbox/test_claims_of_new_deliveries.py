@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
 
 from billhook.inbox import RunOptions, RunPlan
 from support.inbox_view import NOON, change, incoming, rows, value
-from support.runs import OWNER, settle
+from support.query_plans import statements
+from support.runs import OWNER, plan, planned, settle
 
 LEASED_UNTIL = NOON + timedelta(seconds=30)
 
@@ -28,32 +30,18 @@ def plan_and_claim(inbox, stored, *handlers, limit=10, idle=None, claimable=True
 
 def make_due(inbox, key, handler="a"):
     """A run that was due before: of a delivery that another worker planned."""
-    (stored,) = receive(inbox, key)
-    with inbox.transaction("another") as transaction:
-        transaction.plan([RunPlan(stored.delivery_id, (handler,))], NOON - timedelta(seconds=1))
+    planned(inbox, handler, key=key, seconds=-1)
 
 
 def called(claims):
     return [(one.delivery.key, one.handler) for one in claims]
 
 
+DUE = ("a", "due", 0, None, 0)
+
+
 def runs(where, columns="handler, state, attempts, worker, queued"):
     return rows(where, f"SELECT {columns} FROM run ORDER BY id")
-
-
-def count_writes(inbox, monkeypatch, during):
-    """How many rows of runs were updated."""
-    with inbox.transaction(OWNER) as transaction:
-        kind, seen = type(transaction), []
-    mark = kind._mark_running
-
-    def marked(self, found, *others, **more):
-        seen.extend(found)
-        return mark(self, found, *others, **more)
-
-    monkeypatch.setattr(kind, "_mark_running", marked)
-    during()
-    return len(seen)
 
 
 def test_new_runs_are_stored_as_claimed(inbox, where):
@@ -63,9 +51,8 @@ def test_new_runs_are_stored_as_claimed(inbox, where):
 
     assert called(claims) == [("k", "a"), ("k", "b"), ("l", "a"), ("l", "b")]
     assert [one.delivery for one in claims] == [stored[0], stored[0], stored[1], stored[1]]
-    assert {(one.attempt, one.leased_until, one.uncounted, one.suspect) for one in claims} == {
-        (1, LEASED_UNTIL, 0, False)
-    }
+    facts = {(one.attempt, one.leased_until, one.uncounted, one.suspect) for one in claims}
+    assert facts == {(1, LEASED_UNTIL, 0, False)}
     columns = "id, token, state, attempts, worker, queued, due_at, started_at"
     until, now = "2026-01-15 12:00:30.000000", "2026-01-15 12:00:00.000000"
     assert runs(where, columns) == [(*one.lease, "running", 1, OWNER, 0, until, now) for one in claims]
@@ -88,31 +75,23 @@ def test_a_result_without_the_token_is_refused(inbox, where):
     assert value(where, "SELECT state FROM run") == "running"
 
 
-def test_they_are_written_once(inbox, monkeypatch):
+@pytest.mark.parametrize("claimable", [True, False], ids=["once", "control: twice"])
+def test_they_are_written_once(inbox, claimable):
     stored = receive(inbox, "k", "l")
 
-    assert count_writes(inbox, monkeypatch, lambda: plan_and_claim(inbox, stored, "a")) == 0
+    with statements(inbox) as asked:
+        plan_and_claim(inbox, stored, "a", claimable=claimable)
 
-
-def test_control_what_cannot_be_started_is_written_twice(inbox, monkeypatch):
-    stored = receive(inbox, "k", "l")
-
-    def during():
-        plan_and_claim(inbox, stored, "a", claimable=False)
-
-    assert count_writes(inbox, monkeypatch, during) == 2
+    is_updated = any(re.match(r"UPDATE \S*\brun\b", one) for one in asked)
+    assert is_updated is not claimable
 
 
 def test_beyond_the_idle_threads_they_are_queued_and_beyond_the_limit_due(inbox, where):
     claims = plan_and_claim(inbox, receive(inbox, *"klmn"), "a", limit=3, idle=1)
 
     assert called(claims) == [("k", "a"), ("l", "a"), ("m", "a")]
-    assert runs(where) == [
-        ("a", "running", 1, OWNER, 0),
-        ("a", "running", 1, OWNER, 1),
-        ("a", "running", 1, OWNER, 1),
-        ("a", "due", 0, None, 0),
-    ]
+    running = [("a", "running", 1, OWNER, queued) for queued in (0, 1, 1)]
+    assert runs(where) == [*running, DUE]
     assert runs(where, "due_at, started_at")[3] == ("2026-01-15 12:00:00.000000", None)
 
 
@@ -122,11 +101,7 @@ def test_what_was_due_before_comes_first(inbox, where):
     claims = plan_and_claim(inbox, receive(inbox, *"kl"), "a", limit=2, idle=1)
 
     assert called(claims) == [("old", "a"), ("k", "a")]
-    assert runs(where) == [
-        ("a", "running", 1, OWNER, 0),
-        ("a", "running", 1, OWNER, 1),
-        ("a", "due", 0, None, 0),
-    ]
+    assert runs(where) == [("a", "running", 1, OWNER, 0), ("a", "running", 1, OWNER, 1), DUE]
 
 
 def test_a_backlog_leaves_them_due(inbox, where):
@@ -134,7 +109,7 @@ def test_a_backlog_leaves_them_due(inbox, where):
 
     assert called(plan_and_claim(inbox, receive(inbox, "k"), "a", limit=1)) == [("old", "a")]
 
-    assert runs(where)[1] == ("a", "due", 0, None, 0)
+    assert runs(where)[1] == DUE
 
 
 def test_they_do_not_pass_a_run_that_was_lost_in_a_queue(inbox, where):
@@ -165,14 +140,11 @@ def test_a_delivery_with_another_key_is_not_given_to_the_handler(inbox, where):
 
 def test_another_worker_that_planned_them_keeps_them(inbox, where):
     (stored,) = receive(inbox, "k")
-    with inbox.transaction("another") as transaction:
-        transaction.plan([RunPlan(stored.delivery_id, ("a",))], NOON)
+    plan(inbox, RunPlan(stored.delivery_id, ("a",)), owner="another")
 
-    with inbox.transaction(OWNER) as transaction:
-        plans = [RunPlan(stored.delivery_id, ("a", "b"), claimable=stored)]
-        assert transaction.plan(plans, NOON) == []
+    assert plan(inbox, RunPlan(stored.delivery_id, ("a", "b"), claimable=stored)) == []
 
-    assert runs(where) == [("a", "due", 0, None, 0)]
+    assert runs(where) == [DUE]
 
 
 @pytest.mark.parametrize("claiming", [True, False])
@@ -183,7 +155,7 @@ def test_without_room_they_are_due_at_the_end_of_the_transaction(inbox, where, c
         if claiming:
             assert transaction.claim(0, NOON, LEASED_UNTIL) == []
 
-    assert runs(where) == [("a", "due", 0, None, 0)]
+    assert runs(where) == [DUE]
 
 
 def test_beside_plans_with_options_only_the_plain_ones_are_given(inbox, where):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -22,11 +21,12 @@ from billhook.inbox.overview import read_totals
 from billhook.inbox.postgres import dialect as postgres_dialect
 from billhook.inbox.retention import Cutoffs
 from support.figures import close, totals
-from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, upgraded, value
+from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, value
 from support.postgres import only_sqlite
-from support.processes import together, until
+from support.processes import run_command, together, until
 from support.query_plans import query_plans
-from support.runs import LEASE, result_of
+from support.races import only_postgres
+from support.runs import LEASE, claim, handled, plan, planned, result_of, settle
 
 FAR = timedelta(days=400)
 ENDS = (RunState.SUCCEEDED, RunState.SUCCEEDED, RunState.DUE, RunState.DEAD, RunState.DISCARDED)
@@ -72,12 +72,14 @@ class History:
         for stored in self.inbox.received(4):
             error = "unreadable" if self.chance.random() < 0.2 else None
             plans.append(RunPlan(stored.delivery_id, () if error else ("f", "g"), error))
-        with self.inbox.transaction("w") as transaction:
-            transaction.plan(plans, self.now)
+        plan(self.inbox, *plans, seconds=self.seconds)
+
+    @property
+    def seconds(self):
+        return (self.now - NOON).total_seconds()
 
     def handle(self):
-        with self.inbox.transaction("w") as transaction:
-            claims = transaction.claim(self.chance.randrange(1, 5), self.now, self.now + LEASE)
+        claims = claim(self.inbox, self.chance.randrange(1, 5), self.seconds)
         self.now += timedelta(seconds=self.chance.random())
         results = []
         for one in claims:
@@ -86,7 +88,7 @@ class History:
             if state is RunState.DUE:
                 facts["due_at"] = self.now + timedelta(seconds=self.chance.choice([0, 100]))
             facts["duration_seconds"] = self.chance.choice([None, 0.004, 3.0])
-            results.append(result_of(one, state, (self.now - NOON).total_seconds(), **facts))
+            results.append(result_of(one, state, self.seconds, **facts))
         with self.inbox.transaction("w") as transaction:
             transaction.settle(results, lambda: self.now)
 
@@ -136,9 +138,8 @@ def test_durations_and_hours_are_the_same_before_and_after_closing(inbox, where)
     close(inbox, history.now + timedelta(hours=1))
 
     assert read_totals(inbox) == before
-    assert value(where, "SELECT sum(number) FROM billhook_count") == sum(
-        one.number for one in before.values()
-    )
+    counted = sum(one.number for one in before.values())
+    assert value(where, "SELECT sum(number) FROM billhook_count") == counted
 
 
 def test_much_is_closed_in_small_steps(inbox, where, monkeypatch):
@@ -178,22 +179,12 @@ def test_what_is_asked_every_few_seconds_is_found_by_indexes(inbox):
     assert steps & {"SCAN run", "SCAN delivery", "SCAN failure"} == set()
 
 
-def handle(inbox, key, now):
-    """A delivery that is stored, planned and handled at one time."""
-    number = inbox.put(incoming(key, at=now)).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(number, ("f",))], now)
-        claims = transaction.claim(9, now, now + LEASE)
-        seconds = (now - NOON).total_seconds()
-        transaction.settle([result_of(one, RunState.SUCCEEDED, seconds) for one in claims], lambda: now)
-
-
 @pytest.mark.parametrize("back", [9, 10, 3600])
 def test_what_happens_while_the_clock_is_set_back_is_counted(inbox, where, back):
-    handle(inbox, "before", NOON)
+    handled(inbox, "before", handler="f")
     close(inbox, NOON + timedelta(seconds=8))
 
-    handle(inbox, "set back", NOON + timedelta(seconds=8 - back))
+    handled(inbox, "set back", 8 - back, "f")
 
     assert totals(inbox) == of_rows(where)
     close(inbox, NOON + FAR)
@@ -201,10 +192,10 @@ def test_what_happens_while_the_clock_is_set_back_is_counted(inbox, where, back)
     assert totals(inbox)["", "f", "succeeded"] == 2
 
 
-@pytest.mark.parametrize("bare_url", ["postgresql"], indirect=True)
+@only_postgres
 def test_a_clock_that_is_set_back_between_the_note_and_the_close_loses_nothing(inbox, where):
     """SQLite has one writer: what it has not written when the close begins, it writes after that."""
-    handle(inbox, "before", NOON)
+    handled(inbox, "before", handler="f")
     inbox.close_counts(NOON + timedelta(seconds=60))  # notes
     now = NOON + timedelta(seconds=10)
     number = inbox.put(incoming("set back", at=now)).delivery_id
@@ -236,11 +227,7 @@ def test_figures_equal_the_rows_when_the_clock_is_set_back_now_and_then(inbox, w
 
 
 def test_what_has_just_happened_stays_open(inbox, where):
-    inbox.put(incoming("k"))
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(1, ("h",))], NOON)
-        (one,) = transaction.claim(1, NOON, NOON + LEASE)
-        transaction.settle([result_of(one, RunState.SUCCEEDED, 0)])
+    handled(inbox)
 
     close(inbox, NOON + timedelta(seconds=1))
 
@@ -325,11 +312,8 @@ def test_no_figure_falls_whatever_operators_do(inbox, where, monkeypatch, seed):
 def test_a_run_that_is_discarded_with_an_old_time_is_counted(inbox):
     """An operator's command takes the time once, and may run for minutes."""
     later = NOON + timedelta(hours=1)
-    waiting, _ = (inbox.put(incoming(key)).delivery_id for key in ("waiting", "handled"))
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(waiting, ("h",)), RunPlan(waiting + 1, ("g",))], NOON)
-        one = next(one for one in transaction.claim(2, NOON, NOON + LEASE) if one.handler == "g")
-        transaction.settle([result_of(one, RunState.SUCCEEDED, 3600)])
+    waiting, other = planned(inbox, "h", key="waiting"), planned(inbox, "g", key="handled")
+    settle(inbox, claim(inbox, only=other), seconds=3600)
     close(inbox, later + timedelta(minutes=1))
 
     discard(inbox, [waiting], "no", NOON)
@@ -403,14 +387,13 @@ def test_each_row_is_counted_once_by_closers_side_by_side(inbox, where, replayin
         assert totals(inbox) >= of_rows(where)
     else:
         assert totals(inbox) == of_rows(where)
-    for one in inboxes:
-        one.close()
 
 
 CLOSE = """
 import sys
-from datetime import UTC, datetime, timedelta
-from billhook.inbox import Inbox
+from datetime import datetime
+from billhook.inbox import Inbox, counts
+counts._CLOSE_LIMIT = 5
 inbox = Inbox(sys.argv[1])
 now = datetime.fromisoformat(sys.argv[2])
 while True:
@@ -419,19 +402,14 @@ while True:
 
 
 @pytest.mark.parametrize("failpoint", others_slow("in_close:3", "after_close:2", "in_close", "after_close"))
-def test_a_process_that_is_killed_while_it_closes_counts_nothing_twice(
-    inbox, where, inbox_url, monkeypatch, failpoint
-):
+def test_a_process_that_is_killed_while_it_closes_counts_nothing_twice(inbox, where, inbox_url, failpoint):
     history = History(inbox)
     for _ in range(20):
         history.step()
     expected = of_rows(where)
-    code = CLOSE.replace("inbox =", "from billhook.inbox import counts\ncounts._CLOSE_LIMIT = 5\ninbox =", 1)
-    command = [sys.executable, "-c", code, inbox_url, (NOON + FAR).isoformat()]
+    command = [sys.executable, "-c", CLOSE, inbox_url, (NOON + FAR).isoformat()]
 
-    killed = subprocess.run(
-        command, env={**os.environ, "BILLHOOK_FAILPOINT": failpoint}, timeout=60, check=False
-    )
+    killed = run_command(command, env={**os.environ, "BILLHOOK_FAILPOINT": failpoint})
 
     assert killed.returncode == -signal.SIGKILL
     assert totals(inbox) == expected
@@ -443,21 +421,9 @@ def test_a_process_that_is_killed_while_it_closes_counts_nothing_twice(
 
 
 @pytest.fixture
-def where_postgres(postgres_url):
-    return upgraded(postgres_url)
-
-
-@pytest.fixture
-def inbox_postgres(where_postgres):
-    opened = open_inbox(where_postgres)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def bystander(where_postgres):
+def bystander(where):
     """Another process's connection."""
-    with closing(postgres(where_postgres)) as connection:
+    with closing(postgres(where)) as connection:
         connection.autocommit = False
         yield connection
 
@@ -468,10 +434,8 @@ PUT = """
 """
 
 
-def test_a_delivery_of_a_transaction_that_is_open_across_a_close_is_not_lost(
-    inbox_postgres, where_postgres, bystander
-):
-    inbox, where = inbox_postgres, where_postgres
+@only_postgres
+def test_a_delivery_of_a_transaction_that_is_open_across_a_close_is_not_lost(inbox, where, bystander):
     bystander.execute(PUT, ["slow"])
     inbox.put(incoming("quick"))
     for _ in range(5):
@@ -487,14 +451,10 @@ def test_a_delivery_of_a_transaction_that_is_open_across_a_close_is_not_lost(
     assert value(where, "SELECT delivery_id FROM billhook_closed") == 2
 
 
-def test_a_result_of_a_transaction_that_is_open_across_a_close_is_not_lost(
-    inbox_postgres, where_postgres, bystander
-):
-    inbox, where = inbox_postgres, where_postgres
+@only_postgres
+def test_a_result_of_a_transaction_that_is_open_across_a_close_is_not_lost(inbox, where, bystander):
     for key in ("slow", "quick"):
-        inbox.put(incoming(key))
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(1, ("h",)), RunPlan(2, ("h",))], NOON)
+        planned(inbox, "h", key=key)
     finish = "UPDATE run SET state = 'succeeded', finished_at = %s WHERE delivery_id = %s"
     bystander.execute(finish, [NOON, 1])
     change(where, finish.replace("%s", "?"), NOON + timedelta(seconds=9), 2)
@@ -515,11 +475,9 @@ def test_a_result_of_a_transaction_that_is_open_across_a_close_is_not_lost(
     assert totals(inbox)["", "h", "succeeded"] == 0
 
 
-def test_closing_goes_on_when_the_transactions_of_its_note_are_over(
-    inbox_postgres, where_postgres, bystander
-):
+@only_postgres
+def test_closing_goes_on_when_the_transactions_of_its_note_are_over(inbox, where, bystander):
     """Others that began since do not hold it up: under load there is always one."""
-    inbox, where = inbox_postgres, where_postgres
     bystander.execute(PUT, ["first"])
     inbox.put(incoming("second"))
     inbox.close_counts(NOON + FAR)
@@ -533,11 +491,12 @@ def test_closing_goes_on_when_the_transactions_of_its_note_are_over(
         assert value(where, "SELECT delivery_id FROM billhook_closed") == 2
 
 
+@only_postgres
 @pytest.mark.parametrize(("own", "closed_up_to"), [(False, 1), (True, 0)])
 def test_closing_is_kept_off_by_its_own_inbox_and_by_no_other_of_the_database(
-    inbox_postgres, where_postgres, bystander, own, closed_up_to
+    inbox, where, bystander, own, closed_up_to
 ):
-    inbox_postgres.put(incoming("k1"))
+    inbox.put(incoming("k1"))
     if not own:  # gone with its transaction
         bystander.execute("CREATE SCHEMA another_inbox")
         bystander.execute("SET LOCAL search_path = another_inbox")
@@ -547,6 +506,6 @@ def test_closing_is_kept_off_by_its_own_inbox_and_by_no_other_of_the_database(
     )
 
     for _ in range(5):
-        inbox_postgres.close_counts(NOON + FAR)
+        inbox.close_counts(NOON + FAR)
 
-    assert value(where_postgres, "SELECT delivery_id FROM billhook_closed") == closed_up_to
+    assert value(where, "SELECT delivery_id FROM billhook_closed") == closed_up_to

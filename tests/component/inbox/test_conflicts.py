@@ -12,8 +12,9 @@ from billhook.events import EVENT_TYPES
 from billhook.inbox import Inbox, NewDelivery, PutStatus, RunPlan
 from billhook.inbox.ingest import FIRST, StoredVariant, choose_variant, ingest
 from billhook.inbox.retention import Cutoffs
-from support.inbox_view import NOON, change, rows, value
+from support.inbox_view import NOON, change, column, rows, value
 from support.processes import together
+from support.runs import plan
 
 A, D, C, S = PutStatus.ACCEPTED, PutStatus.DUPLICATE, PutStatus.CONFLICT, PutStatus.SURPLUS
 
@@ -27,7 +28,7 @@ def put_all(inbox, *deliveries):
 
 
 def variants(where):
-    return [variant for (variant,) in rows(where, "SELECT variant FROM delivery ORDER BY id")]
+    return column(where, "SELECT variant FROM delivery ORDER BY id")
 
 
 def test_a_stored_key_with_another_type_is_quarantined(inbox, where):
@@ -73,10 +74,8 @@ def test_a_type_in_the_body_is_the_first_in_one_statement(inbox, where, monkeypa
     monkeypatch.setattr(type(inbox.database), "write", write)
 
     assert put_all(inbox, unread(), unread(), unread(key="other")) == [A, D, A]
-    assert (
-        rows(where, "SELECT variant, event_type, type_field, state FROM delivery")
-        == [("", "", "type", "received")] * 2
-    )
+    stored = rows(where, "SELECT variant, event_type, type_field, state FROM delivery")
+    assert stored == [("", "", "type", "received")] * 2
 
 
 def test_of_one_batch_a_repeated_body_is_a_duplicate_and_another_one_a_conflict(inbox, where):
@@ -99,9 +98,8 @@ def test_where_a_type_is_in_the_body_the_bytes_decide_read_or_unread(event_type)
         choice = choose_variant(first, other)
         assert (choice.status, choice.variant, choice.conflict_of) == (C, "#" + other.digest.hex(), 5), other
     # As after erasing: without a digest every body is like it.
-    assert (
-        choose_variant({FIRST: StoredVariant(5, event_type, None, None, "type")}, unread(b"[]")).status is D
-    )
+    erased = {FIRST: StoredVariant(5, event_type, None, None, "type")}
+    assert choose_variant(erased, unread(b"[]")).status is D
     # The other way round: the first came with a header.
     assert choose_variant({FIRST: StoredVariant(5, "PaymentFailed", digest)}, unread()).status is D
     assert choose_variant({FIRST: StoredVariant(5, "PaymentFailed", digest)}, unread(b"[]")).status is C
@@ -205,8 +203,7 @@ def test_an_untyped_delivery_is_not_the_first(inbox, where):
 
 def test_a_duplicate_of_a_pruned_delivery_is_recognised(inbox, where):
     delivery_id = inbox.put(sent()).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, error="unreadable")], NOON)
+    plan(inbox, RunPlan(delivery_id, error="unreadable"))
     inbox.prune(Cutoffs(NOON.replace(year=2027), delete_before=NOON, delete_untimed_before=NOON))
 
     assert value(where, "SELECT body FROM delivery") == b""
@@ -231,17 +228,9 @@ def test_a_type_set_by_an_operator_does_not_count_as_the_sent_type(inbox, where)
 
 
 def test_conflicts_within_one_batch_each_find_their_place(inbox, where):
-    batch = [
-        sent("A"),
-        sent("PaymentFailed"),
-        sent("Overage"),
-        sent("PaymentFailed"),
-        sent(""),
-        sent("A"),
-        sent("B"),
-    ]
+    kinds = ["A", "PaymentFailed", "Overage", "PaymentFailed", "", "A", "B"]
 
-    receipts = ingest(inbox.database, batch)
+    receipts = ingest(inbox.database, [sent(kind) for kind in kinds])
 
     assert [receipt.status for receipt in receipts] == [A, C, C, D, C, D, C]
     assert variants(where) == ["", "PaymentFailed", "Overage", "-", "*"]
@@ -284,7 +273,7 @@ def test_from_64_threads_every_type_is_stored_once(inbox, where):
 
     verdicts = [receipt.status for receipt in receipts]
     assert (verdicts.count(A), verdicts.count(C), verdicts.count(D)) == (1, 7, 56)
-    assert sorted(kind for (kind,) in rows(where, "SELECT event_type FROM delivery")) == sorted(kinds)
+    assert sorted(column(where, "SELECT event_type FROM delivery")) == sorted(kinds)
 
 
 def _put_from_another_process(url, kinds, barrier, found):
@@ -329,28 +318,3 @@ def test_control_two_unlocked_conflicts_would_be_the_same_variant(inbox, where):
 
     assert [found.status for found in places] == [C, C]
     assert places[0].variant == places[1].variant
-
-
-# --- at any size ----------------------------------------------------------------------------------
-
-
-def explained(inbox, statement, *values):
-    word = "EXPLAIN" if inbox.database.schema else "EXPLAIN QUERY PLAN"
-    with inbox.database.read() as connection:
-        if inbox.database.schema:
-            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-        return "\n".join(map(str, connection.exec_driver_sql(f"{word} {statement}", values)))
-
-
-def test_queries_by_conflict_and_by_type_use_indexes(inbox):
-    conflicts = explained(
-        inbox, "SELECT id FROM delivery WHERE conflict_of IS NOT NULL ORDER BY id DESC LIMIT 50"
-    )
-    of_type = explained(inbox, "SELECT id FROM delivery WHERE event_type = 'Nope' ORDER BY id DESC LIMIT 50")
-    control = explained(inbox, "SELECT id FROM delivery WHERE error = 'x' ORDER BY id DESC LIMIT 50")
-
-    assert "delivery_conflict_idx" in conflicts
-    assert "delivery_event_type_id_idx" in of_type
-    assert "delivery_event_type_id_idx" not in control
-    assert "delivery_conflict_idx" not in control
-    assert not any("TEMP B-TREE" in plan or "Sort" in plan for plan in (conflicts, of_type))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import replace
@@ -18,19 +17,15 @@ from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.counts import DURATION_BOUNDS, Counts
 from billhook.inbox.overview import read_totals
 from support.figures import close, totals
-from support.inbox_view import NOON, hung, incoming, open_inbox, rows, upgraded, value
+from support.inbox_view import NOON, column, hung, incoming, open_inbox, rows, upgraded, value
 from support.postgres import only_sqlite
-from support.processes import until
-from support.runs import at, claim, result_of
+from support.processes import together, until
+from support.runs import OWNER, at, claim, planned, result_of
+from support.runs import plan as plan_as
 
-OWNER = "host:1"
 
-
-def plan(inbox, key="k", handlers=("h",), *, owner=OWNER, error=None, **facts):
-    delivery_id = inbox.put(replace(incoming(key), **facts)).delivery_id
-    with inbox.transaction(owner) as transaction:
-        transaction.plan([RunPlan(delivery_id, handlers, error)], at(1))
-    return delivery_id
+def plan(inbox, key="k", handlers=("h",), *, error=None):
+    return planned(inbox, *handlers, key=key, seconds=1, error=error)
 
 
 def result(one, state=RunState.SUCCEEDED, duration_seconds=None, **facts):
@@ -73,8 +68,7 @@ def test_a_delivery_that_is_read_long_after_its_receipt_is_counted_as_quarantine
     close(inbox, at(3600))
     assert totals(inbox) == {ACCEPTED: 2, ("PingTest", "", "quarantined"): 1}
 
-    with inbox.transaction(OWNER) as transaction:
-        transaction.plan([RunPlan(delivery_id, (), "unreadable")], at(900))
+    plan_as(inbox, RunPlan(delivery_id, (), "unreadable"), seconds=900)
 
     expected = {ACCEPTED: 2, ("PingTest", "", "quarantined"): 2}
     assert totals(inbox) == expected
@@ -91,10 +85,7 @@ def test_a_delivery_that_is_planned_again_after_a_replay_is_not_accepted_again(i
     operations.replay(inbox, [delivery_id], at(2))
     assert value(where, "SELECT state FROM delivery") == "received"
 
-    with inbox.transaction(OWNER) as transaction:
-        planned_here = transaction.plan([RunPlan(delivery_id, ("h",))], at(3))
-
-    assert planned_here == [delivery_id]
+    assert plan_as(inbox, RunPlan(delivery_id, ("h",)), seconds=3) == [delivery_id]
     assert totals(inbox) == {ACCEPTED: 1, ("PingTest", "", "quarantined"): 1}
 
 
@@ -129,10 +120,7 @@ def test_a_conflict_that_an_operator_has_handled_is_not_accepted_too(inbox):
     conflict = inbox.put(replace(incoming("k"), event_type="PaymentFailed", known=True)).delivery_id
     operations.replay(inbox, [conflict], at(2))
 
-    with inbox.transaction(OWNER) as transaction:
-        planned_here = transaction.plan([RunPlan(conflict, ("h",))], at(3))
-
-    assert planned_here == [conflict]
+    assert plan_as(inbox, RunPlan(conflict, ("h",)), seconds=3) == [conflict]
     assert totals(inbox) == {ACCEPTED: 1, ("PaymentFailed", "", "conflict"): 1}
 
 
@@ -145,7 +133,7 @@ def test_an_untyped_delivery_that_an_operator_names_is_not_accepted_too(inbox):
 
 
 def test_types_without_a_model_are_counted_together(where):
-    inbox = open_inbox(upgraded(str(where)) if str(where).startswith("postgresql") else where)
+    inbox = open_inbox(where)
     inbox.known_types = {"PingTest"}
     for number in range(3):
         inbox.put(replace(incoming(f"k{number}"), event_type=f"Invented{number}"))
@@ -204,14 +192,12 @@ def test_each_duration_is_in_the_step_that_its_bounds_say(inbox):
 def test_a_run_remembers_when_its_handler_was_called_and_for_how_long(inbox, where):
     plan(inbox)
     (one,) = claim(inbox, seconds=2)
-    assert rows(where, "SELECT started_at, duration_seconds FROM run") == [
-        ("2026-01-15 12:00:02.000000", None)
-    ]
+    query = "SELECT started_at, duration_seconds, finished_at FROM run"
+    assert rows(where, query) == [("2026-01-15 12:00:02.000000", None, None)]
 
     settle(inbox, result(one, duration_seconds=0.25))
 
-    expected = [("2026-01-15 12:00:02.750000", 0.25, "2026-01-15 12:00:03.000000")]
-    assert rows(where, "SELECT started_at, duration_seconds, finished_at FROM run") == expected
+    assert rows(where, query) == [("2026-01-15 12:00:02.750000", 0.25, "2026-01-15 12:00:03.000000")]
 
 
 @only_sqlite
@@ -222,7 +208,7 @@ def test_results_of_one_transaction_keep_their_own_moments(inbox, where):
 
     settle(inbox, result(one), result(two)._replace(at=at(7)))
 
-    found = [found for (found,) in rows(where, "SELECT finished_at FROM run ORDER BY id")]
+    found = column(where, "SELECT finished_at FROM run ORDER BY id")
     assert found == ["2026-01-15 12:00:03.000000", "2026-01-15 12:00:07.000000"]
 
 
@@ -289,8 +275,7 @@ def test_an_attempt_that_is_lost_with_its_worker_is_not_counted(inbox, where):
     plan(inbox)
     claim(inbox, seconds=2)
 
-    with inbox.transaction(OWNER) as transaction:
-        transaction.claim(1, at(100), at(130))
+    claim(inbox, 1, 100)
 
     assert value(where, "SELECT count(*) FROM failure") == 1
     assert totals(inbox) == {ACCEPTED: 1}
@@ -301,25 +286,15 @@ def test_an_attempt_that_is_lost_with_its_worker_is_not_counted(inbox, where):
 
 def test_every_thing_is_counted_once_by_writers_side_by_side(inbox, where):
     """Without the sorted order of rows, or with a read before the write, some would deadlock or be lost."""
-    errors = []
 
-    def count():
-        try:
-            for number in range(25):
-                counts = Counts()
-                for name in ["A", "B"] if number % 2 else ["B", "A"]:
-                    counts.add(Counted.REFUSED, at(number), source="s", cause=name)
-                inbox._write_counts(counts)
-        except Exception as error:  # noqa: BLE001 - shown below
-            errors.append(error)
+    def count(_):
+        for number in range(25):
+            counts = Counts()
+            for name in ["A", "B"] if number % 2 else ["B", "A"]:
+                counts.add(Counted.REFUSED, at(number), source="s", cause=name)
+            inbox._write_counts(counts)
 
-    threads = [threading.Thread(target=count) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert errors == []
+    assert together(6, count) == [None] * 6
     found = rows(where, "SELECT cause, number FROM billhook_count ORDER BY cause")
     assert [(name, int(number)) for name, number in found] == [("A", 150), ("B", 150)]
 
@@ -397,7 +372,6 @@ def test_compaction_waits_for_no_transaction_that_counts(postgres_url):
 
     assert taken == [1]
     assert compact(inbox, NOON) == [1]
-    inbox.close()
 
 
 def test_one_process_compacts_at_a_time(postgres_url):
@@ -409,7 +383,6 @@ def test_one_process_compacts_at_a_time(postgres_url):
         assert compact(inbox, NOON) == []
 
     assert value(postgres_url, "SELECT count(*) FROM billhook_count") == 1
-    inbox.close()
 
 
 # --- refusals and duplicates --------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from billhook.inbox import (
     NewDelivery,
     RunOptions,
     RunPlan,
-    RunResult,
     RunState,
     counts,
     issue_updates,
@@ -36,6 +35,7 @@ from billhook.inbox.workers import WORKER_KEPT_FOR
 from billhook.settings import OPTIONS
 from support.inbox_view import NOON, rows
 from support.pages import ROOT
+from support.runs import result_of
 
 PAGE = (ROOT / "deploy" / "DATA.md").read_text(encoding="utf-8")
 MARK = "cus_of_the_page"
@@ -103,9 +103,8 @@ def deliveries(inbox):
         transaction.plan([plan], NOON)
         transaction.plan([RunPlan(unreadable, error=f"no InvoiceApproved: {MARK}")], NOON)
         (claim,) = transaction.claim(9, NOON, LATER)
-        ids = (claim.run_id, claim.token, failing, claim.attempt)
         failed = {"error": error, "traceback": error, "group": "bug", "place": "billing.py:3"}
-        transaction.settle([RunResult(*ids, RunState.DEAD, NOON, **failed)])
+        transaction.settle([result_of(claim, RunState.DEAD, 0, **failed)])
     update_issues(inbox, NOON, with_figures=False)
     for each in list_issues(inbox):
         change_issue(inbox, each.id, IssueState.ACKNOWLEDGED, NOON, who="carol", why=f"asked {MARK}")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import event
 
 from billhook.inbox import ContentKey, DeliveryFilter, DuplicateRun, RunOptions, RunPlan, locks
-from billhook.inbox.content_duplicates import find_duplicates
 from billhook.inbox.deliveries import count, details, page
 from billhook.inbox.operations import ReplayResult, replay
 from support.inbox_view import NOON, change, incoming, rows, value
 from support.races import Meanwhile, only_postgres
 from support.runs import at
+from support.runs import plan as plan_as
 
 DAY = 86_400.0
 
@@ -71,11 +70,7 @@ def test_every_content_duplicate_refers_to_the_first_delivery(inbox):
     third, twins = planned(inbox, "c", seconds=20)
 
     assert twins == [DuplicateRun(third, "h", first)]
-    assert [one.twin_of for one in page(inbox, DeliveryFilter(), 9)] == [
-        first,
-        first,
-        None,
-    ]
+    assert [one.twin_of for one in page(inbox, DeliveryFilter(), 9)] == [first, first, None]
     assert second != first
 
 
@@ -155,9 +150,8 @@ def test_a_duplicate_for_one_handler_is_handled_by_others(inbox, where):
     first, _ = planned(inbox, "a")
     second = put(inbox, "b")
 
-    with inbox.transaction("planner") as transaction:
-        terms = {"h": RunOptions(content_key=like("d", 0, DAY))}
-        transaction.plan([RunPlan(second, ("h", "free"), options=terms)], NOON)
+    terms = {"h": RunOptions(content_key=like("d", 0, DAY))}
+    plan_as(inbox, RunPlan(second, ("h", "free"), options=terms))
 
     assert rows(where, "SELECT handler, state FROM run WHERE delivery_id = ? ORDER BY handler", second) == [
         ("free", "due"),
@@ -178,9 +172,7 @@ def test_a_content_duplicate_takes_no_place_in_an_order(inbox, where):
 
 def test_a_handler_without_identity_handles_content_duplicates(inbox, where):
     for name in "ab":
-        with_one = put(inbox, name)
-        with inbox.transaction("planner") as transaction:
-            transaction.plan([RunPlan(with_one, ("h",))], NOON)
+        plan_as(inbox, RunPlan(put(inbox, name), ("h",)))
 
     assert rows(where, "SELECT identity, twin_of, state FROM run") == [(None, None, "due")] * 2
 
@@ -227,7 +219,7 @@ def test_duplicates_are_selected_counted_and_shown(inbox):
 # --- at the same time -----------------------------------------------------------------------------
 
 
-def check_of_two_concurrent_plans_one_finds_the_content_duplicate(inbox, where):
+def test_one_of_two_concurrent_plans_finds_the_content_duplicate(inbox, where):
     first, second = put(inbox, "a"), put(inbox, "b")
 
     def plans(delivery_id):
@@ -238,26 +230,9 @@ def check_of_two_concurrent_plans_one_finds_the_content_duplicate(inbox, where):
     assert runs(where) == [(first, "due", None), (second, "discarded", first)]
 
 
-def test_one_of_two_concurrent_plans_finds_the_content_duplicate(inbox, where):
-    check_of_two_concurrent_plans_one_finds_the_content_duplicate(inbox, where)
-
-
 @only_postgres
 def test_without_the_identity_lock_both_content_duplicates_would_be_handled(inbox, where, monkeypatch):
     monkeypatch.setattr(locks, "lock_order", lambda *_: None)
 
     with pytest.raises(AssertionError, match="due"):
-        check_of_two_concurrent_plans_one_finds_the_content_duplicate(inbox, where)
-
-
-def test_the_originals_are_found_by_the_index(inbox, where):
-    asked = []
-    with inbox.database.write() as connection:
-        event.listen(connection, "before_cursor_execute", lambda *facts: asked.append(facts[2:4]))
-        assert find_duplicates(connection, [plan(1)]) == {}
-        if isinstance(where, str):
-            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")  # of an empty table nothing else
-        how = "EXPLAIN" if isinstance(where, str) else "EXPLAIN QUERY PLAN"
-        shown = str(connection.exec_driver_sql(f"{how} {asked[0][0]}", asked[0][1]).all())
-
-    assert "run_identity_idx" in shown
+        test_one_of_two_concurrent_plans_finds_the_content_duplicate(inbox, where)

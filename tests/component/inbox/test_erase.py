@@ -9,23 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from billhook.inbox import (
-    ContentKey,
-    DeliveryFilter,
-    HandlerLimits,
-    Inbox,
-    PutStatus,
-    RunOptions,
-    RunPlan,
-    RunResult,
-    RunState,
-)
+from billhook.inbox import ContentKey, DeliveryFilter, HandlerLimits, PutStatus, RunOptions, RunState
 from billhook.inbox.operations import EraseResult, ReplayResult, discard, empty_log, erase, replay
 from billhook.inbox.retention import Cutoffs
 from billhook.inbox.searches import search_bodies
 from billhook.inbox.sqlite.library import sqlite3
 from support.inbox_view import NOON, incoming, open_inbox, rows, value
 from support.postgres import only_sqlite
+from support.runs import OWNER, claim, planned, result_of, settle
 
 MARK = b"a-secret-of-the-customer"
 BODY = b'{"customerId": "' + MARK + b'"}'
@@ -34,28 +25,17 @@ LATER = NOON + timedelta(hours=1)
 
 def put(inbox, key, *handlers, body=BODY, options=None):
     """A delivery that is planned for these handlers; its id."""
-    new = incoming(key, body=body)
-    delivery_id = inbox.put(new).delivery_id
-    with inbox.transaction("w") as transaction:
-        planned = RunPlan(delivery_id, handlers, options={name: options for name in handlers if options})
-        transaction.plan([planned], NOON)
-    return delivery_id
+    return planned(inbox, *handlers, key=key, body=body, options=options)
 
 
-def handle(inbox, state=RunState.SUCCEEDED):
+def handle(inbox, state=RunState.SUCCEEDED, seconds=0, times=1, limits=None):
     """Whatever is due ends so; an error quotes the body, as those of handlers do."""
-    error = None if state is RunState.SUCCEEDED else f"KeyError: {MARK.decode()}"
-    with inbox.transaction("w") as transaction:
-        claims = transaction.claim(9, NOON, LATER)
-        transaction.settle(
-            [
-                RunResult(
-                    one.run_id, one.token, one.delivery.delivery_id, one.attempt, state, NOON,
-                    due_at=LATER if state is RunState.DUE else None, error=error, traceback=error,
-                )
-                for one in claims
-            ]
-        )  # fmt: skip
+    error = None if state is RunState.SUCCEEDED else f"KeyError: {MARK.decode()}" * times
+    due = seconds + 3600 if state is RunState.DUE else None
+    claims = claim(inbox, 200, seconds, limits)
+    with inbox.transaction(OWNER, limits or {}) as transaction:
+        ended = [result_of(one, state, seconds, due=due, error=error, traceback=error) for one in claims]
+        transaction.settle(ended)
     return claims
 
 
@@ -100,12 +80,7 @@ def test_failed_attempts_of_an_erased_delivery_are_gone_and_those_of_others_stay
 
 def test_the_error_of_an_erased_delivery_is_removed_from_the_pause_of_its_handler(inbox, where):
     erased = put(inbox, "k1", "book")
-    limits = {"book": HandlerLimits(("book",), pause_after=1)}
-    with inbox.transaction("w", limits) as transaction:
-        (claim,) = transaction.claim(9, NOON, LATER)
-        error = f"KeyError: {MARK.decode()}"
-        ids = (claim.run_id, claim.token, claim.delivery.delivery_id, claim.attempt)
-        transaction.settle([RunResult(*ids, RunState.DEAD, NOON, error=error, traceback=error)])
+    handle(inbox, RunState.DEAD, limits={"book": HandlerLimits(("book",), pause_after=1)})
     inbox.pause_handler("other", "by hand", NOON)
     assert MARK.decode() in stored_text(where)
 
@@ -123,9 +98,7 @@ def test_the_error_of_an_erased_delivery_is_removed_from_the_pause_of_its_handle
 
 
 def test_a_quarantined_delivery_is_erased_with_the_reason(inbox, where):
-    delivery_id = inbox.put(incoming("k", body=BODY)).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, error=f"not readable: {MARK.decode()}")], NOON)
+    delivery_id = planned(inbox, body=BODY, error=f"not readable: {MARK.decode()}")
 
     assert erase(inbox, [delivery_id], LATER) == EraseResult(deliveries=1)
     assert MARK.decode() not in stored_text(where)
@@ -196,8 +169,8 @@ def test_a_delivery_that_is_not_finished_is_left_with_its_body(inbox, where):
 
     assert result == EraseResult(unfinished=2)
     assert rows(where, "SELECT body FROM delivery") == [(BODY,), (BODY,)]
-    (claim,) = handle(inbox)
-    assert claim.delivery.body == BODY
+    (handled,) = handle(inbox)
+    assert handled.delivery.body == BODY
 
 
 def test_one_that_is_discarded_for_it_is_not_handled_any_more(inbox, where):
@@ -210,22 +183,15 @@ def test_one_that_is_discarded_for_it_is_not_handled_any_more(inbox, where):
     assert result == EraseResult(deliveries=3, discarded=3)
     assert MARK.decode() not in stored_text(where)
     assert inbox.received(9) == []
-    with inbox.transaction("w") as transaction:
-        assert transaction.claim(9, LATER + timedelta(days=1), LATER + timedelta(days=2)) == []
+    assert claim(inbox, seconds=2 * 86_400) == []
 
 
 def test_the_result_of_a_running_handler_is_not_written_to_an_erased_delivery(inbox, where):
     delivery_id = put(inbox, "k", "book")
-    with inbox.transaction("w") as transaction:
-        (claim,) = transaction.claim(9, NOON, LATER)
+    claims = claim(inbox)
     erase(inbox, [delivery_id], NOON, discard_unfinished=True)
 
-    with inbox.transaction("w") as transaction:
-        failed = RunResult(
-            claim.run_id, claim.token, delivery_id, 1, RunState.DEAD, LATER,
-            error=MARK.decode(), traceback=MARK.decode(),
-        )  # fmt: skip
-        transaction.settle([failed])
+    settle(inbox, claims, RunState.DEAD, 3600, error=MARK.decode(), traceback=MARK.decode())
 
     assert MARK.decode() not in stored_text(where)
     assert value(where, "SELECT state FROM delivery") == "erased"
@@ -237,8 +203,8 @@ def test_the_next_in_the_order_of_an_erased_delivery_is_handled(inbox):
 
     erase(inbox, [first], NOON, discard_unfinished=True)
 
-    (claim,) = handle(inbox)
-    assert claim.delivery.delivery_id == second
+    (handled,) = handle(inbox)
+    assert handled.delivery.delivery_id == second
 
 
 def test_a_dry_run_counts_and_changes_nothing(inbox, where):
@@ -300,15 +266,7 @@ def test_old_copies_of_moved_rows_are_gone_after_vacuum(inbox, where):
     """Rows that grow by their errors are moved to other pages, and SQLite zeroes only what it deletes."""
     ids = [put(inbox, f"k{number}", "book", "mail") for number in range(60)]
     for hours in range(4):
-        with inbox.transaction("w") as transaction:
-            now = NOON + timedelta(hours=hours)
-            claims = transaction.claim(200, now, now + timedelta(hours=1))
-            error = MARK.decode() * (1 + 7 * hours)
-            due_at = now + timedelta(hours=1)
-            ids_of = [(one.run_id, one.token, one.delivery.delivery_id, one.attempt) for one in claims]
-            transaction.settle(
-                [RunResult(*each, RunState.DUE, now, due_at=due_at, error=error) for each in ids_of]
-            )
+        handle(inbox, RunState.DUE, hours * 3600, times=1 + 7 * hours)
 
     erase(inbox, ids, LATER, discard_unfinished=True)
     assert empty_log(inbox) is True
@@ -334,33 +292,18 @@ def test_control_without_overwriting_the_body_stays_in_the_file_until_vacuum(inb
     with closing(sqlite3.connect(where)) as connection:
         connection.execute("VACUUM")
     assert MARK not in bytes_of(where)
-    opened = open_inbox(where)
-    assert opened.put(incoming("k2")).status is PutStatus.ACCEPTED
-    opened.close()
+    assert open_inbox(where).put(incoming("k2")).status is PutStatus.ACCEPTED
 
 
-@only_sqlite
-def test_a_log_that_a_reader_still_needs_is_said_to_stay(inbox, where, monkeypatch):
-    monkeypatch.setattr("billhook.inbox.operations._LOG_SECONDS", 0.1)
-    delivery_id = put(inbox, "k")
-
-    with closing(sqlite3.connect(where, isolation_level=None)) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM delivery").fetchone()
-        erase(inbox, [delivery_id], LATER)
-        assert empty_log(inbox) is False
-
-    assert empty_log(inbox) is True
-    assert MARK not in bytes_of(where)
-
-
-def test_the_log_of_an_inbox_behind_a_link_is_beside_the_file_itself(tmp_path, monkeypatch):
+@pytest.mark.parametrize("behind_a_link", [False, True])
+def test_a_log_that_a_reader_still_needs_is_said_to_stay(tmp_path, monkeypatch, behind_a_link):
+    """Behind a link it is beside the file itself."""
     monkeypatch.setattr("billhook.inbox.operations._LOG_SECONDS", 0.1)
     file, link = tmp_path / "folder" / "inbox.db", tmp_path / "link.db"
     file.parent.mkdir()
     open_inbox(file).close()
     link.symlink_to(file)
-    inbox = open_inbox(link)
+    inbox = open_inbox(link if behind_a_link else file)
     delivery_id = put(inbox, "k")
 
     with closing(sqlite3.connect(file, isolation_level=None)) as reader:
@@ -372,7 +315,6 @@ def test_the_log_of_an_inbox_behind_a_link_is_beside_the_file_itself(tmp_path, m
 
     assert empty_log(inbox) is True
     assert MARK not in bytes_of(file)
-    inbox.close()
 
 
 # --- search ---------------------------------------------------------------------------------------
@@ -405,11 +347,11 @@ def test_a_search_reads_a_batch_at_a_time_and_tells_how_far_it_is(inbox, monkeyp
 
 
 def test_a_delivery_that_is_erased_and_replayed_at_one_time_is_handled_with_its_body_or_not_at_all(
-    inbox, where, inbox_url
+    inbox, where
 ):
     ids = [put(inbox, f"k{number}", "book") for number in range(30)]
-    handle_all(inbox, RunState.DEAD)
-    others = [Inbox(inbox_url, deadline_seconds=8.0) for _ in range(2)]
+    handle(inbox, RunState.DEAD)
+    others = [open_inbox(where) for _ in range(2)]
 
     def replay_each():
         return [replay(others[0], [one], NOON).runs for one in ids]
@@ -419,18 +361,8 @@ def test_a_delivery_that_is_erased_and_replayed_at_one_time_is_handled_with_its_
 
     with ThreadPoolExecutor(2) as pool:
         replayed, erased = (work.result() for work in [pool.submit(replay_each), pool.submit(erase_each)])
-    bodies = handle_all(inbox, RunState.SUCCEEDED)
+    bodies = [one.delivery.body for one in handle(inbox)]
 
     assert [before + after for before, after in zip(replayed, reversed(erased), strict=True)] == [1] * 30
     assert bodies == [BODY] * sum(replayed)
     assert value(where, "SELECT count(*) FROM delivery WHERE state = 'erased'") == sum(erased)
-    for other in others:
-        other.close()
-
-
-def handle_all(inbox, state):
-    """Handle until nothing is due; the bodies that the handlers were given."""
-    bodies = []
-    while claims := handle(inbox, state):
-        bodies += [one.delivery.body for one in claims]
-    return bodies

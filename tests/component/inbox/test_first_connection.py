@@ -32,6 +32,24 @@ def gate():
 
 
 @pytest.fixture
+def late(gate):
+    """Ends a look in an error, which comes when nobody waits for it any more."""
+
+    def look():
+        gate.wait(LONG)
+        raise SchemaMismatch("0001", "0002")
+
+    def fail(caplog):
+        check = StartupCheck(look, "here")
+        with pytest.raises(InboxUnavailable):
+            check.result(0.01)
+        gate.set()
+        until(lambda: "has schema 0001" in caplog.text)
+
+    return fail
+
+
+@pytest.fixture
 def silent():
     """A server that accepts connections, and says nothing: the URL of an inbox there."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0), backlog=64)) as listener:
@@ -59,17 +77,9 @@ def test_a_slow_startup_check_is_logged_and_continues(gate, caplog):
     until(lambda: "inbox here is available again" in caplog.text)
 
 
-def test_an_error_of_a_late_startup_check_is_logged(gate, caplog):
-    def look():
-        gate.wait(LONG)
-        raise SchemaMismatch("0001", "0002")
+def test_an_error_of_a_late_startup_check_is_logged(late, caplog):
+    late(caplog)
 
-    late = StartupCheck(look, "here")
-    with pytest.raises(InboxUnavailable):
-        late.result(0.01)
-    gate.set()
-
-    until(lambda: "has schema 0001" in caplog.text)
     assert "deliveries get 503 until it recovers" in caplog.text
     assert {record.levelname for record in caplog.records} == {"ERROR"}
 
@@ -81,19 +91,11 @@ def test_an_error_of_a_late_startup_check_is_logged(gate, caplog):
         ("serve", "inbox unavailable, deliveries get 503 until"),
     ],
 )
-def test_a_command_that_receives_nothing_does_not_speak_of_deliveries(plain_app, gate, caplog, command, told):
-    def look():
-        gate.wait(LONG)
-        raise SchemaMismatch("0001", "0002")
-
+def test_a_command_that_receives_nothing_does_not_speak_of_deliveries(plain_app, late, caplog, command, told):
     app = plain_app(BILLHOOK_INBOX_URL="postgresql+psycopg://nobody@127.0.0.1:1/none")
     with click.Context(click.Group("billhook")) as group, click.Context(click.Command(command), group):
         Billhook(app)
-        late = StartupCheck(look, "here")
-    with pytest.raises(InboxUnavailable):
-        late.result(0.01)
-    gate.set()
-    until(lambda: "has schema 0001" in caplog.text)
+        late(caplog)
 
     assert [record.getMessage().startswith(told) for record in caplog.records] == [True, True]
 

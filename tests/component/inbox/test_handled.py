@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 
-from billhook.inbox import DeliveryFilter, RunPlan, RunState
+from billhook.inbox import DeliveryFilter, RunState
 from billhook.inbox.deliveries import count, details, page
 from billhook.inbox.operations import replay
-from support.inbox_view import change, incoming, open_inbox
+from support.inbox_view import change, open_inbox
 from support.query_plans import fill, query_plans
-from support.runs import at, claim, settle
+from support.runs import at, claim, planned, settle
 
 
 def put(inbox, key, received, *handlers):
-    delivery_id = inbox.put(incoming(key, at=at(received))).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, handlers)], at(received))
-    return delivery_id
+    return planned(inbox, *handlers, key=key, seconds=received, at=at(received))
 
 
 def keys(inbox, **filters):

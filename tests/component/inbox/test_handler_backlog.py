@@ -7,20 +7,23 @@ import re
 import pytest
 from sqlalchemy import select
 
-from billhook.inbox import HandlerLimits, RunOptions, RunPlan, RunState, overview
+from billhook.inbox import HandlerLimits, RunOptions, RunState, overview
 from billhook.inbox.overview import HandlerBacklog, read_overview
 from billhook.inbox.schema import run
 from billhook.status import through_text, unfinished_text
-from support.inbox_view import NOON, incoming, rows
+from support.inbox_view import NOON, rows
 from support.query_plans import fill, query_plans
-from support.runs import at, claim, settle
+from support.runs import at, claim, planned, settle
 
 
 def put(inbox, key, handler, seconds=0, order_key=None):
-    delivery_id = inbox.put(incoming(key, at=at(seconds))).delivery_id
-    options = {handler: RunOptions(order_key)} if order_key else {}
-    with inbox.transaction("host:1") as transaction:
-        transaction.plan([RunPlan(delivery_id, (handler,), options=options)], at(seconds))
+    options = RunOptions(order_key) if order_key else None
+    planned(inbox, handler, key=key, seconds=seconds, at=at(seconds), options=options)
+
+
+def put_many(inbox, number):
+    for one in range(number):
+        put(inbox, f"k{one}", "h")
 
 
 def backlogs(inbox, seconds=0):
@@ -65,8 +68,7 @@ def test_each_state_is_counted_by_handler(inbox):
 
 
 def test_the_time_when_all_is_handled_is_told_by_the_last_five_minutes(inbox):
-    for number in range(25):
-        put(inbox, f"k{number}", "h")
+    put_many(inbox, 25)
     settle(inbox, claim(inbox, 10), seconds=100)
     settle(inbox, claim(inbox, 5), seconds=300)
 
@@ -78,8 +80,7 @@ def test_the_time_when_all_is_handled_is_told_by_the_last_five_minutes(inbox):
 
 
 def test_a_handler_that_is_paused_has_no_time_when_all_is_handled(inbox):
-    for number in range(3):
-        put(inbox, f"k{number}", "h")
+    put_many(inbox, 3)
     settle(inbox, claim(inbox, 1), seconds=1)
     inbox.pause_handler("h", None, at(2))
 
@@ -87,8 +88,7 @@ def test_a_handler_that_is_paused_has_no_time_when_all_is_handled(inbox):
 
 
 def test_what_waits_for_a_rate_is_limited(inbox, where):
-    for number in range(8):
-        put(inbox, f"k{number}", "h")
+    put_many(inbox, 8)
     limits = {"h": HandlerLimits(("h",), rate=(1, 60.0))}
 
     assert len(claim(inbox, 8, 0, limits)) == 1
@@ -100,15 +100,13 @@ def test_what_waits_for_a_rate_is_limited(inbox, where):
 
 def test_large_numbers_are_counted_up_to_a_limit(inbox, monkeypatch):
     monkeypatch.setattr(overview, "RUNS_LIMIT", 3)
-    for number in range(5):
-        put(inbox, f"k{number}", "h")
+    put_many(inbox, 5)
 
     assert backlogs(inbox)["h"].waiting == 3
 
 
 def test_beyond_the_limit_of_counting_only_the_least_is_told(inbox, monkeypatch):
-    for number in range(14):
-        put(inbox, f"k{number}", "h")
+    put_many(inbox, 14)
     settle(inbox, claim(inbox, 10), seconds=100)
     exact = backlogs(inbox, 100)["h"]
     exact_texts = (through_text(exact, at(100)), unfinished_text(exact))
@@ -122,8 +120,7 @@ def test_beyond_the_limit_of_counting_only_the_least_is_told(inbox, monkeypatch)
 
 
 def test_no_handler_is_through_sooner_than_its_own_rate_allows(inbox):
-    for number in range(20):
-        put(inbox, f"k{number}", "h")
+    put_many(inbox, 20)
     settle(inbox, claim(inbox, 15), seconds=100)
     unlimited = backlogs(inbox, 100)["h"]
     inbox.limits = lambda: {"h": HandlerLimits(("h",), rate=(1, 60.0))}
@@ -134,8 +131,7 @@ def test_no_handler_is_through_sooner_than_its_own_rate_allows(inbox):
 
 def test_the_rate_of_many_is_told_by_the_last_of_them(inbox, monkeypatch):
     monkeypatch.setattr(overview, "RATE_RUNS", 4)
-    for number in range(14):
-        put(inbox, f"k{number}", "h")
+    put_many(inbox, 14)
     settle(inbox, claim(inbox, 6), seconds=10)
     settle(inbox, claim(inbox, 4), seconds=98)
 
@@ -144,8 +140,7 @@ def test_the_rate_of_many_is_told_by_the_last_of_them(inbox, monkeypatch):
 
 
 def test_what_waits_while_as_many_run_as_may_is_limited(inbox):
-    for number in range(5):
-        put(inbox, f"k{number}", "h")
+    put_many(inbox, 5)
     limits = {"h": HandlerLimits(("h",), at_most=2)}
     claim(inbox, 5, 0, limits)
 

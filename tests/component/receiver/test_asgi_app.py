@@ -51,6 +51,17 @@ async def ask(application, method="POST", path=PATH, headers=None, body=b"{}", r
     return sent[0]["status"], dict(sent[0]["headers"]), b"".join(each.get("body", b"") for each in sent)
 
 
+def answered(application, **request):
+    """The status and the JSON of the response to one request."""
+    status, _, body = asyncio.run(ask(application, **request))
+    return status, json.loads(body)
+
+
+def codes(application, **request):
+    status, found = answered(application, **request)
+    return status, found["code"]
+
+
 @pytest.fixture
 def flask_app(app_with) -> Flask:
     app = app_with()
@@ -77,9 +88,8 @@ def test_a_delivery_is_stored_wherever_the_application_is_mounted_at_any_spellin
 
     replies = asyncio.run(deliver())
 
-    assert [(status, json.loads(body)) for status, _, body in replies] == [
-        (200, {"status": "accepted"})
-    ] * len(places)
+    found = [(status, json.loads(body)) for status, _, body in replies]
+    assert found == [(200, {"status": "accepted"})] * len(places)
     assert {headers[b"content-length"] for _, headers, _ in replies} == {b"22"}
     assert [stored.body for stored in get_state(flask_app).inbox.received(10)] == [b"{}"] * len(places)
 
@@ -123,15 +133,13 @@ def test_a_target_that_is_no_path_goes_to_the_flask_app(application):
 
 
 def test_other_paths_go_to_the_flask_app_with_their_whole_body(application):
-    status, _, body = asyncio.run(ask(application, path="/other", messages=pieces(b"one ", b"two")))
+    asked = answered(application, path="/other", messages=pieces(b"one ", b"two"))
 
-    assert (status, json.loads(body)) == (200, {"body": "one two"})
+    assert asked == (200, {"body": "one two"})
 
 
 def test_a_forged_delivery_is_401(application):
-    status, _, body = asyncio.run(ask(application, headers=signed(b"[]")))
-
-    assert (status, json.loads(body)["code"]) == (401, "authentication_failed")
+    assert codes(application, headers=signed(b"[]")) == (401, "authentication_failed")
 
 
 def test_any_method_but_post_is_405_with_an_allow_header(flask_app, application):
@@ -152,9 +160,9 @@ def test_any_method_but_post_is_405_with_an_allow_header(flask_app, application)
 
 
 def test_a_client_that_disconnects_within_its_body_is_400_and_nothing_is_stored(flask_app, application):
-    status, _, body = asyncio.run(ask(application, headers=signed(), messages=pieces(b"{}", b"")[:1]))
+    cut_short = pieces(b"{}", b"")[:1]
 
-    assert (status, json.loads(body)["code"]) == (400, "incomplete_body")
+    assert codes(application, headers=signed(), messages=cut_short) == (400, "incomplete_body")
     assert get_state(flask_app).inbox.received(10) == []
 
 
@@ -242,9 +250,17 @@ def test_without_observers_and_engine_no_thread_takes_part_in_the_answer(app_wit
         monkeypatch.setattr(each, "receivers", {})  # those of other tests in this process
     app = app_with(BILLHOOK_ENGINE="worker")
 
-    status, _, body = asyncio.run(ask(Billhook().asgi_app(app), headers=signed()))
+    assert answered(Billhook().asgi_app(app), headers=signed()) == (200, {"status": "accepted"})
 
-    assert (status, json.loads(body)) == (200, {"status": "accepted"})
+
+def crowd(application, number):
+    """The statuses of so many deliveries at once."""
+
+    async def deliver():
+        asked = (ask(application, headers=signed(message_id=f"m{n}")) for n in range(number))
+        return await asyncio.gather(*asked)
+
+    return [status for status, _, _ in asyncio.run(deliver())]
 
 
 def test_a_hundred_concurrent_deliveries_are_stored_in_few_transactions(flask_app, application, monkeypatch):
@@ -255,14 +271,7 @@ def test_a_hundred_concurrent_deliveries_are_stored_in_few_transactions(flask_ap
         committer, "_insert_batch", lambda batch: (batches.append(len(batch)), insert(batch))[1]
     )
 
-    async def crowd():
-        return await asyncio.gather(
-            *(ask(application, headers=signed(message_id=f"m{n}")) for n in range(100))
-        )
-
-    replies = asyncio.run(crowd())
-
-    assert [status for status, _, _ in replies] == [200] * 100
+    assert crowd(application, 100) == [200] * 100
     assert sum(batches) == 100
     assert len(batches) < 20
 
@@ -297,10 +306,7 @@ def test_a_commit_that_fails_is_503_for_every_request_that_waits_for_it(flask_ap
 
     monkeypatch.setattr(get_state(flask_app).inbox._committer, "_insert_batch", fail)
 
-    async def crowd():
-        return await asyncio.gather(*(ask(application, headers=signed()) for _ in range(5)))
-
-    assert {status for status, _, _ in asyncio.run(crowd())} == {503}
+    assert crowd(application, 5) == [503] * 5
 
 
 def test_a_delivery_waits_for_the_check_of_a_database_that_was_slow_at_start(flask_app, application):
@@ -329,7 +335,7 @@ def test_a_body_over_the_limit_is_413_and_the_rest_of_it_is_read(flask_app, appl
 def test_a_length_over_the_limit_is_413_before_any_of_the_body_is_read(application):
     order = []
 
-    async def answered(scope, receive, send):
+    async def noted(scope, receive, send):
         async def note(message):
             order.append(message["type"])
             await send(message)
@@ -341,7 +347,7 @@ def test_a_length_over_the_limit_is_413_before_any_of_the_body_is_read(applicati
         return {"type": "http.disconnect"}
 
     headers = {**signed(), "Content-Length": "10000000000"}
-    status, _, _ = asyncio.run(ask(answered, headers=headers, messages=receive))
+    status, _, _ = asyncio.run(ask(noted, headers=headers, messages=receive))
 
     assert (status, order) == (413, ["http.response.start", "http.response.body", "body"])
 
@@ -359,9 +365,9 @@ def test_an_endless_body_is_drained_up_to_a_limit(application):
 
 
 def test_a_body_that_is_shorter_than_its_length_is_400(flask_app, application):
-    status, _, body = asyncio.run(ask(application, headers={**signed(), "Content-Length": "3"}))
+    headers = {**signed(), "Content-Length": "3"}
 
-    assert (status, json.loads(body)["code"]) == (400, "incomplete_body")
+    assert codes(application, headers=headers) == (400, "incomplete_body")
     assert get_state(flask_app).inbox.received(10) == []
 
 
@@ -389,9 +395,8 @@ def test_a_body_that_does_not_arrive_in_time_is_400_at_any_spelling(flask_app):
 
     replies = asyncio.run(deliver())
 
-    assert [(status, json.loads(body)["code"]) for status, _, body in replies] == [
-        (400, "incomplete_body")
-    ] * 2
+    found = [(status, json.loads(body)["code"]) for status, _, body in replies]
+    assert found == [(400, "incomplete_body")] * 2
 
 
 def test_without_memory_the_response_is_503(flask_app, application, monkeypatch):

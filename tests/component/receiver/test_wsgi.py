@@ -42,6 +42,14 @@ def receiver(inbox, clock, woken):
     return make_receiver(inbox, clock, woken)
 
 
+@pytest.fixture
+def gunicorn():
+    """What is in a request under gunicorn: its socket."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield {"gunicorn.socket": ours}
+
+
 def make_receiver(inbox, clock, woken, deadline_seconds=LONG_DEADLINE_SECONDS):
     rules = DeliveryRules(
         clock,
@@ -180,14 +188,12 @@ def test_the_answer_without_memory_is_503_even_where_nothing_can_be_logged(recei
 
 
 def test_a_thread_for_slow_bodies_that_cannot_start_is_503_and_the_next_delivery_is_stored(
-    receiver, monkeypatch
+    receiver, monkeypatch, gunicorn
 ):
-    ours, theirs = socket.socketpair()
-    with ours, theirs, monkeypatch.context() as context:
+    with monkeypatch.context() as context:
         context.setattr(threading.Thread, "start", no_thread)
-        refused = accept(receiver, **{"gunicorn.socket": ours})
-    with ours, theirs:
-        taken = accept(receiver)
+        refused = accept(receiver, **gunicorn)
+    taken = accept(receiver)
 
     assert (refused.status, taken.status) == (503, 200)
 
@@ -204,32 +210,23 @@ def test_a_committer_thread_that_cannot_start_is_503_and_the_next_delivery_is_st
     assert "resources: the thread billhook-committer cannot be started: can't start new thread" in caplog.text
 
 
-def test_running_threads_serve_when_no_thread_can_be_started(receiver, monkeypatch):
-    ours, theirs = socket.socketpair()
+def test_running_threads_serve_when_no_thread_can_be_started(receiver, monkeypatch, gunicorn):
     receiver.start()
 
     monkeypatch.setattr(threading.Thread, "start", no_thread)
-    with ours, theirs:
-        answer = accept(receiver, **{"gunicorn.socket": ours})
 
-    assert answer.status == 200
+    assert accept(receiver, **gunicorn).status == 200
 
 
-def test_a_refused_body_that_cannot_be_watched_closes_the_connection(receiver, monkeypatch):
-    ours, theirs = socket.socketpair()
+@pytest.mark.parametrize("is_watched", [False, True], ids=["no thread", "no memory"])
+def test_a_refused_body_that_cannot_be_read_closes_the_connection(
+    receiver, monkeypatch, gunicorn, is_watched
+):
     stream = Greedy()
-    with ours, theirs:
+    if not is_watched:
         monkeypatch.setattr(threading.Thread, "start", no_thread)
-        receiver.drain({"CONTENT_LENGTH": "4", "gunicorn.socket": ours}, stream)
 
-    assert stream.failed
-
-
-def test_a_refused_body_for_which_there_is_no_memory_closes_the_connection(receiver):
-    ours, theirs = socket.socketpair()
-    stream = Greedy()
-    with ours, theirs:
-        receiver.drain({"CONTENT_LENGTH": "4", "gunicorn.socket": ours}, stream)
+    receiver.drain({"CONTENT_LENGTH": "4", **gunicorn}, stream)
 
     assert stream.failed
 
@@ -264,26 +261,22 @@ def test_a_failure_of_storage_is_an_error_in_the_log_with_its_reason(receiver, i
     assert answer.status == 503
 
 
-def test_reading_takes_its_time_from_the_deadline(inbox, clock, woken):
+def test_reading_takes_its_time_from_the_deadline(inbox, clock, woken, gunicorn):
     receiver = make_receiver(inbox, clock, woken, deadline_seconds=1.0)
-    ours, theirs = socket.socketpair()
-    stream = ours.makefile("rb", buffering=0)
     started = time.monotonic()
 
-    with ours, theirs, stream:
-        answer = accept(receiver, **{"CONTENT_LENGTH": "50", "wsgi.input": stream, "gunicorn.socket": ours})
+    with gunicorn["gunicorn.socket"].makefile("rb", buffering=0) as stream:
+        answer = accept(receiver, **{"CONTENT_LENGTH": "50", "wsgi.input": stream, **gunicorn})
 
     assert answer.status == 400
     assert time.monotonic() - started < scaled(1)
 
 
-def test_the_rest_of_a_refused_body_is_read_under_gunicorn_only(receiver):
-    ours, theirs = socket.socketpair()
+def test_the_rest_of_a_refused_body_is_read_under_gunicorn_only(receiver, gunicorn):
     elsewhere, here = io.BytesIO(b"rest"), io.BytesIO(b"rest")
 
-    with ours, theirs:
-        receiver.drain({"CONTENT_LENGTH": "4"}, elsewhere)
-        receiver.drain({"CONTENT_LENGTH": "4", "gunicorn.socket": ours}, here)
+    receiver.drain({"CONTENT_LENGTH": "4"}, elsewhere)
+    receiver.drain({"CONTENT_LENGTH": "4", **gunicorn}, here)
 
     assert (elsewhere.tell(), here.tell()) == (0, 4)
 

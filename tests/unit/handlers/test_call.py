@@ -107,15 +107,9 @@ def test_plain_subscribers_are_called_with_the_sender(is_async):
     async def async_subscriber(sender, *, event, delivery):
         given.append((sender, event, delivery))
 
-    failed = call(
-        Handler(async_subscriber if is_async else subscriber, plain=True),
-        "app",
-        nullcontext,
-        EVENT,
-        DELIVERY,
-    )
+    handler = Handler(async_subscriber if is_async else subscriber, plain=True)
 
-    assert failed is None
+    assert call(handler, "app", nullcontext, EVENT, DELIVERY) is None
     assert given == [("app", EVENT, DELIVERY)]
 
 

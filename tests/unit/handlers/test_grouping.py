@@ -38,6 +38,15 @@ def outer(function, *arguments):
     return function(*arguments)
 
 
+def compiled(path, text):
+    """The functions of a file, which is there so that a traceback shows its lines."""
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    namespace: dict = {}
+    exec(compile(text, str(path), "exec"), namespace)
+    return namespace
+
+
 def test_a_bug_with_twelve_ids_is_one_group():
     groups = {failing(charge, f"cus_{number}") for number in range(12)}
 
@@ -66,28 +75,19 @@ def test_for_an_error_of_a_library_the_frame_that_called_it_counts():
 
 
 def test_a_library_beside_the_project_is_none_of_its_own_code(tmp_path):
-    keys = []
+    places = []
     for folder in ("site-packages", "shop"):
-        path = tmp_path / folder / "helper.py"
-        path.parent.mkdir()
-        path.write_text("def check(value):\n    raise ValueError(value)\n")
-        namespace: dict = {}
-        exec(compile(path.read_text(), str(path), "exec"), namespace)
-        keys.append(failing(namespace["check"], "a").place)
+        text = "def check(value):\n    raise ValueError(value)\n"
+        places.append(failing(compiled(tmp_path / folder / "helper.py", text)["check"], "a").place)
 
-    assert "helper.py" not in keys[0]
-    assert "helper.py:2 in check" in keys[1]
+    assert "helper.py" not in places[0]
+    assert "helper.py:2 in check" in places[1]
 
 
 def test_of_an_app_that_is_installed_its_package_is_its_own_code(tmp_path):
     """Called as billhook calls it: no frame of the test is in the traceback."""
-    path = tmp_path / "site-packages" / "shop" / "handlers.py"
-    path.parent.mkdir(parents=True)
-    path.write_text(
-        "def card(name):\n    raise ValueError(name)\n\n\ndef plan(name):\n    raise ValueError(name)\n"
-    )
-    namespace: dict = {}
-    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    text = "def card(name):\n    raise ValueError(name)\n\n\ndef plan(name):\n    raise ValueError(name)\n"
+    namespace = compiled(tmp_path / "site-packages" / "shop" / "handlers.py", text)
 
     def group(function, name):
         try:
@@ -133,12 +133,8 @@ def test_groups_in_groups_cost_little():
 def test_a_failure_keeps_its_group_when_lines_move(tmp_path):
     keys = []
     for lines_above in (1, 40):
-        path = tmp_path / f"{lines_above}" / "shop.py"
-        path.parent.mkdir()
-        path.write_text("\n" * lines_above + "def book(event):\n    raise KeyError(event)\n")
-        namespace: dict = {}
-        exec(compile(path.read_text(), str(path), "exec"), namespace)
-        keys.append(failing(namespace["book"], "a").key)
+        text = "\n" * lines_above + "def book(event):\n    raise KeyError(event)\n"
+        keys.append(failing(compiled(tmp_path / f"{lines_above}" / "shop.py", text)["book"], "a").key)
 
     assert keys[0] == keys[1]
     assert "raise KeyError(event)" in keys[0]

@@ -30,6 +30,7 @@ from billhook.signing import SignatureTemplate
 from support.signing import APPROVED, OTHER_SECRET, SECRET, signed
 
 SOURCE = Source("default", secrets=[SECRET])
+TYPE_IN_BODY = Source("default", secrets=[SECRET], type_field="type")
 MARK = "echo-me-not-7391"
 
 
@@ -120,9 +121,8 @@ def test_an_authentic_delivery_of_any_type_and_body_is_to_be_stored_as_it_came(r
     found = [decide(rules, signed(body, kind, at=now), body) for kind, body in DELIVERIES]
 
     assert [(one.event_type, one.body) for one in found] == DELIVERIES
-    assert {(one.source, one.signed_at, one.received_at) for one in found} == {
-        ("default", now, inbox_clock.now())
-    }
+    facts = {(one.source, one.signed_at, one.received_at) for one in found}
+    assert facts == {("default", now, inbox_clock.now())}
     assert {one.event_type for one in found if one.known} == {"InvoiceApproved", "PingTest"}
 
 
@@ -245,9 +245,8 @@ def test_a_content_encoding_is_415_with_or_without_a_good_signature(rules):
         for headers in (signed(), signed(secret=OTHER_SECRET))
     ]
 
-    assert {(answer.status, json.loads(answer.body)["code"]) for answer in answers} == {
-        (415, "unsupported_content_encoding")
-    }
+    told = {(answer.status, json.loads(answer.body)["code"]) for answer in answers}
+    assert told == {(415, "unsupported_content_encoding")}
 
 
 def test_the_identity_encoding_is_none(rules):
@@ -358,10 +357,10 @@ def test_the_number_of_refusals_is_logged_with_the_next_stored_delivery(rules, m
 )
 def test_a_source_may_name_its_types_in_another_header(rules, headers, event_type):
     source = Source("github", secrets=[SECRET], type_header="X-GitHub-Event")
-    kept = {name: text for name, text in signed().items() if name != "X-Webhook-Type"}
-    as_sent = RequestHeaders({name.lower(): text for name, text in (kept | headers).items()})
 
-    assert rules.verify(source, as_sent, b"{}").event_type == event_type
+    delivery = decide(rules, with_type(signed(), None) | headers, source=source)
+
+    assert delivery.event_type == event_type
 
 
 @pytest.mark.parametrize(
@@ -376,9 +375,7 @@ def test_a_source_may_name_its_types_in_another_header(rules, headers, event_typ
     ],
 )
 def test_why_a_delivery_has_no_type_is_told(rules, named, why):
-    headers = signed()
-    del headers["X-Webhook-Type"]
-    delivery = decide(rules, headers if named is None else with_type(headers, named))
+    delivery = decide(rules, with_type(signed(), named))
 
     assert (delivery.event_type, delivery.type_field) == ("", None)
     assert delivery.untyped == f"no event type: its header X-Webhook-Type {why}"
@@ -387,16 +384,12 @@ def test_why_a_delivery_has_no_type_is_told(rules, named, why):
 def test_the_default_header_has_its_own_names_where_a_source_names_it(rules):
     source = Source("default", secrets=[SECRET], type_header="x-webhook-type")
     for name, found in (("PingTest", "PingTest"), ("orders/create", "")):
-        as_sent = RequestHeaders({key.lower(): text for key, text in with_type(signed(), name).items()})
-        assert rules.verify(source, as_sent, b"{}").event_type == found
+        assert decide(rules, with_type(signed(), name), source=source).event_type == found
 
 
 @pytest.mark.parametrize("body", [b'{"type":"a"}', b"not JSON", b""])
 def test_a_type_in_the_body_is_not_read_by_the_receiver_and_no_header_counts(rules, body):
-    source = Source("default", secrets=[SECRET], type_field="type")
-    as_sent = RequestHeaders({name.lower(): text for name, text in signed(body).items()})
-
-    delivery = rules.verify(source, as_sent, body)
+    delivery = decide(rules, signed(body), body, TYPE_IN_BODY)
 
     assert (delivery.event_type, delivery.type_field, delivery.known) == ("", "type", False)
     assert delivery.body == body
@@ -408,11 +401,7 @@ def test_a_type_in_the_body_is_not_read_by_the_receiver_and_no_header_counts(rul
 def test_a_duplicate_with_its_type_in_the_body_is_counted_as_what_was_read(
     rules, seen, stored_as, counted_as
 ):
-    source = Source("default", secrets=[SECRET], type_field="type")
-    headers = signed(message_id="msg_1")
-    delivery = rules.verify(
-        source, RequestHeaders({name.lower(): text for name, text in headers.items()}), b"{}"
-    )
+    delivery = decide(rules, signed(message_id="msg_1"), source=TYPE_IN_BODY)
 
     assert rules.stored(delivery, Receipt(PutStatus.DUPLICATE, 7, stored_as)) == DUPLICATE
 

@@ -1,4 +1,4 @@
-"""The thread that commits, where there is no memory: whoever waits is told, and the next is served."""
+"""The thread that commits, where a commit fails: whoever waits is told, and the next is served."""
 
 from __future__ import annotations
 
@@ -15,27 +15,63 @@ from support.processes import together, until
 LONG = 60.0
 
 
-def committer_that_raises_once(error, **more):
+def accepted(batch):
+    return [Receipt(PutStatus.ACCEPTED, 1, row.event_type) for row in batch]
+
+
+def committer_that_raises_once(error, after_commit=(), **more):
     """Its first commit raises; all others are good."""
     errors = [error]
 
     def commit(batch):
         if errors:
             raise errors.pop()
-        return [Receipt(PutStatus.ACCEPTED, 1, row.event_type) for row in batch]
+        return accepted(batch)
 
-    return Committer(commit, (), LONG, **more)
+    return Committer(commit, after_commit, LONG, **more)
 
 
-def test_a_commit_without_memory_raises_out_of_resources_without_a_traceback(caplog):
-    committer = committer_that_raises_once(MemoryError())
+@pytest.mark.parametrize(
+    ("error", "raised", "told", "logged"),
+    [
+        (MemoryError(), OutOfResources, "there is no memory left", []),
+        (ZeroDivisionError("a defect"), InboxUnavailable, "the commit failed", ["a defect", "Traceback"]),
+    ],
+)
+def test_whoever_waits_for_a_commit_that_fails_is_told_and_the_next_is_committed(
+    caplog, error, raised, told, logged
+):
+    committer = committer_that_raises_once(error)
 
-    with pytest.raises(OutOfResources, match="there is no memory left"):
+    with pytest.raises(raised, match=told):
         committer.put(incoming("k1"), LONG)
 
     assert committer.put(incoming("k2"), LONG).status is PutStatus.ACCEPTED
-    assert "Traceback" not in caplog.text
+    assert [text for text in ("a defect", "Traceback") if text in caplog.text] == logged
+    assert ("commit of a batch failed unexpectedly" in caplog.text) is bool(logged)
     committer.close()
+
+
+def test_a_put_right_after_a_failure_is_attempted():
+    tidied = threading.Event()
+    committer = committer_that_raises_once(InboxUnavailable("the disk"), after_commit=(tidied.wait,))
+    with pytest.raises(InboxUnavailable, match="the disk"):
+        committer.put(incoming("k1"), LONG)
+    threading.Timer(0.1, tidied.set).start()  # the committer is still busy with what comes after a batch
+
+    assert committer.put(incoming("k2"), LONG).status is PutStatus.ACCEPTED
+    committer.close()
+
+
+def test_a_failure_after_a_commit_stops_neither_it_nor_the_committer(caplog):
+    def checkpoint():
+        raise LookupError("tidying")
+
+    committer = Committer(accepted, (checkpoint,), LONG)
+
+    assert [committer.put(incoming(key), LONG).status for key in ("k1", "k2")] == [PutStatus.ACCEPTED] * 2
+    committer.close()
+    assert "post-commit step failed; the deliveries are stored" in caplog.text
 
 
 @pytest.mark.parametrize("error", [InboxUnavailable("away"), SchemaMismatch("0001", "0002")])
@@ -69,7 +105,7 @@ def test_a_crowd_that_is_refused_asks_once_who_holds_the_lock():
 
     def commit(batch):
         go_on.wait(LONG)
-        return [Receipt(PutStatus.ACCEPTED, 1, row.event_type) for row in batch]
+        return accepted(batch)
 
     def holder():
         asked.append(1)
