@@ -71,6 +71,14 @@ _VARIABLE = re.compile(
 )
 
 
+def error_title(text: str) -> str:
+    """Return an error, as `S3Error: cus_1 is gone`, without ids; the name of its class is none."""
+    name, colon, message = text.split("\n", 1)[0].partition(":")
+    if not colon or not name.isidentifier():
+        return without_ids(text)
+    return f"{name}{colon} {without_ids(message)}".strip()[:_TITLE_LIMIT]
+
+
 def without_ids(text: str) -> str:
     """Return the first line of a text with `…` for ids, numbers, addresses and quoted texts."""
     return _VARIABLE.sub("…", text.split("\n", 1)[0][:_TEXT_LIMIT])[:_TITLE_LIMIT].strip()

@@ -77,4 +77,5 @@ def test_a_delivery_without_threads_or_memory_is_503_until_they_return(tmp_path,
         "within the limit": [503, True],
         "without it": [200, False],
     }
-    assert "refused with 503 (resources: " in done.stderr
+    cause = "storage" if lacking == "committer" else "resources"  # it is verified by then
+    assert f"refused with 503 ({cause}: " in done.stderr

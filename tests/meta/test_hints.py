@@ -17,7 +17,7 @@ EXEMPT = {
     "cli/events.py": ["`billhook events` lists the known ones"],  # raised
     "doctor/deliveries.py": ["worker: handlers run in `"],  # of findings
     "inbox/filters.py": ["see `billhook failures list`"],  # the help of an option
-    "doctor/inbox.py": ["start one: billhook worker"],  # of findings
+    "doctor/inbox.py": ["start one: billhook worker", "`billhook capture --to FOLDER`"],  # of findings
 }
 
 

@@ -25,6 +25,7 @@ from billhook.inbox import (
     notifications,
     operations,
     overview,
+    pace,
     search_scope,
     searches,
     shares,
@@ -186,7 +187,9 @@ def look(inbox: Inbox) -> None:
     """What status, metrics, lists and pages read."""
     inbox.limits = lambda: LIMITS
     overview.read_overview(inbox, at(300))
-    overview.read_state(inbox, at(300))
+    state = overview.read_state(inbox, at(300))
+    waits = overview.HandlerBacklog("plain", waiting=100, oldest_due_at=at(0))
+    pace.grows(inbox, replace(state, handler_backlogs=[waits]), at(3_600))
     overview.read_totals(inbox)
     overview.read_periods(inbox, at(0), at(300), timedelta(minutes=1), handlers=["plain"])
     overview.read_refused_since(inbox, at(0), ["mismatch"])

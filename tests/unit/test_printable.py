@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from billhook.printable import PrintableFormatter, first_line
+import pytest
+
+from billhook.printable import PrintableFormatter, error_title, first_line
 
 
 def test_a_first_line_is_one_short_line_without_codes():
@@ -21,6 +23,23 @@ def test_a_first_line_is_one_short_line_without_codes():
     ):
         assert first_line(text) == shown
         assert len(first_line(text)) <= 200
+
+
+@pytest.mark.parametrize(
+    ("error", "title"),
+    [
+        ("ValueError: cus_1 is gone", "ValueError: … is gone"),
+        ("Http404: no page 'x' for cus_1", "Http404: no page … for …"),
+        ("S3Error: bucket-7: ada@example.com\nmore", "S3Error: …: …"),
+        ("S3Error: " + "x" * 300, "S3Error: " + "x" * 191),
+        # No class is in front:
+        ("cus_1 is gone: twice", "… is gone: twice"),
+        ("cus1", "…"),
+        ("'cus 1': gone", "…: gone"),
+    ],
+)
+def test_the_title_of_an_error_keeps_its_class_and_no_id(error, title):
+    assert error_title(error) == title
 
 
 def test_a_record_is_one_line_and_a_traceback_is_indented():

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from shlex import quote
 
 import click
 
 from billhook.cli.context import load_settings, open_inbox
-from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, progress
+from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress
 from billhook.cli.params import FiniteNumber, flag, string
 from billhook.cli.selection import (
     Found,
@@ -225,6 +226,13 @@ def erase(selection: Selection, customer: str | None, discard: bool) -> None:
             done = selection.apply(inbox, found, change, EraseResult())
             clean = empty_log(inbox)
     _report_erased(len(ids), done, unsure, selection, clean=clean)
+    if customer is not None and not (ids or unsure):
+        contains = in_program(f"`billhook deliveries list --contains {quote(printable(customer))}`")
+        click.echo(
+            "no stored delivery names this customer: compare the id with one of the customer's deliveries, "
+            f"for it must be the same to the letter. {contains} finds it in any field of a body",
+            err=True,
+        )
     if unsure or (done.unfinished and not selection.dry_run):
         sys.exit(1)
 

@@ -21,10 +21,12 @@ from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused, took
 from billhook.cli.params import Parsed, as_json, flag
 from billhook.clock import format_ago, format_duration, parse_duration
+from billhook.errors import Draining, OutOfResources
 from billhook.inbox import Inbox
 from billhook.inbox.condition_checks import Facts, number_text
 from billhook.inbox.conditions import Judgement, judge
 from billhook.inbox.overview import RUNS_LIMIT, HandlerBacklog, Overview, read_overview
+from billhook.inbox.pace import NOT_STORED
 from billhook.inbox.thresholds import Thresholds
 from billhook.program import in_program, program
 from billhook.status import first_command, through_text, types_of_models
@@ -33,6 +35,9 @@ from billhook.type_names import shown_type
 _WATCH_SECONDS = 2.0
 _SILENT_NAMES = 3
 """The most silent workers that are named: a handler that kills its worker leaves thousands."""
+_REFUSED, _NOT_STORED = "signed-deliveries-are-refused", "deliveries-were-answered-503"
+"""The sections of the runbook about refusals, of requests and of verified deliveries."""
+_ANSWERED_503 = (*NOT_STORED, OutOfResources.cause, Draining.cause)
 _RATE = re.compile(r"([0-9]{1,9})/(?:([0-9]{1,2})\s*)?(h|d)")
 
 
@@ -210,7 +215,8 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
         names = f"{len(silent):,}, the last {silent[-1]}"
     engines = ", ".join(sorted({one.engine for one in alive}))
     refused = sum(overview.refused.values())
-    look = in_program("billhook runbook signed-deliveries-are-refused") if refused else ""
+    sections = {_NOT_STORED if cause in _ANSWERED_503 else _REFUSED for cause in overview.refused}
+    look = [in_program(f"billhook runbook {section}") for section in sorted(sections)]
     accepted = sum(one.accepted for one in overview.types)
     last = f"the last {format_ago(overview.last_at, overview.at)}" if overview.last_at else ""
     return [
@@ -218,7 +224,7 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
         ("unfinished", number_text(backlog.waiting), oldest),
         ("dead", number_text(backlog.dead), ""),
         ("quarantined", number_text(backlog.quarantined), conflicts),
-        ("refused in 24 h", str(refused), "; ".join(filter(None, [causes, *off, look]))),
+        ("refused in 24 h", str(refused), "; ".join(filter(None, [causes, *off, *look]))),
         ("workers", str(len(alive)), engines + (f"; silent: {names}" if silent else "")),
     ]
 

@@ -18,7 +18,6 @@ from billhook.inbox.conditions import CONDITIONS, LIMITS, Severity
 from billhook.inbox.database import CONNECTIONS_PER_PROCESS
 from billhook.inbox.diagnosis import inbox_facts
 from billhook.inbox.facts import PostgresFacts, SqliteFacts
-from billhook.inbox.overview import read_refused_since
 from billhook.printable import printable
 
 if TYPE_CHECKING:
@@ -43,8 +42,6 @@ _FIXED_VERSION = (3, 51, 3)
 _OLDEST_POSTGRES = 15
 _WEB_PROCESSES = 2
 """How many `billhook serve` and the shipped settings of gunicorn start."""
-_MANY_MISMATCHES = 5
-"""A stranger's attempts, or a test with another secret, are fewer."""
 
 
 def sqlite_findings(facts: SqliteFacts, platform: str = sys.platform) -> Iterator[Finding]:
@@ -212,33 +209,48 @@ def about_database(setup: Setup) -> Iterator[Finding]:
     yield from connection_findings(facts, web, alive)
 
 
-class _Words(NamedTuple):
-    """The code, the consequence and the remedy of a finding about a condition."""
+_CAPTURE = "`billhook capture --to FOLDER`, then `billhook doctor signature --request FILE`"
 
-    code: str
+
+class _Words(NamedTuple):
+    """The consequence and the remedy of a finding about a condition; a code, if not the condition's name."""
+
     why: str
     remedy: str
+    code: str = ""
 
 
 _WORDS = {
     "clock": _Words(
-        "server-clock",
         "leases and due times go by the server's; the age of a signature goes by this machine's, so that "
         "with more than BILLHOOK_TOLERANCE_SECONDS every delivery is refused, with 401",
-        "set the clock that is wrong by NTP (`timedatectl`)",
+        "set the clock that is wrong by NTP (`timedatectl`)", "server-clock",
     ),
     "thread-crashed": _Words(
-        "thread-crashed",
         "its work waits until it is started again: by the next request, mostly, or with the process",
         "look in the log for `has crashed`, where the whole error is, and correct what it names; if that "
         "is billhook's, report it",
     ),
     "notify-file": _Words(
-        "notify-file-mode", "it holds passwords of mail and chat", "chmod 600 the file",
+        "it holds passwords of mail and chat", "chmod 600 the file", "notify-file-mode",
     ),
     "disk": _Words(
-        "free-space", "on a full disk every delivery is answered 503, and the service gives up at some time",
-        "free some space, or keep less: lower BILLHOOK_RETENTION_DAYS, or prune deliveries",
+        "on a full disk every delivery is answered 503, and the service gives up at some time",
+        "free some space, or keep less: lower BILLHOOK_RETENTION_DAYS, or prune deliveries", "free-space",
+    ),
+    "clock-refusals": _Words(
+        "with a clock that is off by more than the tolerance every delivery is refused; so is an old "
+        "request that is sent again",
+        "compare the clocks (`timedatectl`, `chronyc tracking`); else ask the service for its delays",
+    ),
+    "refused-all": _Words(
+        "the secret, the scheme or something between the service and here is wrong",
+        f"record a request with {_CAPTURE}",
+    ),
+    "refused-since": _Words(
+        "if the signing secret was changed at the service, each delivery is refused until it is here",
+        "put the service's new secret first and the old one second in {secrets}, and restart; if it was not "
+        f"changed: {_CAPTURE}",
     ),
 }  # fmt: skip
 _WORDS["disk-full"] = _WORDS["disk"]
@@ -251,17 +263,20 @@ _COUNTED = ("dead", "quarantined", "waiting", "failing", "unknown-type")
 def condition_codes() -> set[str]:
     """Return the codes that `about_conditions` may give its findings."""
     names = {one.name for one in CONDITIONS if one not in LIMITS} - {*_OTHER_CHECKS, *_COUNTED}
-    return {_WORDS[name].code if name in _WORDS else name for name in names}
+    return {_WORDS[name].code or name if name in _WORDS else name for name in names}
 
 
 def about_conditions(setup: Setup) -> Iterator[Finding]:
     """Return what the conditions say of the set-up and its processes."""
     judgement = setup.judgement
+    secrets = "BILLHOOK_SECRETS_FILE" if setup.settings.secrets_file else "BILLHOOK_SECRETS"
     for condition, subject, text in judgement.holding:
         if condition.name not in (*_OTHER_CHECKS, *_COUNTED):
             remedy = f"`billhook {condition.command.format(subject=printable(subject))}`"
-            words = _WORDS.get(condition.name, _Words(condition.name, condition.holds, remedy))
-            yield Finding(_LEVELS[condition.severity], words.code, text, words.why, words.remedy)
+            words = _WORDS.get(condition.name, _Words(condition.holds, remedy))
+            remedy = words.remedy.replace("{secrets}", secrets)
+            code = words.code or condition.name
+            yield Finding(_LEVELS[condition.severity], code, text, words.why, remedy)
     for name, why in judgement.unjudged.items():
         yield Finding("warning", "not-judged", f"the condition {name} could not be judged", why)
 
@@ -275,7 +290,7 @@ _LEVELS: Mapping[Severity, Level] = {
 
 def about_paused(setup: Setup) -> Iterator[Finding]:
     """Name the paused handlers."""
-    for one in setup.inbox.paused_handlers():
+    for one in setup.overview.paused if setup.judgement.holds("paused") else ():
         why = f" ({printable(one.why)})" if one.why else ""
         yield Finding(
             "warning", "handler-paused",
@@ -289,47 +304,6 @@ def about_worker(setup: Setup) -> Iterator[Finding]:
     missing = missing_worker(setup.inbox, setup.settings.engine, own_app=setup.own_app, now=setup.inbox_now)
     if missing is not None:
         yield missing
-
-
-def about_refusals(setup: Setup) -> Iterator[Finding]:
-    """Judge what was refused in the last 24 hours: a clock that is off, a secret that does not fit."""
-    overview = setup.overview
-    for cause, whose in (("stale", "behind"), ("future", "ahead of")):
-        if cause in overview.refused_seconds:
-            seconds, number = overview.refused_seconds[cause], overview.refused[cause]
-            yield Finding(
-                "warning", "clock-refusals",
-                f"{number} genuine {'delivery was' if number == 1 else 'deliveries were'} refused: "
-                f"the signed time is {seconds:.0f} s {whose} "
-                "this clock on average",
-                "with a clock that is off by more than the tolerance every delivery is refused; "
-                "so is an old request that is sent again",
-                "compare the clocks (`timedatectl`, `chronyc tracking`); else ask the service for its delays",
-            )  # fmt: skip
-    # Not by the counts alone: a delivery is counted as accepted when a worker reads it.
-    stored = overview.last_at is not None and overview.last_at >= overview.since
-    verified = stored or any(one.duplicates for one in overview.types)
-    mismatched = overview.refused.get("mismatch", 0)
-    if mismatched and not verified:
-        yield Finding(
-            "warning", "refused-all",
-            f"{mismatched} signatures matched no secret, and no delivery was accepted in 24 hours",
-            "the secret, the scheme or something between the service and here is wrong",
-            "record a request with `billhook capture --to FOLDER`, then "
-            "`billhook doctor signature --request FILE`",
-        )  # fmt: skip
-    option = "BILLHOOK_SECRETS_FILE" if setup.settings.secrets_file else "BILLHOOK_SECRETS"
-    for one in read_refused_since(setup.inbox, overview.since, ("mismatch",)):
-        if one.authentic_at is not None and one.number >= _MANY_MISMATCHES:
-            yield Finding(
-                "warning", "refused-since",
-                f"source {printable(one.source)}: about {one.number} signatures have matched no secret since "
-                f"the last accepted delivery, which came at {one.authentic_at:%Y-%m-%d %H:%M:%S} UTC",
-                "if the signing secret was changed at the service, each delivery is refused until it is here",
-                f"put the service's new secret first and the old one second in {option}, and restart; "
-                "if it was not changed: `billhook capture --to FOLDER`, then "
-                "`billhook doctor signature --request FILE`",
-            )  # fmt: skip
 
 
 def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -> Finding | None:

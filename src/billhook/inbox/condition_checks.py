@@ -16,13 +16,15 @@ from billhook.inbox.inbox import Inbox
 from billhook.inbox.issues import OpenIssue, list_open
 from billhook.inbox.lost_workers import REPORTED_FOR
 from billhook.inbox.occurrences import IssueKind, Occurrence, occurrences, occurrences_in_figures
-from billhook.inbox.overview import COUNT_LIMIT, Overview, read_overview
+from billhook.inbox.overview import COUNT_LIMIT, Overview, read_overview, read_refused_since
 from billhook.inbox.pace import OLD, read_not_stored
 from billhook.inbox.thresholds import NO_THRESHOLDS, Thresholds, refused_within
 from billhook.printable import printable
 
 _WORKER_SEEN_WITHIN = timedelta(minutes=1)
 """Three times the interval at which a worker renews its row in the inbox."""
+_MANY_MISMATCHES = 5
+"""A stranger's attempts, or a test with another secret, are fewer."""
 _LITTLE_BYTES, _TOO_LITTLE_BYTES = 1024**3, 100 * 1024**2
 
 
@@ -48,10 +50,9 @@ class Facts:
     @cached_property
     def occurrences(self) -> Collection[Occurrence]:
         """What is wrong by rows and figures, and is an issue."""
-        found = occurrences_in_figures(self.inbox, self.now)
+        figures = occurrences_in_figures(self.inbox, self.now)
         with self.inbox.database.read() as connection:
-            found |= occurrences(connection, self.now)
-        return found.values()
+            return occurrences(connection, self.now, figures).values()
 
     @cached_property
     def opened(self) -> Sequence[OpenIssue]:
@@ -160,6 +161,32 @@ def find_unknown_types(facts: Facts) -> Found:
         is_known = one.event_type in ("", OTHER_TYPES) or one.event_type in (known or ())
         if not is_known and one.last_at is not None and one.last_at >= facts.overview.since:
             yield one.event_type, f"no class is declared of {printable(one.event_type)}"
+
+
+def find_refused_times(facts: Facts) -> Found:
+    for cause, whose in (("stale", "behind"), ("future", "ahead of")):
+        if seconds := facts.overview.refused_seconds.get(cause):
+            number = facts.overview.refused[cause]
+            deliveries = "1 genuine delivery was" if number == 1 else f"{number:,} genuine deliveries were"
+            signed = f"the signed time is {seconds:.0f} s {whose} this clock on average"
+            yield cause, f"{deliveries} refused: {signed}"
+
+
+def find_all_refused(facts: Facts) -> Found:
+    overview = facts.overview
+    # Not by the counts alone: a delivery is counted as accepted when a worker reads it.
+    stored = overview.last_at is not None and overview.last_at >= overview.since
+    mismatched = overview.refused.get("mismatch", 0)
+    if mismatched and not stored and not any(one.duplicates for one in overview.types):
+        yield "", f"{mismatched:,} signatures matched no secret, and no delivery was accepted in 24 hours"
+
+
+def find_refused_since(facts: Facts) -> Found:
+    for one in read_refused_since(facts.inbox, facts.overview.since, ("mismatch",)):
+        if one.authentic_at is not None and one.number >= _MANY_MISMATCHES:
+            since = f"the last accepted delivery, which came at {one.authentic_at:%Y-%m-%d %H:%M:%S} UTC"
+            many = f"about {one.number:,} signatures have matched no secret since {since}"
+            yield one.source, f"source {printable(one.source)}: {many}"
 
 
 def find_open_issues(facts: Facts) -> Found:

@@ -18,6 +18,7 @@ from billhook.errors import BillhookError
 from billhook.inbox.condition_checks import (
     Facts,
     Found,
+    find_all_refused,
     find_clock,
     find_crashed,
     find_dead,
@@ -29,6 +30,8 @@ from billhook.inbox.condition_checks import (
     find_open_issues,
     find_paused,
     find_quarantined,
+    find_refused_since,
+    find_refused_times,
     find_row_security,
     find_too_many_dead,
     find_too_many_refused,
@@ -105,6 +108,10 @@ class Judgement:
         holding = {one.condition.name for one in self.holding}
         names = (one.name for one in CONDITIONS if one not in LIMITS and one.name not in self.unjudged)
         return {name: name in holding for name in names}
+
+    def holds(self, name: str) -> bool:
+        """Return whether the condition of this name holds."""
+        return any(one.condition.name == name for one in self.holding)
 
     @property
     def worst(self) -> Severity | None:
@@ -236,6 +243,18 @@ CONDITIONS = (
     Condition(
         "unknown-type", _NOTE, "deliveries came in 24 hours of a type that has no class",
         "events", "deliveries-wait", find_unknown_types,
+    ),
+    Condition(
+        "clock-refusals", _NOTE, "genuine deliveries were refused in 24 hours for their signed time",
+        "doctor", "signed-deliveries-are-refused", find_refused_times,
+    ),
+    Condition(
+        "refused-all", _NOTE, "signatures matched no secret, and no delivery was accepted in 24 hours",
+        "doctor", "signed-deliveries-are-refused", find_all_refused,
+    ),
+    Condition(
+        "refused-since", _NOTE, "five signatures matched no secret since the last accepted delivery",
+        "doctor", "signed-deliveries-are-refused", find_refused_since,
     ),
     Condition(
         "max-age", _WARNING, "the oldest unfinished delivery is older than --max-age",

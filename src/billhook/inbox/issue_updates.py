@@ -14,13 +14,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    delete,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Connection, delete, or_, select, update
 
 from billhook.inbox.counts import OF_ISSUE
 from billhook.inbox.dialect import dialect_of
@@ -37,10 +31,7 @@ from billhook.inbox.occurrences import (
     occurrences,
     occurrences_in_figures,
 )
-from billhook.inbox.schema import (
-    hourly_count,
-    issue,
-)
+from billhook.inbox.schema import hourly_count, issue
 from billhook.inbox.sql import in_values
 
 QUIET = timedelta(hours=1)
@@ -55,9 +46,9 @@ def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> 
 
     Without figures, silence and refusals stay as they are.
     """
-    found = occurrences_in_figures(inbox, now) if with_figures else {}
+    figures = occurrences_in_figures(inbox, now) if with_figures else {}
     with inbox.database.read() as connection:
-        found |= occurrences(connection, now)
+        found = occurrences(connection, now, figures)
         rows = {row.fingerprint: row for row in connection.execute(select(issue))}
         opened = [each for each in found.values() if _opens(each, rows.get(each.fingerprint))]
         examined = [row for row in rows.values() if with_figures or row.kind not in OF_FIGURES]
@@ -68,8 +59,7 @@ def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> 
         # So that of two processes, and of one that erases or prunes, none has a row that the other waits for.
         lock_counts(connection)
         # Read again: the text of a failure that was erased meanwhile must not be stored.
-        figures = {its_id: each for its_id, each in found.items() if each.kind in OF_FIGURES}
-        latest = (occurrences(connection, now) if opened else {}) | figures
+        latest = occurrences(connection, now, figures) if opened else {}
         for its_id in [each.fingerprint for each in opened if each.fingerprint in latest]:
             _open(connection, latest[its_id], rows.get(its_id), now)
         resolving = update(issue).where(

@@ -6,9 +6,10 @@ figures, which costs some milliseconds more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Text, and_, bindparam, column, select
@@ -26,7 +27,7 @@ from billhook.inbox.sql import TextOfTables, UtcDateTime, distinct_values, in_va
 from billhook.inbox.states import DeliveryState
 from billhook.inbox.stored_errors import parse_error
 from billhook.inbox.workers import worker_seen_at
-from billhook.printable import without_ids
+from billhook.printable import error_title, without_ids
 
 _DEAD_READ = 500
 """The newest dead runs of a handler of which it is asked whether a failure is stored."""
@@ -71,6 +72,7 @@ OF_FIGURES = (
 """The kinds that are read from the figures."""
 OF_STATE = (IssueKind.WORKER, IssueKind.CRASH_LOOP, IssueKind.LOST_WORKER, *OF_FIGURES)
 """The kinds that concern no delivery alone: each is a condition that holds or does not."""
+_STOPS_HANDLING = (IssueKind.KILLER, IssueKind.CRASH_LOOP, IssueKind.WORKER)
 _SECTIONS = {
     IssueKind.FAILURE: "runs-are-dead",
     IssueKind.KILLER: "workers-die",
@@ -129,8 +131,10 @@ QUARANTINED = (
 )
 
 
-def occurrences(connection: Connection, now: datetime) -> dict[str, Occurrence]:
-    """Return all that is wrong by what is stored in rows, by fingerprint."""
+def occurrences(
+    connection: Connection, now: datetime, figures: Mapping[str, Occurrence] = MappingProxyType({})
+) -> dict[str, Occurrence]:
+    """Return all that is wrong, by fingerprint: by what is stored in rows, and by these figures."""
     most = {"most": MOST}
     newest = list(connection.execute(_NEWEST, most).scalars())
     found = [
@@ -145,8 +149,11 @@ def occurrences(connection: Connection, now: datetime) -> dict[str, Occurrence]:
         its_id = quarantine_id(row)
         found.append(Occurrence(its_id, IssueKind.QUARANTINE, row.event_type, reason, None, row.received_at))
     known = any(each.kind is IssueKind.KILLER and each.last_at > now - REPORTED_FOR for each in found)
-    of_workers = [] if known else _of_workers(connection, now)
-    return {each.fingerprint: each for each in (*of_workers, *found)}
+    of_workers = [] if known else [*_of_workers(connection, now)]
+    # Where no worker lives for long, that is why deliveries wait.
+    stopped = known or any(each.kind in _STOPS_HANDLING for each in of_workers)
+    of_figures = [each for each in figures.values() if not (stopped and each.kind is IssueKind.BACKLOG)]
+    return {each.fingerprint: each for each in (*of_figures, *of_workers, *found)}
 
 
 def _occurrence(kind: IssueKind, subject: str, title: str, last_at: datetime) -> Occurrence:
@@ -154,7 +161,7 @@ def _occurrence(kind: IssueKind, subject: str, title: str, last_at: datetime) ->
 
 
 def _of_failure(connection: Connection, row: Any) -> Occurrence:
-    kind, title, place = IssueKind.FAILURE, without_ids(row.error), row.place
+    kind, title, place = IssueKind.FAILURE, error_title(row.error), row.place
     if row.fingerprint == fingerprint(row.handler, LOST):
         kind, title = IssueKind.KILLER, f"workers die while {row.handler} runs"
         beside = read_lost_beside(connection, row.handler)
@@ -209,8 +216,7 @@ def occurrences_in_figures(inbox: Inbox, now: datetime) -> dict[str, Occurrence]
     not_stored = read_not_stored(inbox, now)
     if not_stored is not None:
         found.append(_occurrence(IssueKind.NOT_STORED, "", "deliveries were answered 503", not_stored[1]))
-    backlog = read_state(inbox, now).backlog
-    if grows(inbox, backlog, now):
+    if grows(inbox, read_state(inbox, now), now):
         found.append(_occurrence(IssueKind.BACKLOG, "", "more deliveries come than are handled", now))
     found += [_occurrence(IssueKind.SLOW, one.name, one.text, now) for one in read_slow_handlers(inbox, now)]
     return {each.fingerprint: each for each in found}

@@ -368,7 +368,7 @@ class HandlerBacklog:
 
     name: str
     waiting: int = 0
-    """Due, or waiting for their place in an order."""
+    """Due, or waiting for their place in an order or for a thread of the worker that has claimed them."""
     running: int = 0
     paused: int = 0
     """Would be waiting if the handler were not paused."""
@@ -433,6 +433,7 @@ def read_handler_backlogs(
         states |= {state: numbers[name, state] for state in ("running", "retrying", "dead")}
         # A run in an order waits for the one before it; if the handler is paused, for that.
         states["paused" if own_name in paused else "waiting"] += numbers[name, "waiting"]
+        states["waiting"] += numbers[name, "queued"]
         due = "paused" if own_name in paused else "limited" if own_name in limited else "waiting"
         states[due] += numbers[name, "due"]
         rate = rates.get(name, 0.0)
@@ -472,7 +473,8 @@ def _numbers() -> TextualSelect:
     states = (
         ("due", "due", "due_at <= :now", _SINCE.format(kinds["due"])),
         ("retrying", "due", "due_at > :now", "NULL"),
-        ("running", "running", "TRUE", "NULL"),
+        ("running", "running", "queued = 0", "NULL"),
+        ("queued", "running", "queued = 1", "NULL"),
         ("waiting", "ordered", "state = 'waiting'", "NULL"),
         ("dead", "dead", "TRUE", "NULL"),
     )

@@ -165,7 +165,10 @@ class AsgiApp:
             # Read before any check: unread body bytes would be parsed as the connection's next request.
             body = await self._read_body(headers, receive)
             delivery = self._rules.verify(source, headers, body)
-            receipt = await self._inbox.put_async(delivery, deadline - loop.time())
+            try:
+                receipt = await self._inbox.put_async(delivery, deadline - loop.time())
+            except (OutOfResources, MemoryError) as error:
+                raise self._rules.not_stored(error) from None
         except (RequestError, SignatureError, InboxUnavailable) as error:
             return self._refuse(source, error)
         return await self._run(self._rules.stored, delivery, receipt)

@@ -298,6 +298,15 @@ class DeliveryRules:
             return self.rejected(source, error)
         return error_response(error)
 
+    @staticmethod
+    def not_stored(error: OutOfResources | MemoryError) -> InboxUnavailable:
+        """Return what a verified delivery is refused by for which there was no memory or no thread.
+
+        Of another cause than OutOfResources has, which strangers can bring about too: their requests are
+        refused by it before a signature is verified.
+        """
+        return InboxUnavailable(str(error) or "there is no memory left")
+
     def close(self) -> None:
         """Log the rejections that were counted but not logged yet; call it when the process ends."""
         self._rejections.flush(all_of_them=True)

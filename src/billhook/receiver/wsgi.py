@@ -158,7 +158,10 @@ class WsgiReceiver:
             delivery = self.rules.verify(source, RequestHeaders.from_environ(environ), taken.body)
             if PROBE in environ and find_probe(environ) is not None:
                 return PROBE_RESPONSE
-            receipt = self._inbox.put(delivery, deadline - time.monotonic())
+            try:
+                receipt = self._inbox.put(delivery, deadline - time.monotonic())
+            except (OutOfResources, MemoryError) as error:
+                raise self.rules.not_stored(error) from None
         except (RequestError, SignatureError, InboxUnavailable) as error:
             return self.rules.rejected(source, error)
         return self.rules.stored(delivery, receipt)

@@ -145,6 +145,19 @@ def test_all_deliveries_of_a_customer_are_erased_and_no_other(run, customers, wh
     assert "searched 8 deliveries: 2 of this customer" in result.stderr
 
 
+def test_a_customer_whom_no_delivery_names_is_doubted(run, customers, where):
+    before = states(where)
+
+    wrong = run("deliveries", "erase", "--customer", "cus 42", "--yes")
+    right = run("deliveries", "erase", "--customer", "42", "--yes")
+
+    assert wrong.stdout == "0 of 0 deliveries erased\n"
+    assert "no stored delivery names this customer: compare the id" in wrong.stderr
+    assert "billhook deliveries list --contains 'cus 42'` finds it in any field" in wrong.stderr
+    assert before[5] != states(where)[5] == "erased"
+    assert "no stored delivery" not in right.stderr
+
+
 def test_each_body_is_read_once_and_says_more_than_the_index(run, customers, where, monkeypatch):
     contract = sample(ContractCreated).model_copy(update={"customer_id": "cus_5"})
     bodies = {

@@ -85,6 +85,26 @@ def test_a_hostile_type_and_reason_cannot_control_the_terminal(run, shop, where)
     assert r"because\x1b[2J" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("causes", "sections"),
+    [
+        (["mismatch"], ["signed-deliveries-are-refused"]),
+        (["storage"], ["deliveries-were-answered-503"]),
+        (["resources", "draining"], ["deliveries-were-answered-503"]),
+        (["deadline", "stale"], ["deliveries-were-answered-503", "signed-deliveries-are-refused"]),
+    ],
+)
+def test_the_row_of_refusals_names_the_section_about_their_causes(run, shop, causes, sections):
+    inbox = get_state(shop.app).inbox
+    for cause in causes:
+        inbox.count(Counted.REFUSED, datetime.now(UTC), source="default", cause=cause)
+    inbox._counts.close()
+
+    (row,) = [line for line in run("status").stdout.splitlines() if line.startswith("refused in 24 h")]
+
+    assert re.findall(r"billhook runbook ([\w-]+)", row) == sections
+
+
 # --- thresholds ---------------------------------------------------------------------------------------
 
 

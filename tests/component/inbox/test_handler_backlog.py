@@ -98,6 +98,16 @@ def test_what_waits_for_a_rate_is_limited(inbox, where):
     assert rows(where, "SELECT count(*) FROM run WHERE state = 'due'") == [(7,)]
 
 
+def test_what_waits_for_a_thread_of_its_worker_is_not_running(inbox):
+    for number in range(5):
+        put(inbox, f"k{number}", "h")
+    claim(inbox, 4, idle=2)
+
+    found = backlogs(inbox, 1)["h"]
+
+    assert (found.running, found.waiting, found.unfinished) == (2, 3, 5)
+
+
 def test_large_numbers_are_counted_up_to_a_limit(inbox, monkeypatch):
     monkeypatch.setattr(overview, "RUNS_LIMIT", 3)
     put_many(inbox, 5)

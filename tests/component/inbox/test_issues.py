@@ -502,8 +502,8 @@ def test_two_processes_open_one_issue(inbox, where, monkeypatch):
     fail(inbox, "a")
     original = issue_updates.occurrences
 
-    def late(connection, now):
-        found = original(connection, now)
+    def late(connection, now, figures):
+        found = original(connection, now, figures)
         if not opened:
             opened.append(True)
             update_issues(inbox, now)  # another process, in between
@@ -520,8 +520,8 @@ def test_two_processes_that_open_the_same_issues_in_another_order_both_succeed(i
     original, opening = issue_updates.occurrences, issue_updates._open
     order, both = iter([False, True]), threading.Barrier(2)
 
-    def ordered(connection, now):
-        found, is_reversed = original(connection, now), next(order, None)
+    def ordered(connection, now, figures):
+        found, is_reversed = original(connection, now, figures), next(order, None)
         if is_reversed is None:
             return found
         both.wait(20)

@@ -13,6 +13,7 @@ from flask import Flask, current_app, request
 from billhook import Billhook, signals
 from billhook.errors import ConfigError, InboxUnavailable, OutOfResources
 from billhook.extension import get_state
+from billhook.inbox.pace import read_not_stored
 from billhook.inbox.probe import StartupCheck
 from billhook.receiver import delivery_rules
 from support.processes import until
@@ -406,6 +407,20 @@ def test_without_memory_the_response_is_503(flask_app, application, monkeypatch)
     monkeypatch.setattr(get_state(flask_app).rules, "verify", no_memory)
 
     assert asyncio.run(ask(application, headers=signed()))[0] == 503
+
+
+def test_a_verified_delivery_that_lacks_memory_is_counted_as_not_stored(flask_app, application, monkeypatch):
+    inbox = get_state(flask_app).inbox
+
+    async def no_memory(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(inbox, "put_async", no_memory)
+    statuses = [asyncio.run(ask(application, headers=headers))[0] for headers in (signed(), {})]
+    inbox._counts.close()
+
+    assert statuses == [503, 401]
+    assert read_not_stored(inbox, inbox.now())[0] == 1
 
 
 def test_where_no_thread_can_be_started_pages_and_observed_deliveries_are_503(

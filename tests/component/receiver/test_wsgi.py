@@ -14,6 +14,11 @@ from werkzeug.test import create_environ
 
 from billhook import Source
 from billhook.events import EVENT_TYPES
+from billhook.inbox import Counted
+from billhook.inbox.condition_checks import Facts
+from billhook.inbox.conditions import judge
+from billhook.inbox.issues import list_issues, update_issues
+from billhook.inbox.occurrences import IssueKind
 from billhook.receiver.delivery_rules import DeliveryRules
 from billhook.receiver.wsgi import TAKEN, WsgiReceiver
 from support.inbox_view import LONG_DEADLINE_SECONDS, rows
@@ -207,7 +212,52 @@ def test_a_committer_thread_that_cannot_start_is_503_and_the_next_delivery_is_st
     taken = accept(receiver)
 
     assert (refused.status, taken.status) == (503, 200)
-    assert "resources: the thread billhook-committer cannot be started: can't start new thread" in caplog.text
+    assert "storage: the thread billhook-committer cannot be started: can't start new thread" in caplog.text
+
+
+def found(inbox, clock):
+    """The conditions that hold and the issues that are open, by what was answered."""
+    inbox._counts.close()  # writes what was counted
+    update_issues(inbox, clock.now())
+    held = [one.condition.name for one in judge(Facts(inbox, clock.now(), "inline")).holding]
+    return held, [one.kind for one in list_issues(inbox)]
+
+
+@pytest.mark.parametrize("lacks", ["a thread", "memory"])
+def test_a_verified_delivery_that_lacks_memory_or_a_thread_is_told_as_not_stored(
+    receiver, inbox, clock, monkeypatch, lacks
+):
+    if lacks == "memory":
+        monkeypatch.setattr(inbox, "put", no_memory)
+    inbox.count(Counted.DUPLICATE, clock.now(), source="default")  # starts the thread that writes counts
+    with monkeypatch.context() as context:
+        if lacks == "a thread":
+            context.setattr(threading.Thread, "start", no_thread)
+        assert accept(receiver).status == 503
+
+    assert found(inbox, clock) == (["not-stored"], [IssueKind.NOT_STORED])
+
+
+def test_what_a_stranger_sends_without_a_signature_raises_nothing_whatever_it_is_answered(
+    receiver, inbox, clock, monkeypatch
+):
+    wrong = {**signed(b"{}"), "webhook-signature": "no signature"}
+    ours, theirs = socket.socketpair()
+    with ours, theirs, monkeypatch.context() as context:
+        context.setattr(threading.Thread, "start", no_thread)
+        statuses = [accept(receiver, headers={}, **{"gunicorn.socket": ours}).status]
+    for _ in range(60):
+        statuses += [
+            receiver.rules.out_of_memory(SOURCE).status,
+            accept(receiver, headers={}).status,
+            accept(receiver, headers=wrong).status,
+            accept(receiver, headers={}, CONTENT_LENGTH="9").status,
+            accept(receiver, b"x" * 101, headers={}).status,
+            accept(receiver, headers={"content-encoding": "br"}).status,
+        ]
+
+    assert (statuses[0], *sorted(set(statuses[1:]))) == (503, 400, 401, 413, 415, 503)
+    assert found(inbox, clock) == ([], [])
 
 
 def test_running_threads_serve_when_no_thread_can_be_started(receiver, monkeypatch, gunicorn):

@@ -128,6 +128,7 @@ FROM billhook.failure) - %(param_1)s::BIGINT ORDER BY billhook.failure.id DESC
 --> failure: failure_pkey
 
 -- counts.py _mark_at
+-- pace.py _within_limit
 SELECT billhook.run.finished_at
 FROM billhook.run
 WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at DESC
@@ -1938,7 +1939,11 @@ WITH RECURSIVE due (handler) AS (
     ) AS counted
 ) AS number, NULL AS since FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS state, handler, (
     SELECT count(*) FROM (
-        SELECT 1 FROM billhook.run WHERE state = 'running' AND run.handler = running.handler AND TRUE LIMIT %(at_most)s
+        SELECT 1 FROM billhook.run WHERE state = 'running' AND run.handler = running.handler AND queued = 0 LIMIT %(at_most)s
+    ) AS counted
+) AS number, NULL AS since FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'queued' AS state, handler, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM billhook.run WHERE state = 'running' AND run.handler = running.handler AND queued = 1 LIMIT %(at_most)s
     ) AS counted
 ) AS number, NULL AS since FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'waiting' AS state, handler, (
     SELECT count(*) FROM (
@@ -1971,6 +1976,42 @@ WITH RECURSIVE types (event_type) AS (
 --> billhook_count: billhook_count_pkey
 --> delivery: delivery_event_type_id_idx
 --> delivery: delivery_pkey
+
+-- pace.py _within_limit
+SELECT billhook.delivery.received_at
+FROM billhook.delivery
+WHERE billhook.delivery.id <= (SELECT max(billhook.delivery.id) AS max_1
+FROM billhook.delivery) - %(param_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_2)s::INTEGER
+--> delivery: delivery_pkey
+
+-- pace.py grows
+SELECT billhook.delivery.received_at
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received') ORDER BY billhook.delivery.id
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_received_idx
+
+-- pace.py grows
+SELECT count(*) AS count_1
+FROM billhook.delivery
+WHERE billhook.delivery.id > coalesce((SELECT billhook.delivery.id
+FROM billhook.delivery
+WHERE billhook.delivery.received_at < %(received_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER), %(coalesce_1)s::INTEGER) AND billhook.delivery.conflict_of IS NULL
+--> delivery: delivery_pkey
+
+-- pace.py grows
+SELECT count(distinct(finished.delivery_id)) AS count_1
+FROM (SELECT billhook.run.delivery_id AS delivery_id
+FROM billhook.run
+WHERE billhook.run.finished_at >= %(finished_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY billhook.run.finished_at DESC
+ LIMIT %(param_1)s::INTEGER) AS finished
+WHERE NOT (EXISTS (SELECT run_1.id
+FROM billhook.run AS run_1
+WHERE run_1.delivery_id = finished.delivery_id AND (run_1.state = ANY (%(param_2)s::TEXT[]) OR run_1.state = %(state_1)s::VARCHAR AND run_1.due_at <= %(due_at_1)s::TIMESTAMP WITH TIME ZONE) AND NOT run_1.handler = ANY (%(param_3)s::TEXT[])))
+--> run: run_delivery_id_handler_key
+--> run: run_finished_at_idx
 
 -- retention.py cut_texts
 SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.title

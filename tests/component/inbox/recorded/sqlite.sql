@@ -147,6 +147,7 @@ FROM failure) - ? ORDER BY failure.id DESC
 --> SEARCH failure
 
 -- counts.py _mark_at
+-- pace.py _within_limit
 SELECT run.finished_at
 FROM run
 WHERE run.finished_at >= ? ORDER BY run.finished_at DESC
@@ -2105,7 +2106,11 @@ WITH RECURSIVE due (handler) AS (
     ) AS counted
 ) AS number, NULL AS since FROM due WHERE handler IS NOT NULL UNION ALL SELECT 'running' AS state, handler, (
     SELECT count(*) FROM (
-        SELECT 1 FROM run WHERE state IN ('due', 'running') AND state = 'running' AND run.handler = running.handler AND TRUE LIMIT ?
+        SELECT 1 FROM run WHERE state IN ('due', 'running') AND state = 'running' AND run.handler = running.handler AND queued = 0 LIMIT ?
+    ) AS counted
+) AS number, NULL AS since FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'queued' AS state, handler, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM run WHERE state IN ('due', 'running') AND state = 'running' AND run.handler = running.handler AND queued = 1 LIMIT ?
     ) AS counted
 ) AS number, NULL AS since FROM running WHERE handler IS NOT NULL UNION ALL SELECT 'waiting' AS state, handler, (
     SELECT count(*) FROM (
@@ -2132,7 +2137,10 @@ WITH RECURSIVE due (handler) AS (
 --> SCAN running
 --> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler>?)
 --> SCAN running
---> SEARCH run USING COVERING INDEX run_claim_idx (state=? AND handler=?)
+--> SEARCH run USING INDEX run_claim_idx (state=? AND handler=?)
+--> SCAN counted
+--> SCAN running
+--> SEARCH run USING INDEX run_claim_idx (state=? AND handler=?)
 --> SCAN counted
 --> SCAN CONSTANT ROW
 --> SCAN run USING COVERING INDEX run_order_idx
@@ -2172,6 +2180,47 @@ WITH RECURSIVE types (event_type) AS (
 --> SEARCH delivery USING INDEX delivery_event_type_id_idx (event_type=?)
 --> SCAN of_rows
 --> SCAN billhook_count
+
+-- pace.py _within_limit
+SELECT delivery.received_at
+FROM delivery
+WHERE delivery.id <= (SELECT max(delivery.id) AS max_1
+FROM delivery) - ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid<?)
+--> SEARCH delivery
+
+-- pace.py grows
+SELECT count(*) AS count_1
+FROM delivery
+WHERE delivery.id > coalesce((SELECT delivery.id
+FROM delivery
+WHERE delivery.received_at < ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?), ?) AND delivery.conflict_of IS NULL
+--> SEARCH delivery USING INTEGER PRIMARY KEY (rowid>?)
+--> SCAN delivery
+
+-- pace.py grows
+SELECT count(distinct(finished.delivery_id)) AS count_1
+FROM (SELECT run.delivery_id AS delivery_id
+FROM run
+WHERE run.finished_at >= ? ORDER BY run.finished_at DESC
+ LIMIT ? OFFSET ?) AS finished
+WHERE NOT (EXISTS (SELECT run_1.id
+FROM run AS run_1
+WHERE run_1.delivery_id = finished.delivery_id AND (run_1.state IN (SELECT value FROM json_each(?)) OR run_1.state = ? AND run_1.due_at <= ?) AND run_1.handler IN (SELECT value FROM json_each(?)) = 0))
+--> SEARCH run USING INDEX run_finished_at_idx (finished_at>?)
+--> SCAN finished
+--> SEARCH run_1 USING INDEX sqlite_autoindex_run_1 (delivery_id=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- pace.py grows
+SELECT delivery.received_at
+FROM delivery
+WHERE delivery.state IN ('received') ORDER BY delivery.id
+ LIMIT ? OFFSET ?
+--> SCAN delivery USING INDEX delivery_received_idx
 
 -- retention.py cut_texts
 SELECT billhook_issue.fingerprint, billhook_issue.title
