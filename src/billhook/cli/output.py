@@ -23,7 +23,7 @@ from uuid import uuid4
 
 import click
 
-from billhook.clock import format_duration
+from billhook.clock import format_duration, format_time
 from billhook.errors import BillhookError, ConfigError
 from billhook.printable import printable as printable
 from billhook.program import in_program
@@ -55,6 +55,11 @@ def print_json_line(value: Any) -> None:
 
 def _plain(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def say(text: str = "") -> None:
+    """Print a line on stderr: what stdout has stays clean for a pipe."""
+    click.echo(text, err=True)
 
 
 def took(seconds: float | None) -> str:
@@ -150,11 +155,10 @@ def say_paused(paused: Iterable[PausedHandler]) -> None:
     """Print what each paused handler is paused for, and how to resume it, on stderr."""
     for one in paused:
         why = f" ({printable(one.why)})" if one.why else ""
-        since = one.since.strftime("%Y-%m-%d %H:%M:%S UTC")
         name = printable(one.name)
-        click.echo(f"PAUSED: {name} since {since}{why}", err=True)
+        say(f"PAUSED: {name} since {format_time(one.since)} UTC{why}")
         hint = in_program(f"billhook handlers resume {quote(name)}")
-        click.echo(f"        its deliveries wait; to go on: {hint}", err=True)
+        say(f"        its deliveries wait; to go on: {hint}")
 
 
 class CliError(click.ClickException):

@@ -18,9 +18,9 @@ from pathlib import Path
 import click
 
 from billhook.cli.context import load_settings, open_inbox
-from billhook.cli.output import CliError, print_json, print_table, printable, say_paused, took
+from billhook.cli.output import CliError, print_json, print_table, printable, say, say_paused, took
 from billhook.cli.params import Parsed, as_json, flag
-from billhook.clock import format_ago, format_duration, parse_duration
+from billhook.clock import format_ago, format_duration, format_time, parse_duration
 from billhook.inbox import Inbox
 from billhook.inbox.condition_checks import Facts, number_text
 from billhook.inbox.conditions import judge
@@ -131,15 +131,13 @@ def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
     else:
         _print(inbox, overview, text)
     for line in lines:
-        click.echo(f"CROSSED {printable(line)}", err=True)
+        say(f"CROSSED {printable(line)}")
     return lines
 
 
 def _print(inbox: Inbox, overview: Overview, text: str) -> None:
     now = overview.at
-    click.echo(
-        f"{now:%Y-%m-%d %H:%M:%S UTC}  {printable(inbox.database.display_url)}  schema {overview.revision}"
-    )
+    click.echo(f"{format_time(now)} UTC  {printable(inbox.database.display_url)}  schema {overview.revision}")
     click.echo(printable(text) + "\n")
     print_table(("", "now", ""), _now_rows(overview), whole=("now",))
     columns = ("type", "24 h", "duplicates", "quarantined", "conflicts", "last")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from billhook.clock import format_duration
+from billhook.clock import format_duration, format_time
 from billhook.doctor.finding import Finding, Level
 from billhook.inbox.condition_checks import Facts, worker_missing_since
 from billhook.inbox.conditions import CONDITIONS, LIMITS, Severity
@@ -279,7 +279,7 @@ def about_paused(setup: Setup) -> Iterator[Finding]:
         why = f" ({printable(one.why)})" if one.why else ""
         yield Finding(
             "warning", "handler-paused",
-            f"{printable(one.name)} is PAUSED since {one.since.strftime('%Y-%m-%d %H:%M:%S UTC')}{why}",
+            f"{printable(one.name)} is PAUSED since {format_time(one.since)} UTC{why}",
             "no worker calls it, and its deliveries wait", f"billhook handlers resume {printable(one.name)}",
         )  # fmt: skip
 
@@ -324,7 +324,7 @@ def about_refusals(setup: Setup) -> Iterator[Finding]:
             yield Finding(
                 "warning", "refused-since",
                 f"source {printable(one.source)}: about {one.number} signatures have matched no secret since "
-                f"the last accepted delivery, which came at {one.authentic_at:%Y-%m-%d %H:%M:%S} UTC",
+                f"the last accepted delivery, which came at {format_time(one.authentic_at)} UTC",
                 "if the signing secret was changed at the service, each delivery is refused until it is here",
                 f"put the service's new secret first and the old one second in {option}, and restart; "
                 "if it was not changed: `billhook capture --to FOLDER`, then "
@@ -337,12 +337,12 @@ def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -
     missing, seen_at = worker_missing_since(Facts(inbox, now, engine))
     if not missing:
         return None
-    age = None if seen_at is None else now - seen_at
     what, why = "No worker is running", "deliveries are stored, and no handler is called"
-    if age is not None:
-        number, unit = format_duration(age.total_seconds()).split(" ")[:2]  # one unit is enough here
+    if seen_at is not None:
+        age = format_duration((now - seen_at).total_seconds())
+        number, unit = age.split(" ")[:2]  # one unit is enough here
         what = f"No worker has been seen for {number} {unit}"
-        why = f"the last was seen at {seen_at:%Y-%m-%d %H:%M:%S} UTC; {why}"
+        why = f"the last was seen at {format_time(seen_at)} UTC; {why}"
     return Finding("warning", "no-worker", what, why, _how_to_start(engine, own_app=own_app))
 
 
