@@ -120,18 +120,18 @@ def print_table(
     # A program that reads a pipe expects a row on one line.
     unbroken = {*columns} if width is None else {*whole}
     taken = 2 * (len(shown) - 1) + sum(widths[n] for n in shown if columns[n] in unbroken)
-    room = (width or 0) - taken
-    room = max(room, 0 if all(columns[n] in unbroken for n in shown) else _MIN_CELL_WIDTH)
+    left = (width or 0) - taken
+    left = max(left, 0 if all(columns[n] in unbroken for n in shown) else _MIN_CELL_WIDTH)
     for number, own in shown.items():
         # Wrapped, not cut: people copy ids and names from tables.
         table.add_column(columns[number], overflow="fold", no_wrap=columns[number] in unbroken)
         if columns[number] == cut and width is not None:
             for cell in own:
-                cell.truncate(room, overflow="ellipsis")
+                cell.truncate(left, overflow="ellipsis")
     for row in zip(*shown.values(), strict=True):
         table.add_row(*row)
     # A width of our own: rich would take 80 for a pipe, and break the columns that must stay whole.
-    Console(width=taken + room).print(table)
+    Console(width=taken + left).print(table)
 
 
 @contextmanager
