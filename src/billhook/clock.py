@@ -106,6 +106,11 @@ def format_duration(seconds: float) -> str:
     raise AssertionError(seconds)  # a minute is the smallest of the units
 
 
+def format_time(moment: datetime) -> str:
+    """Write a moment as all of billhook does, to the second."""
+    return f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
 def format_ago(moment: datetime | None, now: datetime) -> str:
     """Return how long before `now` a moment was, as `3 min ago` or `just now`; `in 10 s` for one to come."""
     if moment is None:

@@ -135,8 +135,8 @@ class ConnectionLimits(Generic[C]):
             at_most -= waiting.end_overdue(at_most)
         return at_most == 0
 
-    def make_room(self) -> bool:
-        """Make room for one more connection, closing the most expendable one if necessary.
+    def admit(self) -> bool:
+        """Admit one more connection, closing the most expendable one if necessary.
 
         False if all are busy: each has a whole request that is being answered.
         """

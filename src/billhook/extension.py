@@ -293,7 +293,7 @@ def _check_names(groups: Iterable[Handlers]) -> None:
     owner: dict[str, object] = {}
     for group in groups:
         for _, handler in group.freeze():
-            for name in (handler.name, *handler.aliases):
+            for name in handler.names:
                 if owner.setdefault(name, handler) is not handler:
                     raise DuplicateHandlerName(name)
 

@@ -83,7 +83,7 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
     def _allow_descriptors(self) -> int:
         """Raise the soft limit of open files; return how many connections it allows, at most those wanted."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # A loop may accept as many as wait in the queue before it closes any to make room.
+        # A loop may accept as many as wait in the queue before it closes any for them.
         reserved = _OTHER_DESCRIPTORS + int(self.cfg.backlog)
         wanted = int(self.worker_connections) + reserved
         if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -228,7 +228,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         """Begin a connection, or refuse it if there are too many and all are in use. Called by asyncio."""
         self.transport = transport
         limits = self.worker.limits
-        if not limits.make_room():
+        if not limits.admit():
             limits.open += 1  # connection_lost subtracts it again
             transport.abort()
             return

@@ -109,14 +109,14 @@ def test_there_is_room_below_the_limit_without_ending_any(limits, clock):
     limits.open = 1
     clock.now += 60
 
-    assert limits.make_room()
+    assert limits.admit()
     assert idle.ended == []
 
 
 def test_there_is_none_when_every_connection_is_being_answered(limits):
     limits.open = 2
 
-    assert not limits.make_room()
+    assert not limits.admit()
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_there_is_none_when_every_connection_is_being_answered(limits):
         ({"idle_and_known": 0.1}, "idle_and_known"),
     ],
 )
-def test_the_most_expendable_connection_is_closed_to_make_room(limits, clock, ages, ended):
+def test_the_most_expendable_connection_is_closed_to_admit(limits, clock, ages, ended):
     limits.open = 2
     now = clock.now
     connections = {}
@@ -154,7 +154,7 @@ def test_the_most_expendable_connection_is_closed_to_make_room(limits, clock, ag
         getattr(limits, waiting).add(connections[waiting])
     clock.now = now
 
-    assert limits.make_room()
+    assert limits.admit()
 
     assert [waiting for waiting, one in connections.items() if one.ended] == [ended]
 
@@ -167,7 +167,7 @@ def test_of_several_the_one_that_has_waited_longest_makes_room_and_no_other(limi
         clock.now += 0.1
     clock.now += MIN_WAIT_SECONDS
 
-    assert limits.make_room()
+    assert limits.admit()
 
     assert [one.ended for one in connections] == [["refused"], [], []]
 
@@ -182,5 +182,5 @@ def test_a_discarded_connection_is_never_ended(limits, clock):
     clock.now += 1e6
 
     assert not limits.end_overdue(10)
-    assert not limits.make_room()
+    assert not limits.admit()
     assert connection.ended == []

@@ -16,6 +16,7 @@ import click
 from billhook.cli.api_calls import limit_option, open_client, print_items, print_one
 from billhook.cli.params import TEXT, TIME, as_json, flag, moment, string, strings
 from billhook.client.operations import GROUPS, OPERATIONS
+from billhook.clock import format_time
 from billhook.program import in_program
 from billhook.resources import MAX_PAGE_EVENTS
 
@@ -71,7 +72,7 @@ def login() -> None:
     """
     with open_client() as client:
         ends_at = client.auth.login()
-    click.echo(f"the credentials are valid; the access token expires at {ends_at:%Y-%m-%d %H:%M:%S} UTC")
+    click.echo(f"the credentials are valid; the access token expires at {format_time(ends_at)} UTC")
 
 
 def _add_reads() -> None:

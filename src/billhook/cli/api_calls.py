@@ -15,8 +15,9 @@ import click
 from pydantic import ValidationError
 
 from billhook.cli.context import load_settings
-from billhook.cli.output import CliError, print_table, print_wire, progress
+from billhook.cli.output import CliError, print_table, print_wire, progress, say
 from billhook.cli.params import integer
+from billhook.clock import format_time
 from billhook.errors import AuthenticationFailed, RuleBroken
 from billhook.fields import strict_json
 from billhook.fields.model import describe_invalid
@@ -104,7 +105,7 @@ def print_items(kind: str, items: Iterator[Resource], limit: int, as_json: bool)
     else:
         click.echo("nothing found")
     if more:
-        click.echo(f"More items exist: raise --limit, which is {limit}", err=True)
+        say(f"More items exist: raise --limit, which is {limit}")
 
 
 def print_one(item: Resource, as_json: bool) -> None:
@@ -120,5 +121,5 @@ def print_one(item: Resource, as_json: bool) -> None:
 
 def _cell(value: Any) -> object:
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
+        return format_time(value)
     return strict_json.dumps(value).decode() if isinstance(value, dict | list) else value

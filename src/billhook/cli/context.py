@@ -13,7 +13,7 @@ import click
 from flask import Flask
 from flask.cli import ScriptInfo
 
-from billhook.cli.output import UsageConfigError
+from billhook.cli.output import UsageConfigError, say
 from billhook.doctor import inbox as doctor
 from billhook.errors import BillhookError, ConfigError
 from billhook.extension import get_settings, get_state
@@ -203,4 +203,4 @@ def say_missing_worker(inbox: Inbox, before: str = "") -> None:
     own_app = user_app() is not None
     missing = doctor.missing_worker(inbox, load_settings().engine, own_app=own_app, now=inbox.now())
     if missing is not None:
-        click.echo(f"{before}{missing.what}; {missing.remedy}", err=True)
+        say(f"{before}{missing.what}; {missing.remedy}")

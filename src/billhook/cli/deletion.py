@@ -13,7 +13,7 @@ from shlex import quote
 import click
 
 from billhook.cli.context import load_settings, open_inbox
-from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress
+from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress, say
 from billhook.cli.params import FiniteNumber, flag, string
 from billhook.cli.selection import (
     Found,
@@ -246,12 +246,12 @@ def _of_customer(inbox: Inbox, customer: str, selection: Selection) -> tuple[Fou
     bounded = selection.bounded(inbox)
     if bounded.search is None:
         indexed = count(inbox, replace(bounded, search=customer))
-        click.echo(f"the index finds {delivery_count(indexed)} with this id; reading all bodies", err=True)
+        say(f"the index finds {delivery_count(indexed)} with this id; reading all bodies")
     # All, even of types whose customer the index has: any body may name another in a field that its type does
     # not list, and the value in the index may be the id of something else.
     with progress("searching", count(inbox, bounded)) as steps:
         search = search_bodies(inbox, bounded, search_parts(customer), examine, steps)
-    click.echo(f"searched {delivery_count(search.searched)}: {len(search.found)} of this customer", err=True)
+    say(f"searched {delivery_count(search.searched)}: {len(search.found)} of this customer")
     which = " ".join(filter(None, ["--customer …", selection.filter.as_options]))
     return Found([search.found], len(search.found), which), search.unsure
 
@@ -274,14 +274,12 @@ def _report_erased(
     if selection.as_json:
         return
     if unsure:
-        click.echo(
+        say(
             f"{delivery_count(len(unsure))} not erased: not readable or without a type, but with the id "
-            f"({_named(unsure)}): look with {in_program('`billhook deliveries show ID`')}, and erase by id",
-            err=True,
+            f"({_named(unsure)}): look with {in_program('`billhook deliveries show ID`')}, and erase by id"
         )
     if not clean:
-        click.echo(
+        say(
             "The inbox is being read all the time, so its log still has what was erased: run the command "
-            f"{in_program('`billhook deliveries erase`')} again, or restart the processes that use the inbox",
-            err=True,
+            f"{in_program('`billhook deliveries erase`')} again, or restart the processes that use the inbox"
         )

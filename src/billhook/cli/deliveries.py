@@ -23,12 +23,14 @@ from billhook.cli.output import (
     print_table,
     printable,
     progress,
+    say,
     say_paused,
     took,
 )
 from billhook.cli.params import DELIVERY_ID, as_json, flag, moment, paged
 from billhook.cli.replay import replay, resend
 from billhook.cli.selection import Selection, no_match, recording, selecting
+from billhook.clock import format_time
 from billhook.errors import PayloadError
 from billhook.events import Event
 from billhook.events.type_field import parse_unread
@@ -162,15 +164,15 @@ def list_(selection: Selection, limit: int, after: int | None) -> None:
                 del run["failures"]
             print_json(listed)
             if not shown:
-                click.echo(no_match(inbox, bounded), err=True)
+                say(no_match(inbox, bounded))
         elif not shown:
             click.echo(no_match(inbox, bounded))
         else:
             _print_list(shown)
             if len(summaries) > limit:
-                click.echo(f"More: add --after {shown[-1].summary.id}", err=True)
+                say(f"More: add --after {shown[-1].summary.id}")
         if shown and (scope := read_scope(inbox, bounded)) is not None and scope.unread_text is not None:
-            click.echo(scope.unread_text, err=True)
+            say(scope.unread_text)
         say_paused(inbox.paused_handlers())
 
 
@@ -268,8 +270,8 @@ def _print_delivery(details: DeliveryDetails, signed_by: Iterable[str]) -> None:
     sent_as, conflict_of = summary.sent_as, summary.conflict_of
     facts = [
         f"delivery {summary.id}: {printable(summary.type_text)}, {details.status}",
-        f"received {_format_time(summary.received_at)} UTC from source {printable(summary.source)}",
-        f"signed   {_format_time(signed_at)} UTC" if signed_at else None,
+        f"received {format_time(summary.received_at)} UTC from source {printable(summary.source)}",
+        f"signed   {format_time(signed_at)} UTC" if signed_at else None,
         f"key      {printable(summary.key)}",
         f"about    {' '.join(summary.identifiers)}" if summary.identifiers else None,
         f"its body was edited by an operator, from delivery {edited_from}" if edited_from else None,
@@ -308,11 +310,11 @@ def _print_hints(details: DeliveryDetails) -> None:
     one, handler = details.summary.id, next((run.handler for run in details.runs), "NAME")
     curl = in_program(f"billhook deliveries forward {one} --curl --to URL --secret-file FILE")
     edit = in_program(f"billhook deliveries resend {one} --handler {quote(printable(handler))}")
-    click.echo(err=True)
+    say()
     if details.status in (DeliveryStatus.DEAD, DeliveryStatus.QUARANTINED):
-        click.echo(f"when its cause is mended: {in_program(f'billhook deliveries replay {one}')}", err=True)
-    click.echo(f"as curl, signed now for a receiver of your own: {curl}", err=True)
-    click.echo(f"edited, to one handler: {edit}", err=True)
+        say(f"when its cause is mended: {in_program(f'billhook deliveries replay {one}')}")
+    say(f"as curl, signed now for a receiver of your own: {curl}")
+    say(f"edited, to one handler: {edit}")
 
 
 def _print_runs(runs: list[RunDetails]) -> None:
@@ -336,7 +338,7 @@ def _print_runs(runs: list[RunDetails]) -> None:
             (
                 name,
                 one.attempt,
-                _format_time(one.failed_at),
+                format_time(one.failed_at),
                 took(one.duration_seconds),
                 one.release,
                 one.error,
@@ -360,11 +362,7 @@ def _next_attempt(run: RunDetails) -> str:
         return ""
     if run.due_at is None:
         return "" if run.paused else "when its handler's limit allows"
-    return _format_time(run.due_at)
-
-
-def _format_time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
+    return format_time(run.due_at)
 
 
 def _readable(body: bytes) -> str:
@@ -398,7 +396,7 @@ def _row(one: ListedDelivery) -> dict[str, Any]:
         error = str(parse_error(one.error)["error"])
     return {
         "id": summary.id,
-        "received (UTC)": _format_time(summary.received_at),
+        "received (UTC)": format_time(summary.received_at),
         "type": summary.type_text,
         "state": one.status,
         "about": " ".join(summary.identifiers),
@@ -425,4 +423,4 @@ def _retried(run: RunDetails) -> bool:
 def _next_retry(run: RunDetails) -> str | None:
     if run.state == RunState.DUE and run.due_at is None and not run.paused:
         return "at its limit"
-    return _format_time(run.due_at) if _retried(run) and run.due_at is not None else None
+    return format_time(run.due_at) if _retried(run) and run.due_at is not None else None

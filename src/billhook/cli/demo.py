@@ -32,7 +32,7 @@ from billhook.cli.demo_expectations import (
     samples,
 )
 from billhook.cli.demo_handlers import NOTES
-from billhook.cli.output import CliError, print_json, print_table, printable, progress
+from billhook.cli.output import CliError, print_json, print_table, printable, progress, say
 from billhook.cli.params import as_json, flag
 from billhook.cli.processes import Process, spawn, stop_all
 from billhook.cli.serve import web_command, worker_command
@@ -74,7 +74,7 @@ def demo(stay: bool, as_json: bool) -> None:
         if environment.sandbox is None:
             if stay:
                 raise MissingExtra("a demo that stays", "sandbox")
-            click.echo(_SAMPLES_ONLY.format(install_command("sandbox")), err=True)
+            say(_SAMPLES_ONLY.format(install_command("sandbox")))
         with progress("running the demo", None) as steps:
             rows = environment.play(steps)
         if not as_json:

@@ -30,6 +30,7 @@ from billhook.cli.context import (
 from billhook.cli.handlers import load_subscribers
 from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable
 from billhook.cli.params import TIME, DefaultGroup, as_json, existing_file, integer, string
+from billhook.clock import format_time
 from billhook.doctor.checks import examine, run_checks
 from billhook.doctor.examined import Setup
 from billhook.doctor.finding import Finding, finding_of
@@ -285,7 +286,7 @@ def python_of(found: FoundScheme, secret_file: str | None) -> str:
 
 
 def _scheme_lines(found: FoundScheme, secret_file: str | None) -> list[str]:
-    when = "at no time" if found.signed_at is None else f"at {found.signed_at:%Y-%m-%d %H:%M:%S} UTC"
+    when = "at no time" if found.signed_at is None else f"at {format_time(found.signed_at)} UTC"
     lines = [
         f"Found: {found.kind}, signed {when} with secret {found.secret_number}",
         f"  header:  {found.signature_header}",

@@ -12,10 +12,10 @@ from shlex import quote
 import click
 
 from billhook.cli.context import load_settings, open_inbox, operator
-from billhook.cli.output import CliError, print_json, print_table, printable
+from billhook.cli.output import CliError, print_json, print_table, printable, say
 from billhook.cli.params import TEXT, DefaultGroup, Parsed, as_json, moment, paged, string
 from billhook.cli.selection import recording
-from billhook.clock import format_ago, parse_duration
+from billhook.clock import format_ago, format_time, parse_duration
 from billhook.engines.watch import Watch
 from billhook.inbox import Inbox
 from billhook.inbox.actions import issues_acted_on, list_actions
@@ -94,7 +94,7 @@ def list_(states: Sequence[str], as_json: bool) -> None:
         for one in found
     ]  # fmt: skip
     print_table(columns, rows, whole=columns[:4], cut="what", optional=["newest"], spare=["newest"])
-    click.echo(in_program(f"`billhook failures show {found[0].id}` shows one"), err=True)
+    say(in_program(f"`billhook failures show {found[0].id}` shows one"))
 
 
 @failures.command(short_help="Show an issue with its newest traceback.")
@@ -200,7 +200,7 @@ def _change(
         for one in found:
             with recording(inbox, what, f"issue {one.id}"):
                 change_issue(inbox, one.id, state, now, who=operator(), why=reason, until=until)
-            end = "" if until is None else f" until {until:%Y-%m-%d %H:%M:%S} UTC"
+            end = "" if until is None else f" until {format_time(until)} UTC"
             click.echo(f"{one.id} is {state.value}{end}: {printable(_what(one))}")
 
 
@@ -235,7 +235,7 @@ def _facts(one: Issue, now: datetime, hours: Sequence[int]) -> list[tuple[str, s
     if one.who:
         facts.append((one.state.value, f"by {one.who}" + (f": {one.why}" if one.why else "")))
     if one.ignored_until is not None:
-        facts.append(("until", f"{one.ignored_until:%Y-%m-%d %H:%M:%S} UTC"))
+        facts.append(("until", f"{format_time(one.ignored_until)} UTC"))
     return facts
 
 
@@ -369,10 +369,10 @@ def actions(since: datetime | None, limit: int, after: int | None, as_json: bool
         return
     columns = ("id", "at (UTC)", "who", "what", "deliveries", "which")
     rows = [
-        (one.id, f"{one.at:%Y-%m-%d %H:%M:%S}", one.who, one.what, one.deliveries,
+        (one.id, f"{format_time(one.at)}", one.who, one.what, one.deliveries,
          f"{one.which} ({issues[one.id][1]})" if one.id in issues else one.which)
         for one in shown
     ]  # fmt: skip
     print_table(columns, rows, whole=columns[:5])
     if len(found) > limit:
-        click.echo(f"More: add --after {shown[-1].id}", err=True)
+        say(f"More: add --after {shown[-1].id}")

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import click
 
 from billhook.cli.context import open_inbox, user_app
-from billhook.cli.output import print_json_line, progress, took
+from billhook.cli.output import print_json_line, progress, say, took
 from billhook.cli.params import existing_file, flag, is_local
 from billhook.cli.selection import (
     RATE,
@@ -160,7 +160,7 @@ class Outage:
         if time.monotonic() - self._ended_at > _LONGEST_WAIT:  # since then all was well
             self._seconds = 0.0
         if not self._seconds:
-            click.echo(f"{printable(what)}; waiting for it", err=True)
+            say(f"{printable(what)}; waiting for it")
         self._seconds = min(_LONGEST_WAIT, self._seconds * 2 or _FIRST_WAIT)
         time.sleep(self._seconds)
         self._ended_at = time.monotonic()
@@ -284,10 +284,9 @@ class _Forwarder:
         for reason, count in self.skipped.items():
             click.echo(f"{count} not sent, {reason}", err=self.is_curl)
         if self.stopped_at is not None:
-            click.echo(
+            say(
                 f"stopped at delivery {self.stopped_at}: {_MOST_WITHOUT_ANSWER} requests in a row had no "
-                "answer; run it again when the receiver is there, which knows what it has had",
-                err=True,
+                "answer; run it again when the receiver is there, which knows what it has had"
             )
 
     def follow(self, inbox: Inbox, selection: Selection) -> None:
@@ -299,7 +298,7 @@ class _Forwarder:
         sent: list[int] = []
         with recording(inbox, "forward", which) as add, suppress(KeyboardInterrupt):
             stream = Deliveries(inbox).follow(selection.filter, on_unavailable=Outage().wait)
-            click.echo(f"sending new deliveries to {url.netloc}; Ctrl-C ends it", err=True)
+            say(f"sending new deliveries to {url.netloc}; Ctrl-C ends it")
             try:
                 for one in stream:
                     sent.append(one.summary.id)  # before it is sent: it may have arrived when this is ended

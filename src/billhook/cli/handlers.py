@@ -10,9 +10,10 @@ import click
 
 from billhook.cli.context import handlers_argument, import_handlers, open_inbox, user_app
 from billhook.cli.events import suggest
-from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
+from billhook.cli.output import CliError, print_json, print_table, printable, say, say_paused
 from billhook.cli.params import TEXT, DefaultGroup, as_json, flag, require_all, string
 from billhook.cli.selection import recording
+from billhook.clock import format_time
 from billhook.doctor.deliveries import missing_handler
 from billhook.engines.dispatcher import handler_limits
 from billhook.errors import BillhookError
@@ -88,16 +89,15 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
         if unhandled:
             click.echo(f"Stored, but without a handler: {', '.join(unhandled)}")
     else:
-        click.echo(
+        say(
             "No handler is registered: name your modules or files as arguments or in BILLHOOK_HANDLERS"
             if user_app() is None
-            else "No handler is registered: pass them to the app's extension, Billhook(handlers=[…])",
-            err=True,
+            else "No handler is registered: pass them to the app's extension, Billhook(handlers=[…])"
         )
     if not as_json:
         say_paused(paused.values())
         for name in missing:
-            click.echo(printable(missing_handler(name, unfinished[name]).line), err=True)
+            say(printable(missing_handler(name, unfinished[name]).line))
     if require_all:
         require_all_handled(connected)
 
@@ -124,7 +124,7 @@ def pause(name: str, reason: str | None) -> None:
         return
     former = f"for: {printable(before.why)}" if before.why else "without a reason"
     click.echo(
-        f"{printable(name)} was paused already, since {before.since:%Y-%m-%d %H:%M:%S} UTC, {former}\n"
+        f"{printable(name)} was paused already, since {format_time(before.since)} UTC, {former}\n"
         + (f"the reason is now: {printable(reason)}" if reason else "it has no reason any more")
     )
 

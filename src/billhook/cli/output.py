@@ -23,7 +23,7 @@ from uuid import uuid4
 
 import click
 
-from billhook.clock import format_duration
+from billhook.clock import format_duration, format_time
 from billhook.errors import BillhookError, ConfigError
 from billhook.printable import printable as printable
 from billhook.program import in_program
@@ -55,6 +55,11 @@ def print_json_line(value: Any) -> None:
 
 def _plain(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def say(text: str = "") -> None:
+    """Print a line on stderr: what stdout has stays clean for a pipe."""
+    click.echo(text, err=True)
 
 
 def took(seconds: float | None) -> str:
@@ -115,18 +120,18 @@ def print_table(
     # A program that reads a pipe expects a row on one line.
     unbroken = {*columns} if width is None else {*whole}
     taken = 2 * (len(shown) - 1) + sum(widths[n] for n in shown if columns[n] in unbroken)
-    room = (width or 0) - taken
-    room = max(room, 0 if all(columns[n] in unbroken for n in shown) else _MIN_CELL_WIDTH)
+    left = (width or 0) - taken
+    left = max(left, 0 if all(columns[n] in unbroken for n in shown) else _MIN_CELL_WIDTH)
     for number, own in shown.items():
         # Wrapped, not cut: people copy ids and names from tables.
         table.add_column(columns[number], overflow="fold", no_wrap=columns[number] in unbroken)
         if columns[number] == cut and width is not None:
             for cell in own:
-                cell.truncate(room, overflow="ellipsis")
+                cell.truncate(left, overflow="ellipsis")
     for row in zip(*shown.values(), strict=True):
         table.add_row(*row)
     # A width of our own: rich would take 80 for a pipe, and break the columns that must stay whole.
-    Console(width=taken + room).print(table)
+    Console(width=taken + left).print(table)
 
 
 @contextmanager
@@ -150,11 +155,10 @@ def say_paused(paused: Iterable[PausedHandler]) -> None:
     """Print what each paused handler is paused for, and how to resume it, on stderr."""
     for one in paused:
         why = f" ({printable(one.why)})" if one.why else ""
-        since = one.since.strftime("%Y-%m-%d %H:%M:%S UTC")
         name = printable(one.name)
-        click.echo(f"PAUSED: {name} since {since}{why}", err=True)
+        say(f"PAUSED: {name} since {format_time(one.since)} UTC{why}")
         hint = in_program(f"billhook handlers resume {quote(name)}")
-        click.echo(f"        its deliveries wait; to go on: {hint}", err=True)
+        say(f"        its deliveries wait; to go on: {hint}")
 
 
 class CliError(click.ClickException):

@@ -97,15 +97,15 @@ class Child:
     start: Callable[[int], Process]
     grace_seconds: float
     is_web_server: bool = False
-    process: Process | None = field(default=None, init=False)
-    has_old_code: bool = field(default=False, init=False)
-    kill_at: float | None = field(default=None, init=False)
+    process: Process | None = None
+    has_old_code: bool = False
+    kill_at: float | None = None
     """When its grace is over, if it was asked to end because of its old code."""
-    since: float = field(default=0.0, init=False)
-    again_at: float = field(default=0.0, init=False)
-    ends: int = field(default=0, init=False)
-    _pause: float = field(default=_FIRST_PAUSE_SECONDS, init=False)
-    _memory: Sequence[float] = field(default=(0.0,), init=False)
+    since: float = 0.0
+    again_at: float = 0.0
+    ends: int = 0
+    _pause: float = _FIRST_PAUSE_SECONDS
+    _memory: Sequence[float] = (0.0,)
 
     def begin(self, now: float) -> None:
         """Start the process, with memory of its own: an earlier process may still write to the other."""
@@ -158,16 +158,16 @@ class Supervisor:
     lock_holder: Callable[[], int | None] = lambda: None
     start_trial: Callable[[], Process] | None = None
     is_changed: Callable[[], bool] = lambda: False
-    _trial: Process | None = field(default=None, init=False)
-    _reload_asked: bool = field(default=False, init=False)
-    _replace_at: float = field(default=0.0, init=False)
-    _stopping: bool = field(default=False, init=False)
-    _started: bool = field(default=False, init=False)
-    _resumed_at: float = field(default=0.0, init=False)
+    _trial: Process | None = None
+    _reload_asked: bool = False
+    _replace_at: float = 0.0
+    _stopping: bool = False
+    _started: bool = False
+    _resumed_at: float = 0.0
     """When this process itself had not run for a while: before, the children may have beaten unheard."""
     # SIGHUP is sent by the user to reload, and by the kernel when the terminal closes. A terminal that was
     # there at the start and is not any more tells the second from the first.
-    _terminal: bool = field(default_factory=lambda: has_terminal(), init=False)
+    _terminal: bool = field(default_factory=lambda: has_terminal())
 
     def run(self) -> int:
         """Run until a signal (0) or until the web server exits for good; return the exit code.

@@ -13,9 +13,10 @@ import click
 
 from billhook.cli.api_calls import open_client
 from billhook.cli.context import load_settings, open_inbox
-from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress
+from billhook.cli.output import CliError, UsageConfigError, print_json, print_table, printable, progress, say
 from billhook.cli.params import TIME, as_json, flag, moment
 from billhook.cli.selection import delivery_count
+from billhook.clock import format_time
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.deliveries import count, page
 
@@ -106,11 +107,11 @@ def reconcile(
         local = urlsplit(load_settings().api_url or "").hostname in ("localhost", "127.0.0.1", "::1")
         if local and until is None and not comparison.checked:
             notes.append(
-                f"the range ends at {period.until:%Y-%m-%d %H:%M:%S} UTC; in a sandbox whose clock was "
+                f"the range ends at {format_time(period.until)} UTC; in a sandbox whose clock was "
                 "moved everything is later: give its time as --until"
             )
         for note in notes:
-            click.echo(f"note: {note}", err=True)
+            say(f"note: {note}")
     if any(one.event is None or stored is None for one in missing):
         sys.exit(1)
 
@@ -137,7 +138,7 @@ def _check_what_is_left(inbox: Inbox, period: Any, *, inject: bool) -> None:
     for newest in page(inbox, DeliveryFilter(state="pruned", since=period.since), 1):
         raise CliError(
             f"deliveries of this range were pruned, up to delivery {newest.id} of "
-            f"{newest.received_at:%Y-%m-%d %H:%M:%S} UTC: give a --since after that"
+            f"{format_time(newest.received_at)} UTC: give a --since after that"
         )
     number = count(inbox, DeliveryFilter(state="erased", since=period.since))
     if not number:
@@ -148,7 +149,7 @@ def _check_what_is_left(inbox: Inbox, period: Any, *, inject: bool) -> None:
             f"{said}: --inject would store what the service still has of them; give a --since after that, or "
             "leave --inject out"
         )
-    click.echo(f"{said}: what the service still has of them is listed as missing", err=True)
+    say(f"{said}: what the service still has of them is listed as missing")
 
 
 def _to_json(period: Any, comparison: Reconciliation, missing: Sequence[MissingEvent], stored: int) -> Any:

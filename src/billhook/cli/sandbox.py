@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from billhook.cli.api_calls import open_client
-from billhook.cli.output import print_json, print_wire, progress
+from billhook.cli.output import print_json, print_wire, progress, say
 from billhook.cli.params import TCP_BIND, as_json, check_bindable, existing_file, flag, host_and_port, string
 from billhook.cli.send import FILE_TO_SIGN_WITH, signing_settings
 from billhook.extension import configured_scheme
@@ -144,7 +144,7 @@ def _prepare(sandbox: Sandbox, seed: str | None) -> dict[str, str | None]:
         with progress(f"planting {seed}", None) as steps:
             seeded = seed_demo_data(sandbox.call, sandbox.clock.now(), steps)
         if not seeded:
-            click.echo(f"note: the database already has the seed {seed}: nothing was added", err=True)
+            say(f"note: the database already has the seed {seed}: nothing was added")
     key = sandbox.signing_secret
     assert isinstance(key, str)  # noqa: S101 - no scheme of the settings names its keys
     return {

@@ -15,7 +15,7 @@ import click
 
 from billhook.cli.context import operator
 from billhook.cli.events import suggest
-from billhook.cli.output import CliError, print_json, printable, progress
+from billhook.cli.output import CliError, print_json, printable, progress, say
 from billhook.cli.params import (
     DELIVERY_ID,
     FC,
@@ -25,6 +25,7 @@ from billhook.cli.params import (
     flag,
     moment,
 )
+from billhook.clock import format_time
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.actions import ids_text, recorded
@@ -198,8 +199,8 @@ class Selection:
         is_full = number == self.search_limit
         searched = f"searched {'the newest ' if is_full else ''}{delivery_count(number)}"
         if received_at is not None:
-            searched += f", back to {received_at:%Y-%m-%d %H:%M:%S} UTC"
-        click.echo(searched + ("; --search-limit N searches more" if is_full else ""), err=True)
+            searched += f", back to {format_time(received_at)} UTC"
+        say(searched + ("; --search-limit N searches more" if is_full else ""))
         return replace(selected, from_id=from_id)
 
     def apply(self, inbox: Inbox, found: Found, change: Callable[..., R], start: R) -> R:
@@ -336,7 +337,7 @@ def confirm(question: str) -> None:
     except click.Abort:
         if sys.stdin.isatty():  # Ctrl-C, or the end of the input by hand
             raise
-        click.echo(err=True)
+        say()
         raise CliError(
             "nothing was changed: there is no terminal to confirm on; add --yes to skip the question"
         ) from None

@@ -23,7 +23,7 @@ from billhook.cli.context import (
     user_app,
 )
 from billhook.cli.events import event_class, sample_body, suggest
-from billhook.cli.output import print_json, print_table, printable, progress
+from billhook.cli.output import print_json, print_table, printable, progress, say
 from billhook.cli.params import (
     DEFAULT_BIND,
     FiniteNumber,
@@ -96,7 +96,7 @@ def open_target(
     if url is None and app is not None:
         route = find_route(app, source)
         path = route.path
-        click.echo(f"note: posting to the app itself, at {path}; use --to URL to post to a server", err=True)
+        say(f"note: posting to the app itself, at {path}; use --to URL to post to a server")
         # The process of a command ends soon: handlers that it began would be interrupted.
         with get_state(app).engine_disabled():
             yield path, AppPoster(app, path, host_of(app, route))
@@ -224,9 +224,9 @@ def send(
     answers = []
     # Only notes: an invalid body is often what the user wants to test the receiver with.
     for warning in _payload_warnings(event_type, body, paths):
-        click.echo(f"note: {printable(warning)}", err=True)
+        say(f"note: {printable(warning)}")
     if signer.type_field is not None and (wrong := _not_in_body(body, signer.type_field, event_type)):
-        click.echo(f"note: {printable(wrong)}", err=True)
+        say(f"note: {printable(wrong)}")
     with open_target(url, source, timeout) as (place, poster), progress("sending", count) as steps:
         for _ in range(count):
             # Signed anew each time: a random id makes each a new delivery; with --id they are duplicates.

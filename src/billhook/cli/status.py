@@ -18,9 +18,9 @@ from pathlib import Path
 import click
 
 from billhook.cli.context import load_settings, open_inbox
-from billhook.cli.output import CliError, print_json, print_table, printable, say_paused, took
+from billhook.cli.output import CliError, print_json, print_table, printable, say, say_paused, took
 from billhook.cli.params import Parsed, as_json, flag
-from billhook.clock import format_ago, format_duration, parse_duration
+from billhook.clock import format_ago, format_duration, format_time, parse_duration
 from billhook.errors import Draining, OutOfResources
 from billhook.inbox import Inbox
 from billhook.inbox.condition_checks import Facts, number_text
@@ -142,15 +142,14 @@ def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool, details: bool)
             _print_details(overview)
         say_paused(overview.paused)
     for line in lines:
-        click.echo(f"CROSSED {printable(line)}", err=True)
+        say(f"CROSSED {printable(line)}")
     return lines
 
 
 def _print(inbox: Inbox, overview: Overview, judgement: Judgement) -> None:
     """Print the answer: what needs attention with the first command to run, and the numbers of now."""
     click.echo(
-        f"{overview.at:%Y-%m-%d %H:%M:%S UTC}  {printable(inbox.database.display_url)}  "
-        f"schema {overview.revision}"
+        f"{format_time(overview.at)} UTC  {printable(inbox.database.display_url)}  schema {overview.revision}"
     )
     if judgement.problems:
         rows = [(one.text, f"{program()} {first_command(one)}") for one in judgement.problems]

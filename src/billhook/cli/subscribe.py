@@ -14,7 +14,7 @@ from billhook.cli.api_calls import as_usage_errors, open_client
 from billhook.cli.context import handlers_argument
 from billhook.cli.events import event_class
 from billhook.cli.handlers import load_subscribers
-from billhook.cli.output import CliError, print_json, print_table, printable, progress
+from billhook.cli.output import CliError, print_json, print_table, printable, progress, say
 from billhook.cli.params import Parsed, as_json, flag, parse_http_url, string, strings
 from billhook.errors import (
     ApiError,
@@ -108,9 +108,9 @@ def subscribe(
         print_table(columns, rows, whole=("event type", "result"))
         for each in planned:
             if each["error"] is not None:
-                click.echo(f"{each['event_type']}: {printable(each['error'])}", err=True)
+                say(f"{each['event_type']}: {printable(each['error'])}")
     # Always, and on stderr: after a failure the reader is about to run the command again.
-    click.echo(_NO_LIST, err=True)
+    say(_NO_LIST)
     if not dry_run and any(each["result"] != "subscribed" for each in planned):
         sys.exit(1)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from billhook.clock import format_duration
+from billhook.clock import format_duration, format_time
 from billhook.doctor.finding import Finding, Level
 from billhook.inbox.condition_checks import Facts, worker_missing_since
 from billhook.inbox.conditions import CONDITIONS, LIMITS, Severity
@@ -294,7 +294,7 @@ def about_paused(setup: Setup) -> Iterator[Finding]:
         why = f" ({printable(one.why)})" if one.why else ""
         yield Finding(
             "warning", "handler-paused",
-            f"{printable(one.name)} is PAUSED since {one.since.strftime('%Y-%m-%d %H:%M:%S UTC')}{why}",
+            f"{printable(one.name)} is PAUSED since {format_time(one.since)} UTC{why}",
             "no worker calls it, and its deliveries wait", f"billhook handlers resume {printable(one.name)}",
         )  # fmt: skip
 
@@ -311,12 +311,12 @@ def missing_worker(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -
     missing, seen_at = worker_missing_since(Facts(inbox, now, engine))
     if not missing:
         return None
-    age = None if seen_at is None else now - seen_at
     what, why = "No worker is running", "deliveries are stored, and no handler is called"
-    if age is not None:
-        number, unit = format_duration(age.total_seconds()).split(" ")[:2]  # one unit is enough here
+    if seen_at is not None:
+        age = format_duration((now - seen_at).total_seconds())
+        number, unit = age.split(" ")[:2]  # one unit is enough here
         what = f"No worker has been seen for {number} {unit}"
-        why = f"the last was seen at {seen_at:%Y-%m-%d %H:%M:%S} UTC; {why}"
+        why = f"the last was seen at {format_time(seen_at)} UTC; {why}"
     return Finding("warning", "no-worker", what, why, _how_to_start(engine, own_app=own_app))
 
 

@@ -389,7 +389,7 @@ def handler_limits(handlers: ConnectedHandlers) -> dict[str, HandlerLimits]:
     limits: dict[str, HandlerLimits] = {}
     for handler in handlers.every():
         if handler.is_limited or handler.aliases:
-            names = (handler.name, *handler.aliases)
+            names = handler.names
             these = HandlerLimits(names, handler.at_most, handler.rate, handler.pause_after)
             # A name before an alias, as when the handler of a run is looked up.
             limits = dict.fromkeys(names, these) | limits | {handler.name: these}

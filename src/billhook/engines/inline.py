@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
 
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import ClaimedRun, HandlerPool
@@ -18,21 +19,15 @@ from billhook.logs import fields
 logger = logging.getLogger("billhook.engines")
 
 
+@dataclass(eq=False, repr=False)
 class Engine:
     """What an app needs of an engine; this one does nothing, for handlers that `billhook worker` runs."""
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        dispatcher: Dispatcher,
-        *,
-        lease_seconds: float,
-        maintenance: MaintenanceOptions = AS_SHIPPED,
-    ) -> None:
-        self._inbox = inbox
-        self._dispatcher = dispatcher
-        self._lease_seconds = lease_seconds
-        self._maintenance = maintenance
+    inbox: Inbox
+    dispatcher: Dispatcher
+    _: KW_ONLY
+    lease_seconds: float
+    maintenance: MaintenanceOptions = AS_SHIPPED
 
     def start(self) -> None:
         """Start in this process."""
@@ -68,9 +63,9 @@ class InlineEngine(Engine):
 
         # Made for each call: a handler may have a delivery stored, which is handled within its own call.
         worker = SerialWorker(
-            self._inbox,
-            self._dispatcher,
-            lease_seconds=self._lease_seconds,
+            self.inbox,
+            self.dispatcher,
+            lease_seconds=self.lease_seconds,
             announce=announce,
             settle_seconds=0.0,
             pool=_CallersThread,

@@ -42,61 +42,49 @@ QUICK_PAUSE_FACTOR = 3
 MIN_PAUSE_SECONDS = 0.02
 
 
+@dataclass(eq=False, repr=False)
 class WorkerRegistration:
     """This engine's row in the inbox's table of workers, which only operators read.
 
-    Its methods never raise.
+    `owner` is the name of this process, `handlers` returns how many handlers it has now, and `threads` is how
+    many runs it executes at once, if known. Its methods never raise.
     """
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        owner: str,
-        engine: str,
-        handlers: Callable[[], int],
-        monotonic: Callable[[], float] = time.monotonic,
-        *,
-        threads: int | None = None,
-    ) -> None:
-        """`owner` is the name of this process, `handlers` returns how many handlers it has now.
-
-        `threads` is how many runs it executes at once, if known.
-        """
-        self._inbox = inbox
-        self._owner = owner
-        self._engine = engine
-        self._handlers = handlers
-        self._threads = threads
-        self._monotonic = monotonic
-        self._started_at: datetime | None = None
-        self._next_at = -1.0
+    inbox: Inbox
+    owner: str
+    engine: str
+    handlers: Callable[[], int]
+    monotonic: Callable[[], float] = time.monotonic
+    threads: int | None = None
+    _started_at: datetime | None = None
+    _next_at: float = -1.0
 
     def refresh(self, now: datetime) -> float:
         """Write the row if that is due; return the seconds until it is due again."""
-        if self._started_at is None or self._monotonic() >= self._next_at:
+        if self._started_at is None or self.monotonic() >= self._next_at:
             is_first = self._started_at is None
             self._started_at = self._started_at or now
             try:
                 if is_first:
                     self._log_predecessor(now)
                 record = WorkerRecord(
-                    *(self._owner, self._engine, self._handlers(), self._started_at),
+                    *(self.owner, self.engine, self.handlers(), self._started_at),
                     host=socket.gethostname(),
                     pid=os.getpid(),
-                    threads=self._threads,
+                    threads=self.threads,
                 )
-                self._inbox.record_worker(record, now)
+                self.inbox.record_worker(record, now)
             except Exception as error:  # noqa: BLE001 - for information only, and the next poll logs the cause
                 text = "could not register this worker, retrying in %.0f s: %s"
                 cause = first_line(str(error))
                 logger.warning(text, REGISTRATION_SECONDS, cause, extra=fields(cause=error))
-            self._next_at = self._monotonic() + REGISTRATION_SECONDS
-        return max(0.0, self._next_at - self._monotonic())
+            self._next_at = self.monotonic() + REGISTRATION_SECONDS
+        return max(0.0, self._next_at - self.monotonic())
 
     def _log_predecessor(self, now: datetime) -> None:
         """Log that the last worker of this machine has died: it did not stop in order."""
-        for one in self._inbox.workers_of(socket.gethostname(), now - PREDECESSOR_WITHIN, now):
-            if one.owner != self._owner and not _is_running(one.pid):
+        for one in self.inbox.workers_of(socket.gethostname(), now - PREDECESSOR_WITHIN, now):
+            if one.owner != self.owner and not _is_running(one.pid):
                 text = "worker %s is gone: started %s, last seen %s, it did not stop in order"
                 times = (format_ago(at, now) for at in (one.started_at, one.seen_at))
                 logger.warning(text, one.owner, *times, extra=fields(cause="worker-gone"))
@@ -107,7 +95,7 @@ class WorkerRegistration:
         if self._started_at is not None:
             self._started_at = None
             try:
-                self._inbox.record_stop(self._owner)
+                self.inbox.record_stop(self.owner)
             except Exception as error:  # noqa: BLE001 - it counts as lost then, and its row is deleted later
                 text = "could not record that this worker stopped: %s"
                 logger.warning(text, first_line(str(error)), extra=fields(cause=error))

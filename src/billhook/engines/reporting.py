@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple, Unpack
 
 from billhook import signals
-from billhook.clock import format_ago
+from billhook.clock import format_ago, format_time
 from billhook.errors import BillhookError
 from billhook.events import Event, UnknownEvent
 from billhook.handlers import Delivery, HandlerFailure
@@ -180,7 +180,7 @@ def delivery_fields(delivery: Delivery | StoredDelivery, **more: Unpack[Fields])
 
 
 def _moment(due_at: datetime | None, now: datetime) -> str:
-    return "" if due_at is None else f"{format_ago(due_at, now)} (at {due_at:%Y-%m-%d %H:%M:%S} UTC)"
+    return "" if due_at is None else f"{format_ago(due_at, now)} (at {format_time(due_at)} UTC)"
 
 
 def log_row_security(inbox: Inbox) -> None:

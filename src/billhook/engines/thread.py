@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
 
 from billhook.concurrency import reset_in_child, start_thread
 from billhook.engines.inline import Engine
@@ -31,11 +31,11 @@ replaced_by_its_parent = False
 """Set to True by a server that starts another process when this one ends by SIGTERM."""
 
 
+@dataclass(eq=False, repr=False)
 class ThreadEngine(Engine):
     """Starts at `start` or with the first request, once in each process."""
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
+    def __post_init__(self) -> None:
         self._reset()
         reset_in_child(self._reset)
 
@@ -53,12 +53,12 @@ class ThreadEngine(Engine):
                 return
             # Made here and not in __init__: it has a pipe and threads, and gunicorn may fork after that.
             worker = Worker(
-                self._inbox,
-                self._dispatcher,
+                self.inbox,
+                self.dispatcher,
                 threads=THREADS,
-                lease_seconds=self._lease_seconds,
+                lease_seconds=self.lease_seconds,
                 engine="thread",
-                maintenance=self._maintenance,
+                maintenance=self.maintenance,
             )
             try:
                 self._thread = start_thread(_run, "billhook-engine", worker, GRACE_SECONDS)
@@ -68,7 +68,7 @@ class ThreadEngine(Engine):
                 raise
             self._worker = worker
             self._stopped = False
-        if not self._dispatcher.count_handlers():
+        if not self.dispatcher.count_handlers():
             logger.warning(
                 "no handler is registered: deliveries are stored and marked as done; "
                 "pass handlers to Billhook(handlers=[...]), or set BILLHOOK_HANDLERS"

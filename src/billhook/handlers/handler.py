@@ -190,6 +190,11 @@ class Handler(Options):
         return not self.sources or source in self.sources
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names under which runs of it are stored."""
+        return self.name, *self.aliases
+
+    @property
     def is_async(self) -> bool:
         """Whether the handler is cancelled at its time-out, because its function is async."""
         function = self.function

@@ -176,7 +176,7 @@ class Handlers:
         # An app that is already set up would never call it, so raise an error at the import.
         if self._frozen:
             raise LateRegistration(handler.name)
-        for name in (handler.name, *handler.aliases):
+        for name in handler.names:
             if name in self._names:
                 raise DuplicateHandlerName(name)
             self._names.add(name)

@@ -34,7 +34,7 @@ def types_by_handler(
 
 def missing_names(connected: ConnectedHandlers, stored: Iterable[str]) -> list[str]:
     """Return the names, of those that runs are stored under, that no handler has or has had."""
-    known = {name for handler in connected.every() for name in (handler.name, *handler.aliases)}
+    known = {name for handler in connected.every() for name in handler.names}
     return [name for name in stored if name not in known]
 
 

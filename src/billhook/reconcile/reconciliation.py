@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 
 from billhook.client import BillingClient
@@ -50,56 +50,50 @@ class TimeRange:
         return self.since <= moment < self.until
 
 
+@dataclass(eq=False, repr=False)
 class Reconciliation:
     """One comparison of the API's objects with the events of deliveries.
 
     `checked` counts the objects of each kind that were compared. `unchecked` counts those that were not:
     invoices that changed after the period, whose deliveries may be on their way, and customers that no
     delivery describes and that were not read.
+
+    `progress` is called with the kind of each object that was read.
+
+    `read_customers`: read a customer by an update with no fields, the only operation on a single one.
+    Source: spec, "Endpoints", PUT /customers/{customerId}: "an empty object is accepted in shape".
     """
 
-    def __init__(
-        self,
-        client: BillingClient,
-        inbox: Inbox,
-        delivered: DeliveredEvents,
-        period: TimeRange,
-        *,
-        event_types: Collection[str] = EVENT_TYPES_CHECKED,
-        read_customers: bool = False,
-        progress: Callable[[str], object] = lambda kind: None,
-    ) -> None:
-        """`progress` is called with the kind of each object that was read.
+    client: BillingClient
+    inbox: Inbox
+    delivered: DeliveredEvents
+    period: TimeRange
+    _: KW_ONLY
+    event_types: Collection[str] = EVENT_TYPES_CHECKED
+    read_customers: bool = False
+    progress: Callable[[str], object] = lambda kind: None
 
-        `read_customers`: read a customer by an update with no fields, the only operation on a single one.
-        Source: spec, "Endpoints", PUT /customers/{customerId}: "an empty object is accepted in shape".
-        """
+    def __post_init__(self) -> None:
         self.checked: Counter[str] = Counter()
         self.unchecked: Counter[str] = Counter()
-        self._client = client
-        self._inbox = inbox
-        self._delivered = delivered
-        self._period = period
-        self._event_types = frozenset(event_types)
-        self._read_customers = read_customers
-        self._progress = progress
         self._read: dict[str, Customer | None] = {}
-        self._customer_ids: set[str] = set(delivered.customer_ids)
+        self._customer_ids: set[str] = set(self.delivered.customer_ids)
         self._maybe_new: set[str] = set()
 
     def missing(self) -> Iterator[MissingEvent]:
         """Yield the missing events, page by page of the API. Raises ApiError, and InboxUnavailable."""
-        ledgers = self._event_types & {CreditPoolIncreased.type, CreditPoolDepleted.type}
-        customers = CustomerCreated.type in self._event_types
+        event_types = frozenset(self.event_types)
+        ledgers = event_types & {CreditPoolIncreased.type, CreditPoolDepleted.type}
+        customers = CustomerCreated.type in event_types
         # Contracts and invoices are listed for their customers too: the API has no list of customers.
-        if customers or ledgers or self._event_types & {ContractCreated.type, ContractExpired.type}:
-            for contract in self._client.contracts.list(limit=_PAGE):
+        if customers or ledgers or event_types & {ContractCreated.type, ContractExpired.type}:
+            for contract in self.client.contracts.list(limit=_PAGE):
                 yield from self._of_contract(contract)
-        if customers or ledgers or self._event_types & {
+        if customers or ledgers or event_types & {
             InvoiceApproved.type, InvoicePaymentStatusChanged.type,
         }:  # fmt: skip
-            listed = self._client.invoices.list(
-                issued_after=self._period.since, issued_before=self._period.until, limit=_PAGE
+            listed = self.client.invoices.list(
+                issued_after=self.period.since, issued_before=self.period.until, limit=_PAGE
             )
             for invoice in listed:
                 yield from self._of_invoice(invoice)
@@ -111,12 +105,12 @@ class Reconciliation:
                 yield from self._of_credits(customer_id)
 
     def _of_contract(self, contract: Contract) -> Iterator[MissingEvent]:
-        self._progress("contract")
+        self.progress("contract")
         self._customer_ids.add(contract.customer_id)
-        created = contract.created_at in self._period
+        created = contract.created_at in self.period
         # Without renewal for certain: a contract that is renewed does not expire.
         ends = contract.end_date if contract.auto_renew_contract is False else None
-        ended = ends is not None and ends in self._period and contract.deleted_at is None
+        ended = ends is not None and ends in self.period and contract.deleted_at is None
         self.checked["contracts"] += created or ended
         if created:
             self._maybe_new.add(contract.customer_id)
@@ -127,7 +121,7 @@ class Reconciliation:
             if self._is_missing(missing, contract.id):
                 customer = self._customer_body(contract.customer_id)
                 missing = synthetic.with_contract_created(
-                    missing, contract, customer, sought=self._read_customers
+                    missing, contract, customer, sought=self.read_customers
                 )
                 yield self._complete(missing, contract.id)
         if ended and ends is not None:
@@ -139,11 +133,11 @@ class Reconciliation:
                 yield self._complete(synthetic.with_contract_expired(missing, contract), contract.id)
 
     def _of_invoice(self, invoice: Invoice) -> Iterator[MissingEvent]:
-        self._progress("invoice")
+        self.progress("invoice")
         if invoice.customer_id is not None:
             self._customer_ids.add(invoice.customer_id)
             self._maybe_new.add(invoice.customer_id)
-        if invoice.updated_at >= self._period.until:
+        if invoice.updated_at >= self.period.until:
             self.unchecked["invoices"] += 1
             return
         self.checked["invoices"] += 1
@@ -162,15 +156,15 @@ class Reconciliation:
                 yield self._complete(synthetic.with_invoice_event(missing, invoice), *ids)
 
     def _of_customer(self, customer_id: str) -> Iterator[MissingEvent]:
-        if self._delivered.knows_customer(customer_id):
+        if self.delivered.knows_customer(customer_id):
             self.checked["customers"] += 1
             return
-        if not self._read_customers:
+        if not self.read_customers:
             self.unchecked["customers"] += 1
             return
         customer = self._customer(customer_id)
         self.checked["customers"] += 1
-        if customer is not None and customer.created_at in self._period:
+        if customer is not None and customer.created_at in self.period:
             missing = MissingEvent(
                 CustomerCreated.type, "customer", customer.id, customer.id, customer.created_at,
                 "it was created",
@@ -181,16 +175,16 @@ class Reconciliation:
         """Return the customer, read once; None if it was deleted."""
         if customer_id not in self._read:
             try:
-                self._read[customer_id] = self._client.customers.update(customer_id, {})
+                self._read[customer_id] = self.client.customers.update(customer_id, {})
             except ResourceNotFound:
                 self._read[customer_id] = None
-            self._progress("customer")
+            self.progress("customer")
         return self._read[customer_id]
 
     def _customer_body(self, customer_id: str) -> object:
         """Return the customer as an event has it: from a delivery, or as the API shows it if allowed."""
-        body = self._delivered.new_customer(self._inbox, customer_id)
-        if body is not None or not self._read_customers:
+        body = self.delivered.new_customer(self.inbox, customer_id)
+        if body is not None or not self.read_customers:
             return body
         customer = self._customer(customer_id)
         return None if customer is None else synthetic.customer_fields(customer)
@@ -199,9 +193,9 @@ class Reconciliation:
         increased: list[CreditLedgerEntry] = []
         depleted: list[CreditLedgerEntry] = []
         try:
-            for entry in self._client.credits.list(customer_id, limit=_PAGE):
-                self._progress("credit")
-                if entry.created_at in self._period and entry.amount is not None:
+            for entry in self.client.credits.list(customer_id, limit=_PAGE):
+                self.progress("credit")
+                if entry.created_at in self.period and entry.amount is not None:
                     self.checked["credits"] += 1
                     if entry.amount > 0:
                         increased.append(entry)
@@ -216,14 +210,14 @@ class Reconciliation:
             (CreditPoolIncreased.type, increased),
             (CreditPoolDepleted.type, depleted),
         ):
-            if event_type not in self._event_types:
+            if event_type not in self.event_types:
                 continue
             grants = event_type == CreditPoolIncreased.type
             changes = [
                 CreditChange(entry.created_at, entry.amount if grants else None, entry.balance_after_entry)
                 for entry in entries
             ]
-            for position in self._delivered.unmatched(event_type, customer_id, changes):
+            for position in self.delivered.unmatched(event_type, customer_id, changes):
                 entry = entries[position]
                 detail = f"its amount is {entry.amount}, and the balance after it {entry.balance_after_entry}"
                 yield MissingEvent(
@@ -232,11 +226,11 @@ class Reconciliation:
                 )  # fmt: skip
 
     def _is_missing(self, missing: MissingEvent, *ids: str) -> bool:
-        return missing.event_type in self._event_types and not self._delivered.has(missing.event_type, *ids)
+        return missing.event_type in self.event_types and not self.delivered.has(missing.event_type, *ids)
 
     def _complete(self, missing: MissingEvent, *ids: str) -> MissingEvent:
         """Add the quarantined delivery that reports the event, which is to be replayed instead."""
-        quarantined = self._delivered.quarantined_as(missing.event_type, *ids)
+        quarantined = self.delivered.quarantined_as(missing.event_type, *ids)
         if quarantined is None:
             return missing
         # Not synthetic as well: after a replay of that delivery, handlers would get the event twice.

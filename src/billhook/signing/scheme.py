@@ -136,7 +136,7 @@ class Scheme(ABC):
     headers: tuple[str, ...]
     """The names of the headers that it reads and writes."""
     separator: str | None = None
-    """What is between the signatures of several secrets in one header; None where there is room for one."""
+    """What is between the signatures of several secrets in one header; None where it holds one."""
 
     def _use_headers(self, *names: str) -> None:
         """Set `headers`; raise ConfigError for an invalid name, and for one header with two meanings."""

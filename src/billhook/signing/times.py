@@ -100,7 +100,7 @@ def _read_iso(text: str, header: str) -> datetime:
     if found is None:
         raise SignatureMalformed(f"{header} holds no time as 2026-01-15T09:30:00.000Z")
     *whole, fraction, sign, hours, minutes = found.groups()
-    # Digits beyond microseconds are cut off: datetime has no room for them.
+    # Digits beyond microseconds are cut off: datetime cannot hold them.
     microsecond = int(f"{fraction or ''}000000"[:6])
     try:
         moment = datetime(*map(int, whole), microsecond=microsecond, tzinfo=UTC)  # type: ignore[misc,arg-type]

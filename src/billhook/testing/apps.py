@@ -162,7 +162,7 @@ def handled(app: Flask, handler: Callable[..., Any] | str) -> list[Any]:
     return [
         _event(one)
         for one, run in _runs(state)
-        if run.handler in (found.name, *found.aliases) and run.state == RunState.SUCCEEDED.value
+        if run.handler in found.names and run.state == RunState.SUCCEEDED.value
     ]
 
 

@@ -15,7 +15,8 @@ from billhook.inbox import HandlerLimits, WorkerRecord, pace
 from billhook.inbox.condition_checks import Facts
 from billhook.inbox.conditions import judge
 from billhook.inbox.counts import DURATION_BOUNDS, CountKey, Counts, Sum, hour_of
-from billhook.inbox.issues import list_issues, update_issues
+from billhook.inbox.issue_updates import update_issues
+from billhook.inbox.issues import list_issues
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.schema import delivery, run
 from support.inbox_view import NOON

@@ -17,7 +17,8 @@ from billhook.events import EVENT_TYPES
 from billhook.inbox import Counted
 from billhook.inbox.condition_checks import Facts
 from billhook.inbox.conditions import judge
-from billhook.inbox.issues import list_issues, update_issues
+from billhook.inbox.issue_updates import update_issues
+from billhook.inbox.issues import list_issues
 from billhook.inbox.occurrences import IssueKind
 from billhook.receiver.delivery_rules import DeliveryRules
 from billhook.receiver.wsgi import TAKEN, WsgiReceiver

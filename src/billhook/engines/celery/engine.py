@@ -12,19 +12,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from billhook.concurrency import reset_in_child, unique_process_name
 from billhook.engines.celery.app import check_settings
 from billhook.engines.celery.publisher import TASK, Broker, Publisher
 from billhook.engines.celery.sweeper import SWEEP_SECONDS, Sweeper
-from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.inline import Engine
 from billhook.engines.maintenance import Maintenance, WorkerRegistration
 from billhook.engines.reporting import log_paused
 from billhook.engines.serial import SerialWorker
 from billhook.errors import BillhookError, ConfigError, InboxUnavailable
-from billhook.inbox import Inbox, Lease
+from billhook.inbox import Lease
 from billhook.logs import fields
 
 logger = logging.getLogger("billhook.engines")
@@ -33,21 +34,22 @@ SETTLE_SECONDS = 300.0
 """How long a result is kept and retried while the inbox cannot be written."""
 
 
+@dataclass(eq=False, repr=False)
 class CeleryEngine(Engine):
     """Both sides of it: the publisher in the web processes, the task and the sweeping in the workers."""
 
-    def __init__(self, inbox: Inbox, dispatcher: Dispatcher, celery: Any, **more: Any) -> None:
-        """`celery` is the user's app; nothing in it is changed before `bind`. Raises ConfigError."""
-        super().__init__(inbox, dispatcher, **more)
-        self.celery = celery
-        self.display_url = inbox.database.display_url
+    celery: Any
+    """The user's app; nothing in it is changed before `bind`."""
+
+    def __post_init__(self) -> None:
+        self.display_url = self.inbox.database.display_url
         self.check()
-        self._publisher = Publisher(lambda: Broker(celery))
+        self._publisher = Publisher(partial(Broker, self.celery))
         self._reset()
         reset_in_child(self._reset)
 
     def _reset(self) -> None:
-        self._isolation = Isolation(self._lease_seconds)
+        self._isolation = Isolation(self.lease_seconds)
         self._idle: deque[SerialWorker] = deque()
 
     def check(self) -> None:
@@ -102,9 +104,9 @@ class CeleryEngine(Engine):
             worker = self._idle.pop()
         except IndexError:
             worker = SerialWorker(
-                self._inbox,
-                self._dispatcher,
-                lease_seconds=self._lease_seconds,
+                self.inbox,
+                self.dispatcher,
+                lease_seconds=self.lease_seconds,
                 announce=self._publish_all,
                 settle_seconds=SETTLE_SECONDS,
             )
@@ -144,16 +146,16 @@ class CeleryEngine(Engine):
             return
         # In the main process only: its pool's children come and go, and one sweep per worker is enough.
         registration = WorkerRegistration(
-            self._inbox, unique_process_name(), "celery", self._dispatcher.count_handlers
+            self.inbox, unique_process_name(), "celery", self.dispatcher.count_handlers
         )
-        maintenance = Maintenance(self._inbox, self._maintenance, registration=registration)
-        sweeper = Sweeper(self._inbox, self._dispatcher)
+        maintenance = Maintenance(self.inbox, self.maintenance, registration=registration)
+        sweeper = Sweeper(self.inbox, self.dispatcher)
 
         def sweep(queue_length: Callable[[], int], publish: Callable[[int], None]) -> float:
             pause = sweeper.sweep(queue_length, publish)
-            return min(pause, maintenance.run_if_due(self._dispatcher.clock.now()))
+            return min(pause, maintenance.run_if_due(self.dispatcher.clock.now()))
 
-        log_paused(self._inbox, self._dispatcher.sender)
+        log_paused(self.inbox, self.dispatcher.sender)
         maintenance.start()
         self._publisher.start(sweep, maintenance.close)
 
