@@ -433,6 +433,7 @@ def test_red_is_what_holds_of_the_highest_severity(open_page, served_with):
     worker = WorkerRecord("host:1", "worker", 2, now - timedelta(days=1))
     change(server.inbox, "UPDATE run SET state = 'dead' WHERE id IN (SELECT min(id) FROM run)")
     change(server.inbox, "UPDATE delivery SET state = 'dead' WHERE id IN (SELECT min(delivery_id) FROM run)")
+    change(server.inbox, "UPDATE delivery SET state = 'quarantined' WHERE id = 2")
 
     def red(*names: str) -> list[tuple[str, str]]:
         found = []

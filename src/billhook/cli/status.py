@@ -174,7 +174,7 @@ def _print_backlogs(overview: Overview) -> None:
 
 
 def _print_details(overview: Overview) -> None:
-    """Print what was received of each type in 24 hours, and what each handler did."""
+    """Print the figures of each type and handler of the last 24 hours."""
     columns = ("type", "24 h", "duplicates", "quarantined", "conflicts", "last")
     names = {"": "(no type)", "*": "unknown types"}
     types = [
