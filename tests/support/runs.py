@@ -64,12 +64,14 @@ def settle(
     claims: Iterable[Claim],
     state: RunState = RunState.SUCCEEDED,
     seconds: float = 0,
+    *,
+    owner: str = OWNER,
     **facts: Any,
 ) -> set[tuple[int, int]]:
     """Store the results of claimed runs, which their handlers had some seconds after noon."""
     facts.setdefault("error", None if state is RunState.SUCCEEDED else "e")
     results = [result_of(one, state, seconds, **facts) for one in claims]
-    with inbox.transaction(OWNER) as transaction:
+    with inbox.transaction(owner) as transaction:
         return transaction.settle(results)
 
 

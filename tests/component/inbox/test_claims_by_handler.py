@@ -11,7 +11,7 @@ from billhook.inbox import HandlerLimits, RunPlan
 from billhook.inbox.schema import run
 from support.inbox_view import NOON, incoming, open_inbox
 from support.query_plans import query_plans
-from support.runs import at, claim, plan, settle
+from support.runs import at, claim, plan, result_of
 
 
 def planned(inbox, handler, number, seconds=0.0):
@@ -61,7 +61,9 @@ def test_a_handler_has_room_for_as_many_as_it_may_have_under_way(inbox):
 
     first, claims = claimed(inbox, 20, limits=limits)
     second, _ = claimed(inbox, 20, limits=limits)
-    settle(inbox, [next(one for one in claims if one.handler == "bounded")])
+    one = next(one for one in claims if one.handler == "bounded")
+    with inbox.transaction("worker", limits) as transaction:
+        transaction.settle([result_of(one)])
     third, _ = claimed(inbox, 20, limits=limits)
 
     assert (first.count("bounded"), first.count("free")) == (2, 5)

@@ -20,6 +20,7 @@ from billhook.inbox.searches import neighbours
 from support.inbox_view import NOON, change, incoming, rows
 from support.postgres import only_sqlite
 from support.query_plans import fill, query_plans
+from support.runs import plan, planned
 
 LATER = NOON + timedelta(days=3)
 COLUMNS = "SELECT identifier_1, identifier_2, identifier_3 FROM delivery WHERE id = ?"
@@ -27,10 +28,7 @@ COLUMNS = "SELECT identifier_1, identifier_2, identifier_3 FROM delivery WHERE i
 
 def put(inbox, key, *identifiers, handlers=(), error=None):
     """A delivery that is planned and about these values; its id."""
-    delivery_id = inbox.put(incoming(key)).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, handlers, error, identifiers=identifiers)], NOON)
-    return delivery_id
+    return planned(inbox, *handlers, key=key, error=error, identifiers=identifiers)
 
 
 def found(inbox, text, limit=50, below=None, **others):
@@ -40,10 +38,7 @@ def found(inbox, text, limit=50, below=None, **others):
 def test_a_plan_stores_what_each_delivery_is_about(inbox):
     ids = [inbox.put(incoming(key)).delivery_id for key in ("k1", "k2", "k3")]
     about = [("cus_1", "inv_1", "12.50"), ("cus_2",), ()]
-    with inbox.transaction("w") as transaction:
-        transaction.plan(
-            [RunPlan(one, ("h",), identifiers=own) for one, own in zip(ids, about, strict=True)], NOON
-        )
+    plan(inbox, *(RunPlan(one, ("h",), identifiers=own) for one, own in zip(ids, about, strict=True)))
 
     assert [one.identifiers for one in summaries(inbox, ids)] == about
     assert [one.summary.identifiers for one in details(inbox, ids)] == about
@@ -136,8 +131,7 @@ def test_a_long_value_is_found_by_the_text_that_was_sent(inbox):
 def test_a_delivery_that_is_read_again_is_about_what_it_is_read_as(inbox, where):
     delivery_id = put(inbox, "k1", "cus_1", "inv_1")
     replay(inbox, [delivery_id], NOON)
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, error="not readable")], NOON)
+    plan(inbox, RunPlan(delivery_id, error="not readable"))
 
     assert rows(where, COLUMNS, delivery_id) == [(None, None, None)]
 

@@ -10,9 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import event
 
-from billhook.inbox import RunPlan, RunResult, RunState, WorkerRecord, issue_updates, issues, occurrences
+from billhook.inbox import RunState, WorkerRecord, issue_updates, issues, occurrences
 from billhook.inbox.counts import Counted
 from billhook.inbox.deliveries import page
 from billhook.inbox.filters import DeliveryFilter
@@ -31,8 +30,10 @@ from billhook.inbox.notifications import read_due
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.operations import discard, erase, replay
 from billhook.inbox.retention import Cutoffs
-from support.inbox_view import NOON, change, incoming, rows, value
-from support.query_plans import fill, query_plans
+from support.inbox_view import NOON, change, column, incoming, value
+from support.query_plans import fill, query_plans, statements
+from support.runs import claim, planned
+from support.runs import settle as settle_all
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 SECOND = timedelta(seconds=1)
@@ -40,25 +41,25 @@ SECOND = timedelta(seconds=1)
 
 def fail(inbox, key, at=NOON, *, state=RunState.DEAD, group="bug", error="ValueError: cus_1 is gone"):
     """A delivery whose handler fails; returns its id."""
-    delivery_id = inbox.put(incoming(key, at=at)).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, ("h",))], at)
-        (claim,) = transaction.claim(1, at, at + HOUR, only=delivery_id)
-    settle(inbox, claim, at, state=state, group=group, error=error)
+    delivery_id = planned(inbox, "h", key=key, seconds=seconds_to(at), at=at)
+    settle(inbox, claimed(inbox, at, only=delivery_id), at, state=state, group=group, error=error)
     return delivery_id
 
 
+def seconds_to(at):
+    return (at - NOON).total_seconds()
+
+
+def claimed(inbox, at, only):
+    (one,) = claim(inbox, 1, seconds_to(at), lease=HOUR, only=only)
+    return one
+
+
 def settle(inbox, claim, at, *, state=RunState.SUCCEEDED, group=None, error=None):
-    result = RunResult(
-        *(claim.run_id, claim.token, claim.delivery.delivery_id, claim.attempt, state, at),
-        due_at=at + MINUTE if state is RunState.DUE else None,
-        error=error,
-        traceback=error and f"Traceback\n{error}",
-        group=group,
-        place=group and "shop.py:7 in book",
-    )
-    with inbox.transaction("w") as transaction:
-        transaction.settle([result])
+    due_at = at + MINUTE if state is RunState.DUE else None
+    texts = {"error": error, "traceback": error and f"Traceback\n{error}"}
+    place = group and "shop.py:7 in book"
+    settle_all(inbox, [claim], state, seconds_to(at), due_at=due_at, group=group, place=place, **texts)
 
 
 def of_kind(inbox, kind):
@@ -193,10 +194,9 @@ def test_one_is_resolved_by_itself_when_its_runs_succeed_and_an_hour_is_quiet(in
     assert only(inbox).state is IssueState.OPEN
     # Waits for its retry: not resolved, however long.
     assert update_issues(inbox, NOON + 3 * HOUR) == 0
-    with inbox.transaction("w") as transaction:
-        (claim,) = transaction.claim(1, NOON + 2 * MINUTE, NOON + HOUR, only=delivery_id)
+    retry = claimed(inbox, NOON + 2 * MINUTE, delivery_id)
     assert update_issues(inbox, NOON + 3 * HOUR) == 0  # nor while the retry runs
-    settle(inbox, claim, NOON + 2 * MINUTE)
+    settle(inbox, retry, NOON + 2 * MINUTE)
 
     assert update_issues(inbox, NOON + 30 * MINUTE) == 0
     assert update_issues(inbox, NOON + 61 * MINUTE) == 1
@@ -284,9 +284,7 @@ def listed(inbox, one):
 
 def test_a_filter_selects_the_deliveries_of_an_issue_of_each_kind(inbox):
     done = fail(inbox, "done", state=RunState.DUE)
-    with inbox.transaction("w") as transaction:
-        (claim,) = transaction.claim(1, NOON + MINUTE, NOON + HOUR, only=done)
-    settle(inbox, claim, NOON + MINUTE)
+    settle(inbox, claimed(inbox, NOON + MINUTE, done), NOON + MINUTE)
     dead, other = fail(inbox, "dead"), fail(inbox, "other", group="another bug")
     reasons = ("the body is not JSON", "no amount", "the body is not JSON")
     unreadable = [quarantine(inbox, f"m{number}", reason) for number, reason in enumerate(reasons)]
@@ -317,10 +315,8 @@ def test_the_deliveries_of_an_issue_are_found_by_indexes_beside_many(inbox, wher
 
 
 def quarantine(inbox, key, reason, at=NOON):
-    delivery_id = inbox.put(incoming(key, at=at)).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, error=json.dumps({"error": reason, "details": []}))], at)
-    return delivery_id
+    error = json.dumps({"error": reason, "details": []})
+    return planned(inbox, key=key, seconds=seconds_to(at), error=error, at=at)
 
 
 def test_quarantine_is_an_issue_for_each_reason(inbox):
@@ -367,27 +363,14 @@ def test_workers_that_are_gone_are_an_issue_until_one_is_back(inbox):
 
 def test_a_lost_worker_and_an_interrupted_run(inbox, where):
     """Neither is an issue: other runs were beside the one that was lost, and a stop is in order."""
-    delivery_id = inbox.put(incoming("k")).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, ("h",))], NOON)
-        transaction.claim(1, NOON, NOON + SECOND)
-    with inbox.transaction("v") as transaction:
-        (claim,) = transaction.claim(1, NOON + MINUTE, NOON + HOUR)
+    delivery_id = planned(inbox, "h")
+    claim(inbox, 1, lease=SECOND)
+    interrupted = claimed(inbox, NOON + MINUTE, delivery_id)
     update_issues(inbox, NOON + MINUTE)
     assert list_issues(inbox) == []
 
-    result = RunResult(
-        *(claim.run_id, claim.token, delivery_id, claim.attempt, RunState.DUE, NOON + MINUTE),
-        due_at=NOON + MINUTE,
-        error="the worker was stopped",
-        uncounted=True,
-    )
-    with inbox.transaction("v") as transaction:
-        transaction.settle([result])
-    assert [row[0] is None for row in rows(where, "SELECT fingerprint FROM failure ORDER BY id")] == [
-        True,
-        True,
-    ]
+    settle_all(inbox, [interrupted], RunState.DUE, 60, due=60, error="it was stopped", uncounted=True)
+    assert column(where, "SELECT fingerprint FROM failure") == [None, None]
 
 
 def test_what_is_over_for_long_is_forgotten(inbox, where):
@@ -405,16 +388,12 @@ def test_what_is_over_for_long_is_forgotten(inbox, where):
 
 def test_an_erased_deliverys_issues_lose_their_reasons_whatever_became_of_it_since(inbox):
     dead = fail(inbox, "k1")
-    unreadable = inbox.put(incoming("k2", at=NOON)).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(unreadable, error=json.dumps({"error": "no plan: Acme"}))], NOON)
+    unreadable = quarantine(inbox, "k2", "no plan: Acme")
     update_issues(inbox, NOON + MINUTE)
     for one in list_issues(inbox):
         change_issue(inbox, one.id, IssueState.RESOLVED, NOON + MINUTE, who="ada", why="Acme called")
     replay(inbox, [dead], NOON + MINUTE)
-    with inbox.transaction("w") as transaction:
-        (claim,) = transaction.claim(1, NOON + HOUR, NOON + 2 * HOUR)
-    settle(inbox, claim, NOON + HOUR)
+    settle(inbox, claimed(inbox, NOON + HOUR, dead), NOON + HOUR)
     discard(inbox, [unreadable], "why", NOON + HOUR)
 
     erase(inbox, [dead, unreadable], NOON + HOUR)
@@ -439,9 +418,7 @@ def test_erasing_a_delivery_clears_the_texts_of_its_issues(inbox):
 
 
 def test_a_quarantine_whose_reason_is_no_json_is_named_by_its_text(inbox):
-    delivery_id = inbox.put(incoming("k")).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, error="made by hand")], NOON)
+    planned(inbox, error="made by hand")
 
     update_issues(inbox, NOON + MINUTE)
 
@@ -449,7 +426,7 @@ def test_a_quarantine_whose_reason_is_no_json_is_named_by_its_text(inbox):
 
 
 def test_an_issue_whose_failures_were_pruned_is_resolved(inbox):
-    delivery_id = fail(inbox, "a", state=RunState.DISCARDED)
+    fail(inbox, "a", state=RunState.DISCARDED)
     assert update_issues(inbox, NOON) == 0  # a discarded run has no failure
     delivery_id = fail(inbox, "b")
     update_issues(inbox, NOON + MINUTE)
@@ -592,23 +569,14 @@ def test_a_process_that_meets_another_ones_commit_opens_none_and_does_not_fail(i
 
 
 def test_a_look_costs_the_same_with_many_failures(inbox):
-    statements = []
     for number in range(30):
         fail(inbox, f"k{number}")
     update_issues(inbox, NOON + MINUTE)
-    with inbox.database.read() as connection:
-        engine = connection.engine
 
-    def count(*_):
-        statements.append(1)
-
-    event.listen(engine, "before_cursor_execute", count)
-    try:
+    with statements(inbox) as asked:
         update_issues(inbox, NOON + MINUTE, with_figures=False)
-    finally:
-        event.remove(engine, "before_cursor_execute", count)
 
-    assert len(statements) <= 9  # two of them begin and verify
+    assert len(asked) <= 9  # two of them begin and verify
 
 
 def test_a_look_reads_by_indexes_beside_many_finished_runs_and_failures(inbox, where):

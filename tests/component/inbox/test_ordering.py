@@ -10,7 +10,6 @@ from datetime import timedelta
 
 import pytest
 
-from billhook.errors import InboxUnavailable
 from billhook.inbox import (
     InboxTransaction,
     RunOptions,
@@ -21,14 +20,15 @@ from billhook.inbox import (
     ordering,
     runs,
 )
-from billhook.inbox.dialect import dialect_of
 from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.ordering import OrderKey
 from billhook.inbox.sql import TextOfTables
-from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, value
+from support.inbox_view import NOON, change, column, incoming, open_inbox, postgres, rows, value
+from support.processes import together
 from support.query_plans import query_plans
 from support.races import Meanwhile, only_postgres
-from support.runs import LEASE, at, result_of
+from support.runs import at, plan, result_of
+from support.runs import claim as claim_runs
 
 
 def ordered(key, *, newest_only=False):
@@ -42,29 +42,23 @@ def put(inbox, name):
 def planned(inbox, *names, key="k", seconds=0, newest_only=False):
     """Deliveries planned for the ordered handler `h`, in one batch; their ids."""
     ids = [put(inbox, name) for name in names]
-    with inbox.transaction("planner") as transaction:
-        options = ordered(key, newest_only=newest_only)
-        transaction.plan([RunPlan(one, ("h",), options=options) for one in ids], at(seconds))
-    return ids
+    options = ordered(key, newest_only=newest_only)
+    return plan(inbox, *(RunPlan(one, ("h",), options=options) for one in ids), seconds=seconds)
 
 
-def claim(inbox, seconds=0, limit=100):
-    with inbox.transaction("worker") as transaction:
-        return transaction.claim(limit, at(seconds), at(seconds) + LEASE)
+def claim(inbox, seconds=0):
+    return claim_runs(inbox, 100, seconds)
 
 
 def settle(inbox, claimed, state=RunState.SUCCEEDED, **more):
     """Returns the deliveries that were released."""
     with inbox.transaction("worker") as transaction:
-        assert transaction.settle([result_of(claimed, state, **more)]) == {(claimed.run_id, claimed.token)}
+        assert transaction.settle([result_of(claimed, state, **more)]) == {claimed.lease}
         return transaction.released
 
 
 def states(where, handler="h"):
-    return [
-        state
-        for (state,) in rows(where, "SELECT state FROM run WHERE handler = ? ORDER BY delivery_id", handler)
-    ]
+    return column(where, "SELECT state FROM run WHERE handler = ? ORDER BY delivery_id", handler)
 
 
 # --- taking turns ---------------------------------------------------------------------------------
@@ -190,7 +184,7 @@ def test_a_released_run_stays_first_of_its_order_key(inbox, where):
     (claimed,) = claim(inbox)
 
     with inbox.transaction("worker") as transaction:
-        transaction.release([(claimed.run_id, claimed.token)], at(1))
+        transaction.release([claimed.lease], at(1))
 
     assert states(where) == ["due", "waiting"]
 
@@ -210,11 +204,8 @@ def test_a_stale_result_does_not_release_the_next_run(inbox, where):
 def test_other_keys_other_handlers_and_unordered_runs_do_not_wait(inbox, where):
     terms = {"x": RunOptions(order_key="k"), "y": RunOptions(order_key="k"), "free": RunOptions()}
     for name, key in (("a", "k"), ("b", "k"), ("c", "other")):
-        plan = RunPlan(
-            put(inbox, name), ("x", "y", "free"), options={**terms, "x": RunOptions(order_key=key)}
-        )
-        with inbox.transaction("planner") as transaction:
-            transaction.plan([plan], NOON)
+        options = {**terms, "x": RunOptions(order_key=key)}
+        plan(inbox, RunPlan(put(inbox, name), ("x", "y", "free"), options=options))
 
     assert states(where, "x") == ["due", "waiting", "due"]
     assert states(where, "y") == ["due", "waiting", "waiting"]
@@ -242,8 +233,7 @@ def test_one_transaction_releases_runs_of_many_order_keys(inbox, where):
 def test_the_order_is_that_of_receipt_and_not_of_planning(inbox, where):
     ids = [put(inbox, name) for name in "abcd"]
     for one in (ids[3], ids[1], ids[2], ids[0]):  # the first was read by somebody slow
-        with inbox.transaction("planner") as transaction:
-            transaction.plan([RunPlan(one, ("h",), options=ordered("k"))], NOON)
+        plan(inbox, RunPlan(one, ("h",), options=ordered("k")))
 
     order = []
     while claims := claim(inbox, 1):
@@ -256,9 +246,7 @@ def test_the_order_is_that_of_receipt_and_not_of_planning(inbox, where):
 def test_a_delivery_with_a_run_that_waits_is_not_done(inbox, where):
     planned(inbox, "a")
     (first,) = claim(inbox)
-    delivery_id = put(inbox, "b")
-    with inbox.transaction("planner") as transaction:
-        transaction.plan([RunPlan(delivery_id, ("h", "free"), options=ordered("k"))], NOON)
+    plan(inbox, RunPlan(put(inbox, "b"), ("h", "free"), options=ordered("k")))
     (free,) = claim(inbox)
 
     settle(inbox, free)
@@ -276,16 +264,13 @@ def test_a_current_and_a_stale_result_in_one_transaction_are_distinguished(inbox
     (fresh,) = claim(inbox, 31)
 
     with inbox.transaction("worker") as transaction:
-        settled = transaction.settle(
-            [
-                result_of(stale, RunState.DEAD, seconds=32, error="stale"),
-                result_of(fresh, RunState.DUE, seconds=32, due=40, error="fresh"),
-            ]
-        )
+        dead = result_of(stale, RunState.DEAD, seconds=32, error="stale")
+        due = result_of(fresh, RunState.DUE, seconds=32, due=40, error="fresh")
+        settled = transaction.settle([dead, due])
 
-    assert settled == {(fresh.run_id, fresh.token)}
+    assert settled == {fresh.lease}
     assert states(where) == ["due", "waiting"]
-    errors = [error for (error,) in rows(where, "SELECT error FROM failure ORDER BY id")]
+    errors = column(where, "SELECT error FROM failure ORDER BY id")
     assert errors == ["the worker died, or was silent for longer than its lease", "fresh"]
 
 
@@ -369,14 +354,11 @@ class RandomHistory:
             self.number += 1
             terms = {name: RunOptions(order_key=self.random.choice("xyz")) for name in ("h", "i")}
             plans.append(RunPlan(put(self.inbox, f"d{self.number}"), ("h", "i"), options=terms))
-        with self.inbox.transaction("planner") as transaction:
-            transaction.plan(plans, at(self.seconds))
+        plan(self.inbox, *plans, seconds=self.seconds)
 
     def claim(self):
-        with self.inbox.transaction("worker") as transaction:
-            lease = timedelta(seconds=self.random.choice([1, 1000]))
-            limit = self.random.randint(1, 3)
-            self.claims += transaction.claim(limit, at(self.seconds), at(self.seconds) + lease)
+        lease = timedelta(seconds=self.random.choice([1, 1000]))
+        self.claims += claim_runs(self.inbox, self.random.randint(1, 3), self.seconds, lease=lease)
 
     def settle(self):
         self.random.shuffle(self.claims)
@@ -442,18 +424,6 @@ def check_a_run_planned_while_the_one_before_it_ends_is_not_left_waiting(inbox, 
     assert states(where) == ["succeeded", "due"]
 
 
-def test_a_run_planned_during_the_end_of_the_previous_one_becomes_due(inbox, where, meanwhile):
-    check_a_run_planned_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile)
-
-
-@only_postgres
-def test_without_the_lock_of_the_order_it_would_wait_for_ever(inbox, where, meanwhile, monkeypatch):
-    monkeypatch.setattr(locks, "lock_order", lambda *_: None)
-
-    with pytest.raises(AssertionError, match="waiting"):
-        check_a_run_planned_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile)
-
-
 def check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile):
     ids = planned(inbox, "a", "b")
     settle(inbox, claim(inbox)[0])
@@ -473,14 +443,8 @@ def check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox,
     assert "due" in states(where)
 
 
-def test_a_run_replayed_during_the_end_of_the_previous_one_becomes_due(inbox, where, meanwhile):
-    check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile)
-
-
 def check_two_that_settle_the_last_two_runs_conclude_the_delivery(inbox, where, meanwhile):
-    delivery_id = put(inbox, "a")
-    with inbox.transaction("planner") as transaction:
-        transaction.plan([RunPlan(delivery_id, ("x", "y"))], NOON)
+    plan(inbox, RunPlan(put(inbox, "a"), ("x", "y")))
     one, other = claim(inbox)
 
     meanwhile(
@@ -491,16 +455,28 @@ def check_two_that_settle_the_last_two_runs_conclude_the_delivery(inbox, where, 
     assert value(where, "SELECT state FROM delivery") == "done"
 
 
-def test_two_that_settle_the_last_two_runs_conclude_the_delivery(inbox, where, meanwhile):
-    check_two_that_settle_the_last_two_runs_conclude_the_delivery(inbox, where, meanwhile)
+CHECKS = [
+    check_a_run_planned_while_the_one_before_it_ends_is_not_left_waiting,
+    check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting,
+    check_two_that_settle_the_last_two_runs_conclude_the_delivery,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_two_transactions_at_one_time_leave_nothing_waiting(inbox, where, meanwhile, check):
+    check(inbox, where, meanwhile)
 
 
 @only_postgres
-def test_without_the_lock_of_deliveries_it_would_stay_planned(inbox, where, meanwhile, monkeypatch):
-    monkeypatch.setattr(locks, "lock_deliveries", lambda *_: None)
+@pytest.mark.parametrize(
+    ("check", "lock", "left"),
+    [(CHECKS[0], "lock_order", "waiting"), (CHECKS[2], "lock_deliveries", "planned")],
+)
+def test_without_its_lock_a_check_fails(inbox, where, meanwhile, monkeypatch, check, lock, left):
+    monkeypatch.setattr(locks, lock, lambda *_: None)
 
-    with pytest.raises(AssertionError, match="planned"):
-        check_two_that_settle_the_last_two_runs_conclude_the_delivery(inbox, where, meanwhile)
+    with pytest.raises(AssertionError, match=left):
+        check(inbox, where, meanwhile)
 
 
 def test_the_second_of_two_planners_waits_for_the_first(inbox, where, meanwhile):
@@ -541,30 +517,21 @@ def crossing(inbox, first, lock):
     """Two turns that each settle a run of one delivery and would plan both; what came of them."""
     ids = [put(inbox, name) for name in "ab"]
     plans = [RunPlan(delivery_id, ("h",)) for delivery_id in ids]
-    with inbox.transaction("planner") as transaction:
-        transaction.plan(plans, NOON)
+    plan(inbox, *plans)
     claims = sorted(claim(inbox), key=lambda one: one.delivery.delivery_id)
-    barrier, errors = threading.Barrier(2), []
+    barrier = threading.Barrier(2)
 
     def one(number):
-        own = result_of(claims[number])
-        try:
-            with inbox.transaction(f"turn{number}") as transaction:
-                if lock:
-                    transaction.lock([own], plans)
-                transaction.settle([own])
-                if not lock:
-                    barrier.wait(10)
-                transaction.plan(plans, NOON)
-        except InboxUnavailable as error:
-            errors.append(str(error))
+        own = result_of(claims[first - number])
+        with inbox.transaction(f"turn{number}") as transaction:
+            if lock:
+                transaction.lock([own], plans)
+            transaction.settle([own])
+            if not lock:
+                barrier.wait(10)
+            transaction.plan(plans, NOON)
 
-    threads = [threading.Thread(target=one, args=(number,)) for number in (first, 1 - first)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    return errors
+    return [str(error) for error in together(2, one) if error]
 
 
 @only_postgres
@@ -594,20 +561,12 @@ def test_runs_that_wait_for_hours_cost_a_claim_nothing(inbox, where):
         assert (times.due_at, times.suspect_at) == (at(36_000), None)
 
 
-def explained(where):
+def explained(inbox):
     """How the database lets the next of two keys go, in lower case."""
-    inbox = open_inbox(where)
+    keys = [OrderKey("h", "k1"), OrderKey("h", "k2")]
     with inbox.database.write() as connection:
-        own = dialect_of(connection)
-        keys = own.texts_value("keys", ("handler", "order_key"), [("h", "k1"), ("h", "k2")])
-        shown = ordering._release_next_statement(own).compile(dialect=connection.dialect)
-        values = {**shown.params, **keys, "now": "2026-01-15 12:00:00"}
-        if shown.positional:
-            values = tuple(values[name] for name in shown.positiontup)
-        how = "EXPLAIN QUERY PLAN" if shown.positional else "EXPLAIN"
-        found = connection.exec_driver_sql(f"{how} {shown}", values).all()
-    inbox.close()
-    return "\n".join(str(column) for row in found for column in row).lower()
+        (plan_of_it,) = query_plans(inbox, lambda: ordering.release_next(connection, keys, NOON))
+    return plan_of_it.lower()
 
 
 def fill(inbox, where):
@@ -638,9 +597,9 @@ def fill(inbox, where):
 def test_the_next_run_of_an_order_key_is_found_by_index(inbox, where):
     fill(inbox, where)
 
-    found = explained(where)
+    found = explained(inbox)
     change(where, "DROP INDEX run_order_idx")
-    without = explained(where)
+    without = explained(open_inbox(where))  # the other connections may know the index still
 
     walks = r"seq scan on run|^scan (run|own)|temp b-tree"
     assert "run_order_idx" in found

@@ -16,8 +16,8 @@ from billhook.inbox.revision import REVISION
 from support.inbox_view import NOON, incoming, value
 from support.query_plans import fill, query_plans
 from support.runs import claim, settle
+from support.runs import plan as plan_as
 
-OWNER = "host:1"
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 
@@ -28,8 +28,7 @@ def put(inbox, key, event_type="PingTest", minutes=0):
 
 
 def plan(inbox, delivery_id, *handlers, error=None):
-    with inbox.transaction(OWNER) as transaction:
-        transaction.plan([RunPlan(delivery_id, handlers, error)], NOON)
+    plan_as(inbox, RunPlan(delivery_id, handlers, error))
 
 
 def run(inbox, state=RunState.SUCCEEDED, seconds=0.004, due_at=None):

@@ -8,7 +8,8 @@ from billhook.inbox import RunPlan
 from billhook.inbox.due import PendingDelivery
 from billhook.inbox.records import HandlerLimits
 from support.inbox_view import change, incoming, rows
-from support.runs import LEASE, at
+from support.runs import at, claim
+from support.runs import plan as plan_as
 
 
 def put(inbox, key, seconds=0.0):
@@ -16,13 +17,7 @@ def put(inbox, key, seconds=0.0):
 
 
 def plan(inbox, delivery_id, *handlers, seconds=0.0):
-    with inbox.transaction("planner") as transaction:
-        transaction.plan([RunPlan(delivery_id, handlers)], at(seconds))
-
-
-def claim(inbox, seconds=0.0):
-    with inbox.transaction("worker") as transaction:
-        return transaction.claim(1, at(seconds), at(seconds) + LEASE)
+    plan_as(inbox, RunPlan(delivery_id, handlers), seconds=seconds)
 
 
 def pending_at(inbox, seconds, *, unread=None, limit=10):
@@ -57,7 +52,7 @@ def test_a_run_waits_since_it_was_due_and_a_later_one_is_foretold(inbox):
 def test_a_lost_run_is_pending_since_its_lease_expired_and_not_fresh(inbox):
     delivery_id = put(inbox, "a")
     plan(inbox, delivery_id, "h")
-    claim(inbox)
+    claim(inbox, 1)
 
     assert pending_at(inbox, 29) == ([], at(30))
     assert pending_at(inbox, 30) == ([PendingDelivery(delivery_id, at(30), fresh=False)], None)
@@ -66,7 +61,7 @@ def test_a_lost_run_is_pending_since_its_lease_expired_and_not_fresh(inbox):
 def test_a_delivery_with_several_due_runs_is_pending_once(inbox):
     delivery_id = put(inbox, "a")
     plan(inbox, delivery_id, "h1", "h2", "h3")
-    claim(inbox)
+    claim(inbox, 1)
 
     assert pending_at(inbox, 29)[0] == [PendingDelivery(delivery_id, at(0), fresh=True)]
     assert pending_at(inbox, 30)[0] == [PendingDelivery(delivery_id, at(30), fresh=False)]
@@ -109,7 +104,7 @@ def test_only_as_many_wait_as_their_handler_has_room_for_beside_what_runs(inbox)
     ids = [put(inbox, key) for key in "abcd"]
     for delivery_id in ids:
         plan(inbox, delivery_id, "h")
-    claim(inbox)
+    claim(inbox, 1)
     limits = {"h": HandlerLimits(("h",), at_most=3)}
 
     found, _ = inbox.pending(limits, received_before=at(1), now=at(1), limit=10)

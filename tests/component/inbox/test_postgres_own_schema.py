@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from itertools import product
 
 import pytest
@@ -14,51 +12,25 @@ from sqlalchemy import MetaData, create_engine
 from sqlalchemy.engine import make_url
 
 from billhook.errors import ConfigError, InboxUnavailable, SchemaForbidden, SchemaMismatch
-from billhook.inbox import Inbox, RunPlan
+from billhook.inbox import Inbox
 from billhook.inbox.postgres.driver import schema_from_options
+from billhook.inbox.schema import metadata, version
 from support.apps import make_app
-from support.inbox_view import NOON, change, incoming, open_inbox, rows, upgraded, value
+from support.inbox_view import change, column, incoming, open_inbox, rows, upgraded, value
 from support.postgres import guest_of, with_options
-from support.runs import result_of
+from support.runs import claim, planned, settle
 
-TABLES = [
-    "billhook_action",
-    "billhook_closed",
-    "billhook_count",
-    "billhook_handler",
-    "billhook_issue",
-    "billhook_notifier",
-    "billhook_release",
-    "billhook_version",
-    "billhook_worker",
-    "delivery",
-    "failure",
-    "run",
-]
+TABLES = sorted([*metadata.tables, version.name])
 
 
 def tables(url, schema):
-    found = rows(url, "SELECT tablename FROM pg_tables WHERE schemaname = ? ORDER BY 1", schema)
-    return [name for (name,) in found]
+    return sorted(column(url, "SELECT tablename FROM pg_tables WHERE schemaname = ?", schema))
 
 
 def handle_one(inbox, key):
     """A delivery's whole way: stored, planned, claimed, settled; by statements of every kind."""
-    delivery_id = inbox.put(incoming(key)).delivery_id
-    with inbox.transaction("me") as transaction:
-        assert transaction.plan([RunPlan(delivery_id, ("h",))], NOON) == [delivery_id]
-        (claim,) = transaction.claim(9, NOON, NOON + timedelta(minutes=1))
-        transaction.settle([result_of(claim)])
-    return delivery_id
-
-
-@contextlib.contextmanager
-def closing_inbox(url, **options):
-    inbox = open_inbox(url, **options)
-    try:
-        yield inbox
-    finally:
-        inbox.close()
+    planned(inbox, "h", key=key)
+    assert len(settle(inbox, claim(inbox))) == 1
 
 
 # --- out of the app's sight -------------------------------------------------------------------------
@@ -67,30 +39,28 @@ def closing_inbox(url, **options):
 def test_an_upgrade_makes_a_schema_and_everything_works_there(database_url):
     upgraded(database_url)
 
-    with closing_inbox(database_url) as inbox:
-        handle_one(inbox, "k1")
-        handle_one(inbox, "k2")
-        inbox.check_writable()
-        inbox.waker.fileno()
-        inbox.waker.wake()
-        assert inbox.waker.wait(5)
+    inbox = open_inbox(database_url)
+    handle_one(inbox, "k1")
+    handle_one(inbox, "k2")
+    inbox.check_writable()
+    inbox.waker.fileno()
+    inbox.waker.wake()
 
+    assert inbox.waker.wait(5)
     assert tables(database_url, "billhook") == TABLES
     assert tables(database_url, "public") == []
-    assert rows(database_url, "SELECT key, state FROM billhook.delivery ORDER BY id") == [
-        ("k1", "done"),
-        ("k2", "done"),
-    ]
+    stored = rows(database_url, "SELECT key, state FROM billhook.delivery ORDER BY id")
+    assert stored == [("k1", "done"), ("k2", "done")]
 
 
 def test_every_connection_of_the_pool_looks_there_and_nowhere_else(database_url):
-    upgraded(database_url)
+    inbox = open_inbox(upgraded(database_url))
 
     def ask(number):
         with inbox.database.write() as connection:
             return connection.exec_driver_sql("SHOW search_path").scalar_one()
 
-    with closing_inbox(database_url) as inbox, ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(ask, range(64)))
 
     assert found == ['"billhook"'] * 64
@@ -125,8 +95,7 @@ def test_two_inboxes_in_one_database_know_nothing_of_one_another(database_url):
     for name in names:
         Inbox(database_url, schema=name).upgrade()
     for name in names:
-        with closing_inbox(database_url, schema=name) as inbox:
-            inbox.put(incoming(name))
+        open_inbox(database_url, schema=name).put(incoming(name))
 
     assert [value(database_url, f"SELECT key FROM {name}.delivery") for name in names] == list(names)
 
@@ -158,9 +127,9 @@ def test_an_inbox_stays_in_the_schema_that_its_url_names(database_url):
 
     upgraded(named)
 
-    with closing_inbox(named) as inbox:
-        handle_one(inbox, "k")
-        assert inbox.database.schema == "My hooks"
+    inbox = open_inbox(named)
+    handle_one(inbox, "k")
+    assert inbox.database.schema == "My hooks"
     assert tables(database_url, "My hooks") == TABLES
     assert tables(database_url, "billhook") == []
 
@@ -208,8 +177,7 @@ def test_a_role_that_may_not_create_the_schema_gets_the_statement_to_run(guest, 
         f"run: {refused.value.statement}; then run `billhook db upgrade` again"
     )
     assert "\n" not in str(refused.value)
-    with closing_inbox(url) as inbox:
-        handle_one(inbox, "k")
+    handle_one(open_inbox(url), "k")
 
 
 def test_a_role_that_may_not_use_the_schema_gets_the_statement_to_run(guest, database_url):

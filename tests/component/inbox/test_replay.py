@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from billhook.inbox import ContentKey, RunOptions, RunPlan, RunState
+from billhook.inbox import ContentKey, RunOptions, RunState
 from billhook.inbox.operations import ReplayResult, replay
-from support.inbox_view import NOON, change, incoming, rows, value
-from support.runs import claim, settle
+from support.inbox_view import NOON, change, column, incoming, rows, value
+from support.runs import claim, planned, settle
 
 LATER = NOON + timedelta(hours=1)
 
 
 def put(inbox, name, *handlers, error=None):
     """A delivery planned for these handlers; its id."""
-    delivery_id = inbox.put(incoming(name)).delivery_id
-    with inbox.transaction("planner") as transaction:
-        transaction.plan([RunPlan(delivery_id, handlers, error)], NOON)
-    return delivery_id
+    return planned(inbox, *handlers, key=name, error=error)
 
 
 def finish(inbox, state=RunState.SUCCEEDED):
@@ -40,6 +37,10 @@ def runs(where):
     return rows(where, "SELECT delivery_id, handler, state FROM run ORDER BY delivery_id, handler")
 
 
+def states(where):
+    return column(where, "SELECT state FROM delivery ORDER BY id")
+
+
 # --- a handler that is newer ----------------------------------------------------------------------
 
 
@@ -54,9 +55,8 @@ def test_backfill_adds_a_run_to_finished_deliveries(inbox, where):
     assert asked == [(done, "a", ["old"]), (unheard, "b", [])]
     assert runs(where) == [(done, "new", "due"), (done, "old", "succeeded"), (unheard, "new", "due")]
     assert rows(where, "SELECT DISTINCT state FROM delivery") == [("planned",)]
-    assert value(where, "SELECT due_at FROM run WHERE delivery_id = ? AND handler = 'new'", done) == (
-        "2026-01-15 13:00:00.000000"
-    )
+    due_at = value(where, "SELECT due_at FROM run WHERE delivery_id = ? AND handler = 'new'", done)
+    assert due_at == "2026-01-15 13:00:00.000000"
 
 
 def test_backfill_adds_no_second_run_and_replays_an_existing_one(inbox, where):
@@ -102,11 +102,7 @@ def test_backfill_adds_no_run_to_unread_quarantined_or_pruned_deliveries(inbox, 
 
     assert (result, asked) == (ReplayResult(), [])
     assert runs(where) == []
-    assert [state for (state,) in rows(where, "SELECT state FROM delivery ORDER BY id")] == [
-        "received",
-        "quarantined",
-        "pruned",
-    ]
+    assert states(where) == ["received", "quarantined", "pruned"]
 
 
 def test_backfilled_runs_keep_their_order_and_find_content_duplicates(inbox, where):
@@ -125,11 +121,7 @@ def test_backfilled_runs_keep_their_order_and_find_content_duplicates(inbox, whe
         ("waiting", None),
         ("discarded", ids[0]),
     ]
-    assert [state for (state,) in rows(where, "SELECT state FROM delivery ORDER BY id")] == [
-        "planned",
-        "planned",
-        "done",
-    ]
+    assert states(where) == ["planned", "planned", "done"]
 
 
 def test_a_dead_delivery_stays_dead_when_its_backfilled_run_is_a_duplicate(inbox, where):

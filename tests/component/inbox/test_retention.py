@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import threading
-from contextlib import contextmanager
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
-from sqlalchemy import event, select
+from sqlalchemy import select
 
-from billhook.inbox import DeliveryState, Inbox, PutStatus, RunPlan, RunResult, RunState, retention
+from billhook.inbox import DeliveryState, PutStatus, RunPlan, RunState, retention
 from billhook.inbox.operations import replay
 from billhook.inbox.retention import BATCH_LIMIT, Cutoffs
 from billhook.inbox.schema import delivery
-from support.inbox_view import NOON, change, incoming, rows, value
+from support.inbox_view import NOON, change, column, incoming, open_inbox, rows, value
+from support.query_plans import statements
+from support.runs import claim, plan, settle
+from support.templates import new_inbox
 
 DAY = timedelta(days=1)
 
@@ -25,31 +28,23 @@ def put(inbox, key, state, *, days, handlers=("h",), timed=True):
     delivery_id = inbox.put(new if timed else replace(new, signed_at=None)).delivery_id
     if state == "received":
         return delivery_id
-    with inbox.transaction("w") as transaction:
-        if state == "quarantined":
-            transaction.plan([RunPlan(delivery_id, error="unreadable")], NOON)
-        elif state == "done" and not handlers:
-            transaction.plan([RunPlan(delivery_id)], NOON)
-        else:
-            transaction.plan([RunPlan(delivery_id, handlers)], NOON)
-        if state in ("dead", "done") and handlers:
-            for claim in transaction.claim(100, NOON, NOON, only=delivery_id):
-                how = (RunState.DEAD, "boom") if state == "dead" else (RunState.SUCCEEDED, None)
-                transaction.settle(
-                    [RunResult(claim.run_id, claim.token, delivery_id, 1, how[0], NOON, error=how[1])]
-                )
+    if state == "quarantined":
+        plan(inbox, RunPlan(delivery_id, error="unreadable"))
+    else:
+        plan(inbox, RunPlan(delivery_id, handlers))
+    if state in ("dead", "done"):
+        end = RunState.DEAD if state == "dead" else RunState.SUCCEEDED
+        settle(inbox, claim(inbox, only=delivery_id), end)
     return delivery_id
 
 
 def prune_all(inbox, days, key_days=None, **options):
     """Everything that a retention of so many days lets go, in as many batches as it takes."""
-    after, emptied, deleted = 0, {}, {}
+    after, emptied, deleted = 0, Counter(), Counter()
     while True:
         went = inbox.prune(Cutoffs.of(NOON, days, key_days), after, **options)
-        for state, number in went.emptied.items():
-            emptied[state] = emptied.get(state, 0) + number
-        for state, number in went.deleted.items():
-            deleted[state] = deleted.get(state, 0) + number
+        emptied.update(went.emptied)
+        deleted.update(went.deleted)
         assert went.after >= after
         after = went.after
         if went.over:
@@ -104,7 +99,7 @@ def test_a_short_retention_keeps_only_keys_for_a_week(inbox, where):
         for state in ("done", "dead", "quarantined")
     ]
     kept_whole = "SELECT key FROM delivery WHERE state <> 'pruned' AND length(body) = 8 ORDER BY id"
-    assert [key for (key,) in rows(where, kept_whole)] == [
+    assert column(where, kept_whole) == [
         "received-100", "planned-100", "received-10", "planned-10", "received-5", "planned-5",
         "received-0", "planned-0", "done-0", "dead-0", "quarantined-0",
     ]  # fmt: skip
@@ -247,8 +242,7 @@ def test_two_that_prune_the_same_do_it_once(inbox, where):
 
 
 def test_pruning_skips_locked_deliveries(postgres_url):
-    inbox = Inbox(postgres_url)
-    inbox.upgrade()
+    inbox = open_inbox(new_inbox(postgres_url))
     locked, free = (put(inbox, key, "done", days=100) for key in ("locked", "free"))
 
     with inbox.database.write() as connection:
@@ -263,7 +257,6 @@ def test_pruning_skips_locked_deliveries(postgres_url):
     assert locked < free
     assert states(postgres_url) == {"locked": "done"}
     assert prune_all(inbox, 1) == ({}, {"done": 1})
-    inbox.close()
 
 
 # --- how much at a time ---------------------------------------------------------------------------
@@ -277,30 +270,16 @@ def many(inbox, where, count, *, days, state="done"):
     change(where, "UPDATE delivery SET state = ? WHERE state = 'received'", state)
 
 
-@contextmanager
-def statements(inbox):
-    """What the inbox's connections are asked."""
-    found = []
-
-    def note(connection, cursor, statement, *_):
-        found.append(statement)
-
-    with inbox.database.read() as connection:
-        engine = connection.engine
-    event.listen(engine, "before_cursor_execute", note)
-    yield found
-    event.remove(engine, "before_cursor_execute", note)
-
-
 def test_pruning_batches_have_the_limits_size_and_continue(inbox, where):
     many(inbox, where, 250, days=100)
 
-    first = inbox.prune(Cutoffs.of(NOON, 30), limit=100)
-    second = inbox.prune(Cutoffs.of(NOON, 30), first.after, limit=100)
-    third = inbox.prune(Cutoffs.of(NOON, 30), second.after, limit=100)
+    after, found = 0, []
+    for _ in range(3):
+        went = inbox.prune(Cutoffs.of(NOON, 30), after, limit=100)
+        after = went.after
+        found.append((went.total, went.over))
 
-    assert [went.total for went in (first, second, third)] == [100, 100, 50]
-    assert [went.over for went in (first, second, third)] == [False, False, True]
+    assert found == [(100, False), (100, False), (50, True)]
 
 
 def test_no_batch_is_larger_than_five_hundred(inbox, where):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -13,9 +13,8 @@ from billhook.inbox.counts import Counted, Counts
 from billhook.inbox.revision import REVISION
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
 from support.next_release import NEXT, next_release
-from support.runs import result_of
+from support.runs import claim, planned, settle
 
-LATER = NOON + timedelta(minutes=1)
 STORES = (
     f"the inbox has schema {NEXT}, this billhook needs {REVISION}: it is newer than this billhook, which "
     "stores deliveries only: upgrade the package"
@@ -62,20 +61,14 @@ def test_deliveries_are_stored_on_a_newer_schema_that_allows_it(inbox, where, up
 
 
 def test_nothing_is_handled_on_a_newer_schema(inbox, where, upgrade):
-    inbox.put(incoming("k1"))
-    with inbox.transaction("me") as transaction:
-        transaction.plan([RunPlan(1, ("h",))], NOON)
-        (claim,) = transaction.claim(9, NOON, LATER)
+    planned(inbox, "h", key="k1")
+    claims = claim(inbox)
     upgrade()
     inbox.put(incoming("k2"))
     before = rows(where, "SELECT * FROM delivery"), rows(where, "SELECT * FROM run")
 
-    def settle():
-        with inbox.transaction("me") as transaction:
-            transaction.settle([result_of(claim)])
-
-    uses = [lambda: inbox.next_times({}), settle, lambda: inbox.pause_handler("h", None, NOON)]
-    for use in uses:
+    pauses = partial(inbox.pause_handler, "h", None, NOON)
+    for use in (partial(inbox.next_times, {}), partial(settle, inbox, claims), pauses):
         with pytest.raises(SchemaMismatch) as refused:
             use()
         assert refused.value.stores
@@ -135,8 +128,6 @@ def test_the_next_release_itself_uses_its_schema(inbox, inbox_url, where, upgrad
 
     with next_release(tmp_path / "next"):
         newer = open_inbox(where)
-        newer.put(incoming("k1"))
-        with newer.transaction("me") as transaction:
-            assert transaction.plan([RunPlan(1, ("h",))], NOON) == [1]
+        assert planned(newer, "h") == 1
         newer.check_writable()
         newer.close()

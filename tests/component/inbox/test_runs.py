@@ -9,15 +9,23 @@ import pytest
 from billhook.errors import InboxUnavailable
 from billhook.inbox import NOTHING_DUE, RunPlan, RunState
 from billhook.inbox.leases import LOST
-from support.inbox_view import NOON, change, incoming, rows, value
-from support.runs import LEASE, OWNER, at, claim, planned, result_of
+from support.inbox_view import NOON, change, column, incoming, rows, value
+from support.runs import LEASE, OWNER, at, claim, plan, planned, result_of
 
 
 def settle(inbox, claim, state=RunState.SUCCEEDED, *, seconds=1.0, error=None, **facts):
     traceback = error and "Traceback: " + error
-    outcome = result_of(claim, state, seconds, error=error, traceback=traceback, **facts)
+    return settle_all(inbox, result_of(claim, state, seconds, error=error, traceback=traceback, **facts))
+
+
+def settle_all(inbox, *results):
     with inbox.transaction(OWNER) as transaction:
-        return transaction.settle([outcome])
+        return transaction.settle(results)
+
+
+def planned_many(inbox, number):
+    for one in range(number):
+        planned(inbox, "a", key=f"k{one}")
 
 
 def delivery_state(where):
@@ -51,27 +59,20 @@ def test_a_delivery_without_handlers_is_done(inbox, where):
 def test_an_unreadable_delivery_is_quarantined_with_its_error(inbox, where):
     ids = [inbox.put(incoming(key)).delivery_id for key in "abc"]
 
-    with inbox.transaction(OWNER) as transaction:
-        planned_here = transaction.plan(
-            [RunPlan(ids[0], error="e1"), RunPlan(ids[1], error="e2"), RunPlan(ids[2], error="e1")], NOON
-        )
+    errors = ["e1", "e2", "e1"]
 
-    assert planned_here == ids
-    assert rows(where, "SELECT state, error FROM delivery ORDER BY id") == [
-        ("quarantined", "e1"),
-        ("quarantined", "e2"),
-        ("quarantined", "e1"),
-    ]
+    plans = [RunPlan(one, error=error) for one, error in zip(ids, errors, strict=True)]
+    assert plan(inbox, *plans) == ids
+
+    found = rows(where, "SELECT state, error FROM delivery ORDER BY id")
+    assert found == [("quarantined", error) for error in errors]
     assert inbox.received(10) == []
 
 
 def test_a_delivery_is_planned_once_by_any_worker(inbox, where):
     delivery_id = planned(inbox, "a")
 
-    with inbox.transaction("another") as transaction:
-        planned_here = transaction.plan([RunPlan(delivery_id, ("a", "b"))], NOON)
-
-    assert planned_here == []
+    assert plan(inbox, RunPlan(delivery_id, ("a", "b")), owner="another") == []
     assert len(runs(where)) == 1
 
 
@@ -131,7 +132,7 @@ def test_leases_that_have_ended_expire_and_no_others(inbox, where, seconds, only
 
     claim(inbox, 0, seconds, only=first if only_first else None)
 
-    assert [state for (state,) in runs(where, "state")] == ["due", "running"]
+    assert runs(where, "state") == [("due",), ("running",)]
 
 
 def test_a_lease_that_ran_out_is_claimed_again_with_a_greater_token(inbox, where):
@@ -140,8 +141,8 @@ def test_a_lease_that_ran_out_is_claimed_again_with_a_greater_token(inbox, where
 
     assert [token - tokens[0] for token in tokens] == [0, 1, 2, 3]
     assert runs(where, "attempts") == [(4,)]
-    assert [attempt for (attempt,) in rows(where, "SELECT attempt FROM failure ORDER BY id")] == [1, 2, 3]
-    assert "worker died" in rows(where, "SELECT error FROM failure")[0][0]
+    assert column(where, "SELECT attempt FROM failure ORDER BY id") == [1, 2, 3]
+    assert "worker died" in column(where, "SELECT error FROM failure")[0]
 
 
 def test_a_run_is_not_claimed_before_its_time(inbox):
@@ -154,8 +155,7 @@ def test_a_run_is_not_claimed_before_its_time(inbox):
 
 
 def test_claim_returns_the_longest_due_up_to_the_limit(inbox):
-    for number in range(5):
-        planned(inbox, "a", key=f"k{number}")
+    planned_many(inbox, 5)
 
     first, second = claim(inbox, 3), claim(inbox, 3)
 
@@ -172,10 +172,8 @@ def test_claim_can_be_limited_to_one_delivery(inbox):
 
 
 def test_a_run_lost_in_a_queue_is_no_attempt_and_a_started_one_is(inbox, where):
-    for number in range(3):
-        planned(inbox, "a", key=f"k{number}")
-    with inbox.transaction("dies") as transaction:
-        transaction.claim(3, NOON, NOON + LEASE, idle=1)
+    planned_many(inbox, 3)
+    claim(inbox, 3, owner="dies", idle=1)
 
     again = claim(inbox, seconds=31, owner="another")
 
@@ -186,8 +184,7 @@ def test_a_run_lost_in_a_queue_is_no_attempt_and_a_started_one_is(inbox, where):
 
 def claim_others(inbox, *, seconds, idle=9):
     """What a loop claims that does not claim suspects."""
-    with inbox.transaction("loop") as transaction:
-        return transaction.claim(9, at(seconds), at(seconds) + LEASE, idle=idle, suspects=False)
+    return claim(inbox, 9, seconds, owner="loop", idle=idle, suspects=False)
 
 
 def claim_suspect(inbox, *, seconds, only=None):
@@ -196,10 +193,8 @@ def claim_suspect(inbox, *, seconds, only=None):
 
 
 def test_a_suspect_is_claimed_alone(inbox, where):
-    for number in range(3):
-        planned(inbox, "a", key=f"k{number}")
-    with inbox.transaction("dies") as transaction:
-        transaction.claim(2, NOON, NOON + LEASE)
+    planned_many(inbox, 3)
+    claim(inbox, 2, owner="dies")
 
     others = claim_others(inbox, seconds=31)
     of_another = claim_suspect(inbox, seconds=31, only=others[0].delivery.delivery_id)
@@ -233,9 +228,7 @@ def test_a_loss_alone_makes_the_one_before_it_count_but_none_of_orderly_stops(in
     planned(inbox, "a")
     (claimed,) = claim(inbox)
     for seconds in (0, 10, 20):
-        stopped = result_of(claimed, RunState.DUE, seconds, due=seconds, error="stopped", uncounted=True)
-        with inbox.transaction(OWNER) as transaction:
-            transaction.settle([stopped])
+        settle(inbox, claimed, RunState.DUE, seconds=seconds, due=seconds, error="stopped", uncounted=True)
         (claimed,) = claim_others(inbox, seconds=seconds)
 
     claim_others(inbox, seconds=51)
@@ -246,20 +239,23 @@ def test_a_loss_alone_makes_the_one_before_it_count_but_none_of_orderly_stops(in
     assert [(one.attempt, one.uncounted) for one in (beside, alone)] == [(5, 4), (6, 3)]
 
 
+def mark_not_alone(inbox, one):
+    with inbox.transaction("loop") as transaction:
+        transaction.mark_not_alone([one.lease])
+
+
 def lost_beside_others(inbox, seconds, keys=("a",)):
     """Runs are lost, begun alone, joined by others, and lost again; the suspects that are claimed then."""
     claim_others(inbox, seconds=seconds)
     begun = [claim_suspect(inbox, seconds=seconds) for _ in keys]
-    with inbox.transaction("loop") as transaction:
-        transaction.mark_not_alone([(begun[0].run_id, begun[0].token)])
-        transaction.mark_not_alone([(begun[0].run_id, begun[0].token)])  # once more changes nothing
+    for _ in range(2):  # once more changes nothing
+        mark_not_alone(inbox, begun[0])
     claim_others(inbox, seconds=seconds + 31)
     return [claim_suspect(inbox, seconds=seconds + 31) for _ in keys]
 
 
 def test_a_suspect_lost_beside_others_does_not_count_and_is_claimed_last(inbox):
-    for number in range(2):
-        planned(inbox, "a", key=f"k{number}")
+    planned_many(inbox, 2)
     claim(inbox)
 
     found = lost_beside_others(inbox, 31, keys=("k0", "k1"))
@@ -273,8 +269,7 @@ def test_repeated_losses_of_a_suspect_beside_others_count_in_the_end(inbox):
     counted = []
     (one,) = lost_beside_others(inbox, 31)
     for number in range(10):
-        with inbox.transaction("loop") as transaction:
-            transaction.mark_not_alone([(one.run_id, one.token)])
+        mark_not_alone(inbox, one)
         claim_others(inbox, seconds=93 + 31 * number)
         one = claim_suspect(inbox, seconds=93 + 31 * number)
         counted.append(one.attempt - one.uncounted)
@@ -301,8 +296,7 @@ def test_mark_not_alone_ignores_runs_that_are_no_suspects(inbox, where):
     planned(inbox, "a")
     (claimed,) = claim(inbox)
 
-    with inbox.transaction(OWNER) as transaction:
-        transaction.mark_not_alone([(claimed.run_id, claimed.token)])
+    mark_not_alone(inbox, claimed)
 
     assert runs(where, "beside_others") == [(0,)]
 
@@ -320,10 +314,8 @@ def test_a_suspect_that_is_settled_is_no_longer_suspect(inbox, where):
 
 
 def test_suspects_never_lost_alone_are_claimed_first(inbox):
-    for number in range(2):
-        planned(inbox, "a", key=f"k{number}")
-    with inbox.transaction("dies") as transaction:
-        transaction.claim(1, NOON, NOON + LEASE)  # k0, and then alone
+    planned_many(inbox, 2)
+    claim(inbox, 1, owner="dies")  # k0, and then alone
     claim_others(inbox, seconds=31)
     claim_others(inbox, seconds=62)
     claim_suspect(inbox, seconds=62)
@@ -333,8 +325,7 @@ def test_suspects_never_lost_alone_are_claimed_first(inbox):
 
 
 def test_suspects_are_due_at_moments_of_their_own(inbox):
-    for number in range(8):
-        planned(inbox, "a", key=f"k{number}")
+    planned_many(inbox, 8)
     claim(inbox)
 
     with inbox.transaction("loop") as transaction:
@@ -351,10 +342,8 @@ def test_suspects_are_due_at_moments_of_their_own(inbox):
 
 
 def test_a_run_lost_in_a_queue_is_claimed_only_for_an_idle_thread(inbox):
-    for number in range(4):
-        planned(inbox, "a", key=f"k{number}")
-    with inbox.transaction("dies") as transaction:
-        transaction.claim(2, NOON, NOON + LEASE, idle=0)
+    planned_many(inbox, 4)
+    claim(inbox, 2, owner="dies", idle=0)
 
     busy = claim_others(inbox, seconds=31, idle=0)
     one_free = claim_others(inbox, seconds=31, idle=3)
@@ -365,10 +354,8 @@ def test_a_run_lost_in_a_queue_is_claimed_only_for_an_idle_thread(inbox):
 
 
 def test_no_run_is_queued_behind_one_lost_in_a_queue(inbox):
-    for number in range(3):
-        planned(inbox, "a", key=f"k{number}")
-    with inbox.transaction("dies") as transaction:
-        transaction.claim(3, NOON, NOON + LEASE, idle=0)
+    planned_many(inbox, 3)
+    claim(inbox, 3, owner="dies", idle=0)
 
     assert claim_others(inbox, seconds=31, idle=0) == []
     assert [one.delivery.key for one in claim_others(inbox, seconds=31, idle=1)] == ["k0"]
@@ -376,8 +363,7 @@ def test_no_run_is_queued_behind_one_lost_in_a_queue(inbox):
 
 def test_a_suspect_is_due_for_its_delivery_alone(inbox):
     first, other = planned(inbox, "a", key="k0"), planned(inbox, "a", key="k1")
-    with inbox.transaction("dies") as transaction:
-        transaction.claim(1, NOON, NOON + LEASE, only=first)
+    claim(inbox, 1, owner="dies", only=first)
     claim_others(inbox, seconds=31)
 
     assert inbox.poll(0, only=first)[1].suspect_at == at(31)
@@ -387,9 +373,7 @@ def test_a_suspect_is_due_for_its_delivery_alone(inbox):
 def test_an_attempt_that_we_cut_off_does_not_count(inbox, where):
     planned(inbox, "a")
     (claimed,) = claim(inbox)
-    outcome = result_of(claimed, RunState.DUE, due=30, error="stopped", uncounted=True)
-    with inbox.transaction(OWNER) as transaction:
-        transaction.settle([outcome])
+    settle(inbox, claimed, RunState.DUE, due=30, error="stopped", uncounted=True)
 
     (again,) = claim_others(inbox, seconds=30)
 
@@ -431,7 +415,7 @@ def test_a_delivery_ends_when_its_last_run_does(inbox, where):
         for claimed, state in zip(claim(inbox, only=delivery_id), states, strict=True):
             settle(inbox, claimed, RunState(state), due=9 if state == "due" else None, error="why")
 
-    found = [state for (state,) in rows(where, "SELECT state FROM delivery ORDER BY id")]
+    found = column(where, "SELECT state FROM delivery ORDER BY id")
     assert list(zip([states for states, _ in ENDS], found, strict=True)) == ENDS
     assert [state for state, *_ in runs(where)] == [state for states, _ in ENDS for state in states]
 
@@ -439,15 +423,12 @@ def test_a_delivery_ends_when_its_last_run_does(inbox, where):
 def test_many_runs_settle_in_one_transaction(inbox, where):
     planned(inbox, "a", "b", "c", "d")
     states = [RunState.SUCCEEDED, RunState.DEAD, RunState.SUCCEEDED, RunState.DISCARDED]
-    outcomes = [
-        result_of(one, state, error=f"{one.handler}!")
-        for one, state in zip(claim(inbox), states, strict=True)
-    ]
+    claims = claim(inbox)
 
-    with inbox.transaction(OWNER) as transaction:
-        settled = transaction.settle(outcomes)
+    ended = zip(claims, states, strict=True)
+    settled = settle_all(inbox, *(result_of(one, state, error=f"{one.handler}!") for one, state in ended))
 
-    assert settled == {(outcome.run_id, outcome.token) for outcome in outcomes}
+    assert settled == {one.lease for one in claims}
     assert [state for state, *_ in runs(where)] == states
     assert delivery_state(where) == "dead"
     assert rows(where, "SELECT error FROM failure") == [("b!",)]
@@ -457,16 +438,8 @@ def test_a_failure_leaves_its_history(inbox, where):
     planned(inbox, "a")
     for number in range(3):
         (claimed,) = claim(inbox, seconds=number * 10)
-        last = number == 2
-        state = RunState.DEAD if last else RunState.DUE
-        settle(
-            inbox,
-            claimed,
-            state,
-            seconds=number * 10 + 1,
-            due=None if last else number * 10 + 5,
-            error=f"e{number}",
-        )
+        state, due = (RunState.DEAD, None) if number == 2 else (RunState.DUE, number * 10 + 5)
+        settle(inbox, claimed, state, seconds=number * 10 + 1, due=due, error=f"e{number}")
 
     assert rows(where, "SELECT attempt, error, traceback, failed_at FROM failure ORDER BY id") == [
         (n + 1, f"e{n}", f"Traceback: e{n}", f"2026-01-15 12:00:{n * 10 + 1:02}.000000") for n in range(3)
@@ -488,7 +461,7 @@ def check_stale_settle_is_refused(inbox, where, settle_stale, key="k"):
     assert settled == set()
     assert rows(where, "SELECT * FROM run") + rows(where, "SELECT * FROM failure") == before
     assert value(where, of_the_key, key) == "planned"
-    assert settle(inbox, fresh, seconds=32) == {(fresh.run_id, fresh.token)}
+    assert settle(inbox, fresh, seconds=32) == {fresh.lease}
     assert value(where, of_the_key, key) == "done"
 
 
@@ -529,11 +502,11 @@ def test_a_renewed_lease_holds(inbox):
     (claimed,) = claim(inbox)
 
     with inbox.transaction(OWNER) as transaction:
-        held = transaction.renew([(claimed.run_id, claimed.token)], at(60))
+        held = transaction.renew([claimed.lease], at(60))
 
-    assert held == {(claimed.run_id, claimed.token)}
+    assert held == {claimed.lease}
     assert claim(inbox, seconds=59, owner="another") == []
-    assert settle(inbox, claimed, seconds=59) == {(claimed.run_id, claimed.token)}
+    assert settle(inbox, claimed, seconds=59) == {claimed.lease}
 
 
 def test_a_lost_lease_cannot_be_renewed_nor_released(inbox, where):
@@ -543,8 +516,8 @@ def test_a_lost_lease_cannot_be_renewed_nor_released(inbox, where):
     before = rows(where, "SELECT * FROM run")
 
     with inbox.transaction(OWNER) as transaction:
-        held = transaction.renew([(stale.run_id, stale.token)], at(99))
-        transaction.release([(stale.run_id, stale.token)], at(32))
+        held = transaction.renew([stale.lease], at(99))
+        transaction.release([stale.lease], at(32))
 
     assert held == set()
     assert rows(where, "SELECT * FROM run") == before
@@ -555,7 +528,7 @@ def test_a_released_run_is_due_at_once_and_its_attempt_not_counted(inbox, where)
     (claimed,) = claim(inbox)
 
     with inbox.transaction(OWNER) as transaction:
-        transaction.release([(claimed.run_id, claimed.token)], at(1))
+        transaction.release([claimed.lease], at(1))
 
     assert runs(where, "state, attempts, queued") == [("due", 0, 0)]
     (again,) = claim(inbox, seconds=1, owner="another")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from billhook.inbox import DeliveryFilter, RunPlan, search_scope
+from billhook.inbox import DeliveryFilter, search_scope
 from billhook.inbox.search_scope import page_with_unread, read_scope
 from support.inbox_view import NOON, change, incoming
 from support.runs import planned
@@ -20,10 +20,7 @@ def found(inbox, text, limit=50, below=None, **filters):
 
 
 def identified(inbox, key, *identifiers):
-    delivery_id = inbox.put(incoming(key)).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, ("h",), identifiers=identifiers)], NOON)
-    return delivery_id
+    return planned(inbox, "h", key=key, identifiers=identifiers)
 
 
 def test_a_whole_value_in_the_body_of_an_unread_delivery_is_found(inbox):
@@ -54,9 +51,7 @@ def test_read_and_unread_ones_are_one_list_over_pages(inbox):
 
 
 def test_what_a_worker_has_read_is_found_by_its_index_alone(inbox):
-    delivery_id = inbox.put(incoming("k", body=NAMES)).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, ("h",))], NOON)
+    planned(inbox, "h", body=NAMES)
 
     assert found(inbox, "inv_42") == []
 

@@ -6,25 +6,21 @@ import re
 
 import pytest
 
-from billhook.inbox import RunPlan, RunState, shares
+from billhook.inbox import RunState, shares
 from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.issues import list_issues
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.shares import CommonValue, first_release, known_issues, read_share
-from support.inbox_view import NOON, change, incoming, open_inbox
+from support.inbox_view import NOON, change, open_inbox
 from support.query_plans import fill, query_plans
-from support.runs import claim, result_of
+from support.runs import claim, planned, settle
 
 
 def handle(inbox, key, *identifiers, fails=False, event_type="PingTest", handler="book", group="bug"):
     """A delivery that a handler has had."""
-    delivery_id = inbox.put(incoming(key, event_type=event_type)).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, (handler,), identifiers=identifiers)], NOON)
-    (one,) = claim(inbox, 1)
-    failed = {"error": "KeyError", "group": group} if fails else {}
-    with inbox.transaction("w") as transaction:
-        transaction.settle([result_of(one, RunState.DEAD if fails else RunState.SUCCEEDED, **failed)])
+    planned(inbox, handler, key=key, event_type=event_type, identifiers=identifiers)
+    state, group = (RunState.DEAD, group) if fails else (RunState.SUCCEEDED, None)
+    settle(inbox, claim(inbox, 1), state, 1, group=group)
 
 
 def share(inbox, kind=IssueKind.FAILURE):
@@ -56,14 +52,10 @@ def test_a_share_in_words(failing, every, text):
 
 def test_values_in_common_are_those_that_the_failing_have_more_often_than_all(inbox):
     for number in range(10):
-        handle(
-            inbox,
-            f"k{number}",
-            "cus_1" if number % 2 == 0 else f"cus_x{number}",
-            f"inv_{number}",
-            fails=number % 2 == 0 and number < 8,
-            event_type="PingTest" if number < 9 else "Other",
-        )
+        about = "cus_1" if number % 2 == 0 else f"cus_x{number}", f"inv_{number}"
+        event_type = "PingTest" if number < 9 else "Other"
+        fails = number % 2 == 0 and number < 8
+        handle(inbox, f"k{number}", *about, fails=fails, event_type=event_type)
 
     found = share(inbox)
 
@@ -94,9 +86,7 @@ def test_no_more_than_the_newest_are_compared(inbox, monkeypatch):
 
 
 def test_an_issue_of_no_handler_has_no_share(inbox):
-    delivery_id = inbox.put(incoming("k")).delivery_id
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(delivery_id, error='{"error": "x"}')], NOON)
+    planned(inbox, error='{"error": "x"}')
 
     assert share(inbox, IssueKind.QUARANTINE) is None
 

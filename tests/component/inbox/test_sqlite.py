@@ -35,9 +35,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def inbox(path):
-    opened = open_inbox(path)
-    yield opened
-    opened.close()
+    return open_inbox(path)
 
 
 # --- every commit is on the disk ------------------------------------------------------------------
@@ -46,23 +44,22 @@ def inbox(path):
 class Lax(sqlite3.Connection):
     """A driver, or a build, that goes its own way about durability."""
 
-    ignored = "?"
+    asked, done = "", ""
 
     def execute(self, statement, *rest):
-        if statement.startswith(f"PRAGMA {self.ignored}="):
-            statement = f"PRAGMA {self.ignored}"
-        return super().execute(statement, *rest)
+        return super().execute(statement.replace(self.asked, self.done), *rest)
 
 
 @pytest.mark.parametrize(
-    ("pragma", "facts"), [("synchronous", r"\('wal', 2\)"), ("journal_mode", r"\('delete', 2\)")]
+    ("asked", "done", "facts"),
+    [
+        ("synchronous=FULL", "synchronous=NORMAL", r"\('wal', 1\)"),
+        ("journal_mode=WAL", "journal_mode", r"\('delete', 2\)"),
+    ],
 )
-def test_a_connection_that_would_not_be_durable_is_refused(path, monkeypatch, pragma, facts):
-    if pragma == "synchronous":
-        # The build's own default is FULL already: make the request for it one for less.
-        monkeypatch.setattr(Lax, "execute", _less_synchronous)
-        facts = r"\('wal', 1\)"
-    monkeypatch.setattr(Lax, "ignored", pragma)
+def test_a_connection_that_would_not_be_durable_is_refused(path, monkeypatch, asked, done, facts):
+    monkeypatch.setattr(Lax, "asked", asked)
+    monkeypatch.setattr(Lax, "done", done)
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **{**k, "factory": Lax}))
 
@@ -70,26 +67,14 @@ def test_a_connection_that_would_not_be_durable_is_refused(path, monkeypatch, pr
         open_inbox(path)
 
 
-def _less_synchronous(self, statement, *rest):
-    return sqlite3.Connection.execute(
-        self, statement.replace("synchronous=FULL", "synchronous=NORMAL"), *rest
-    )
-
-
 def test_every_connection_is_in_wal_mode_and_fully_synchronous(inbox):
     inbox.put(incoming("k"))
+    expected = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+    expected |= {"fullfsync": 1, "checkpoint_fullfsync": 1}  # on macOS what fsync is elsewhere
     with inbox.database.write() as connection:
-        facts = [
-            connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
-            for name in ("journal_mode", "synchronous", "foreign_keys")
-        ]
-        macos = [
-            connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
-            for name in ("fullfsync", "checkpoint_fullfsync")
-        ]
+        found = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in expected}
 
-    assert facts == ["wal", 2, 1]
-    assert macos == [1, 1]  # what fsync is elsewhere
+    assert found == expected
 
 
 def test_the_log_is_moved_into_the_file_now_and_then(inbox, path, tmp_path):
@@ -228,26 +213,22 @@ def test_the_display_url_is_the_path(inbox, path):
     assert inbox.database.display_url == str(path)
 
 
-def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("file/inbox.db", "File exists"),
+        ("folder", "Is a directory"),
+        ("read only.db", "Permission denied"),
+    ],
+)
+def test_a_file_that_cannot_be_opened_is_reported(tmp_path, monkeypatch, name, why):
     (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    open_inbox(tmp_path / "read only.db").close()
+    monkeypatch.setattr(os, "access", lambda file, mode: not file.name.startswith("read only"))  # root may
 
-    with pytest.raises(ConfigError, match=r"the inbox .*file/inbox\.db cannot be opened: "):
-        open_inbox(tmp_path / "file" / "inbox.db")
-
-
-def test_a_folder_in_the_place_of_the_file_is_reported(path):
-    path.mkdir()
-
-    with pytest.raises(ConfigError, match=r"the inbox .*billhook\.db cannot be opened: Is a directory"):
-        open_inbox(path)
-
-
-def test_a_file_that_may_not_be_written_is_reported_before_it_is_used(path, monkeypatch):
-    open_inbox(path).close()
-    monkeypatch.setattr(os, "access", lambda file, mode: file != path)  # root may write any
-
-    with pytest.raises(ConfigError, match=r"the inbox .*billhook\.db cannot be opened: Permission denied"):
-        open_inbox(path)
+    with pytest.raises(ConfigError, match=rf"the inbox .*{name} cannot be opened: .*{why}"):
+        open_inbox(tmp_path / name)
 
 
 def test_opening_a_missing_file_does_not_create_it(path):
@@ -288,52 +269,41 @@ def test_a_file_of_another_program_is_refused_and_nothing_in_it_or_beside_it_cha
     assert {one.name for one in path.parent.iterdir()} <= {path.name, f"{path.name}-lock"}
 
 
-def test_another_programs_tables_that_are_in_its_log_alone_are_seen(path):
+def linked(path):
+    """A link to the file from another folder."""
+    link = path.parent / "elsewhere" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    return link
+
+
+def test_another_programs_tables_that_are_in_its_log_alone_are_seen_behind_a_link_too(path):
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("CREATE TABLE mine (x)")
 
-        with pytest.raises(ConfigError, match=r"tables of something else \(mine\) and no inbox"):
-            open_inbox(path)
+        for name, use in ((path, Inbox.prepare), (linked(path), Inbox.paused_handlers)):
+            told = rf"{name.name} holds tables of something else \(mine\) and no inbox"
+            with pytest.raises(ConfigError, match=told):
+                use(Inbox(f"sqlite:///{name}"))
 
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("mine",)]
 
 
-def test_another_programs_file_behind_a_link_is_refused_by_what_is_in_its_log(path, tmp_path):
-    link = tmp_path / "elsewhere" / "link.db"
-    link.parent.mkdir()
-    link.symlink_to(path)
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("CREATE TABLE mine (x)")
-
-        with pytest.raises(ConfigError, match=r"link\.db holds tables of something else \(mine\)"):
-            Inbox(f"sqlite:///{link}").paused_handlers()
-
-
-def test_a_delivery_for_another_programs_file_is_refused_without_a_traceback(path, caplog):
+def test_another_programs_file_is_an_inbox_that_is_not_ready_and_refuses_deliveries(path, caplog):
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE mine (x)")
-    inbox = Inbox(f"sqlite:///{path}")
+    inbox, told = Inbox(f"sqlite:///{path}"), r"billhook\.db holds tables of something else \(mine\)"
 
-    with pytest.raises(InboxUnavailable, match=r"billhook\.db holds tables of something else \(mine\)"):
-        inbox.put(incoming("k"))
-    inbox.close()
-
-    assert "the committer failed" not in caplog.text
-
-
-def test_another_programs_file_is_an_inbox_that_is_not_ready(path):
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE mine (x)")
-    inbox = Inbox(f"sqlite:///{path}")
-
-    with pytest.raises(SchemaMismatch, match=r"billhook\.db holds tables of something else \(mine\)"):
+    with pytest.raises(SchemaMismatch, match=told):
         inbox.check_writable()
+    with pytest.raises(InboxUnavailable, match=told):
+        inbox.put(incoming("k"))
     (up,) = InboxCollector(lambda: inbox).collect()
     inbox.close()
 
     assert [sample.value for sample in up.samples] == [0]
+    assert "the committer failed" not in caplog.text
 
 
 def test_an_inbox_that_an_earlier_version_put_beside_other_tables_is_taken(path):
@@ -414,7 +384,7 @@ def test_sorting_uses_no_temporary_file(path):
 
 
 def test_a_wal_of_another_process_is_checkpointed_before_writing(path):
-    log = path.with_name(path.name + "-wal")
+    log = log_of(path)
     open_inbox(path).close()
     with contextlib.closing(sqlite3.connect(path)) as other:
         other.execute("SELECT key FROM delivery").fetchall()  # so the log does not go with its last user
@@ -429,7 +399,6 @@ def test_a_wal_of_another_process_is_checkpointed_before_writing(path):
         inbox.put(incoming("after"))
 
         assert other.execute("SELECT key FROM delivery ORDER BY id").fetchall() == [("before",), ("after",)]
-    inbox.close()
 
 
 def test_after_a_fork_the_log_is_taken_over_again(path):
@@ -444,21 +413,15 @@ def test_after_a_fork_the_log_is_taken_over_again(path):
 
         with inbox.database.write():
             assert log_of(path).stat().st_size == 0
-    inbox.close()
 
 
-def test_the_file_may_be_a_symbolic_link(path, tmp_path):
-    link = tmp_path / "elsewhere" / "link.db"
-    link.parent.mkdir()
-    link.symlink_to(path)
+def test_the_file_may_be_a_symbolic_link(path):
     open_inbox(path).close()
 
-    inbox = open_inbox(link)
-    inbox.put(incoming("k"))
+    open_inbox(linked(path)).put(incoming("k"))
 
     assert log_of(path).stat().st_size > 0
     assert value(path, "SELECT count(*) FROM delivery") == 1
-    inbox.close()
 
 
 def test_no_delivery_is_committed_beside_the_checkpoint_of_another_process(path):
@@ -474,7 +437,6 @@ def test_no_delivery_is_committed_beside_the_checkpoint_of_another_process(path)
     inbox.put(incoming("after"))
     assert committed == [("before",)]
     assert rows(path, "SELECT key FROM delivery ORDER BY id") == [("before",), ("meanwhile",), ("after",)]
-    inbox.close()
 
 
 def test_a_reader_that_blocks_the_checkpoint_holds_up_no_delivery(path):
@@ -492,7 +454,6 @@ def test_a_reader_that_blocks_the_checkpoint_holds_up_no_delivery(path):
         assert reader.execute("SELECT key FROM delivery").fetchall() == []
         reader.execute("COMMIT")
         assert reader.execute("SELECT key FROM delivery").fetchall() == [("k",)]
-    inbox.close()
 
 
 # --- the probe's traces ---------------------------------------------------------------------------

@@ -34,8 +34,7 @@ def inbox(path):
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("VACUUM INTO ?", (str(path.with_name("copy.db")),))
     fill(opened, "after")
-    yield opened
-    opened.close()
+    return opened
 
 
 def fill(inbox, name):
@@ -99,7 +98,6 @@ def test_a_process_that_starts_then_is_refused_too(inbox, path):
     remove_log(path)
     opened = open_inbox(path)
     assert opened.put(incoming("good")).delivery_id == 61
-    opened.close()
 
 
 def test_a_replaced_file_without_a_wal_is_used(inbox, path):
@@ -116,10 +114,9 @@ def test_a_file_that_moved_with_its_log_is_taken(inbox, path, tmp_path):
         if not name.is_fifo():
             shutil.copy(name, other / name.name)
 
-    opened = open_inbox(other / "billhook.db")
+    open_inbox(other / "billhook.db")
 
     assert rows(other / "billhook.db", "SELECT count(*) FROM delivery") == [(120,)]
-    opened.close()
 
 
 def test_the_log_owner_note_matches_the_files(path):

@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
-from billhook.inbox import RunPlan
-from support.inbox_view import NOON, change, incoming, rows
+from support.inbox_view import NOON, change, rows
+from support.runs import claim as claim_runs
+from support.runs import planned
 
-LEASE = timedelta(seconds=30)
 OWNER = "host:1:abcdef"
 
 
+pytestmark = pytest.mark.usefixtures("four_due")
+
+
 @pytest.fixture
-def planned(inbox):
+def four_due(inbox):
     """Four runs that are due."""
-    ids = [inbox.put(incoming(f"k{number}")).delivery_id for number in range(4)]
-    with inbox.transaction("planner") as transaction:
-        transaction.plan([RunPlan(delivery_id, ("h",)) for delivery_id in ids], NOON)
+    for number in range(4):
+        planned(inbox, "h", key=f"k{number}")
 
 
-def claim(inbox, limit, *, owner=OWNER, idle=1):
-    with inbox.transaction(owner) as transaction:
-        return transaction.claim(limit, NOON, NOON + LEASE, idle=idle)
+def claim(inbox, limit, *, owner=OWNER):
+    return claim_runs(inbox, limit, owner=owner, idle=1)
 
 
 def release_orphaned(inbox, held, owner=OWNER):
     with inbox.transaction(owner) as transaction:
-        return transaction.release_orphaned([(one.run_id, one.token) for one in held], NOON)
+        return transaction.release_orphaned([one.lease for one in held], NOON)
 
 
 def runs(where):
     return rows(where, "SELECT state, attempts, worker, queued FROM run ORDER BY id")
 
 
-@pytest.mark.usefixtures("planned")
 def test_orphaned_claims_are_released_without_counting_an_attempt(inbox, where):
     held, *_ = claim(inbox, 3)  # one begun, two queued
 
@@ -45,7 +43,6 @@ def test_orphaned_claims_are_released_without_counting_an_attempt(inbox, where):
     assert [one.attempt for one in claim(inbox, 10)] == [1, 1, 1]
 
 
-@pytest.mark.usefixtures("planned")
 def test_release_orphaned_without_held_leases_releases_all(inbox, where):
     claim(inbox, 4)
 
@@ -53,7 +50,6 @@ def test_release_orphaned_without_held_leases_releases_all(inbox, where):
     assert runs(where) == [("due", 0, OWNER, 0)] * 4
 
 
-@pytest.mark.usefixtures("planned")
 def test_releasing_unconfirmed_claims_touches_no_other_workers_claims(inbox, where):
     for owner in ("host:1:abcdee", "other:1:abcdef", "host:1:%"):
         claim(inbox, 1, owner=owner)
@@ -64,7 +60,6 @@ def test_releasing_unconfirmed_claims_touches_no_other_workers_claims(inbox, whe
     assert runs(where) == before
 
 
-@pytest.mark.usefixtures("planned")
 def test_a_later_claim_of_a_held_run_is_orphaned(inbox, where):
     (lost,) = claim(inbox, 1)
     change(where, "UPDATE run SET token = token + 1 WHERE id = ?", lost.run_id)
@@ -72,7 +67,6 @@ def test_a_later_claim_of_a_held_run_is_orphaned(inbox, where):
     assert release_orphaned(inbox, [lost]) == 1
 
 
-@pytest.mark.usefixtures("planned")
 def test_releasing_unconfirmed_claims_leaves_settled_runs_alone(inbox, where):
     claim(inbox, 4)
     change(where, "UPDATE run SET state = 'succeeded'")  # the name of the owner stays, as nothing settles it

@@ -7,24 +7,21 @@ import re
 import pytest
 
 from billhook.errors import ConfigError, SchemaMismatch, UnreleasedSchema
-from billhook.inbox import Inbox, RunPlan, RunState
+from billhook.inbox import Inbox, RunState
 from billhook.inbox.revision import REVISION
 from support.apps import deliver, make_app
 from support.inbox_structure import structure
-from support.inbox_view import NOON, change, incoming, place_of, rows, value
+from support.inbox_view import change, incoming, place_of, rows, value
 from support.next_release import NEXT, next_release
-from support.runs import result_of
+from support.runs import claim, planned, settle
 
 
 @pytest.fixture
 def used(inbox):
     """An inbox with a delivery that failed once, and one that no worker has read."""
-    inbox.put(incoming("k1"))
+    planned(inbox, "h", key="k1")
+    settle(inbox, claim(inbox), RunState.DUE, due=0)
     inbox.put(incoming("k2"))
-    with inbox.transaction("worker") as transaction:
-        transaction.plan([RunPlan(1, ("h",))], NOON)
-        (claim,) = transaction.claim(9, NOON, NOON.replace(hour=13))
-        transaction.settle([result_of(claim, RunState.DUE, due=0, error="e")])
     return inbox
 
 
@@ -33,7 +30,8 @@ def content(where):
     return {table: [row[:9] for row in rows(where, f"SELECT * FROM {table} ORDER BY id")] for table in tables}
 
 
-def test_the_next_migration_keeps_every_row(used, inbox_url, where, tmp_path):
+@pytest.mark.usefixtures("used")
+def test_the_next_migration_keeps_every_row(inbox_url, where, tmp_path):
     before = content(where)
 
     with next_release(tmp_path):
@@ -44,10 +42,10 @@ def test_the_next_migration_keeps_every_row(used, inbox_url, where, tmp_path):
     assert rows(where, "SELECT region, key FROM delivery ORDER BY id") == [("eu", "k1"), ("eu", "k2")]
     assert rows(where, "SELECT handler, attempts, note FROM run") == [("h", 1, None)]
     assert value(where, "SELECT version_num FROM billhook_version") == NEXT
-    used.close()
 
 
-def test_an_upgrade_that_fails_changes_nothing(used, inbox_url, where, tmp_path):
+@pytest.mark.usefixtures("used")
+def test_an_upgrade_that_fails_changes_nothing(inbox_url, where, tmp_path):
     change(where, "CREATE TABLE billhook_region (x INTEGER)")
     before = content(where)
 
@@ -56,7 +54,6 @@ def test_an_upgrade_that_fails_changes_nothing(used, inbox_url, where, tmp_path)
 
     assert content(where) == before
     assert value(where, "SELECT version_num FROM billhook_version") == REVISION
-    used.close()
 
 
 def test_an_inbox_that_was_not_upgraded_is_refused_with_the_command(inbox_url, tmp_path):
@@ -144,9 +141,7 @@ def test_an_app_on_an_inbox_of_an_unreleased_billhook_says_so(bare_url, tmp_path
 @pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
 def test_control_rebuilding_a_table_with_foreign_keys_on_loses_references(inbox):
     """The control of the upgrade's connection: SQLite deletes a dropped table's rows, and what is of them."""
-    inbox.put(incoming("k"))
-    with inbox.transaction("w") as transaction:
-        transaction.plan([RunPlan(1, ("h",))], NOON)
+    planned(inbox, "h")
 
     for write, left in ((inbox.database.migration_transaction, 1), (inbox.database.write, 0)):
         with write() as connection:

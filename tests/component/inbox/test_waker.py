@@ -15,10 +15,7 @@ from support.processes import in_children
 @pytest.fixture
 def wakers(where):
     """The wakers of two inboxes on one database, as two processes have them."""
-    inboxes = [open_inbox(where) for _ in range(2)]
-    yield [inbox.waker for inbox in inboxes]
-    for inbox in inboxes:
-        inbox.close()
+    return [open_inbox(where).waker for _ in range(2)]
 
 
 def test_a_notification_wakes_a_listener_in_another_process(wakers):

@@ -37,16 +37,9 @@ def test_a_worker_runs_stopped_in_order_or_is_lost(inbox, where):
 
     before, after = listed(inbox, 69), listed(inbox, 71)
 
-    assert [(one.owner, one.state.value) for one in before.values()] == [
-        ("runs", "running"),
-        ("is lost", "running"),
-        ("stops", "stopped"),
-    ]
-    assert [(one.owner, one.state.value) for one in after.values()] == [
-        ("runs", "running"),
-        ("is lost", "lost"),
-        ("stops", "stopped"),
-    ]
+    for found, state in ((before, "running"), (after, "lost")):
+        states = [(one.owner, one.state.value) for one in found.values()]
+        assert states == [("runs", "running"), ("is lost", state), ("stops", "stopped")]
     assert [one.ended_at for one in after.values()] == [None, at(10), at(30)]
 
 
@@ -59,16 +52,7 @@ def test_the_restarts_are_of_one_place_on_one_host(inbox, where):
 
     found = {owner: one.restarts for owner, one in listed(inbox, 1000).items()}
 
-    assert found == {
-        "w0": 0,
-        "w1": 0,
-        "w2": 1,
-        "w3": 1,
-        "b0": 0,
-        "b1": 1,
-        "b2": 2,
-        "a thread": 0,
-    }
+    assert found == {"w0": 0, "w1": 0, "w2": 1, "w3": 1, "b0": 0, "b1": 1, "b2": 2, "a thread": 0}
 
 
 def test_it_has_what_it_runs_no_more_at_once_than_its_threads(inbox):
@@ -87,9 +71,7 @@ def test_it_has_what_it_runs_no_more_at_once_than_its_threads(inbox):
 
 def test_it_has_the_release_that_its_process_was_started_with(where):
     for name in ("2.4", ""):
-        inbox = open_inbox(where, release=name)
-        seen(inbox, f"of {name}", 0)
-        inbox.close()
+        seen(open_inbox(where, release=name), f"of {name}", 0)
 
     found = listed(open_inbox(where), 1)
 

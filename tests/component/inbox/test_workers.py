@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -18,19 +17,19 @@ from billhook.engines.maintenance import (
     MaintenanceOptions,
     WorkerRegistration,
 )
-from billhook.inbox import RunPlan, RunState, WorkerRecord
+from billhook.inbox import RunState, WorkerRecord
 from billhook.inbox.overview import read_state
 from billhook.inbox.workers import WORKER_KEPT_FOR
-from support.inbox_view import NOON, change, incoming, open_inbox, rows
+from support.inbox_view import NOON, change, column, open_inbox, rows
 from support.postgres import only_sqlite
-from support.runs import LEASE, at, result_of
+from support.runs import claim, planned, settle
 
 SECOND = timedelta(seconds=1)
 ROW = "SELECT owner, engine, handlers, started_at, seen_at FROM billhook_worker ORDER BY owner"
 
 
 def owners(where):
-    return [owner for (owner,) in rows(where, "SELECT owner FROM billhook_worker ORDER BY owner")]
+    return column(where, "SELECT owner FROM billhook_worker ORDER BY owner")
 
 
 def test_a_worker_is_one_row_with_the_time_it_was_last_seen(inbox, where):
@@ -68,11 +67,11 @@ def test_a_worker_that_goes_on_has_not_stopped(inbox):
 
 
 def test_a_worker_has_its_host_its_threads_and_the_name_of_its_release(where):
-    with closing(open_inbox(where, release="2026-01-14.2")) as inbox:
-        record = WorkerRecord("a", "worker", 2, NOON, host="web-1", pid=7, threads=4)
-        inbox.record_worker(record, NOON)
-        inbox.record_worker(record, NOON + SECOND)
-        (found,) = read_state(inbox, NOON).workers
+    inbox = open_inbox(where, release="2026-01-14.2")
+    record = WorkerRecord("a", "worker", 2, NOON, host="web-1", pid=7, threads=4)
+    inbox.record_worker(record, NOON)
+    inbox.record_worker(record, NOON + SECOND)
+    (found,) = read_state(inbox, NOON).workers
 
     assert (found.host, found.pid, found.threads, found.release) == ("web-1", 7, 4, "2026-01-14.2")
     assert rows(where, "SELECT name FROM billhook_release") == [("2026-01-14.2",)]
@@ -80,18 +79,12 @@ def test_a_worker_has_its_host_its_threads_and_the_name_of_its_release(where):
 
 def test_a_run_keeps_its_last_worker_and_release_and_each_failure_its_own(where):
     def attempt(release, owner, state, seconds, **more):
-        with closing(open_inbox(where, release=release)) as inbox:
-            with inbox.transaction(owner) as transaction:
-                (claim,) = transaction.claim(1, at(seconds), at(seconds) + LEASE)
-            with inbox.transaction(owner) as transaction:
-                transaction.settle([result_of(claim, state, **more)])
+        inbox = open_inbox(where, release=release)
+        settle(inbox, claim(inbox, 1, seconds, owner=owner), state, 1, owner=owner, **more)
 
-    with closing(open_inbox(where)) as inbox:
-        stored = inbox.put(incoming("k")).delivery_id
-        with inbox.transaction("planner") as transaction:
-            transaction.plan([RunPlan(stored, ("h",))], NOON)
-    attempt("one", "a", RunState.DUE, 1, due=10, error="no")
-    attempt("two", "b", RunState.DUE, 20, due=30, error="no")
+    planned(open_inbox(where), "h")
+    attempt("one", "a", RunState.DUE, 1, due=10)
+    attempt("two", "b", RunState.DUE, 20, due=30)
     attempt("two", "c", RunState.SUCCEEDED, 40)
 
     named = "worker, name FROM {} JOIN billhook_release AS r ON r.id = release_id"
@@ -100,13 +93,10 @@ def test_a_run_keeps_its_last_worker_and_release_and_each_failure_its_own(where)
 
 
 def test_a_lost_attempt_is_a_failure_of_the_worker_that_lost_it(inbox, where):
-    stored = inbox.put(incoming("k")).delivery_id
-    with inbox.transaction("dies") as transaction:
-        transaction.plan([RunPlan(stored, ("h",))], NOON)
-        transaction.claim(1, NOON, NOON + LEASE)
+    planned(inbox, "h")
+    claim(inbox, 1, owner="dies")
 
-    with inbox.transaction("another") as transaction:
-        transaction.claim(0, at(31), at(31) + LEASE)
+    claim(inbox, 0, 31, owner="another")
 
     release = "(SELECT id FROM billhook_release WHERE name = '')"
     assert rows(where, f"SELECT worker, release_id = {release} FROM failure") == [("dies", True)]
@@ -125,15 +115,13 @@ def test_what_is_due_later_than_any_wait_may_take_is_made_due(inbox, where):
     """As after a clock that was years ahead; a long wait is left as it is, and a lease."""
     far = "2031-01-15 12:00:00.000000"
     for number, due_at in enumerate([far, "2026-03-10 12:00:00.000000", far]):
-        stored = inbox.put(incoming(f"k{number}")).delivery_id
-        with inbox.transaction("a") as transaction:
-            transaction.plan([RunPlan(stored, ("h",))], NOON)
+        stored = planned(inbox, "h", key=f"k{number}")
         change(where, "UPDATE run SET due_at = ? WHERE delivery_id = ?", due_at, stored)
     change(where, "UPDATE run SET state = 'running' WHERE delivery_id = ?", stored)
 
     inbox.record_worker(WorkerRecord("a", "worker", 2, NOON), NOON)
 
-    found = [due_at for (due_at,) in rows(where, "SELECT due_at FROM run ORDER BY id")]
+    found = column(where, "SELECT due_at FROM run ORDER BY id")
     assert found == ["2026-01-15 12:00:00.000000", "2026-03-10 12:00:00.000000", far]
 
 
