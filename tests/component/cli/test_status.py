@@ -98,23 +98,6 @@ def test_thresholds_that_are_not_crossed_have_exit_code_0(run, refusing):
     assert json.loads(result.stdout)["crossed"] == []
 
 
-def test_a_wrong_threshold_is_refused_with_what_to_write(run, shop):
-    refused = {
-        "--max-age 5": "'5' is not a duration",
-        "--max-silence InvoiceApproved": "is not TYPE=DURATION",
-        "--max-silence InvoiceApproved=x": "'x' is not a duration",
-        "--max-refused 10": "is not a number in up to 48 hours",
-        "--max-refused 10/9d": "is not a number in up to 48 hours",
-        "--max-dead -1": "-1 is not in the range",
-        "--watch --json": "choose one of",
-    }
-
-    for arguments, told in refused.items():
-        result = run("status", *arguments.split())
-        assert result.exit_code == 2
-        assert told in result.stderr
-
-
 def lines(inbox, now, **thresholds):
     return judge(Facts(inbox, now, thresholds=Thresholds(**thresholds))).crossed
 
