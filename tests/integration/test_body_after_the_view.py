@@ -10,8 +10,6 @@ import http.client
 import json
 import os
 import secrets
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -21,8 +19,9 @@ from typing import Any
 
 import pytest
 
+from support.examples import answers, free_port
 from support.inbox_view import rows
-from support.processes import run_command, until
+from support.processes import clean_environment, logged, run_command, until
 from support.reading_app import PLACES, READERS
 from support.signing import PATH, SECRET
 from support.templates import new_inbox
@@ -145,45 +144,23 @@ class Shop:
 @contextlib.contextmanager
 def serving(folder: Path, command: list[str], python: str = sys.executable, **environ: str) -> Iterator[Shop]:
     """The app under a server, until the block ends."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     new_inbox(f"sqlite:///{folder / 'billhook.db'}")
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
+    environ = {
+        "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
+        "READ_FILE": str(folder / "read.jsonl"),
+        "BILLHOOK_SECRETS": SECRET,
+        "BILLHOOK_ENGINE": "worker",
+        "BILLHOOK_INBOX_URL": f"sqlite:///{folder / 'billhook.db'}",
+        "BILLHOOK_MAX_BODY_BYTES": "1000",
+        **environ,
+    }
+    started = [python, *(part.replace("{port}", str(port)) for part in command)]
     log = folder / "server.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [python, *(part.replace("{port}", str(port)) for part in command)],
-            env={
-                **kept,
-                "PYTHONPATH": os.pathsep.join([str(TESTS), kept.get("PYTHONPATH", "")]),
-                "READ_FILE": str(folder / "read.jsonl"),
-                "BILLHOOK_SECRETS": SECRET,
-                "BILLHOOK_ENGINE": "worker",
-                "BILLHOOK_INBOX_URL": f"sqlite:///{folder / 'billhook.db'}",
-                "BILLHOOK_MAX_BODY_BYTES": "1000",
-                **environ,
-            },
-            cwd=folder,
-            stdout=output,
-            stderr=output,
-        )
-    try:
-        until(lambda: process.poll() is not None or _answers(port), scaled(30))
-        assert process.poll() is None, log.read_text()
+    with logged(started, log, cwd=folder, env=clean_environment(**environ)) as process:
+        until(lambda: process.poll() is not None or answers(port), scaled(30))
+        assert process.poll() is None
         yield Shop(port, folder)
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _answers(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
 
 
 def expected(read: str, content_type: str) -> list[Any]:
@@ -310,8 +287,7 @@ app = make_app()
 def test_check_serves_an_app_that_eventlet_patches_when_all_is_imported(tmp_path, other_python):
     """A server that waits in a selector of the unpatched library would stop the checker's own thread."""
     (tmp_path / "shop.py").write_text(PATCHED_LATE, encoding="utf-8")
-    environ = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
-    environ |= {"BILLHOOK_SECRETS": SECRET, "PYTHONPATH": str(TESTS)}
+    environ = clean_environment(BILLHOOK_SECRETS=SECRET, PYTHONPATH=str(TESTS))
 
     done = run_command(
         [other_python, "-m", "flask", "--app", "shop", "billhook", "check", "--json"],

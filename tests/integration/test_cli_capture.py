@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from billhook.cli import main
 from billhook.cli.capture import _read_request, parse_request
 from billhook.signing import TimestampedHMAC
-from support.processes import run_command, together, until
+from support.processes import logged, run_command, together, until
 from support.signing_cases import TEXT_SECRET
 from support.timeouts import scaled
 
@@ -31,21 +31,8 @@ BODY = b'{"amount": 12.50}\r\n\x00\xff'
 class Capture:
     """A running `billhook capture` and the folder that it writes to."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self.folder = folder / "captured"
-        self.log = folder / "capture.log"
-        command = [
-            sys.executable,
-            "-m",
-            "billhook",
-            "capture",
-            "--bind",
-            "127.0.0.1:0",
-            "--to",
-            str(self.folder),
-        ]
-        with self.log.open("w") as output:
-            self.process = subprocess.Popen([*command, *arguments], stdout=output, stderr=output)
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
+        self.folder, self.log, self.process = folder / "captured", folder / "capture.log", process
         found = until(lambda: re.search(r"http://127\.0\.0\.1:(\d+)", self.log.read_text()), 20)
         self.port = int(found[1])
         self._known: set[Path] = set()
@@ -72,27 +59,25 @@ class Capture:
             return answer
 
 
+@contextlib.contextmanager
+def capturing(folder: Path, *arguments: str) -> Iterator[Capture]:
+    bind = ["--bind", "127.0.0.1:0", "--to", str(folder / "captured")]
+    command = [sys.executable, "-m", "billhook", "capture", *bind, *arguments]
+    with logged(command, folder / "capture.log", stop=signal.SIGKILL) as process:
+        yield Capture(folder, process)
+
+
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory) -> Iterator[Capture]:
     """A process that records whatever the tests send."""
-    running = Capture(tmp_path_factory.mktemp("recording"))
-    yield running
-    running.process.kill()
-    running.process.wait(20)
+    with capturing(tmp_path_factory.mktemp("recording")) as running:
+        yield running
 
 
 @pytest.fixture
 def capture(tmp_path) -> Iterator[Callable[..., Capture]]:
-    started: list[Capture] = []
-
-    def start(*arguments: str) -> Capture:
-        started.append(Capture(tmp_path, *arguments))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.process.kill()
-        each.process.wait(20)
+    with contextlib.ExitStack() as stack:
+        yield lambda *arguments: stack.enter_context(capturing(tmp_path, *arguments))
 
 
 def request(body: bytes = BODY, headers: str = "") -> bytes:

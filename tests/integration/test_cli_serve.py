@@ -29,7 +29,7 @@ from billhook.cli.serve import SourceFiles
 from billhook.posting import HttpPoster, sign
 from billhook.signing import StandardWebhooks
 from support.inbox_view import incoming, open_inbox, rows
-from support.processes import alive, children, descendants, run_command, until
+from support.processes import alive, children, clean_environment, descendants, run_command, until
 from support.signing import SECRET, signed
 from support.timeouts import scaled
 
@@ -58,8 +58,7 @@ class Cli:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.started: list[subprocess.Popen[bytes]] = []
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
-        self.environ = {**clean, "BILLHOOK_SECRETS": SECRET, "BILLHOOK_LEASE_SECONDS": "1"}
+        self.environ = clean_environment(BILLHOOK_SECRETS=SECRET, BILLHOOK_LEASE_SECONDS="1")
         (folder / "shop_handlers.py").write_text(HANDLERS)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from support.inbox_view import hung
-from support.processes import alive, children, run_command, until
+from support.processes import alive, children, clean_environment, run_command, until
 from support.signing import SECRET
 from support.timeouts import scaled
 from support.worker_group import signalled
@@ -131,7 +131,7 @@ def test_billhooks_own_workers_are_refused_in_a_sentence_that_names_celerys(tmp_
         "app.config.from_prefixed_env()\nBillhook(app)\n"
     )
     options = {"SECRETS": SECRET, "ENGINE": "celery", "CELERY_APP": "tasks:celery"}
-    environ = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
+    environ = clean_environment()
     for name, text in options.items():
         environ |= {f"BILLHOOK_{name}": text, f"FLASK_BILLHOOK_{name}": text}
 

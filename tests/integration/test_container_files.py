@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -27,7 +26,7 @@ from billhook.settings import OPTIONS
 from support.dockerfile import of, stages
 from support.examples import eventually, free_port
 from support.pages import PAGES, ROOT
-from support.processes import run_command
+from support.processes import children, clean_environment, logged, run_command
 from support.signing import SECRET
 from support.templates import new_inbox
 from support.timeouts import scaled
@@ -108,14 +107,10 @@ def test_it_stops_in_order_as_process_1(tmp_path, command):
     (tmp_path / "billing.py").write_text(code)
     log, port, alive = tmp_path / "log", free_port(), tmp_path / "alive"
     arguments = {"serve": ["--bind", f"127.0.0.1:{port}"], "worker": ["--health-file", str(alive)]}[command]
-    environment = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
 
-    with log.open("w") as output:
-        outside = subprocess.Popen(
-            [*spaces, sys.executable, "-m", "billhook", command, "billing.py", *arguments],
-            cwd=tmp_path, env={**environment, "BILLHOOK_SECRETS": SECRET}, stdout=output, stderr=output,
-        )  # fmt: skip
-    try:
+    started = [*spaces, sys.executable, "-m", "billhook", command, "billing.py", *arguments]
+    environ = clean_environment(BILLHOOK_SECRETS=SECRET)
+    with logged(started, log, stop=signal.SIGKILL, cwd=tmp_path, env=environ) as outside:
         # Each web process: gunicorn waits long for one that gets its signal as it is forked.
         eventually(
             lambda: (
@@ -125,15 +120,11 @@ def test_it_stops_in_order_as_process_1(tmp_path, command):
             ),
             60,
         )
-        assert outside.poll() is None, log.read_text()
-        children = Path(f"/proc/{outside.pid}/task/{outside.pid}/children").read_text()
-        os.kill(int(children), signal.SIGTERM)
+        assert outside.poll() is None
+        (inside,) = children(outside.pid)
+        os.kill(inside, signal.SIGTERM)
 
-        assert outside.wait(scaled(15)) == 0, log.read_text()
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            outside.kill()
-        outside.wait(5)
+        assert outside.wait(scaled(15)) == 0
 
 
 # compose.yaml

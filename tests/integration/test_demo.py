@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from billhook.cli import main
 from billhook.cli.demo import DemoEnvironment
 from billhook.program import install_command
-from support.processes import run_command, until
+from support.processes import clean_environment, run_command, until
 from support.timeouts import scaled
 
 DEMO = [sys.executable, "-m", "billhook", "demo"]
@@ -45,8 +45,7 @@ def hidden(tmp_path) -> Path:
 
 
 def environment(temporary: Path, **more: str) -> dict[str, str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
-    return {**clean, "TMPDIR": str(temporary), **more}
+    return clean_environment(TMPDIR=str(temporary), **more)
 
 
 def of_this_demo(temporary: Path) -> list[str]:

@@ -31,7 +31,7 @@ from support.examples import eventually, free_port
 from support.inbox_view import value
 from support.nginx import Nginx
 from support.postgres import with_options
-from support.processes import run_command
+from support.processes import clean_environment, run_command
 from support.systemd import unit_settings, verify_units
 from support.templates import new_inbox
 from support.timeouts import scaled
@@ -85,7 +85,7 @@ def conf_value(name: str) -> str:
 @functools.cache
 def gunicorn_output(flag: str) -> str:
     command = [sys.executable, "-m", "gunicorn", "-c", str(CONF), flag, "billhook.signals:emit"]
-    done = run_command(command, env=environment(), check=True)
+    done = run_command(command, env=clean_environment(), check=True)
     return done.stdout
 
 
@@ -231,22 +231,15 @@ def test_nginx_answers_with_the_receivers_own_bodies() -> None:
 # The programs
 
 
-def environment(**more: str) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("BILLHOOK_", "FLASK_")) and name != "WEB_CONCURRENCY"
-    }
-    return {**kept, **more}
-
-
 @contextlib.contextmanager
 def running(command: list[str], folder: Path, **options: str) -> Iterator[None]:
     """A program of ours, which has to stop when it is told and to find nothing wrong with that."""
     (folder / "note.py").write_text(HANDLERS)
     log = folder / "log"
     with log.open("ab") as out:
-        process = subprocess.Popen(command, cwd=folder, env=environment(**options), stdout=out, stderr=out)
+        process = subprocess.Popen(
+            command, cwd=folder, env=clean_environment(**options), stdout=out, stderr=out
+        )
     try:
         yield
         process.send_signal(signal.SIGTERM)
@@ -358,7 +351,7 @@ def test_a_flask_app_on_the_event_loop_is_refused_with_what_to_do_instead(tmp_pa
         f"127.0.0.1:{free_port()}",
         WSGI,
     ]
-    done = run_command(command, cwd=tmp_path, env=environment(BILLHOOK_SECRETS=SECRET))
+    done = run_command(command, cwd=tmp_path, env=clean_environment(BILLHOOK_SECRETS=SECRET))
 
     assert done.returncode != 0
     assert "create_asgi_app()" in done.stderr

@@ -26,7 +26,7 @@ from billhook.inbox import Inbox
 from support.apps import deliver, inbox_at
 from support.celery_workers import Shop, clean_up, worker
 from support.inbox_view import incoming, rows
-from support.processes import run_command, until
+from support.processes import clean_environment, logged, run_command, until
 from support.proxy import proxied
 from support.senders import Senders
 from support.server import gunicorn
@@ -274,17 +274,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def started(command, folder, environ, ready):
     """A command of the example's README, until the block ends."""
     log = folder / f"{command.split()[0]}.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            ["sh", "-c", f"exec {command}"], cwd=folder, env=environ, stdout=output, stderr=output
-        )
-    try:
+    with logged(["sh", "-c", f"exec {command}"], log, cwd=folder, env=environ) as process:
         until(lambda: ready(log.read_text()) or process.poll() is not None, 60)
-        assert process.poll() is None, log.read_text()
+        assert process.poll() is None
         yield
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def test_the_celery_example_runs_as_documented(shop, tmp_path):
@@ -296,10 +289,7 @@ def test_the_celery_example_runs_as_documented(shop, tmp_path):
     expected = re.search(rf"^\$ {re.escape(letter)}\n(.*)$", readme, re.MULTILINE)[1]
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
-    environ = {
-        name: text for name, text in os.environ.items() if not name.startswith(("BILLHOOK_", "FLASK_"))
-    }
-    environ |= {
+    environ = clean_environment() | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "BILLHOOK_SECRETS": SECRET,
         "FLASK_BILLHOOK_SECRETS": SECRET,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -24,7 +22,7 @@ from support.dockerfile import of, stages
 from support.examples import eventually, free_port
 from support.nginx import HOST, Nginx
 from support.pages import PAGES, ROOT, marked
-from support.processes import run_command
+from support.processes import clean_environment, logged, run_command
 from support.signing import SECRET
 from support.systemd import Service, unit_settings, verify_units
 
@@ -92,28 +90,21 @@ def sandbox(folder: Path) -> Iterator[dict[str, str]]:
     """The billing service, whose API is called and which sends what was subscribed; gives its options."""
     command = [sys.executable, "-m", "billhook", "sandbox", "--allow-private", "--database", "temporary"]
     log, port = folder / "sandbox.log", free_port()
-    environment = {**clean_environment(), "BILLHOOK_SECRETS": SECRET}
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            [*command, "--bind", f"127.0.0.1:{port}"], cwd=folder, env=environment, stdout=out, stderr=out
-        )
-    try:
+    environment = clean_environment(BILLHOOK_SECRETS=SECRET)
+    with logged([*command, "--bind", f"127.0.0.1:{port}"], log, cwd=folder, env=environment):
         exported = r"(BILLHOOK_API_\w+)=(\S+)\s"
         eventually(lambda: len(re.findall(exported, log.read_text())) == 3)
         yield dict(re.findall(exported, log.read_text()))
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
-def clean_environment() -> dict[str, str]:
-    own = ("BILLHOOK", "FLASK", "PG", "WEB_CONCURRENCY", "VIRTUAL_ENV")
-    return {name: text for name, text in os.environ.items() if not name.startswith(own)}
+def environment_of_a_stranger() -> dict[str, str]:
+    own = ("PG", "VIRTUAL_ENV")
+    return {name: text for name, text in clean_environment().items() if not name.startswith(own)}
 
 
 def sandbox_call(options: dict[str, str], *arguments: str) -> None:
     command = [sys.executable, "-m", "billhook", "sandbox", "call", *arguments]
-    run_command(command, env={**clean_environment(), **options}, check=True)
+    run_command(command, env=clean_environment(**options), check=True)
 
 
 def request(nginx: Nginx, port: int, method: str, path: str, body: bytes = b"", **headers: str) -> Any:
@@ -182,7 +173,7 @@ def test_a_stranger_gets_to_a_handled_delivery_and_through_an_upgrade(tmp_path, 
             "https://billing.example.com": service["BILLHOOK_API_URL"],
             "org-client-id": service["BILLHOOK_API_CLIENT_ID"],
         }
-        project = Project(tmp_path / "machine", clean_environment(), values)
+        project = Project(tmp_path / "machine", environment_of_a_stranger(), values)
         environment(project)
         project.typed("units")
         project.write_secret("signing-secret", SECRET)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from billhook import gunicorn_conf
-from support.examples import eventually, free_port
+from support.examples import answers, eventually, free_port
+from support.processes import logged
 from support.timeouts import scaled
 
 NUMBER = 200
@@ -49,17 +47,12 @@ def test_requests_that_are_no_http_write_a_line_a_second_without_their_text(tmp_
     port, log = free_port(), tmp_path / "log"
     command = [sys.executable, "-m", "gunicorn", "-c", str(conf), "-k", "gthread", "-w", "1"]
     command += ["--worker-connections", "1000", "--bind", f"127.0.0.1:{port}", "served:app"]
-    with log.open("w") as output:
-        server = subprocess.Popen(command, cwd=tmp_path, stdout=output, stderr=output, env={**os.environ})
-    try:
-        eventually(lambda: is_listening(port), 30)
+    with logged(command, log, cwd=tmp_path):
+        eventually(lambda: answers(port), 30)
         for request in requests():
             with socket.create_connection(("127.0.0.1", port), timeout=scaled(10)) as client:
                 client.sendall(request)
                 assert client.recv(100).startswith(b"HTTP/1.1 400")
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(scaled(30))
     text = log.read_text()
     known = ("Invalid request from", "request refused by gunicorn")
     lines = [line for line in text.splitlines() if any(one in line for one in known)]
@@ -71,11 +64,3 @@ def test_requests_that_are_no_http_write_a_line_a_second_without_their_text(tmp_
     else:
         assert len(lines) == NUMBER
         assert TEXT in text
-
-
-def is_listening(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True

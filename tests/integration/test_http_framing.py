@@ -16,7 +16,7 @@ import pytest
 from billhook.program import install_command
 from support.inbox_view import rows
 from support.postgres import unavailable
-from support.processes import children, run_command, until
+from support.processes import children, clean_environment, run_command, until
 from support.server import gunicorn, head, need_event_loop, read_reply
 from support.signing import signed
 from support.timeouts import scaled
@@ -213,8 +213,7 @@ main(["serve", "--bind", "127.0.0.1:8123"])
 )
 def test_serve_refuses_a_gunicorn_whose_insides_changed(tmp_path, change, named):
     need_event_loop()
-    environ = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
-    environ["BILLHOOK_SECRETS"] = "whsec_" + "A" * 43 + "="
+    environ = clean_environment(BILLHOOK_SECRETS="whsec_" + "A" * 43 + "=")
     ran = run_command([sys.executable, "-c", CHANGED.format(change=change)], cwd=tmp_path, env=environ)
 
     assert ran.returncode == 2

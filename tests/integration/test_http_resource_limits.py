@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import run_command
+from support.processes import clean_environment, run_command
 from support.signing import SECRET
 
 TESTS = Path(__file__).parents[1]
@@ -59,9 +59,7 @@ sys.stdout.flush()
     "lacking", [pytest.param("slow bodies", marks=pytest.mark.long), "committer", "memory"]
 )
 def test_a_delivery_without_threads_or_memory_is_503_until_they_return(tmp_path, lacking):
-    clean = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
-    environ = {
-        **clean,
+    environ = clean_environment() | {
         "BILLHOOK_SECRETS": SECRET,
         "BILLHOOK_ENGINE": "worker",
         "BILLHOOK_MAX_BODY_BYTES": "16000000",

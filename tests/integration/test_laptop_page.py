@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +12,8 @@ import pytest
 from billhook.events import InvoiceApproved, sample
 from support.examples import Server, answers, environment, eventually, free_port
 from support.pages import block, marked
-from support.processes import run_command
+from support.processes import logged, run_command
 from support.signing import SECRET
-from support.timeouts import scaled
 
 BLOCKS = {name: text for _, name, text in marked(["deploy/LAPTOP.md"])}
 PATH = "/webhooks/billing"
@@ -30,16 +28,8 @@ def terminal(commands: str, folder: Path, **options: str) -> Iterator[Path]:
         del environ["BILLHOOK_SECRETS"]
     *first, last = commands.strip().splitlines()
     shell = ["bash", "-euc", "\n".join([*first, f"exec {last}"])]
-    with log.open("w") as out:
-        process = subprocess.Popen(shell, cwd=folder, env=environ, stdout=out, stderr=out)
-    try:
+    with logged(shell, log, stop=signal.SIGINT, cwd=folder, env=environ):
         yield log
-    except AssertionError as error:
-        error.add_note(log.read_text())
-        raise
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(scaled(30))
 
 
 def typed(name: str, port: int) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 from billhook.inbox.revision import REVISION
 from support.inbox_view import rows, value
 from support.next_release import NEXT, next_release
-from support.processes import until
+from support.processes import clean_environment, logged, until
 from support.senders import Senders
 from support.server import gunicorn, head
 from support.signing import SECRET
@@ -38,24 +36,15 @@ def release(tmp_path, inbox_url):
     """Start a command of a release, `old` or `new`; its process and its log."""
     (tmp_path / "noting.py").write_text(HANDLERS)
     programs = {"old": ["-m", "billhook"], "new": ["-m", "support.next_release", str(tmp_path / "next")]}
-    clean = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
-    environ = {**clean, "PYTHONPATH": str(TESTS), "BILLHOOK_INBOX_URL": inbox_url, "BILLHOOK_SECRETS": SECRET}
+    options = {"PYTHONPATH": str(TESTS), "BILLHOOK_INBOX_URL": inbox_url, "BILLHOOK_SECRETS": SECRET}
 
     with contextlib.ExitStack() as stack:
 
         def start(name, *arguments):
             log = tmp_path / f"{name}-{arguments[0]}.log"
-            output = stack.enter_context(log.open("wb"))
-            process = subprocess.Popen(
-                [sys.executable, *programs[name], *arguments],
-                cwd=tmp_path,
-                env={**environ, "RELEASE": name},
-                stdout=output,
-                stderr=output,
-            )
-            stack.callback(process.wait, 60)
-            stack.callback(process.terminate)
-            return process, log
+            command = [sys.executable, *programs[name], *arguments]
+            environ = clean_environment(RELEASE=name, **options)
+            return stack.enter_context(logged(command, log, cwd=tmp_path, env=environ)), log
 
         yield start
 

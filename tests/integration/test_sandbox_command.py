@@ -23,7 +23,7 @@ import pytest
 from billhook.client import BillingClient
 from billhook.errors import AuthenticationFailed
 from billhook.resources import NewCatalogProduct
-from support.processes import run_command
+from support.processes import clean_environment, run_command
 
 
 def free_port() -> int:
@@ -36,10 +36,6 @@ def free_port() -> int:
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "billhook", "sandbox", *arguments]
-
-
-def clean() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("BILLHOOK_")}
 
 
 def answered(url: str, request: bytes) -> bytes:
@@ -56,7 +52,7 @@ def start(folder: Path, *arguments: str, errors: int | None = None, **environ: s
     return subprocess.Popen(
         command("--bind", f"127.0.0.1:{free_port()}", *arguments),
         cwd=folder,
-        env={**clean(), **environ, "PYTHONUNBUFFERED": "1"},
+        env=clean_environment(PYTHONUNBUFFERED="1", **environ),
         stdout=subprocess.PIPE,
         stderr=errors,
         text=True,
@@ -102,7 +98,7 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
 
 def refused(folder: Path, *arguments: str) -> str:
     """What is said to a command that cannot work."""
-    done = run_command(command(*arguments), cwd=folder, env=clean())
+    done = run_command(command(*arguments), cwd=folder, env=clean_environment())
     assert done.returncode == 2, done
     assert "Traceback" not in done.stderr
     return done.stderr
@@ -166,7 +162,7 @@ def test_a_token_that_could_not_be_printed_is_printed_at_the_next_start(tmp_path
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             command("--bind", f"127.0.0.1:{free_port()}"),
-            cwd=tmp_path, env=clean(), stdout=full, stderr=subprocess.PIPE, timeout=240,
+            cwd=tmp_path, env=clean_environment(), stdout=full, stderr=subprocess.PIPE, timeout=240,
         )  # fmt: skip
 
     assert done.returncode != 0
@@ -195,7 +191,8 @@ def test_ctrl_c_during_start_prints_no_traceback(tmp_path: Path) -> None:
     arguments = ["sandbox", "--bind", f"127.0.0.1:{free_port()}", "--database", "temporary"]
     with subprocess.Popen(
         [sys.executable, "-c", SLOW, *arguments],
-        cwd=tmp_path, env=clean(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        cwd=tmp_path, env=clean_environment(), start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stderr is not None
@@ -221,7 +218,7 @@ main(prog_name="billhook")
 def test_a_second_sandbox_on_the_same_file_is_refused_in_a_line(tmp_path: Path) -> None:
     with sandbox(tmp_path):
         second = [sys.executable, "-c", SHORT_TIMEOUT, "sandbox", "--bind", f"127.0.0.1:{free_port()}"]
-        done = run_command(second, cwd=tmp_path, env=clean())
+        done = run_command(second, cwd=tmp_path, env=clean_environment())
 
     waits, refuses = done.stderr.splitlines()
     assert done.returncode == 2
@@ -306,7 +303,9 @@ def test_the_lines_that_are_printed_make_a_receiver_in_each_preset(
         "print(s.signature, len(configured_scheme(s).load(secrets)), os.environ['BILLHOOK_API_CLIENT_ID'])"
     )
     done = run_command(
-        ["sh", "-ec", f'{lines}\nexec "$0" -c "$1"', sys.executable, report], cwd=tmp_path, env=clean()
+        ["sh", "-ec", f'{lines}\nexec "$0" -c "$1"', sys.executable, report],
+        cwd=tmp_path,
+        env=clean_environment(),
     )
     assert done.stdout.strip() == f"{signature} 1 my$shop's", done
     assert [each for each in ("signing secret", "public key") if f"  {each}" in said] == [word]
@@ -386,7 +385,7 @@ def credentials(facts: dict[str, Any]) -> dict[str, str]:
 
 def asked(facts: dict[str, Any], *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """`billhook sandbox call` with the credentials that were printed."""
-    return run_command(command("call", *arguments), env={**clean(), **credentials(facts)}, **more)
+    return run_command(command("call", *arguments), env=clean_environment(**credentials(facts)), **more)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from datetime import timedelta
@@ -15,7 +14,7 @@ from billhook.errors import InboxUnavailable
 from billhook.inbox import deliveries
 from billhook.inbox.schema import run
 from support.inbox_view import incoming, rows
-from support.processes import run_command
+from support.processes import clean_environment, run_command
 from support.signing import SECRET
 
 HANDLERS = """
@@ -39,8 +38,7 @@ APPROVED = b'{"invoiceId": "inv_1", "date": "2026-01-15T09:30:00Z"}'
 @pytest.fixture
 def drain(tmp_path, inbox_url):
     (tmp_path / "hooks.py").write_text(HANDLERS)
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
-    environ = {**clean, "BILLHOOK_SECRETS": SECRET, "BILLHOOK_INBOX_URL": inbox_url}
+    environ = clean_environment(BILLHOOK_SECRETS=SECRET, BILLHOOK_INBOX_URL=inbox_url)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "billhook", "worker", "hooks.py", "--drain", *arguments]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from billhook.inbox import Inbox
 from support.inbox_view import incoming, open_inbox, place_of, rows
-from support.processes import descendants
+from support.processes import clean_environment, descendants
 from support.server import gunicorn
 from support.signing import SECRET
 from support.timeouts import scaled
@@ -44,8 +44,7 @@ class Place:
 
     @property
     def environ(self) -> dict[str, str]:
-        clean = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
-        return {**clean, **self.options}
+        return clean_environment(**self.options)
 
     def put(self, key: str, event_type: str = "PingTest", body: bytes = b"{}") -> None:
         self.inbox.put(incoming(key, event_type=event_type, body=body))

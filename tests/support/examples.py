@@ -25,7 +25,7 @@ from billhook.events import (
     UnknownEvent,
 )
 from billhook.signing import StandardWebhooks
-from support.processes import run_command
+from support.processes import clean_environment, run_command
 from support.timeouts import scaled
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -68,9 +68,8 @@ class Server:
 
 def environment() -> dict[str, str]:
     """This process's, without what would configure an example from outside; our commands come first."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BILLHOOK_", "FLASK_"))}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
-    return {**kept, "PATH": path, "BILLHOOK_SECRETS": SECRET}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return clean_environment(PATH=path, BILLHOOK_SECRETS=SECRET)
 
 
 @contextlib.contextmanager

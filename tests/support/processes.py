@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,33 @@ def run_command(command: Sequence[str | Path], **options: Any) -> subprocess.Com
     """What a command said as text, and its exit code, whichever that is; `options` as for subprocess.run."""
     given = {"timeout": 240, "check": False, **options}
     return subprocess.run(command, capture_output=True, text=True, **given)
+
+
+def clean_environment(**options: str) -> dict[str, str]:
+    """This process's environment without what would configure billhook from outside, and with `options`."""
+    outside = ("BILLHOOK_", "FLASK_", "WEB_CONCURRENCY")
+    return {name: text for name, text in os.environ.items() if not name.startswith(outside)} | options
+
+
+@contextlib.contextmanager
+def logged(
+    command: Sequence[str | Path], log: Path, *, stop: int = signal.SIGTERM, grace: float = 30, **options: Any
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that writes into `log` until the block ends; it is told to stop, and killed after `grace`."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, **options)
+    try:
+        yield process
+    except AssertionError as error:
+        error.add_note(log.read_text(errors="replace")[-8_000:])
+        raise
+    finally:
+        process.send_signal(stop)
+        try:
+            process.wait(scaled(grace))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def together(count: int, work: Callable[[int], Any]) -> list[Any]:

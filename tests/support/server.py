@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from gunicorn import version_info
 from billhook.gunicorn_compat import OLDEST
 from support.inbox_view import place_of, rows
 from support.postgres import unavailable
-from support.processes import until
+from support.processes import clean_environment, logged, until
 from support.signing import PATH, SECRET, signed
 from support.templates import new_inbox
 from support.timeouts import scaled
@@ -181,8 +180,8 @@ def gunicorn(
         inbox.parent.mkdir(exist_ok=True)
         if "BILLHOOK_INBOX_URL" not in environment and not inbox.exists():
             new_inbox(settings["BILLHOOK_INBOX_URL"])
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
-    with socket.socket() as listener, log.open("wb") as output:
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)
         port = listener.getsockname()[1]
@@ -192,25 +191,12 @@ def gunicorn(
             command = [sys.executable, "-m", "gunicorn", *served_by, "-w", str(workers)]
             command += ["-b", f"fd://{listener.fileno()}", *_OWN_SOCKET]
         command = [*prefix, *command, *flags, app or standalone]
-        process = subprocess.Popen(
-            command,
-            env={**kept, "PYTHONPATH": os.pathsep.join([str(TESTS), kept.get("PYTHONPATH", "")]), **settings},
-            cwd=folder,
-            stdout=output,
-            stderr=output,
-            pass_fds=[listener.fileno()],
-        )
-        try:
+        environ = clean_environment(**{"PYTHONPATH": path, **settings})
+        options = {"env": environ, "cwd": folder, "pass_fds": [listener.fileno()]}
+        with logged(command, log, grace=10, **options) as process:
             server = Server(port, inbox, process.pid, log)
             _wait_until_up(server, process, wait_for)
             yield server
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 def _wait_until_up(server: Server, process: subprocess.Popen[bytes], path: str) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from support.inbox_view import incoming, open_inbox, place_of, rows
-from support.processes import children, until
+from support.processes import children, clean_environment, until
 from support.signing import SECRET
 
 WORST = """
@@ -46,14 +46,13 @@ class WorkerGroup:
         self.where = where
         self.inbox = open_inbox(where)
         self.started: list[subprocess.Popen[bytes]] = []
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
         options = {
             "SECRETS": SECRET,
             "INBOX_URL": url,
             "LEASE_SECONDS": "1",
             "RETRY_SCHEDULE_SECONDS": "0.2,0.2",
         }
-        self.environ = clean | {f"BILLHOOK_{name}": text for name, text in options.items()}
+        self.environ = clean_environment() | {f"BILLHOOK_{name}": text for name, text in options.items()}
         self.environ |= {f"FLASK_BILLHOOK_{name}": text for name, text in options.items()}
         (folder / "worst.py").write_text(WORST)
 

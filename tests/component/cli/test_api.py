@@ -161,32 +161,6 @@ def test_an_error_of_the_service_exits_with_code_1(api, service):
     )
 
 
-def test_invalid_arguments_exit_with_code_2(api, service):
-    refused = {
-        "contracts list --customer-id a --customer-external-id b": "at most one of customerId and",
-        "customers consumptions": "give either CUSTOMER_ID or --alias",
-        "customers consumptions a --alias b": "give either CUSTOMER_ID or --alias",
-        "plans get ..": "planId is '..': that cannot be a part of an address",
-        "events query": "Missing option '--since'",
-        "events aggregate c --since 1d --group-by day --meter =x": "is not KEY=EVENTNAME",
-        "invoices list --limit 0": "0 is not in the range",
-    }
-
-    for arguments, text in refused.items():
-        result = api(*arguments.split())
-        assert result.exit_code == 2
-        assert text in result.stderr
-    assert service.lines() == []
-
-
-def test_a_missing_option_is_named(run, credentials):
-    for missing in credentials:
-        given = {name: value for name, value in credentials.items() if name != missing}
-        result = run("api", "login", **given)
-        assert result.exit_code == 2
-        assert f"need options: set BILLHOOK_{missing}" in result.stderr
-
-
 def test_the_token_may_be_in_a_file(api, service, secret_file):
     result = api("login", API_REFRESH_TOKEN="", API_REFRESH_TOKEN_FILE=secret_file(REFRESH_TOKEN))
 

@@ -51,6 +51,13 @@ def checked(app, *arguments: str) -> tuple[int, dict[str, str]]:
     return result.exit_code, {one["what"]: one["told"] for one in facts["checks"]}
 
 
+def refusal(app) -> str:
+    """What is told of the probe, of an app that does not pass the check."""
+    code, found = checked(app)
+    assert code == 1
+    return found[f"POST {PATH}"]
+
+
 def stored(app) -> list[tuple]:
     return rows(inbox_file(app), "SELECT * FROM delivery")
 
@@ -114,10 +121,7 @@ def test_check_reports_a_before_request_hook_that_answers_and_the_remedy(shop, h
     hook.__module__ = "test_check"
     app.before_request(hook)
 
-    code, found = checked(app)
-
-    assert code == 1
-    assert found[f"POST {PATH}"] == (
+    assert refusal(app) == (
         f"{status} came from the app, not from billhook: {told}: exclude requests with request.blueprint == "
         '"billhook" from it'
     )
@@ -129,13 +133,9 @@ def test_check_reports_a_redirect_of_what_a_proxy_passes_on_without_tls(shop):
         lambda: None if request.is_secure else redirect(request.url.replace("http", "https", 1))
     )
 
-    code, found = checked(app)
-
-    assert code == 1
-    assert found[f"POST {PATH}"].startswith("302 came from the app, not from billhook: a redirect")
-    assert found[f"POST {PATH}"].endswith(
-        "over plain HTTP with X-Forwarded-Proto: https, and over https it is received"
-    )
+    told = refusal(app)
+    assert told.startswith("302 came from the app, not from billhook: a redirect")
+    assert told.endswith("over plain HTTP with X-Forwarded-Proto: https, and over https it is received")
     app.wsgi_app = ProxyFix(app.wsgi_app)
     assert checked(app)[0] == 0
 
@@ -145,10 +145,7 @@ def test_check_says_what_middleware_did_that_emptied_the_body(shop):
     inner = app.wsgi_app
     app.wsgi_app = lambda environ, start: [environ["wsgi.input"].read(2), inner(environ, start)][1]
 
-    code, found = checked(app)
-
-    assert code == 1
-    assert found[f"POST {PATH}"].startswith(
+    assert refusal(app).startswith(
         "billhook answered 400: code of the app read the body before billhook and put nothing in its place: "
     )
 
@@ -158,10 +155,7 @@ def test_a_hook_that_asks_for_csrf_tokens_itself_is_reported(shop):
     csrf = CSRFProtect(app)
     app.before_request(lambda: csrf.protect())
 
-    code, found = checked(app)
-
-    assert code == 1
-    assert "400 came from the app, not from billhook: a before_request hook (" in found[f"POST {PATH}"]
+    assert "400 came from the app, not from billhook: a before_request hook (" in refusal(app)
 
 
 def failed(response):
@@ -187,10 +181,7 @@ def test_check_reports_an_after_request_hook_that_changes_the_answer(shop, hook,
     app = shop()
     app.after_request(hook)
 
-    code, found = checked(app)
-
-    assert code == 1
-    assert found[f"POST {PATH}"] == (
+    assert refusal(app) == (
         f"billhook answered 200, but a hook or middleware of the app changed it {changed}: exclude requests "
         'with request.blueprint == "billhook" from after_request and teardown hooks and from middleware'
     )
@@ -201,10 +192,7 @@ def test_check_reports_middleware_that_changes_the_answer(shop):
     inner = app.wsgi_app
     app.wsgi_app = lambda environ, start: [b"".join(inner(environ, start)).upper()]
 
-    code, found = checked(app)
-
-    assert code == 1
-    assert "changed it by another with the same status" in found[f"POST {PATH}"]
+    assert "changed it by another with the same status" in refusal(app)
 
 
 # --- what a test client would not show --------------------------------------------------------------
@@ -226,10 +214,7 @@ def test_check_reports_an_answer_that_the_sender_does_not_get(shop, monkeypatch)
     app = shop()
     app.wsgi_app = Impatient(app.wsgi_app)
 
-    code, found = checked(app)
-
-    assert code == 1
-    assert found[f"POST {PATH}"] == (
+    assert refusal(app) == (
         "billhook answered 200, but its sender got no answer (no answer in time): code of the app that runs "
         "after billhook does not end, or reads more of the body than there is: exclude requests with "
         'request.blueprint == "billhook" from after_request and teardown hooks and from middleware'
@@ -261,10 +246,7 @@ def test_check_reports_an_answer_that_breaks_off(shop):
         request.environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
         return response
 
-    code, found = checked(app)
-
-    assert code == 1
-    assert "its sender got no answer (RemoteDisconnected" in found[f"POST {PATH}"]
+    assert "its sender got no answer (RemoteDisconnected" in refusal(app)
 
 
 def test_hooks_of_the_app_may_read_the_probes_body(shop):
@@ -323,10 +305,7 @@ def test_check_where_no_port_can_be_opened_says_so(shop, monkeypatch):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(socket, "create_server", forbidden)
-    code, found = checked(app)
-
-    assert code == 1
-    assert found[f"POST {PATH}"] == (
+    assert refusal(app) == (
         "no probe was sent: no port of 127.0.0.1 can be opened: Permission denied; send a delivery to the "
         "app where it runs, with `shop billhook send --to URL`"
     )
@@ -422,10 +401,7 @@ def test_check_reports_401_when_middleware_drops_the_signature(shop):
 
     app.wsgi_app = without_signature
 
-    code, found = checked(app)
-
-    assert code == 1
-    assert "billhook answered 401" in found[f"POST {PATH}"]
+    assert "billhook answered 401" in refusal(app)
 
 
 def test_check_reports_an_app_that_raises(shop):

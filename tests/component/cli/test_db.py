@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -16,6 +14,7 @@ from billhook.inbox.revision import REVISION, any_schema
 from support.inbox_view import change, incoming, open_inbox, place_of, rows, value
 from support.next_release import NEXT, next_release
 from support.postgres import BOTH, guest_of
+from support.processes import clean_environment, run_command
 from support.signing import SECRET
 
 SHOP = """
@@ -131,12 +130,9 @@ def test_doctor_and_status_say_that_a_newer_schema_is_only_stored_in(run, inbox_
 
 def flask(folder, url, *arguments):
     (folder / "shop.py").write_text(SHOP)
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
-    environ = {**clean, "FLASK_BILLHOOK_SECRETS": SECRET, "FLASK_BILLHOOK_INBOX_URL": url}
-    return subprocess.run(
-        [sys.executable, "-m", "flask", "--app", "shop", "billhook", *arguments],
-        cwd=folder, env=environ, capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+    environ = clean_environment(FLASK_BILLHOOK_SECRETS=SECRET, FLASK_BILLHOOK_INBOX_URL=url)
+    command = [sys.executable, "-m", "flask", "--app", "shop", "billhook", *arguments]
+    return run_command(command, cwd=folder, env=environ)
 
 
 @pytest.mark.slow

@@ -63,13 +63,6 @@ def test_every_filter_selects(run, shop):
     assert found == selected
 
 
-def test_an_invalid_time_is_refused(run, shop):
-    for moment in ("yesterday", "2h30", "2026-13-01", "", "999999w"):
-        result = run("deliveries", "list", "--since", moment)
-        assert result.exit_code == 2
-        assert "is not a time: write an age such as 90s, 30m, 2h, 7d" in result.stderr
-
-
 def test_text_that_no_database_takes_is_refused(run, shop):
     result = run("deliveries", "list", "--type", "\udcff")
 
@@ -124,8 +117,7 @@ def test_a_long_body_is_truncated_with_a_hint_to_print_all_of_it(run, shop):
     assert "`billhook deliveries show 5 --body` prints all of it" in run("deliveries", "show", "5").stdout
 
 
-def test_show_takes_no_number_that_is_too_large_and_of_two_forms_the_json(run, shop):
-    assert run("deliveries", "show", "9" * 30).exit_code == 2
+def test_show_in_two_forms_prints_the_json(run, shop):
     assert "the JSON includes the body" in run("deliveries", "show", "1", "--json", "--body").stderr
 
 
@@ -173,13 +165,6 @@ def test_a_file_that_is_no_inbox_is_a_storage_failure(run, tmp_path):
     assert "Traceback" not in result.stderr
 
 
-def test_an_option_that_does_not_exist_is_refused(run, shop):
-    result = run("deliveries", "list", TOLERENCE="3")
-
-    assert result.exit_code == 2
-    assert "BILLHOOK_TOLERENCE is no option of billhook" in result.stderr
-
-
 def test_a_database_url_is_not_repeated(run):
     result = run("deliveries", "list", INBOX_URL="mysql://me:hunter2@host/db")
 
@@ -206,15 +191,6 @@ def test_list_has_a_source_column_only_for_several_sources(run, shop):
 
     assert "source" not in before
     assert "source" in run("deliveries", "list").stdout.splitlines()[0]
-
-
-def test_an_invalid_delivery_id_is_refused(run, shop):
-    for text in ("abc", "0", "-1", "1.5", "m2"):
-        result = run("deliveries", "show", "--", text)
-        told = (
-            f"{text!r} is not a delivery id: use the number in the first column of `billhook deliveries list"
-        )
-        assert (result.exit_code, told in result.stderr) == (2, True)
 
 
 def test_an_error_that_is_only_text_has_the_same_form(run, shop):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -333,12 +331,3 @@ def test_capture_refuses_a_folder_that_others_may_look_into(run, tmp_path):
     assert (lax.exit_code, no_folder.exit_code) == (2, 2)
     assert "is open to other users" in lax.stderr
     assert "cannot be made: File exists" in no_folder.stderr
-
-
-@pytest.mark.slow
-def test_the_help_of_both_names_the_other():
-    environ = {**os.environ, "COLUMNS": "200"}
-    for command, other in (("capture", "doctor signature"), ("doctor signature", "billhook capture")):
-        arguments = [sys.executable, "-m", "billhook", *command.split(), "--help"]
-        told = subprocess.run(arguments, capture_output=True, text=True, env=environ, check=True).stdout
-        assert other in " ".join(told.split())

@@ -125,13 +125,6 @@ def test_a_receiver_that_is_not_there_ends_it(forward, inbox_url):
     assert "10 requests in a row had no answer" in result.stderr
 
 
-def test_an_address_without_a_scheme_is_refused(forward):
-    result = forward("127.0.0.1:8001/hooks", "1")
-
-    assert result.exit_code == 2
-    assert "--to is not an http(s) URL: write http://HOST:PORT/PATH" in result.stderr
-
-
 def test_it_sends_nothing_without_a_yes(run, shop, plain, secret_file):
     where = ("--to", plain.url, "--secret-file", secret_file(OWN))
 
@@ -261,13 +254,6 @@ def test_curl_prints_a_command_that_a_shell_can_run_for_a_long_body(forward, pla
     subprocess.run(["sh"], input=printed.encode(), check=True, capture_output=True)
 
     assert [got.body for got in plain.got] == [long]
-
-
-def test_curl_is_not_json(forward, plain):
-    assert (
-        "--curl prints commands for a shell: leave out --json"
-        in forward(plain.url, "1", "--curl", "--json").stderr
-    )
 
 
 # --- following ---------------------------------------------------------------------------------------
@@ -446,16 +432,6 @@ def test_following_waits_for_a_server_that_is_not_there(forward, storing, monkey
 
     assert [got.id for got in plain.got] == ["n1"]
     assert f"127.0.0.1:{plain.port} does not take delivery 5 (Connection refused)" in result.stderr
-
-
-@pytest.mark.parametrize(
-    "options", ["1", "--dry-run", "--since 1h", "--state dead", "--rate 5", "--curl", "--search m1"]
-)
-def test_following_is_only_for_what_is_new(forward, plain, options):
-    result = forward(plain.url, "--follow", *options.split())
-
-    assert (result.exit_code, plain.got) == (2, [])
-    assert "--follow sends what is stored from now on: leave out ID, --dry-run, --rate" in result.stderr
 
 
 def test_following_asks_before_it_sends_to_another_machine(run, shop, secret_file):

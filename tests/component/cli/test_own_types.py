@@ -70,12 +70,6 @@ def test_events_shows_the_fields_and_a_sample_of_an_own_type(run, own):
     assert as_json["sample"] == {"orderId": "order_id-1", "total": 12.5}
 
 
-def test_without_its_file_an_own_type_is_unknown_and_a_module_is_no_type(run):
-    assert "unknown event type 'order.placed'" in run("events", "order.placed").stderr
-    assert "give one TYPE; files with types of your own end in .py" in run("events", "A", "B").stderr
-    assert run("events", "missing.py").stderr.startswith("Error: there is no handlers file ")
-
-
 def test_a_type_that_has_no_sample_says_which_field_needs_one(run, tmp_path):
     tmp_path.joinpath("odd.py").write_text(
         "from pydantic import HttpUrl\nfrom billhook.events import Event\nclass Odd(Event):\n home: HttpUrl\n"

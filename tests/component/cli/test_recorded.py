@@ -217,6 +217,93 @@ COMMANDS: dict[str, list[str]] = {
         f"{RANGE} --json",
         f"{RANGE} --inject",
     ],
+    "refusals.handlers": [
+        *(
+            f"handlers {name}"
+            for name in (".", "..", ".hooks", "./hooks", ".hooks.py", "nomodule", "no/such.py", "a,b.py")
+        ),
+        "events order.placed",
+        "events A B",
+        "events missing.py",
+        "TOLERENCE=3 deliveries list",
+        "SECRET=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa serve",
+        "ENGINE=threads serve",
+        "ENGINE=threads worker",
+        "HANDLERS= worker",
+        "worker --grace nan",
+    ],
+    "refusals.deliveries": [
+        *(f"deliveries list --since '{moment}'" for moment in ("2h30", "2026-13-01", "", "999999w")),
+        *(f"deliveries show -- {text}" for text in ("abc", "0", "-1", "1.5", "m2", "9" * 30)),
+        "deliveries replay 1 --rate NaN",
+        *(f"deliveries prune --older-than {days}" for days in ("-1", "36501", "soon", "nan")),
+        "deliveries forward 1 --to 127.0.0.1:8001/hooks --secret-file secret.txt",
+        f"deliveries forward 1 --to {NOWHERE} --secret-file secret.txt --curl --json",
+        *(
+            f"deliveries forward --to {NOWHERE} --secret-file secret.txt --follow {more}"
+            for more in ("1", "--dry-run", "--since 1h", "--state dead", "--rate 5", "--curl", "--search m1")
+        ),
+        "failures ignore {failure} --for soon",
+        "failures ignore {failure} --for 999999w",
+        "status --max-age 5",
+        "status --max-silence InvoiceApproved",
+        "status --max-silence InvoiceApproved=x",
+        "status --max-refused 10",
+        "status --max-refused 10/9d",
+        "status --max-dead -1",
+        "status --watch --json",
+    ],
+    "refusals.service": [
+        "api contracts list --customer-id a --customer-external-id b",
+        "api customers consumptions",
+        "api customers consumptions a --alias b",
+        "api plans get ..",
+        "api events query",
+        "api events aggregate c --since 1d --group-by day --meter =x",
+        "api invoices list --limit 0",
+        *(f"{name}= api login" for name in ("API_URL", "API_CLIENT_ID", "API_REFRESH_TOKEN")),
+        *(
+            f"send {arguments} --to {NOWHERE}"
+            for arguments in (
+                "PaymentFail",
+                "PingTest --set nothing",
+                "PaymentFailed --set amount.deep=1",
+                "CustomerCreated --set aliases.99=x",
+                "PingTest --id a.b",
+                "PingTest --secret-file missing.txt",
+                "PingTest --count 0",
+                "PingTest --timeout nan",
+            )
+        ),
+        f"SECRETS_FILE= send PingTest --to {NOWHERE}",
+        "HANDLERS= subscribe --callback-url https://shop.example/hooks",
+        *(
+            f"subscribe --callback-url '{url}'"
+            for url in (
+                "",
+                "shop.example",
+                "ftp://shop.example",
+                "https://",
+                "http://[",
+                "https://a b",
+                "https://é",
+            )
+        ),
+        *(
+            f"subscribe --callback-url https://shop.example/hooks --type {arguments}"
+            for arguments in (
+                "PingTests",
+                "PingTest --threshold PingTest=5",
+                "PingTest --threshold Overage=5",
+                "Overage --threshold Overage=5 --threshold Overage=6",
+                "PingTest --recurring-threshold Overage=5",
+                "PingTest --recurring-threshold PingTest=5",
+                "PingTest --threshold PingTest",
+                "PingTest --threshold PingTest=much",
+                "PingTest --threshold PingTest=inf",
+            )
+        ),
+    ],
     "runbook": ["runbook", "runbook runs-are-dead", "runbook nonsense"],
     "send": [
         f"send InvoiceApproved --to {NOWHERE} --id m77",
@@ -290,6 +377,7 @@ def prepared(tmp_path_factory) -> dict[str, bytes]:
         "secret.txt": SECRET,
         "other.txt": OTHER_SECRET,
         "notify.txt": "no address\n",
+        ".hooks.py": "",
         "request.http": "\n".join(["POST / HTTP/1.1", *request, "", APPROVED.decode()]),
     }
     assert not (folder / "billhook.db-wal").exists()  # all of it is in the file
@@ -373,6 +461,16 @@ def test_a_help_text_is_what_is_recorded(name, run, tmp_path, monkeypatch):
     found = [transcript(f"{path} --help".strip(), run(*path.split(), "--help"), tmp_path) for path in paths]
 
     compare(f"help/{name or 'billhook'}", "".join(found))
+
+
+def test_every_help_text_has_an_example_and_no_wide_line():
+    recorded = "".join(file.read_text() for file in (FOLDER / "help").glob("*.txt"))
+    texts = dict(re.findall(r"(?ms)^\$ billhook (.*?)--help$(.*?)(?=^\$|\Z)", recorded))
+    without = {path.strip() for path, text in texts.items() if not re.search(r"Examples?:\n +\S", text)}
+
+    assert {path.strip() for path in texts} == {path for path, _ in leaves(main)}
+    assert without == {"db", "deliveries"}
+    assert [line for line in recorded.splitlines() if len(line) > 120] == []
 
 
 def test_every_command_is_recorded_with_and_without_json():

@@ -119,22 +119,6 @@ def test_subscribers_of_another_module_do_not_excuse_one_without_any(run, tmp_pa
     assert "empty_hooks.py has no Handlers" in result.stderr
 
 
-def test_a_name_that_can_be_no_module_is_refused(run, tmp_path):
-    (tmp_path / ".hooks.py").touch()
-    no_module = "is no handlers module: give a name such as myshop.billing, or a .py file"
-    refused = {
-        **dict.fromkeys([".", "..", ".hooks", "./hooks", ".hooks.py"], no_module),
-        "nomodule": "there is no handlers module 'nomodule' here: the handlers, given as arguments",
-        "no/such.py": "there is no handlers file",
-        "a,b.py": "has a comma in its name",
-    }
-
-    for name, told in refused.items():
-        result = run("handlers", name)
-        assert result.exit_code == 2
-        assert told in result.stderr
-
-
 def test_options_on_a_narrow_terminal_break_no_name(run, monkeypatch):
     for columns in ("60", "80", "119"):
         monkeypatch.setenv("COLUMNS", columns)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +17,7 @@ from billhook.events import EVENT_TYPES
 from billhook.inbox import Deliveries
 from support.apps import deliver
 from support.inbox_view import incoming, open_inbox, place_of
-from support.processes import until
+from support.processes import clean_environment, logged, until
 from support.signing import APPROVED
 from support.timeouts import scaled
 
@@ -89,18 +87,10 @@ def test_tail_escapes_what_is_not_printable(run, inbox_url, once):
 @pytest.fixture
 def tailing(inbox_url: str, tmp_path: Path):
     """A process that runs `deliveries tail`, and what it has printed so far."""
-    environ = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
     output = tmp_path / "output.txt"
-    with output.open("w") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "billhook", "deliveries", "tail"],
-            env={**environ, "BILLHOOK_INBOX_URL": inbox_url},
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-        )
-    yield process, output
-    process.kill()
-    process.wait()
+    command = [sys.executable, "-m", "billhook", "deliveries", "tail"]
+    with logged(command, output, env=clean_environment(BILLHOOK_INBOX_URL=inbox_url)) as process:
+        yield process, output
 
 
 @pytest.mark.slow
