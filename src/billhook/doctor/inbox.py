@@ -259,7 +259,7 @@ def about_conditions(setup: Setup) -> Iterator[Finding]:
     judgement = setup.judgement
     for condition, subject, text in judgement.holding:
         if condition.name not in (*_OTHER_CHECKS, *_COUNTED):
-            remedy = f"`billhook {condition.command.format(subject=printable(subject))}`"
+            remedy = f"`billhook {condition.first_command(subject)}`"
             words = _WORDS.get(condition.name, _Words(condition.name, condition.holds, remedy))
             yield Finding(_LEVELS[condition.severity], words.code, text, words.why, words.remedy)
     for name, why in judgement.unjudged.items():
