@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import html
-import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,6 @@ import pytest
 from billhook.events import ContractCreated, sample
 from billhook.inbox.counts import NO_DURATION, CountKey, Counts, Sum, hour_of
 from support.acceptance.night import Night, night_on
-from support.acceptance.small_disk import SmallDisk
 from support.acceptance.stack import UP_SECONDS
 from support.acceptance.wrong_clock import WrongClock
 from support.inbox_view import hung, incoming, open_inbox
@@ -159,20 +157,6 @@ def not_stored(night: Night) -> None:
         assert night.send(*keys("late", 3)) == [503] * 3
 
 
-def fill_disk(night: Night) -> None:
-    """Take all that is free beside the inbox, and have deliveries come."""
-    assert night.disk is not None
-    until(lambda: night.disk.fill(night.web) and night.ask("/readyz") == 503, 60)
-    assert night.send(*keys("full", 3)) == [503] * 3
-
-
-def empty_disk(night: Night) -> None:
-    """Give it back, and have them come again."""
-    assert night.disk is not None
-    (night.disk.seen_by(night.web) / "ballast").unlink()
-    until(lambda: night.send(*keys("full", 3)) == [200] * 3, 60)
-
-
 def worker_whose_clock_is_off(night: Night) -> None:
     """Start another worker on a machine that is half a minute ahead."""
     clock = WrongClock(night.folder)
@@ -201,25 +185,8 @@ def deploy(release: str) -> Callable[[Night], object]:
     return do
 
 
-def mail_away(night: Night) -> None:
-    """Have a bug while the mail server is away."""
-    night.people.stop_mail()
-    send("bug")(night)
-
-
-def mail_back(night: Night) -> None:
-    """Start the mail server when the wait between two tries is as long as it gets within a day."""
-
-    def failures() -> int:
-        states = json.loads(night.value("SELECT addresses FROM billhook_notifier"))
-        return int(states.get("1", {}).get("failures", 0))
-
-    until(lambda: failures() >= 4, 400)
-    night.people.start_mail()
-
-
 def quiet_night(night: Night) -> None:
-    """A delivery a second, a reload of the web process, a deploy, and strangers."""
+    """A delivery a second, a deploy, and strangers."""
     for number in range(40):
         send(f"good{number}")(night)
         time.sleep(1)
@@ -282,13 +249,6 @@ SCENES = {
         ],
         "billhook doctor", on="proxy",
     ),
-    "disk full": Scene(
-        [
-            Step(fill_disk, ("critical: the inbox cannot be written",), holds_after=45),
-            Step(empty_disk, ("the inbox can be written again",)),
-        ],
-        "billhook doctor", on="small disk",
-    ),
     "clock off": Scene([Step(worker_whose_clock_is_off)], shown=shows_clock, on="postgresql"),
     "503": Scene(
         [Step(not_stored, ("critical: deliveries were answered 503",))],
@@ -320,13 +280,6 @@ SCENES = {
         "failures show", "failing", shown=shows(40, "20 of 20", "wrong"),
         workers=[{"BILLHOOK_RELEASE": "right"}],
     ),
-    "mail server away": Scene(
-        [
-            Step(mail_away, ("warning: book fails: KeyError",), ("hook",)),
-            Step(mail_back, ("warning: book fails: KeyError",), ("mail",)),
-        ],
-        "failures show", "failing",
-    ),
     "nothing wrong": Scene([Step(quiet_night)], shown=all_done),
 }  # fmt: skip
 
@@ -347,7 +300,7 @@ class Player:
         """Play it. Raises AssertionError."""
         night, scene = self._night, self._scene
         scene.past(night)
-        night.begin()
+        night.start_web(workers=1)
         for settings in scene.workers:
             night.start_unit(**settings if self._watched else {**settings, "BILLHOOK_NOTIFY_FILE": ""})
         if self._watched:
@@ -411,16 +364,13 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> None:
 def stage(folder: Path, scene: Scene, request: pytest.FixtureRequest) -> Iterator[Night]:
     """The processes' place, on the database that the scene needs."""
     with contextlib.ExitStack() as kept:
-        disk = SmallDisk(folder) if scene.on == "small disk" else None
-        if disk is not None:
-            url = f"sqlite:///{disk.folder / 'billhook.db'}"
-        elif scene.on == "sqlite":
+        if scene.on == "sqlite":
             url = new_inbox(f"sqlite:///{folder / 'billhook.db'}")
         else:
             url = new_inbox(request.getfixturevalue("postgres_url"))
         proxy = kept.enter_context(proxied(url)) if scene.on == "proxy" else None
         night = kept.enter_context(night_on(folder, url if proxy is None else proxy.url))
-        night.proxy, night.disk = proxy, disk
+        night.proxy = proxy
         yield night
 
 
