@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -12,10 +11,8 @@ from billhook.events import EVENT_TYPES
 from billhook.inbox.condition_checks import number_text
 from billhook.inbox.counts import OTHER_TYPES
 from billhook.inbox.overview import RUNS_LIMIT, TypeFigures
-from billhook.printable import printable
 
 if TYPE_CHECKING:
-    from billhook.inbox.conditions import HeldCondition
     from billhook.inbox.overview import HandlerBacklog, Overview
 
 
@@ -33,11 +30,6 @@ def types_of_models(overview: Overview) -> list[TypeFigures]:
         last_at = max((one.last_at for one in others if one.last_at is not None), default=None)
         known.append(replace(counted, last_at=last_at))
     return known
-
-
-def first_command(held: HeldCondition) -> str:
-    """Return the first command to run about a condition, without the program's name."""
-    return held.condition.command.format(subject=shlex.quote(printable(held.subject)))
 
 
 def backlog_text(backlog: HandlerBacklog, now: datetime) -> str:

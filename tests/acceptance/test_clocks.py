@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from collections import Counter
@@ -12,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from support.acceptance.stack import Stack
+from support.acceptance.wrong_clock import WrongClock
 from support.inbox_view import incoming
-from support.postgres import unavailable
 from support.processes import until
 from support.races import only_postgres
 
@@ -21,30 +20,7 @@ THREADS = 4
 LEASE_SECONDS = 2
 OFF = "s ahead of the database server's"
 
-CACHED_SECONDS = 1
-"""How long a process keeps what the clock's file said. Threads that wait for the interpreter ask the clock
-thousands of times: with the file read at each, a worker would stand still for longer than its leases."""
-
 pytestmark = pytest.mark.slow
-
-
-class WrongClock:
-    """A clock for processes that are started with `wrap`: it is as far ahead as `set` said last."""
-
-    def __init__(self, folder: Path) -> None:
-        command = shutil.which("faketime") or unavailable("no faketime: apt-get install faketime")
-        self._file = folder / "clock"
-        self.set(0)
-        # Nobody sets the monotonic clock. The command is given an offset, and a file may change it.
-        self.wrap = [command, "--exclude-monotonic", "-f", "+0s", "env", "-u", "FAKETIME"]
-        self.wrap += [f"FAKETIME_TIMESTAMP_FILE={self._file}", f"FAKETIME_CACHE_DURATION={CACHED_SECONDS}"]
-
-    def set(self, seconds: int) -> None:
-        """Set the clock of the processes that run already, too."""
-        written = self._file.with_suffix(".new")
-        written.write_text(f"{seconds:+d}s\n")
-        written.replace(self._file)
-        time.sleep(CACHED_SECONDS + 0.2)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from billhook.inbox.overview import RUNS_LIMIT, HandlerBacklog, Overview, read_o
 from billhook.inbox.pace import NOT_STORED
 from billhook.inbox.thresholds import Thresholds
 from billhook.program import in_program, program
-from billhook.status import first_command, through_text, types_of_models
+from billhook.status import through_text, types_of_models
 from billhook.type_names import shown_type
 
 _WATCH_SECONDS = 2.0
@@ -152,7 +152,10 @@ def _print(inbox: Inbox, overview: Overview, judgement: Judgement) -> None:
         f"{format_time(overview.at)} UTC  {printable(inbox.database.display_url)}  schema {overview.revision}"
     )
     if judgement.problems:
-        rows = [(one.text, f"{program()} {first_command(one)}") for one in judgement.problems]
+        rows = [
+            (one.text, f"{program()} {one.condition.first_command(one.subject)}")
+            for one in judgement.problems
+        ]
         click.echo()
         print_table(("Needs attention", "first command"), rows)
     if judgement.unjudged or not judgement.problems:

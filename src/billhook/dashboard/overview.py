@@ -25,7 +25,7 @@ from billhook.inbox.conditions import Condition, HeldCondition, judge
 from billhook.inbox.counts import OTHER_TYPES, ROWS_READ, Counted
 from billhook.inbox.overview import Overview, PeriodFigures, read_overview
 from billhook.pages.charts import Bars, Sparkline, sparkline
-from billhook.status import first_command, types_of_models
+from billhook.status import types_of_models
 
 _CAUSES = 5
 """The most causes of refusals that are shown separately, the most frequent first."""
@@ -116,8 +116,9 @@ def _place(condition: Condition) -> Place:
 def _next_step(context: DashboardContext, problems: Sequence[HeldCondition]) -> NextStep | None:
     if not problems:
         return None
-    place = _place(problems[0].condition)
-    return NextStep(place.name, place.url, f"{context.command} {first_command(problems[0])}")
+    condition, subject, _ = problems[0]
+    place = _place(condition)
+    return NextStep(place.name, place.url, f"{context.command} {condition.first_command(subject)}")
 
 
 def _received_chart(name: str, periods: Sequence[PeriodFigures]) -> Bars:

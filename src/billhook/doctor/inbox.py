@@ -272,7 +272,7 @@ def about_conditions(setup: Setup) -> Iterator[Finding]:
     secrets = "BILLHOOK_SECRETS_FILE" if setup.settings.secrets_file else "BILLHOOK_SECRETS"
     for condition, subject, text in judgement.holding:
         if condition.name not in (*_OTHER_CHECKS, *_COUNTED):
-            remedy = f"`billhook {condition.command.format(subject=printable(subject))}`"
+            remedy = f"`billhook {condition.first_command(subject)}`"
             words = _WORDS.get(condition.name, _Words(condition.holds, remedy))
             remedy = words.remedy.replace("{secrets}", secrets)
             code = words.code or condition.name

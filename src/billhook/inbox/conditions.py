@@ -7,6 +7,7 @@ with an issue a message is sent once, unless a stranger could cause it.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -73,6 +74,10 @@ class Condition:
     def is_notified(self) -> bool:
         """Whether a message is sent of it; not of what a stranger could cause."""
         return self.kind not in (None, IssueKind.REFUSED)
+
+    def first_command(self, subject: str) -> str:
+        """Return the first command to run about a subject, as a shell takes it."""
+        return self.command.format(subject=shlex.quote(printable(subject)))
 
 
 class HeldCondition(NamedTuple):
@@ -278,13 +283,21 @@ LIMITS = tuple(one for one in CONDITIONS if one.name.startswith("max-"))
 """The conditions that hold only by a limit that an operator sets."""
 
 
+_OF_KIND = {one.kind: one for one in CONDITIONS if one.kind is not None}
+
+
+def condition_of(kind: IssueKind) -> Condition:
+    """Return the condition that issues of a kind are about."""
+    return _OF_KIND[kind]
+
+
 def conditions_table() -> str:
     """Return the list as a table of Markdown, for the documentation."""
     lines = ["| condition | severity | holds when | message | first command | runbook | alert |"]
     lines.append("|---|---|---|---|---|---|---|")
     for one in CONDITIONS:
         notified = "yes" if one.is_notified else "no"
-        command = f"`billhook {one.command.format(subject='HANDLER')}`"
+        command = f"`billhook {one.first_command('HANDLER')}`"
         alert = f"`{one.alert}`" if one.alert else ""
         cells = (f"`{one.name}`", one.severity, one.holds, notified, command, f"`{one.runbook}`", alert)
         lines.append(f"| {' | '.join(cells)} |")

@@ -201,14 +201,16 @@ def quarantine_id(row: Any) -> str:
 
 def occurrences_in_figures(inbox: Inbox, now: datetime) -> dict[str, Occurrence]:
     """Return what is wrong by the figures: silence, refusals, what was not stored, what is too slow."""
-    found = [
-        _occurrence(IssueKind.SILENCE, one.event_type, one.text, one.last_at)
-        for one in read_silent_types(inbox, now)
-    ]
     refused = [
         one
         for one in read_refused_since(inbox, hour_of(now) - HOUR, _OF_SIGNED)
         if one.authentic_at is None or one.last_at - one.authentic_at >= NONE_ACCEPTED_FOR
+    ]
+    # Who changes a secret stops no deliveries: they come, and are refused.
+    cause = "; signed deliveries are refused" if refused else ""
+    found = [
+        _occurrence(IssueKind.SILENCE, one.event_type, f"{one.text}{cause}", one.last_at)
+        for one in read_silent_types(inbox, now)
     ]
     if any(one.number > REFUSED_LIMIT for one in refused):
         last_at = max(hour_of(one.last_at) for one in refused)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from billhook.inbox.conditions import Severity, condition_of
 from billhook.inbox.issues import Issue
 from billhook.inbox.occurrences import IssueKind
 from billhook.printable import first_line, printable
@@ -21,8 +22,6 @@ MOST_PER_HOUR = 10
 _LISTED = 20
 _LATER = timedelta(minutes=5)
 """An issue that opens so long after it was first seen was resolved or ignored before: it opens again."""
-_SEVERITIES = ("critical", "error", "warning")
-_OTHER_THAN_ERROR = {IssueKind.WORKER: "critical", IssueKind.SILENCE: "warning"}
 
 
 class Message(NamedTuple):
@@ -74,10 +73,13 @@ class Writer:
             lines.append(f"{times} so far, {one.deliveries:,} {what}")
         if one.first_at is not None and one.opened_at - one.first_at > _LATER:
             lines.append(f"it happens again: first seen {one.first_at:%Y-%m-%d %H:%M} UTC")
-        lines += ["", f"{program()} failures show {one.id}", f"{program()} runbook {one.kind.runbook}"]
+        condition = condition_of(one.kind)
+        first = condition.first_command(one.subject)
+        commands = [*([] if first == "failures" else [first]), f"failures show {one.id}"]
+        lines += ["", *(f"{program()} {each}" for each in (*commands, f"runbook {condition.runbook}"))]
         if self._dashboard_url is not None:
             lines.append(f"{self._dashboard_url}/failures/{one.id}")
-        return Message(self.title(lines[0], severity(one)), "\n".join(lines), (one,))
+        return Message(self.title(lines[0], condition.severity), "\n".join(lines), (one,))
 
     def _summary(self, issues: Sequence[Issue], failing_since: datetime | None) -> Message:
         listed = [headline(one) for one in issues[:_LISTED]]
@@ -88,18 +90,14 @@ class Writer:
         else:
             what = "issues are open"
             why = f"This address has taken no message since {failing_since:%Y-%m-%d %H:%M} UTC."
-        worst = min(map(severity, issues), key=_SEVERITIES.index)
+        severities = {condition_of(one.kind).severity for one in issues}
+        worst = next(each for each in Severity if each in severities)
         title = self.title(f"{len(issues)} {what}", worst)
         return Message(title, self._with_link([*listed, "", why]), tuple(issues))
 
     def _with_link(self, lines: Sequence[str]) -> str:
         links = [] if self._dashboard_url is None else [f"{self._dashboard_url}/failures"]
         return "\n".join([*lines, f"{program()} failures", *links])
-
-
-def severity(one: Issue) -> str:
-    """Return how urgent an issue is."""
-    return _OTHER_THAN_ERROR.get(one.kind, "error")
 
 
 def headline(one: Issue) -> str:

@@ -249,6 +249,18 @@ def test_control_a_type_that_ends_is_notified_and_after_which_gap(made_inbox):
     assert (one.kind, one.title, one.state) == (IssueKind.SILENCE, told, IssueState.OPEN)
 
 
+def test_a_type_that_ends_because_its_deliveries_are_refused_is_notified_with_that_cause(made_inbox):
+    name = next(iter(EVENT_TYPES))
+    hours = [START + number * HOUR for number in range(9 * 24)]
+    put_counts(made_inbox, *(("accepted", hour, 1, name, "", NO_DURATION) for hour in hours))
+    now = hours[-1] + 6 * HOUR
+    put_counts(made_inbox, ("refused", now, 0, "", "", NO_DURATION), refused=("mismatch",))
+
+    told = held(made_inbox, now)  # one refusal alone is no condition
+    assert told.keys() == {"silence"}
+    assert told["silence"].endswith("was at most 2 h; signed deliveries are refused")
+
+
 @pytest.fixture
 def made_inbox(tmp_path):
     inbox = open_inbox(tmp_path / "month.db")
