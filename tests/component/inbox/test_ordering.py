@@ -136,6 +136,17 @@ def test_an_interrupted_attempt_is_repeated_although_a_newer_one_waits(inbox, wh
     assert states(where) == ["due", "waiting"]
 
 
+def test_of_those_that_are_replayed_only_the_newest_is_handled_where_only_that_counts(inbox, where):
+    ids = []
+    for name in ("a", "b"):
+        ids += planned(inbox, name, newest_only=True)
+        settle(inbox, *claim(inbox), RunState.DEAD, error="no")
+
+    replay(inbox, ids, at(10))
+
+    assert states(where) == ["discarded", "due"]
+
+
 def test_of_many_that_wait_all_but_the_newest_are_discarded_with_it(inbox, where):
     keys = [f"m{number}" for number in range(200)]
 
