@@ -335,7 +335,7 @@ def _discard(
             _change(connection, states, unhandled, DeliveryState.DONE, error=reason)
             _change(connection, states, dead, DeliveryState.DONE, error=None)
             finish_deliveries(connection, planned)
-        keys = [OrderKey(row.handler, row.order_key, row.newest_only) for row in runs if row.order_key]
+        keys = [OrderKey(row.handler, row.order_key) for row in runs if row.order_key]
         release_next(connection, keys, now)
     return DiscardResult(len(states), len(runs))
 

@@ -49,6 +49,8 @@ def test_new_runs_are_stored_as_claimed(inbox, where):
 
     claims = plan_and_claim(inbox, stored, "a", "b")
 
+    releases = rows(where, "SELECT id FROM billhook_release")
+    assert rows(where, "SELECT DISTINCT release_id FROM run") == releases
     assert called(claims) == [("k", "a"), ("k", "b"), ("l", "a"), ("l", "b")]
     assert [one.delivery for one in claims] == [stored[0], stored[0], stored[1], stored[1]]
     facts = {(one.attempt, one.leased_until, one.uncounted, one.suspect) for one in claims}

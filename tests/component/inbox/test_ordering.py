@@ -109,6 +109,38 @@ def test_a_retry_is_discarded_where_only_the_newest_counts_and_a_newer_one_waits
     assert states(where)[0] == ("discarded" if is_superseded else "due")
 
 
+def test_an_attempt_that_fails_while_a_newer_one_waits_is_not_repeated_where_only_the_newest_counts(
+    inbox, where
+):
+    planned(inbox, "a", newest_only=True)
+    (running,) = claim(inbox)
+    planned(inbox, "b", newest_only=True)
+
+    settle(inbox, running, RunState.DUE, due=600, error="away")
+
+    assert states(where) == ["discarded", "due"]
+
+
+def test_an_interrupted_attempt_is_repeated_although_a_newer_one_waits(inbox, where):
+    planned(inbox, "a", newest_only=True)
+    settle(inbox, *claim(inbox), RunState.DUE, due=600, error="stopped", uncounted=True)
+
+    planned(inbox, "b", newest_only=True)
+
+    assert states(where) == ["due", "waiting"]
+
+
+def test_of_those_that_are_replayed_only_the_newest_is_handled_where_only_that_counts(inbox, where):
+    ids = []
+    for name in ("a", "b"):
+        ids += planned(inbox, name, newest_only=True)
+        settle(inbox, *claim(inbox), RunState.DEAD, error="no")
+
+    replay(inbox, ids, at(10))
+
+    assert states(where) == ["discarded", "due"]
+
+
 def test_of_many_that_wait_all_but_the_newest_are_discarded_with_it(inbox, where):
     keys = [f"m{number}" for number in range(200)]
 

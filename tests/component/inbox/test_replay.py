@@ -167,3 +167,15 @@ def test_a_delivery_that_is_not_pruned_is_replayed(inbox, where):
     assert replay(inbox, [delivery_id], LATER) == ReplayResult(deliveries=1, requeued=1)
 
     assert value(where, "SELECT state FROM delivery") == "received"
+
+
+def test_the_first_attempt_of_a_replayed_run_counts(inbox):
+    delivery_id = put(inbox, "a", "h")
+    (first,) = claim(inbox)
+    settle(inbox, [first], RunState.DUE, due=0, uncounted=True)
+    finish(inbox, RunState.DEAD)
+
+    replay(inbox, [delivery_id], LATER)
+
+    (again,) = claim(inbox, seconds=3600)
+    assert (again.attempt, again.uncounted) == (1, 0)

@@ -263,6 +263,28 @@ def test_a_suspect_lost_beside_others_does_not_count_and_is_claimed_last(inbox):
     assert [(one.delivery.key, one.attempt, one.uncounted) for one in found] == [("k1", 3, 0), ("k0", 3, 2)]
 
 
+def test_a_suspect_that_was_lost_beside_others_and_then_alone_killed_its_worker(inbox):
+    planned(inbox, "a")
+    claim(inbox)
+    (beside,) = lost_beside_others(inbox, 31)
+
+    claim_others(inbox, seconds=93)
+    alone = claim_suspect(inbox, seconds=93)
+
+    assert (beside.uncounted, alone.uncounted) == (2, 1)
+
+
+def test_of_suspects_the_one_with_the_fewest_attempts_that_count_is_claimed_first(inbox, where):
+    for number in range(2):
+        planned(inbox, "a", key=f"k{number}")
+    claim(inbox)
+    claim_others(inbox, seconds=31)
+    change(where, "UPDATE run SET attempts = 2, uncounted_attempts = 0 WHERE delivery_id = 1")
+    change(where, "UPDATE run SET attempts = 5, uncounted_attempts = 5 WHERE delivery_id = 2")
+
+    assert claim_suspect(inbox, seconds=31).delivery.key == "k1"
+
+
 def test_repeated_losses_of_a_suspect_beside_others_count_in_the_end(inbox):
     planned(inbox, "a")
     claim(inbox)
@@ -359,6 +381,16 @@ def test_no_run_is_queued_behind_one_lost_in_a_queue(inbox):
 
     assert claim_others(inbox, seconds=31, idle=0) == []
     assert [one.delivery.key for one in claim_others(inbox, seconds=31, idle=1)] == ["k0"]
+
+
+def test_a_run_that_waited_in_a_queue_and_failed_is_not_one_that_was_lost_there(inbox, where):
+    planned(inbox, "a")
+    (claimed,) = claim(inbox, idle=0)
+    queued = runs(where, "state, queued")
+
+    settle(inbox, claimed, RunState.DUE, due=5, error="no")
+
+    assert (queued, runs(where, "state, queued")) == ([("running", 1)], [("due", 0)])
 
 
 def test_a_suspect_is_due_for_its_delivery_alone(inbox):
