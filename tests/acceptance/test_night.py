@@ -89,13 +89,6 @@ def is_soon_overdue(night: Night) -> None:
     came_every_hour(night, 4 * HOUR - timedelta(seconds=SOON_SECONDS))
 
 
-def was_quick(night: Night) -> None:
-    """Three hundred quick calls of yesterday."""
-    hour = hour_of(datetime.now(UTC))
-    hours = (hour - number * HOUR for number in range(20, 50))
-    _count(night, *(CountKey(at, "", "", "book", "succeeded", "", 5) for at in hours))
-
-
 def was_behind(night: Night) -> None:
     """More deliveries of eleven minutes ago than one a minute can have finished."""
     at = datetime.now(UTC) - 11 * MINUTE
@@ -166,13 +159,6 @@ def worker_whose_clock_is_off(night: Night) -> None:
     until(lambda: unit.process.says("ahead of the database server's"), UP_SECONDS)
 
 
-def stop_worker(night: Night) -> None:
-    """SIGKILL for the only worker, which nobody starts again."""
-    unit = night.units.pop()
-    unit.stop()
-    unit.process.kill()
-
-
 def deploy(release: str) -> Callable[[Night], object]:
     """Stop the worker in order, start one of another release, and send it twenty deliveries."""
 
@@ -230,14 +216,6 @@ SCENES = {
         [Step(lambda night: None, (r"critical: workers died \d+ times in 5 minutes",), holds_after=45)],
         "billhook workers", "crash-loop", workers=[{"NIGHT_LIVES_SECONDS": "2"}],
     ),
-    "no worker": Scene(
-        [Step(stop_worker, ("critical: no worker is alive",), holds_after=90)],
-        "billhook doctor", "no-worker",
-    ),
-    "slow handler": Scene(
-        [Step(send("slow", 12), ("warning: book is slow: half of its calls take over",))],
-        "billhook handlers", "slow", was_quick,
-    ),
     "bug for one in twelve": Scene(
         [Step(one_in_twelve_fails, ("warning: book fails: KeyError",))],
         r"at .*night_handlers.py:\d+ in book", "failing", shown=shows(120, "9 of 120, 7.5 %"), is_short=True,
@@ -270,10 +248,6 @@ SCENES = {
     "backlog behind a rate": Scene(
         [Step(send_contracts, ("warning: more deliveries come than are handled",))],
         "billhook workers", "backlog", was_behind,
-    ),
-    "old worker beside new code": Scene(
-        [Step(send("good", 30))], shown=all_done,
-        workers=[{"BILLHOOK_RELEASE": "old"}, {"BILLHOOK_RELEASE": "new"}],
     ),
     "wrong deploy": Scene(
         [Step(send("good", 20)), Step(deploy("wrong"), ("warning: book fails: KeyError",))],
