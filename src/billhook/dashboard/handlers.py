@@ -28,6 +28,7 @@ from billhook.handlers import Handler, RetrySchedule
 from billhook.handlers.options import HEADINGS, in_words
 from billhook.handlers.registered import missing_names, types_by_handler
 from billhook.inbox import PausedHandler
+from billhook.inbox.conditions import condition_of
 from billhook.inbox.deliveries import handler_names
 from billhook.inbox.issues import (
     Issue,
@@ -81,7 +82,7 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
         steps=list(_steps(one, paused=paused)),
         has_handler=one.handler is not None,
         command=f"{context.command} failures show {one.id}",
-        runbook=f"{context.command} runbook {one.kind.runbook}",
+        runbook=f"{context.command} runbook {condition_of(one.kind).runbook}",
     )
 
 

@@ -278,6 +278,14 @@ LIMITS = tuple(one for one in CONDITIONS if one.name.startswith("max-"))
 """The conditions that hold only by a limit that an operator sets."""
 
 
+def condition_of(kind: IssueKind) -> Condition:
+    """Return the condition that issues of a kind are about."""
+    return _OF_KIND[kind]
+
+
+_OF_KIND = {one.kind: one for one in CONDITIONS if one.kind is not None}
+
+
 def conditions_table() -> str:
     """Return the list as a table of Markdown, for the documentation."""
     lines = ["| condition | severity | holds when | message | first command | runbook | alert |"]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from billhook.inbox.conditions import Severity, condition_of
 from billhook.inbox.issues import Issue
 from billhook.inbox.occurrences import IssueKind
 from billhook.printable import first_line, printable
@@ -21,8 +22,6 @@ MOST_PER_HOUR = 10
 _LISTED = 20
 _LATER = timedelta(minutes=5)
 """An issue that opens so long after it was first seen was resolved or ignored before: it opens again."""
-_SEVERITIES = ("critical", "error", "warning")
-_OTHER_THAN_ERROR = {IssueKind.WORKER: "critical", IssueKind.SILENCE: "warning"}
 
 
 class Message(NamedTuple):
@@ -74,7 +73,11 @@ class Writer:
             lines.append(f"{times} so far, {one.deliveries:,} {what}")
         if one.first_at is not None and one.opened_at - one.first_at > _LATER:
             lines.append(f"it happens again: first seen {one.first_at:%Y-%m-%d %H:%M} UTC")
-        lines += ["", f"{program()} failures show {one.id}", f"{program()} runbook {one.kind.runbook}"]
+        lines += [
+            "",
+            f"{program()} failures show {one.id}",
+            f"{program()} runbook {condition_of(one.kind).runbook}",
+        ]
         if self._dashboard_url is not None:
             lines.append(f"{self._dashboard_url}/failures/{one.id}")
         return Message(self.title(lines[0], severity(one)), "\n".join(lines), (one,))
@@ -88,7 +91,7 @@ class Writer:
         else:
             what = "issues are open"
             why = f"This address has taken no message since {failing_since:%Y-%m-%d %H:%M} UTC."
-        worst = min(map(severity, issues), key=_SEVERITIES.index)
+        worst = min(map(severity, issues), key=[*Severity].index)
         title = self.title(f"{len(issues)} {what}", worst)
         return Message(title, self._with_link([*listed, "", why]), tuple(issues))
 
@@ -97,9 +100,9 @@ class Writer:
         return "\n".join([*lines, f"{program()} failures", *links])
 
 
-def severity(one: Issue) -> str:
-    """Return how urgent an issue is."""
-    return _OTHER_THAN_ERROR.get(one.kind, "error")
+def severity(one: Issue) -> Severity:
+    """Return how grave the condition is that an issue is about."""
+    return condition_of(one.kind).severity
 
 
 def headline(one: Issue) -> str:

@@ -139,7 +139,7 @@ def test_an_issue_is_told_once_however_often_it_happens(inbox, clock, made, hook
     assert made.send_due() == 0
 
     (one,) = only_failures(inbox)
-    assert hook.titles == ["[billhook] error: shop.book fails: ValueError"]
+    assert hook.titles == ["[billhook] warning: shop.book fails: ValueError"]
     assert hook.bodies[0].splitlines() == [
         "shop.book fails: ValueError",
         "at shop.py:7 in book",
@@ -163,7 +163,7 @@ def test_a_bug_and_the_runs_that_die_of_it_are_one_issue_and_one_message(inbox, 
     made.send_due()
 
     assert [one.state for one in list_issues(inbox)] == [IssueState.OPEN]
-    assert hook.titles == ["[billhook] error: shop.book fails: ValueError"]
+    assert hook.titles == ["[billhook] warning: shop.book fails: ValueError"]
 
 
 def test_it_is_told_again_when_it_opens_again_and_when_all_is_well(inbox, clock, made, hook):
@@ -182,9 +182,9 @@ def test_it_is_told_again_when_it_opens_again_and_when_all_is_well(inbox, clock,
     assert [made.send_due(), made.send_due()] == [1, 0]
 
     assert hook.titles == [
-        "[billhook] error: shop.book fails: ValueError",
+        "[billhook] warning: shop.book fails: ValueError",
         "[billhook] all is well again",
-        "[billhook] error: shop.book fails: ValueError",
+        "[billhook] warning: shop.book fails: ValueError",
     ]
 
 
@@ -207,15 +207,15 @@ def test_ten_messages_an_hour_the_last_a_summary(inbox, clock, made, hook):
     made.send_due()
 
     assert len(hook.titles) == MOST_PER_HOUR
-    assert hook.titles[-1] == "[billhook] error: 21 more issues are open"
-    assert "shop.book fails: …" in hook.bodies[-1]
+    assert hook.titles[-1] == "[billhook] warning: 21 more issues are open"
+    assert "shop.book fails: Error" in hook.bodies[-1]
     assert "and 1 more" in hook.bodies[-1]
     fail(inbox, "later", clock, group="another", error="Later: x")
     update_issues(inbox, clock.now())
     assert made.send_due() == 0
     clock.advance(seconds=3_601)
     assert made.send_due() == 1
-    assert hook.titles[-1] == "[billhook] error: shop.book fails: Later"
+    assert hook.titles[-1] == "[billhook] warning: shop.book fails: Later"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_message_that_is_refused_is_tried_again_until_it_arrives_once(inbox, c
         taken.append(made.send_due())
         clock.advance(seconds=15)
 
-    assert (sum(taken), hook.titles) == (1, ["[billhook] error: shop.book fails: ValueError"])
+    assert (sum(taken), hook.titles) == (1, ["[billhook] warning: shop.book fails: ValueError"])
     warnings = [record.getMessage() for record in caplog.records if record.name == "billhook.notify"]
     assert len(warnings) == 4  # of the 1st, 2nd, 4th and 8th failure
     text = "could not notify the address on line 3 of BILLHOOK_NOTIFY_FILE (json), to be tried again: "
@@ -277,7 +277,7 @@ def test_an_address_that_takes_messages_again_gets_one_summary_of_all_that_is_op
 
     assert [other.send_due(), other.send_due()] == [1, 0]
 
-    assert hook.titles == ["[billhook] error: 4 issues are open"]
+    assert hook.titles == ["[billhook] warning: 4 issues are open"]
     assert "shop.book fails: ErrorX\n" in hook.bodies[0]
     assert "This address has taken no message since 2026-01-15 12:00 UTC." in hook.bodies[0]
     assert "Gone" not in hook.bodies[0]
@@ -308,7 +308,7 @@ def test_of_two_addresses_the_one_that_has_it_is_not_told_again_for_days(inbox, 
         made.stop()
         clock.advance(seconds=7_200)
 
-    assert hook.titles == ["[billhook] error: shop.book fails: ValueError"]
+    assert hook.titles == ["[billhook] warning: shop.book fails: ValueError"]
 
 
 def test_an_address_that_fails_holds_up_no_other(inbox, clock, hook, notify_file):
@@ -339,7 +339,7 @@ def test_a_process_that_takes_over_repeats_nothing_and_need_not_wait(inbox, cloc
     update_issues(inbox, clock.now())
     second.send_due()
 
-    assert hook.titles[1:] == ["[billhook] error: shop.book fails: Later"]
+    assert hook.titles[1:] == ["[billhook] warning: shop.book fails: Later"]
 
 
 def test_the_message_of_an_issue_that_opens_again_says_so(inbox, clock, made, hook):
@@ -362,7 +362,7 @@ def test_each_address_has_ten_messages_an_hour_and_one_summary(inbox, clock, hoo
         fail(inbox, f"k{number}", clock, group=f"bug {number}")
     update_issues(inbox, clock.now())
     made.send_due()
-    assert hook.titles[9:] == ["[billhook] error: 3 more issues are open"]
+    assert hook.titles[9:] == ["[billhook] warning: 3 more issues are open"]
 
     fail(inbox, "later", clock, group="another", error="Later: x")
     update_issues(inbox, clock.now())
@@ -371,7 +371,7 @@ def test_each_address_has_ten_messages_an_hour_and_one_summary(inbox, clock, hoo
     clock.advance(seconds=3_601)
     made.send_due()
 
-    assert hook.titles[10:] == ["[billhook] error: shop.book fails: Later"]
+    assert hook.titles[10:] == ["[billhook] warning: shop.book fails: Later"]
 
 
 def test_an_issue_that_opens_before_the_row_is_taken_is_not_overlooked(inbox, clock, made, hook, monkeypatch):
@@ -392,7 +392,7 @@ def test_an_issue_that_opens_before_the_row_is_taken_is_not_overlooked(inbox, cl
 
     made.send_due()
 
-    assert hook.titles[1:] == ["[billhook] error: shop.book fails: KeyError"]
+    assert hook.titles[1:] == ["[billhook] warning: shop.book fails: KeyError"]
 
 
 def test_a_subject_says_severity_environment_and_host_and_mentions_nobody(monkeypatch):
@@ -540,7 +540,7 @@ def test_a_process_that_said_all_is_well_says_it_again_after_another_ones_messag
 
     assert (
         address.titles
-        == ["[billhook] error: shop.book fails: ValueError", "[billhook] all is well again"] * 2
+        == ["[billhook] warning: shop.book fails: ValueError", "[billhook] all is well again"] * 2
     )
 
 
@@ -747,7 +747,7 @@ def test_an_app_with_the_option_has_its_worker_notify(app_with, hook, notify_fil
         worker.stop()
         thread.join(20)
 
-    assert hook.titles == ["[billhook] error: shop.ping fails: LookupError"]
+    assert hook.titles == ["[billhook] warning: shop.ping fails: LookupError"]
 
 
 def test_each_kind_of_issue_is_named(inbox, clock, hook, notify_file):
@@ -765,9 +765,9 @@ def test_each_kind_of_issue_is_named(inbox, clock, hook, notify_file):
 
     assert sorted(title.removeprefix("[billhook] ") for title in hook.titles) == [
         "critical: no worker is alive",
-        "error: deliveries of PingTest are quarantined",
-        "error: shop.book fails: ValueError",
-        "error: shop.book: runs are dead",
+        "warning: deliveries of PingTest are quarantined",
+        "warning: shop.book fails: ValueError",
+        "warning: shop.book: runs are dead",
     ]
     assert not any("https://" in body for body in hook.bodies)  # without the option there is no link
 
