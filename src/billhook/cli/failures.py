@@ -19,6 +19,7 @@ from billhook.clock import format_ago, format_time, parse_duration
 from billhook.engines.watch import Watch
 from billhook.inbox import Inbox
 from billhook.inbox.actions import issues_acted_on, list_actions
+from billhook.inbox.conditions import condition_of
 from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.issues import (
     Issue,
@@ -251,18 +252,17 @@ def _example(one: Issue, delivery_id: int) -> str:
 
 def _hints(one: Issue) -> list[tuple[str, str]]:
     """Return the commands that help with an issue, and what each is for."""
-    hints = []
+    hints, condition = [], condition_of(one.kind)
     if one.examples:
         hints.append(("look at one", f"deliveries show {one.examples[0]}"))
         hints.append(("look at all", f"deliveries list --issue {one.id}"))
-    if one.kind in (IssueKind.FAILURE, IssueKind.DEAD):
+    if one.handler is not None:
         hints.append(("replay", f"deliveries replay --issue {one.id} --dry-run"))
         hints.append(("stop", f"handlers pause {quote(one.subject)}"))
-    if one.kind is IssueKind.SILENCE:
-        hints.append(("look", "status"))
-    if one.kind in (IssueKind.WORKER, IssueKind.REFUSED):
-        hints.append(("find out why", "doctor"))
-    return [*hints, ("runbook", f"runbook {one.kind.runbook}"), ("when mended", f"failures resolve {one.id}")]
+    elif one.kind is not IssueKind.QUARANTINE:
+        hints.append(("find out why", condition.command.format(subject=quote(one.subject))))
+    hints.append(("runbook", f"runbook {condition.runbook}"))
+    return [*hints, ("when mended", f"failures resolve {one.id}")]
 
 
 @click.group()

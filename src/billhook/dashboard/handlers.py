@@ -29,7 +29,7 @@ from billhook.handlers import Handler, RetrySchedule
 from billhook.handlers.options import HEADINGS, in_words
 from billhook.handlers.registered import missing_names, types_by_handler
 from billhook.inbox import PausedHandler
-from billhook.inbox.conditions import CONDITIONS
+from billhook.inbox.conditions import condition_of
 from billhook.inbox.deliveries import handler_names
 from billhook.inbox.issues import (
     Issue,
@@ -53,12 +53,11 @@ _ISSUE_TONES = {
     IssueState.IGNORED: "quiet",
     IssueState.RESOLVED: "good",
 }
-_SEVERITIES = {one.kind: one.severity for one in CONDITIONS if one.kind is not None}
 
 
 def issue_tone(one: Issue) -> str:
     """Return the colour of an issue's state; that of an open one is of its condition's severity."""
-    return _ISSUE_TONES.get(one.state) or SEVERITY_TONES[_SEVERITIES[one.kind]]
+    return _ISSUE_TONES.get(one.state) or SEVERITY_TONES[condition_of(one.kind).severity]
 
 
 def show_failures(context: DashboardContext) -> Response:
@@ -91,7 +90,7 @@ def show_issue(context: DashboardContext, issue_id: str) -> Response:
         steps=list(_steps(one, paused=paused)),
         has_handler=one.handler is not None,
         command=f"{context.command} failures show {one.id}",
-        runbook=read_runbook()[one.kind.runbook],
+        runbook=read_runbook()[condition_of(one.kind).runbook],
     )
 
 

@@ -57,11 +57,6 @@ class IssueKind(StrEnum):
     SILENCE = "silence"  # deliveries of a type have stopped
     REFUSED = "refused"  # signed deliveries are refused; never notified, for a stranger can cause it
 
-    @property
-    def runbook(self) -> str:
-        """The section of `billhook runbook` that says what to do."""
-        return _SECTIONS[self]
-
 
 OF_BUGS = (IssueKind.FAILURE, IssueKind.KILLER)
 """The kinds of which each occurrence is a failure of an attempt, with the issue's fingerprint."""
@@ -73,20 +68,6 @@ OF_FIGURES = (
 OF_STATE = (IssueKind.WORKER, IssueKind.CRASH_LOOP, IssueKind.LOST_WORKER, *OF_FIGURES)
 """The kinds that concern no delivery alone: each is a condition that holds or does not."""
 _STOPS_HANDLING = (IssueKind.KILLER, IssueKind.CRASH_LOOP, IssueKind.WORKER)
-_SECTIONS = {
-    IssueKind.FAILURE: "runs-are-dead",
-    IssueKind.KILLER: "workers-die",
-    IssueKind.DEAD: "runs-are-dead",
-    IssueKind.QUARANTINE: "deliveries-are-quarantined",
-    IssueKind.WORKER: "no-worker-is-alive",
-    IssueKind.CRASH_LOOP: "workers-die",
-    IssueKind.LOST_WORKER: "workers-die",
-    IssueKind.NOT_STORED: "deliveries-were-answered-503",
-    IssueKind.BACKLOG: "deliveries-wait",
-    IssueKind.SLOW: "deliveries-wait",
-    IssueKind.SILENCE: "the-service-is-silent",
-    IssueKind.REFUSED: "signed-deliveries-are-refused",
-}
 
 
 class Occurrence(NamedTuple):

@@ -1,10 +1,11 @@
 """Retention: prune old deliveries in small batches, so that no put waits long for one.
 
-A finished delivery older than the retention loses its body, headers, error and runs, and an issue whose last
-failure goes with them the text of the exception. Its row stays, pruned,
-while the sender may send it again, because its key identifies a duplicate; then the row is deleted too. A
-delivery that signed no time may be sent again at any age, so its key stays for ever unless `key_days` is set.
-The row of an erased delivery is deleted at the same time as that of a pruned one.
+A finished delivery older than the retention loses its body, headers, error and runs. An issue whose last
+failure goes with them loses the text of the exception; so does one of quarantine, its reason, with the last
+quarantined delivery of its type. The row of a delivery stays, pruned, while the sender may send it again,
+because its key identifies a duplicate; then the row is deleted too. A delivery that signed no time may be
+sent again at any age, so its key stays for ever unless `key_days` is set. The row of an erased delivery is
+deleted at the same time as that of a pruned one.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ ACTIONS_KEPT_FOR = timedelta(days=396)
 FINISHED = (DeliveryState.DONE, DeliveryState.DEAD, DeliveryState.QUARANTINED)
 EMPTY = (DeliveryState.PRUNED, DeliveryState.ERASED)
 PRUNABLE = (*FINISHED, *EMPTY)
-_COLUMNS = (delivery.c.id, delivery.c.state, delivery.c.received_at, delivery.c.signed_at)
+_COLUMNS = (
+    *(delivery.c.id, delivery.c.state, delivery.c.received_at, delivery.c.signed_at),
+    delivery.c.event_type,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +174,16 @@ def prune(
     if failed_by:
         left = exists().where(failure.c.fingerprint == issue.c.fingerprint)
         cut_texts(connection, in_values(issue.c.fingerprint, failed_by) & ~left)
+    types = {row.event_type for row in rows if row.state == DeliveryState.QUARANTINED}
+    if types:
+        of_index = in_states(delivery.c.state, DeliveryState.DEAD, DeliveryState.QUARANTINED)
+        left = exists().where(
+            of_index,
+            delivery.c.state == DeliveryState.QUARANTINED.value,
+            delivery.c.event_type == issue.c.subject,
+        )
+        of_types = (issue.c.kind == "quarantine") & in_values(issue.c.subject, types)
+        cut_texts(connection, of_types & ~left)
     return rows
 
 

@@ -15,7 +15,7 @@ from billhook import Handlers
 from billhook.events import InvoiceApproved
 from billhook.extension import get_state
 from billhook.inbox import WorkerRecord
-from billhook.inbox.occurrences import IssueKind
+from billhook.inbox.conditions import CONDITIONS
 from billhook.runbook import PAGE, read_runbook
 from support.acceptance.senders import Line
 from support.acceptance.small_disk import small_disk
@@ -48,7 +48,7 @@ def test_each_alert_and_each_kind_of_issue_has_its_section():
 
     assert len(links) == len(alerts)
     assert set(links) == SECTIONS.keys()
-    assert {kind.runbook for kind in IssueKind} <= SECTIONS.keys()
+    assert {one.runbook for one in CONDITIONS} <= SECTIONS.keys()
     assert [alert for alert in alerts if f"`{alert}`" not in TEXT] == []
 
 

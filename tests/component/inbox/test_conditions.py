@@ -63,6 +63,19 @@ def test_a_loop_of_one_handler_is_one_issue_that_names_it(inbox):
     assert (one.kind, one.subject, one.title) == (IssueKind.KILLER, "book", "workers die while book runs")
 
 
+def test_a_loop_in_which_a_handler_ran_in_two_of_five_workers_does_not_name_it(inbox):
+    end = crash_loop(inbox, [])
+    for owner in ("w3", "w4"):
+        claimed(inbox, owner, "book", NOON, owner)
+    now = end + MINUTE
+    worker_ran(inbox, "next", end, now)
+
+    found = held(inbox, now)
+
+    assert "killer" not in found
+    assert found["crash-loop"] == "workers died 5 times in 5 minutes, the last while book ran"
+
+
 def test_a_loop_of_several_handlers_is_notified_as_such_after_100_seconds(inbox):
     end = crash_loop(inbox, ["book", "mail"])
     for seconds, expected in (
@@ -84,6 +97,7 @@ def test_a_loop_of_several_handlers_is_notified_as_such_after_100_seconds(inbox)
         ([(0, 1700, False), (0, 1700, False), (0, 1700, False)], False),  # a machine was lost
         ([(0, 1700, False)], False),
         ([(1600, 1610, False), (1612, 1620, False), (1622, 1630, False)], True),
+        ([(1612, 1620, False), (1622, 1630, False)], False),
         ([(0, 100, False), (200, 300, False), (400, 500, False)], None),  # long ago
     ],
 )
@@ -97,6 +111,16 @@ def test_only_workers_that_died_one_after_another_are_a_crash_loop(inbox, lives,
         found = read_lost_workers(connection, now)
 
     assert (found and found.is_loop) == expected
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(109, None), (111, "a worker died in 15 minutes")])
+def test_a_worker_is_lost_after_110_seconds_while_another_lives(inbox, seconds, expected):
+    """Before that it may be the first of a loop, which is told instead."""
+    now = NOON + MINUTE + seconds * SECOND
+    worker_ran(inbox, "w1", NOON, NOON + MINUTE)
+    worker_ran(inbox, "alive", NOON, now)
+
+    assert held(inbox, now).get("lost-worker") == expected
 
 
 def test_an_outage_of_the_database_is_no_death_of_workers(inbox):
@@ -130,6 +154,27 @@ def test_a_run_that_was_lost_alone_names_its_handler_and_those_beside_it_are_no_
     assert (one.kind, one.title) == (IssueKind.KILLER, "workers die while book runs")
     assert one.place == "lost beside it: mail, send"
     assert value(where, "SELECT count(*) FROM failure WHERE error = '" + LOST + "'") == 4
+
+
+@pytest.mark.parametrize("later", [2 * MINUTE, 20 * MINUTE])
+def test_of_workers_that_a_known_handler_kills_no_other_issue_opens(inbox, where, later):
+    """Neither of their loop, nor of the worker that is missing by then; later ones are issues again."""
+    end = crash_loop(inbox, ["book", "mail"])
+    at = end + MINUTE
+    with inbox.transaction("w8") as transaction:
+        transaction.claim(0, at, at + 30 * SECOND)  # expires what was lost
+    only = value(where, "SELECT min(delivery_id) FROM run WHERE handler = 'book'")
+    with inbox.transaction("w8") as transaction:
+        transaction.claim(1, at, at + 30 * SECOND, only=only)
+    at += MINUTE
+    with inbox.transaction("w9") as transaction:
+        transaction.claim(0, at, at + 30 * SECOND)
+    worker_ran(inbox, "next", end, at)
+
+    update_issues(inbox, at + later)
+
+    kinds = {one.kind for one in list_issues(inbox)}
+    assert kinds == {IssueKind.KILLER} | ({IssueKind.WORKER} if later > 15 * MINUTE else set())
 
 
 def put_counts(inbox, *rows, refused=()):

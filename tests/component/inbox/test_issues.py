@@ -453,6 +453,28 @@ def test_an_issue_whose_last_failure_was_pruned_keeps_no_text(inbox):
     assert (only(inbox).title, only(inbox).why) == ("ValueError", None)
 
 
+def test_an_issue_of_quarantine_keeps_no_text_when_the_last_delivery_of_its_type_is_pruned(inbox):
+    def quarantined(key, event_type, at):
+        text = "customer: Acme is no id"
+        planned(inbox, key=key, seconds=seconds_to(at), error=text, event_type=event_type, at=at)
+
+    def told():
+        return {one.subject: (one.title, one.why) for one in list_issues(inbox)}
+
+    for key, event_type, at in (("a", "PingTest", NOON), ("b", "PingTest", NOON + HOUR), ("c", "B", NOON)):
+        quarantined(key, event_type, at)
+    quarantined("d", "B", NOON + 3 * HOUR)
+    update_issues(inbox, NOON)
+    for one in list_issues(inbox):
+        change_issue(inbox, one.id, IssueState.ACKNOWLEDGED, NOON, who="ada", why="Acme again")
+    whole = ("customer: Acme is no id", "Acme again")
+
+    inbox.prune(Cutoffs.of(NOON + 30 * MINUTE, 0))
+    assert told() == {"PingTest": whole, "B": whole}
+    inbox.prune(Cutoffs.of(NOON + 2 * HOUR, 0))
+    assert told() == {"PingTest": ("customer", None), "B": whole}
+
+
 def test_many_deliveries_of_an_issue_come_in_parts(inbox, monkeypatch):
     monkeypatch.setattr(issues, "_BATCH", 2)
     ids = [fail(inbox, key, NOON, group=None) for key in "abcde"]

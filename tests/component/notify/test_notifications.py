@@ -210,7 +210,7 @@ def test_ten_messages_an_hour_the_last_a_summary(inbox, clock, made, hook):
 
     assert len(hook.titles) == MOST_PER_HOUR
     assert hook.titles[-1] == "[billhook] warning: 21 more issues are open"
-    assert "shop.book fails: …" in hook.bodies[-1]
+    assert "shop.book fails: Error" in hook.bodies[-1]
     assert "and 1 more" in hook.bodies[-1]
     fail(inbox, "later", clock, group="another", error="Later: x")
     update_issues(inbox, clock.now())
