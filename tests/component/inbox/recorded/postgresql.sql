@@ -2033,7 +2033,7 @@ UPDATE billhook.billhook_issue SET title=%(title)s::VARCHAR, why=%(why)s::VARCHA
 --> billhook_issue: billhook_issue_pkey
 
 -- retention.py find
-SELECT billhook.delivery.id, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at
+SELECT billhook.delivery.id, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at, billhook.delivery.event_type
 FROM billhook.delivery
 WHERE billhook.delivery.id > %(id_1)s::BIGINT ORDER BY billhook.delivery.id
  LIMIT %(param_1)s::INTEGER
@@ -2055,7 +2055,7 @@ WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[])
 --> run: run_pkey
 
 -- retention.py prune
-SELECT billhook.delivery.id, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at
+SELECT billhook.delivery.id, billhook.delivery.state, billhook.delivery.received_at, billhook.delivery.signed_at, billhook.delivery.event_type
 FROM billhook.delivery
 WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done', 'dead', 'quarantined', 'pruned', 'erased') AND NOT (EXISTS (SELECT *
 FROM billhook.run

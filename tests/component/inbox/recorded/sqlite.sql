@@ -2244,7 +2244,7 @@ UPDATE billhook_issue SET title=?, why=? WHERE billhook_issue.fingerprint = ?
 --> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
 
 -- retention.py find
-SELECT delivery.id, delivery.state, delivery.received_at, delivery.signed_at
+SELECT delivery.id, delivery.state, delivery.received_at, delivery.signed_at, delivery.event_type
 FROM delivery
 WHERE delivery.id > ? ORDER BY delivery.id
  LIMIT ? OFFSET ?
@@ -2271,7 +2271,7 @@ WHERE run.delivery_id IN (SELECT value FROM json_each(?))
 --> SEARCH failure USING INDEX failure_run_id_idx (run_id=?)
 
 -- retention.py prune
-SELECT delivery.id, delivery.state, delivery.received_at, delivery.signed_at
+SELECT delivery.id, delivery.state, delivery.received_at, delivery.signed_at, delivery.event_type
 FROM delivery
 WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done', 'dead', 'quarantined', 'pruned', 'erased') AND NOT (EXISTS (SELECT *
 FROM run
