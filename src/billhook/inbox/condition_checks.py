@@ -15,7 +15,13 @@ from billhook.inbox.crashes import ThreadCrashes
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.issues import OpenIssue, list_open
 from billhook.inbox.lost_workers import REPORTED_FOR
-from billhook.inbox.occurrences import IssueKind, Occurrence, occurrences, occurrences_in_figures
+from billhook.inbox.occurrences import (
+    IssueKind,
+    Occurrence,
+    little_space,
+    occurrences,
+    occurrences_in_figures,
+)
 from billhook.inbox.overview import COUNT_LIMIT, Overview, read_overview, read_refused_since
 from billhook.inbox.pace import OLD, read_not_stored
 from billhook.inbox.thresholds import NO_THRESHOLDS, Thresholds, refused_within
@@ -25,7 +31,6 @@ _WORKER_SEEN_WITHIN = timedelta(minutes=1)
 """Three times the interval at which a worker renews its row in the inbox."""
 _MANY_MISMATCHES = 5
 """A stranger's attempts, or a test with another secret, are fewer."""
-_LITTLE_BYTES, _TOO_LITTLE_BYTES = 1024**3, 100 * 1024**2
 
 
 @dataclass
@@ -102,12 +107,8 @@ def crashes_text(crashes: ThreadCrashes, now: datetime) -> str:
 
 
 def find_disk(facts: Facts, *, critical: bool) -> Found:
-    space = facts.inbox.database.free_bytes()
-    if space is None:
-        return
-    free, used = space
-    if free < _TOO_LITTLE_BYTES if critical else _TOO_LITTLE_BYTES <= free < max(_LITTLE_BYTES, used):
-        yield "", f"{free // 1024**2} MiB are free beside the inbox of {used // 1024**2} MiB"
+    if space := little_space(facts.inbox, critical=critical):
+        yield "", space
 
 
 def find_dead(facts: Facts) -> Found:

@@ -167,6 +167,7 @@ CONDITIONS = (
     Condition(
         "disk-full", _CRITICAL, "less than 100 MiB are free beside a SQLite inbox",
         "deliveries prune", "deliveries-were-answered-503", lambda facts: find_disk(facts, critical=True),
+        IssueKind.DISK,
     ),
     Condition(
         "no-worker", _CRITICAL, "no worker was seen for 60 s (an issue after 90 s)",

@@ -39,6 +39,7 @@ REFUSED_LIMIT = 50
 NONE_ACCEPTED_FOR = timedelta(minutes=15)
 """Refusals are an issue when they go on for so long after the last authentic delivery of their source."""
 HOUR = timedelta(hours=1)
+_LITTLE_BYTES, _TOO_LITTLE_BYTES = 1024**3, 100 * 1024**2
 
 
 class IssueKind(StrEnum):
@@ -55,6 +56,7 @@ class IssueKind(StrEnum):
     BACKLOG = "backlog"  # more deliveries come than are handled
     SLOW = "slow"  # a handler takes much longer than it did
     SILENCE = "silence"  # deliveries of a type have stopped
+    DISK = "disk-full"  # little is free beside a SQLite inbox
     REFUSED = "refused"  # signed deliveries are refused; never notified, for a stranger can cause it
 
 
@@ -62,7 +64,7 @@ OF_BUGS = (IssueKind.FAILURE, IssueKind.KILLER)
 """The kinds of which each occurrence is a failure of an attempt, with the issue's fingerprint."""
 OF_FIGURES = (
     *(IssueKind.SILENCE, IssueKind.REFUSED, IssueKind.NOT_STORED),
-    *(IssueKind.BACKLOG, IssueKind.SLOW),
+    *(IssueKind.BACKLOG, IssueKind.SLOW, IssueKind.DISK),
 )
 """The kinds that are read from the figures."""
 OF_STATE = (IssueKind.WORKER, IssueKind.CRASH_LOOP, IssueKind.LOST_WORKER, *OF_FIGURES)
@@ -202,7 +204,20 @@ def occurrences_in_figures(inbox: Inbox, now: datetime) -> dict[str, Occurrence]
     if grows(inbox, read_state(inbox, now), now):
         found.append(_occurrence(IssueKind.BACKLOG, "", "more deliveries come than are handled", now))
     found += [_occurrence(IssueKind.SLOW, one.name, one.text, now) for one in read_slow_handlers(inbox, now)]
+    if space := little_space(inbox, critical=True):
+        found.append(_occurrence(IssueKind.DISK, "", space, now))
     return {each.fingerprint: each for each in found}
+
+
+def little_space(inbox: Inbox, *, critical: bool) -> str | None:
+    """Return what is free beside a SQLite inbox, if that is little, or is critical."""
+    space = inbox.database.free_bytes()
+    if space is None:
+        return None
+    free, used = space
+    if free < _TOO_LITTLE_BYTES if critical else _TOO_LITTLE_BYTES <= free < max(_LITTLE_BYTES, used):
+        return f"{free // 1024**2} MiB are free beside the inbox of {used // 1024**2} MiB"
+    return None
 
 
 _OF_SIGNED = ("mismatch", "stale", "future")

@@ -32,7 +32,8 @@ logger = logging.getLogger("billhook.notify")
 
 TOLD_AFTER = timedelta(seconds=45)
 """How long the inbox cannot be read before a message is sent: a server may start anew meanwhile."""
-_MOST_BYTES = 4_096
+_FILE_BYTES = 4_096
+"""The size of the file from its first moment: when the disk is full, what it says can still be changed."""
 RUNBOOK = "the-inbox-cannot-be-read"
 
 
@@ -135,13 +136,12 @@ class OutageNotifier:
         except BlockingIOError:
             yield None
         else:
-            before = os.pread(descriptor, _MOST_BYTES, 0).decode(errors="replace")
+            before = os.pread(descriptor, _FILE_BYTES, 0).decode(errors="replace").rstrip()
             state = _parsed(before)
             yield state
             after = json.dumps(state) if state else ""
             if after != before:
-                os.truncate(descriptor, 0)
-                os.pwrite(descriptor, after.encode(), 0)
+                os.pwrite(descriptor, after.ljust(_FILE_BYTES).encode(), 0)
         finally:
             os.close(descriptor)
 
@@ -165,9 +165,22 @@ def _open(path: Path, *, create: bool) -> int:
     descriptor = os.open(path, flags, 0o600)
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1:
+        if create:
+            _allocate(descriptor, path)
         return descriptor
     os.close(descriptor)
     raise PermissionError(errno.EPERM, "it is no file of this user's own")
+
+
+def _allocate(descriptor: int, path: Path) -> None:
+    """Take the disk's space for the whole file. Raises OSError if there is none, and leaves no file then."""
+    if os.fstat(descriptor).st_size < _FILE_BYTES:
+        try:
+            os.posix_fallocate(descriptor, 0, _FILE_BYTES)
+        except OSError:
+            os.close(descriptor)
+            path.unlink(missing_ok=True)
+            raise
 
 
 def _parsed(text: str) -> dict[str, Any]:

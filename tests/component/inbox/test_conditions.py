@@ -10,7 +10,14 @@ from billhook.errors import InboxUnavailable
 from billhook.events import EVENT_TYPES
 from billhook.inbox import RunPlan, WorkerRecord
 from billhook.inbox.condition_checks import Facts
-from billhook.inbox.conditions import CONDITIONS, LIMITS, Severity, conditions_table, judge
+from billhook.inbox.conditions import (
+    CONDITIONS,
+    LIMITS,
+    Severity,
+    condition_of,
+    conditions_table,
+    judge,
+)
 from billhook.inbox.counts import NO_DURATION, CountKey, Counts, Sum, hour_of
 from billhook.inbox.issue_updates import update_issues
 from billhook.inbox.issues import IssueState, list_issues
@@ -222,6 +229,9 @@ def test_a_disk_that_is_nearly_full(inbox, monkeypatch, free, used, expected):
     monkeypatch.setattr(inbox.database, "free_bytes", lambda: (free, used))
 
     assert held(inbox, NOON).keys() & {"disk", "disk-full"} == expected
+    update_issues(inbox, NOON)
+    told = [one.title for one in list_issues(inbox) if condition_of(one.kind).is_notified]
+    assert told == (["51 MiB are free beside the inbox of 0 MiB"] if "disk-full" in expected else [])
 
 
 def test_the_list_is_whole():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from billhook.errors import Draining, InboxUnavailable, OutOfResources, SchemaMismatch
 from billhook.notify import OutageNotifier, Writer, outage, state_folders
 from billhook.notify.outage import is_outage
+from support.acceptance.small_disk import SmallDisk
+from support.processes import run_command
 
 AWAY = InboxUnavailable("the database is away")
 URL = "postgresql://inbox"
@@ -159,7 +162,7 @@ def test_the_file_is_this_users_own_and_says_nothing_secret(at, made, tmp_path):
 
     found = state_file(tmp_path)
     assert stat.S_IMODE(found.stat().st_mode) == 0o600
-    assert found.read_text() == '{"since": "2026-01-15T12:00:00+00:00", "told": []}'
+    assert found.read_text().rstrip() == '{"since": "2026-01-15T12:00:00+00:00", "told": []}'
 
 
 @pytest.mark.parametrize("planted", ["link", "dangling link", "second name", "fifo"])
@@ -186,9 +189,59 @@ def test_a_planted_file_is_refused_and_not_written(at, address, made, tmp_path, 
         at.wait(5)
 
     assert address.titles == [CANNOT]  # the next folder keeps it
-    assert state_file(elsewhere).stat().st_size > 0
+    assert state_file(elsewhere).read_text().strip()
     assert not victim.exists() or victim.read_text() == "precious"
     assert sum("cannot keep the state of an outage" in record.getMessage() for record in caplog.records) == 1
+
+
+ON_A_FULL_DISK = """
+import sys
+from datetime import timedelta
+from pathlib import Path
+from billhook.errors import InboxUnavailable
+from billhook.notify import OutageNotifier, Writer, outage
+
+class Address:
+    number, name = 1, "kept"
+
+    def send(self, title, body, *, good=False):
+        print(title.partition("] ")[2])
+
+def process():
+    return OutageNotifier([Address()], Writer(), "billhook.db", [full, elsewhere])
+
+def fill():
+    try:
+        with (full / "ballast").open("ab", buffering=0) as output:
+            while True:
+                output.write(bytes(4096))
+    except OSError:
+        pass
+
+full, elsewhere, when = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+outage.TOLD_AFTER = timedelta(0)
+if when == "before":
+    fill()
+process().unreadable(InboxUnavailable("no space"))
+fill()
+process().unreadable(InboxUnavailable("no space"))
+process().readable()
+process().readable()
+print(*(len([*folder.glob("billhook-outage-*")]) for folder in (full, elsewhere)))
+"""
+
+
+@pytest.mark.parametrize(("when", "files"), [("before", "0 1"), ("during", "1 0")])
+def test_an_outage_is_told_once_where_the_disk_is_full(tmp_path, when, files):
+    disk, elsewhere = SmallDisk(tmp_path), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    done = run_command(
+        [*disk.wrap, sys.executable, "-c", ON_A_FULL_DISK, str(disk.folder), str(elsewhere), when]
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [CANNOT, CAN, files]
 
 
 def test_without_any_folder_each_process_tells_for_itself(at, address, tmp_path):
