@@ -201,13 +201,14 @@ def test_a_result_is_retried_until_the_inbox_is_writable(shop, caplog):
 def test_a_run_whose_result_cannot_be_settled_in_time_is_retried_after_its_lease(shop, monkeypatch):
     monkeypatch.setattr(celery_module, "SETTLE_SECONDS", 0.0)
     handlers = Handlers()
-    handlers.on(PingTest, name="h")(lambda event: change(inbox_at(one.app), "ALTER TABLE run RENAME TO lost"))
+    refuse = "CREATE TRIGGER refuse BEFORE UPDATE ON run BEGIN SELECT RAISE(ABORT, 'refused'); END"
+    handlers.on(PingTest, name="h")(lambda event: change(inbox_at(one.app), refuse))
     one = shop(handlers)
     delivery_id = one.deliver()
 
     with pytest.raises(InboxUnavailable, match="failed"):
         one.executor.execute(delivery_id)
-    change(inbox_at(one.app), "ALTER TABLE lost RENAME TO run")
+    change(inbox_at(one.app), "DROP TRIGGER refuse")
     assert one.runs() == [("h", "running", 1)]  # called again when its lease ends
 
 

@@ -141,7 +141,8 @@ def test_retention_removes_the_texts_of_the_tables_that_are_kept_as_the_body_is(
 
     kept_as_body = {"delivery", *(name for name, row in described().items() if "delivery's body" in row.kept)}
     assert kept_as_body == {"delivery", "run", "failure"}
-    assert left == {table for table, _ in columns_named()} - kept_as_body
+    # The issues are of deliveries whose bodies are gone: their texts go as well.
+    assert left == {table for table, _ in columns_named()} - kept_as_body - {"billhook_issue"}
     assert rows(where, "SELECT count(*) FROM delivery WHERE digest IS NOT NULL") == [(2,)]
 
 

@@ -70,7 +70,7 @@ def test_a_refused_schema_leaves_no_connection_to_the_garbage_collector(inbox_ur
 def test_a_missing_schema_is_refused_with_the_command_and_not_made(bare_url):
     inbox = Inbox(bare_url)
     uses = [inbox.check_writable]
-    if inbox.database.is_remote:  # of a file, preparing makes it
+    if inbox.database.may_be_away:  # of a file, preparing makes it
         uses.append(inbox.prepare)
 
     for use in uses:
