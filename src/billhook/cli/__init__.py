@@ -6,6 +6,7 @@ A command's module is imported when the command is used, because `flask` loads t
 from __future__ import annotations
 
 from collections.abc import Collection, MutableMapping
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ _COMMANDS = {
     "sandbox": "Run the billing service here.",
     "send": "Sign a sample event of TYPE and post it, as the service does.",
     "serve": "Receive and handle deliveries: gunicorn and a worker.",
-    "status": "Show what waits, what failed, what was refused, types, handlers and workers.",
+    "status": "Show what needs attention, what waits, what was refused; with --details types and handlers.",
     "subscribe": "Subscribe a URL to every event type that has a handler.",
     "worker": "Call the handlers of received deliveries.",
     "workers": "List the workers of the last day, and what each runs now.",
@@ -77,6 +78,15 @@ class _CommandLine(BillhookGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return self._load(cmd_name) if cmd_name in self._names else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # click looks for similar names among all commands: their modules may lack an extra.
+        if args and args[0] not in self._names and not args[0].startswith("-"):
+            close = get_close_matches(args[0], self._names, n=1)
+            ctx.fail(f"No such command {args[0]!r}." + "".join(f" Did you mean {name!r}?" for name in close))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -57,6 +57,15 @@ def test_an_apps_tests_use_the_commands(app):
     assert "No such command 'nope'" in run(app, "nope").stderr
 
 
+def test_a_mistyped_command_is_named_where_another_lacks_its_extra(app, monkeypatch):
+    monkeypatch.setitem(sys.modules, "billhook.cli.api", None)  # importing it fails
+
+    result = run(app, "statu")
+
+    assert result.exit_code == 2
+    assert "No such command 'statu'. Did you mean 'status'?" in result.stderr
+
+
 def test_a_mistake_is_one_line_there_too(app):
     result = run(app, "deliveries", "show", "99")
 
