@@ -62,10 +62,13 @@ def record_stop(connection: Connection, owner: str, now: datetime) -> None:
 
 
 def worker_seen_at(connection: Connection) -> datetime | None:
-    """Return when any worker was last seen; None if there was none, or each has stopped in order."""
-    query = select(func.max(worker.c.seen_at)).where(RUNS_OR_DIED)
-    seen_at: datetime | None = connection.execute(query).scalar_one()
-    return seen_at
+    """Return when any worker was last seen; None if there was none, or the last has stopped in order."""
+    last = func.max(worker.c.seen_at).filter(RUNS_OR_DIED), func.max(worker.c.stopped_at)
+    seen_at, stopped_at = connection.execute(select(*last)).one()
+    if seen_at is None or (stopped_at is not None and stopped_at - seen_at > WORKER_SILENT_AFTER):
+        return None
+    found: datetime = seen_at
+    return found
 
 
 def worker_rows(connection: Connection) -> list[dict[str, Any]]:

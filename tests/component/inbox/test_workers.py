@@ -19,7 +19,7 @@ from billhook.engines.maintenance import (
 )
 from billhook.inbox import RunState, WorkerRecord
 from billhook.inbox.overview import read_state
-from billhook.inbox.workers import WORKER_KEPT_FOR
+from billhook.inbox.workers import WORKER_KEPT_FOR, record_stop
 from support.inbox_view import NOON, change, column, open_inbox, rows
 from support.postgres import only_sqlite
 from support.runs import claim, planned, settle
@@ -55,6 +55,18 @@ def test_a_worker_that_stopped_in_order_is_no_longer_looked_for(inbox, where):
     assert inbox.worker_seen_at() is None
     assert read_state(inbox, NOON).workers == []
     assert owners(where) == ["a"]
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(60, NOON), (61, None)])
+def test_one_that_was_lost_is_not_missed_when_the_last_has_stopped_in_order(inbox, seconds, expected):
+    """Seen within a minute before, it may be alive."""
+    for owner in ("lost", "last"):
+        inbox.record_worker(WorkerRecord(owner, "worker", 2, NOON), NOON)
+
+    with inbox.database.write() as connection:
+        record_stop(connection, "last", NOON + seconds * SECOND)
+
+    assert inbox.worker_seen_at() == expected
 
 
 def test_a_worker_that_goes_on_has_not_stopped(inbox):
