@@ -30,11 +30,10 @@ from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox
 from billhook.inbox.actions import ids_text, recorded
 from billhook.inbox.deliveries import BATCH, count, details, handler_names, id_batches, search_bound
-from billhook.inbox.filters import FILTERS, STATES
+from billhook.inbox.filters import FILTERS, SHOWN_STATES, STATES
 from billhook.inbox.issues import find_issue, of_issue
 from billhook.inbox.operations import DiscardResult, EraseResult, ReplayResult
 from billhook.inbox.search_scope import read_scope
-from billhook.inbox.states import DeliveryStatus
 from billhook.program import in_program
 
 _SEARCH_LIMIT = 100_000
@@ -45,8 +44,7 @@ _LIMIT = click.option(
     help=f"How many deliveries --contains reads, the newest first. Default: {_SEARCH_LIMIT}.",
 )  # fmt: skip
 _STATE = click.Choice(STATES, case_sensitive=False)
-# Without the state that is stored and never shown.
-_STATE_METAVAR = f"[{'|'.join(DeliveryStatus)}]"
+_STATE_METAVAR = f"[{'|'.join(SHOWN_STATES)}]"
 MOST_FILTERS = tuple(name for name in FILTERS if name != "twins")
 _IDS = click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
 

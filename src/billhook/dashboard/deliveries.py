@@ -20,11 +20,10 @@ from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, Inbox
 from billhook.inbox.condition_checks import number_text
 from billhook.inbox.deliveries import BATCH, count, handler_names, id_batches, search_bound, with_runs
-from billhook.inbox.filters import FILTERS, STATES
+from billhook.inbox.filters import FILTERS, SHOWN_STATES, STATES
 from billhook.inbox.issues import of_issue
 from billhook.inbox.operations import ReplayResult, replay
 from billhook.inbox.search_scope import page_with_unread, read_scope
-from billhook.inbox.states import DeliveryStatus
 
 SEARCH_LIMIT = 100_000
 """How many of the newest deliveries a search for a text in bodies reads. In an inbox with as many, the list
@@ -155,7 +154,7 @@ def show_list(context: DashboardContext) -> Response:
         command=f"{form.command(context.command, 'list')}{f' --after {previous_id}' if previous_id else ''}",
         filters=FILTERS.values(),
         types=sorted(EVENT_TYPES),
-        states=list(DeliveryStatus),
+        states=SHOWN_STATES,
         handlers=sorted(loaded.union(handler_names(inbox))),
     )
 

@@ -73,7 +73,7 @@ _PLACES = {
     "not-stored": Place("requests", ".overview", fragment="#received"),
     "paused": Place("handlers", ".handlers"),
     "quarantined": Place("quarantined deliveries", ".deliveries", "quarantined"),
-    "waiting": Place("waiting deliveries", ".deliveries", "planned"),
+    "waiting": Place("unfinished deliveries", ".deliveries", "unfinished"),
 }
 
 

@@ -209,7 +209,7 @@ CONDITIONS = (
     ),
     Condition(
         "waiting", _WARNING, "a delivery is unfinished for more than 10 minutes",
-        "deliveries list --state waiting", "deliveries-wait", find_waiting, None, "BillhookDeliveriesWait",
+        "deliveries list --state unfinished", "deliveries-wait", find_waiting, None, "BillhookDeliveriesWait",
     ),
     Condition(
         "backlog", _WARNING, "under 80 % of the deliveries of 10 minutes were handled, and they wait as long",
@@ -264,7 +264,7 @@ CONDITIONS = (
     ),
     Condition(
         "max-age", _WARNING, "the oldest unfinished delivery is older than --max-age",
-        "deliveries list --state waiting", "deliveries-wait", find_too_old,
+        "deliveries list --state unfinished", "deliveries-wait", find_too_old,
     ),
     Condition(
         "max-dead", _WARNING, "more deliveries are dead than --max-dead",

@@ -44,16 +44,21 @@ TYPE_IS_UNREAD = and_(UNREAD_TYPE, delivery.c.event_type == "")
 _OWN = run.c.delivery_id == delivery.c.id
 _IDS_END = 2**63
 _MATCH = delivery.alias("found")
-STATES = (*DeliveryStatus, DeliveryState.PLANNED)
-"""What `state` may be."""
+_UNFINISHED = "unfinished"
+SHOWN_STATES = (*DeliveryStatus, _UNFINISHED)
+"""What `state` may be: a status, or one of the first five, whichever it is."""
+STATES = (*SHOWN_STATES, DeliveryState.PLANNED)
+"""The same, with a state that is stored and shown as `waiting` to `retrying`."""
 _PARTS = (1_000, 4_000, 16_000, 40_000)
 """How many matches of a search are read together; among them a page is found of one in a thousand."""
 
 
 def _has_status(name: str) -> ColumnElement[bool]:
-    """Build the condition for this status, or the state `planned`. ValueError for other names."""
+    """Build the condition for one of STATES. ValueError for other names."""
     if name not in STATES:
         raise ValueError(name)
+    if name == _UNFINISHED:
+        return UNFINISHED
     not_paused = ~exists().where(_OWN, PAUSED_RUN)
     # By the open runs, not by the deliveries: of a long queue few fail.
     retrying, running = (

@@ -77,6 +77,7 @@ def test_a_state_or_an_error_selects(run, busy):
         "--state waiting": [5],
         "--state running": [],
         "--state planned": [5, 2],
+        "--state unfinished": [6, 5, 2],
         "--state received": [6],
         "--error COLLECTOR": [2],
         "--error mail": [3],
