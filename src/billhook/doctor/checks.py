@@ -40,6 +40,7 @@ from billhook.doctor.inbox import (
     about_database,
     about_inbox,
     about_paused,
+    about_refusals,
     about_worker,
 )
 from billhook.doctor.probe import send_probe
@@ -164,7 +165,7 @@ CHECKS = (
     Check("schema and size", lambda _: iter(()), reads_inbox=True, well=size_text),
     Check("retention", lambda _: iter(()), well=retention_text),
     Check("paused", about_paused, reads_inbox=True, well=lambda _: "no handler is paused"),
-    Check("refusals", lambda _: iter(()), reads_inbox=True, well=refusals_text),
+    Check("refusals", about_refusals, reads_inbox=True, well=refusals_text),
     Check("worker", about_worker, reads_inbox=True, well=workers_text),
     Check("conditions", about_conditions, reads_inbox=True, well=conditions_text),
     Check("handlers", about_handlers, _ALL),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from billhook.clock import format_duration, format_time
 from billhook.doctor.finding import Finding, Level
 from billhook.inbox.condition_checks import Facts, worker_missing_since
-from billhook.inbox.conditions import CONDITIONS, LIMITS, Severity
+from billhook.inbox.conditions import CONDITIONS, LIMITS, HeldCondition, Severity
 from billhook.inbox.database import CONNECTIONS_PER_PROCESS
 from billhook.inbox.diagnosis import inbox_facts
 from billhook.inbox.facts import PostgresFacts, SqliteFacts
@@ -258,6 +258,8 @@ _OTHER_CHECKS = ("no-worker", "paused", "row-security")
 """The conditions of which another check has more to say."""
 _COUNTED = ("dead", "quarantined", "waiting", "failing", "unknown-type")
 """The conditions of deliveries and handlers, not of the set-up: `billhook status` shows them."""
+_REFUSALS = ("clock-refusals", "refused-all", "refused-since")
+"""Notes, for a stranger could cause them; whoever asks what is wrong is warned."""
 
 
 def condition_codes() -> set[str]:
@@ -268,17 +270,28 @@ def condition_codes() -> set[str]:
 
 def about_conditions(setup: Setup) -> Iterator[Finding]:
     """Return what the conditions say of the set-up and its processes."""
-    judgement = setup.judgement
-    secrets = "BILLHOOK_SECRETS_FILE" if setup.settings.secrets_file else "BILLHOOK_SECRETS"
-    for condition, subject, text in judgement.holding:
-        if condition.name not in (*_OTHER_CHECKS, *_COUNTED):
-            remedy = f"`billhook {condition.first_command(subject)}`"
-            words = _WORDS.get(condition.name, _Words(condition.holds, remedy))
-            remedy = words.remedy.replace("{secrets}", secrets)
-            code = words.code or condition.name
-            yield Finding(_LEVELS[condition.severity], code, text, words.why, remedy)
-    for name, why in judgement.unjudged.items():
+    for held in setup.judgement.holding:
+        if held.condition.name not in (*_OTHER_CHECKS, *_COUNTED, *_REFUSALS):
+            yield _finding(setup, held, _LEVELS[held.condition.severity])
+    for name, why in setup.judgement.unjudged.items():
         yield Finding("warning", "not-judged", f"the condition {name} could not be judged", why)
+
+
+def about_refusals(setup: Setup) -> Iterator[Finding]:
+    """Return what the conditions say of refused requests: a clock that is off, a secret that does not fit."""
+    for held in setup.judgement.holding:
+        if held.condition.name in _REFUSALS:
+            yield _finding(setup, held, "warning")
+
+
+def _finding(setup: Setup, held: HeldCondition, level: Level) -> Finding:
+    condition, subject, text = held
+    words = _WORDS.get(condition.name)
+    if words is None:
+        words = _Words(condition.holds, f"`billhook {condition.first_command(subject)}`")
+    secrets = "BILLHOOK_SECRETS_FILE" if setup.settings.secrets_file else "BILLHOOK_SECRETS"
+    remedy = words.remedy.replace("{secrets}", secrets)
+    return Finding(level, words.code or condition.name, text, words.why, remedy)
 
 
 _LEVELS: Mapping[Severity, Level] = {
