@@ -287,6 +287,9 @@ def maintain(inbox: Inbox) -> None:
     inbox.compact_counts(at(30 * DAY))
     ids = [summary.id for summary in deliveries.page(inbox, DeliveryFilter(), 100)]
     operations.discard(inbox, ids[4:], "over", at(700))
+    unreadable = inbox.put(incoming("unreadable")).delivery_id
+    with inbox.transaction(OWNER) as transaction:
+        transaction.plan([RunPlan(unreadable, (), "unreadable")], at(700))
     for days in (2, 40):
         inbox.prune(Cutoffs.of(at(days * DAY), 1), states=list(DeliveryState))
     issue_updates.update_issues(inbox, at(41 * DAY))

@@ -215,7 +215,9 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
     names = ", ".join(silent)
     if len(silent) > _SILENT_NAMES:
         names = f"{len(silent):,}, the last {silent[-1]}"
-    engines = ", ".join(sorted({one.engine for one in alive}))
+    engines = [", ".join(sorted({one.engine for one in alive}))]
+    if silent:
+        engines.append(f"silent: {names}")
     refused = sum(overview.refused.values())
     sections = {_NOT_STORED if cause in _ANSWERED_503 else _REFUSED for cause in overview.refused}
     look = [in_program(f"billhook runbook {section}") for section in sorted(sections)]
@@ -227,7 +229,11 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
         ("dead", number_text(backlog.dead), ""),
         ("quarantined", number_text(backlog.quarantined), conflicts),
         ("refused in 24 h", str(refused), "; ".join(filter(None, [causes, *off, *look]))),
-        ("workers", str(len(alive)), engines + (f"; silent: {names}" if silent else "")),
+        (
+            "workers",
+            str(len(alive)),
+            "; ".join(filter(None, engines)),
+        ),
     ]
 
 

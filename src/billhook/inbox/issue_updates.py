@@ -28,6 +28,7 @@ from billhook.inbox.occurrences import (
     QUARANTINED,
     IssueKind,
     Occurrence,
+    little_space,
     occurrences,
     occurrences_in_figures,
 )
@@ -52,7 +53,9 @@ def update_issues(inbox: Inbox, now: datetime, *, with_figures: bool = True) -> 
         rows = {row.fingerprint: row for row in connection.execute(select(issue))}
         opened = [each for each in found.values() if _opens(each, rows.get(each.fingerprint))]
         examined = [row for row in rows.values() if with_figures or row.kind not in OF_FIGURES]
-        over = [row for row in examined if _is_over(connection, row, found, now)]
+        # What another occurrence explains opens no issue, and ends none.
+        happening = {**figures, **found}
+        over = [row for row in examined if _is_over(inbox, connection, row, happening, now)]
     if not (opened or over):
         return 0
     with inbox.database.write() as connection:
@@ -104,7 +107,9 @@ def _open(connection: Connection, occurrence: Occurrence, before: Any, now: date
     connection.execute(dialect_of(connection).insert(issue).values(row).on_conflict_do_nothing())
 
 
-def _is_over(connection: Connection, row: Any, found: dict[str, Occurrence], now: datetime) -> bool:
+def _is_over(
+    inbox: Inbox, connection: Connection, row: Any, found: dict[str, Occurrence], now: datetime
+) -> bool:
     """Return whether nothing of an issue is left: it is resolved then, and forgotten some day."""
     if row.state == IssueState.RESOLVED:
         return row.fingerprint not in found and bool(row.changed_at < now - KEPT_FOR)
@@ -117,4 +122,7 @@ def _is_over(connection: Connection, row: Any, found: dict[str, Occurrence], now
     if row.kind == IssueKind.QUARANTINE and occurrence is None:
         # Deliveries that are older than those looked at may be quarantined for it.
         return not connection.execute(QUARANTINED.offset(MOST), {"most": 1}).first()
+    if row.kind == IssueKind.DISK and occurrence is None:
+        # Not at once: what is free goes up and down, with each log file that is rotated.
+        return little_space(inbox, critical=False) is None
     return occurrence is None

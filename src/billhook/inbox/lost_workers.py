@@ -54,7 +54,7 @@ class LostWorkers(NamedTuple):
         minutes = (LOOP_WITHIN if self.is_loop else REPORTED_FOR) // timedelta(minutes=1)
         which = "" if self.number == 1 else "the last "
         ran = f", {which}while {' or '.join(self.handlers)} ran" if self.handlers else ""
-        return f"{times} in {minutes} minutes{ran}"
+        return f"{times} in the last {minutes} minutes{ran}"
 
 
 def read_lost_workers(connection: Connection, now: datetime) -> LostWorkers | None:

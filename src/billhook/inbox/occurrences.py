@@ -190,12 +190,13 @@ def occurrences_in_figures(inbox: Inbox, now: datetime) -> dict[str, Occurrence]
         if one.authentic_at is None or one.last_at - one.authentic_at >= NONE_ACCEPTED_FOR
     ]
     # Who changes a secret stops no deliveries: they come, and are refused.
-    cause = "; signed deliveries are refused" if refused else ""
+    are_refused = any(one.number > REFUSED_LIMIT for one in refused)
+    cause = "; signed deliveries are refused" if are_refused else ""
     found = [
         _occurrence(IssueKind.SILENCE, one.event_type, f"{one.text}{cause}", one.last_at)
         for one in read_silent_types(inbox, now)
     ]
-    if any(one.number > REFUSED_LIMIT for one in refused):
+    if are_refused:
         last_at = max(hour_of(one.last_at) for one in refused)
         found.append(_occurrence(IssueKind.REFUSED, "", "signed deliveries are refused", last_at))
     not_stored = read_not_stored(inbox, now)

@@ -174,8 +174,8 @@ def replay(
             if as_type is not None:
                 named = {"event_type": as_type, "sent_as": sent_as}
             with keeping(connection, states, inbox.known_types):
-                _change(connection, states, finished, DeliveryState.PLANNED, error=None)
-                _change(connection, states, requeued, DeliveryState.RECEIVED, error=None, **named)
+                _change(connection, states, finished, DeliveryState.PLANNED, **NO_REASON)
+                _change(connection, states, requeued, DeliveryState.RECEIVED, **NO_REASON, **named)
                 _make_due(connection, again, now, due)
             make_runs(connection, plans, now)
     return ReplayResult(len(touched) + len(requeued), len(requeued), len(again), len(plans))
@@ -332,8 +332,8 @@ def _discard(
                 )
             )
             # A delivery without runs gets the reason itself.
-            _change(connection, states, unhandled, DeliveryState.DONE, error=reason)
-            _change(connection, states, dead, DeliveryState.DONE, error=None)
+            _change(connection, states, unhandled, DeliveryState.DONE, **{**NO_REASON, "error": reason})
+            _change(connection, states, dead, DeliveryState.DONE, **NO_REASON)
             finish_deliveries(connection, planned)
         keys = [OrderKey(row.handler, row.order_key) for row in runs if row.order_key]
         release_next(connection, keys, now)

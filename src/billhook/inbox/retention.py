@@ -37,6 +37,8 @@ BATCH_LIMIT = 500
 """Rows in one transaction at most, and rows read at one time."""
 KEYS_DAYS = 7.0
 """How long a sender may repeat a delivery: keys are kept for at least as long."""
+_QUARANTINE = "quarantine"
+"""The kind of the issues of deliveries that cannot be read, as it is stored."""
 ACTIONS_KEPT_FOR = timedelta(days=396)
 """How long the record of an operator's action is kept: 13 months, a year and the time to look at it."""
 FINISHED = (DeliveryState.DONE, DeliveryState.DEAD, DeliveryState.QUARANTINED)
@@ -177,13 +179,11 @@ def prune(
     types = {row.event_type for row in rows if row.state == DeliveryState.QUARANTINED}
     if types:
         of_index = in_states(delivery.c.state, DeliveryState.DEAD, DeliveryState.QUARANTINED)
-        left = exists().where(
-            of_index,
-            delivery.c.state == DeliveryState.QUARANTINED.value,
-            delivery.c.event_type == issue.c.subject,
-        )
-        of_types = (issue.c.kind == "quarantine") & in_values(issue.c.subject, types)
-        cut_texts(connection, of_types & ~left)
+        is_quarantined = delivery.c.state == DeliveryState.QUARANTINED.value
+        kept = select(delivery.c.event_type).distinct().where(of_index, is_quarantined)
+        of_types = kept.where(in_values(delivery.c.event_type, types))
+        gone = types - {*connection.execute(of_types).scalars()}
+        cut_texts(connection, (issue.c.kind == _QUARANTINE) & in_values(issue.c.subject, gone))
     return rows
 
 
@@ -192,9 +192,11 @@ def cut_texts(connection: Connection, own: ColumnElement[bool]) -> None:
 
     Nothing is decided by what is left of a title, the name of the exception: it is only shown.
     """
-    own_texts = select(issue.c.fingerprint, issue.c.title).where(own).order_by(issue.c.fingerprint)
-    for row in connection.execute(own_texts).all():
-        texts = {"title": row.title.partition(":")[0], "why": None}
+    own_texts = select(issue.c.fingerprint, issue.c.title, issue.c.kind).where(own)
+    for row in connection.execute(own_texts.order_by(issue.c.fingerprint)).all():
+        # A reason may name a field of the body, and so what a sender has put into its place.
+        title = "quarantined" if row.kind == _QUARANTINE else row.title.partition(":")[0]
+        texts = {"title": title, "why": None}
         connection.execute(update(issue).where(issue.c.fingerprint == row.fingerprint).values(texts))
 
 

@@ -174,7 +174,7 @@ def _open(path: Path, *, create: bool) -> int:
 
 def _allocate(descriptor: int, path: Path) -> None:
     """Take the disk's space for the whole file. Raises OSError if there is none, and leaves no file then."""
-    if os.fstat(descriptor).st_size < _FILE_BYTES:
+    if os.fstat(descriptor).st_size < _FILE_BYTES and hasattr(os, "posix_fallocate"):  # macOS has none
         try:
             os.posix_fallocate(descriptor, 0, _FILE_BYTES)
         except OSError:

@@ -11,6 +11,7 @@ import pytest
 from billhook.events import EVENT_TYPES
 from billhook.inbox import Inbox, NewDelivery, PutStatus, RunPlan
 from billhook.inbox.ingest import FIRST, StoredVariant, choose_variant, ingest
+from billhook.inbox.operations import discard
 from billhook.inbox.retention import Cutoffs
 from support.inbox_view import NOON, change, column, rows, value
 from support.processes import together
@@ -167,6 +168,14 @@ def test_so_many_names_are_kept_that_a_stranger_cannot_make_a_row_long(inbox, wh
 
     assert len(value(where, "SELECT error FROM delivery WHERE variant = '*'")) <= 500
     assert put_all(inbox, sent("Z" * 100), sent("Z" * 100)) == [S, S]
+
+
+def test_an_operators_reason_stays_apart_from_the_types_that_come_later(inbox, where):
+    put_all(inbox, sent("InvoiceApproved"), sent("Aa"), sent("Bb"))
+    discard(inbox, [value(where, "SELECT id FROM delivery WHERE variant = '*'")], "not ours", NOON)
+
+    assert put_all(inbox, sent("Cc"), sent("Bb"), sent("Bb")) == [C, C, D]
+    assert value(where, "SELECT error FROM delivery WHERE variant = '*'") == "not ours; also sent as Cc, Bb"
 
 
 def test_which_types_a_row_names_is_not_read_in_its_error(inbox, where):

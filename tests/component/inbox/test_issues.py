@@ -413,7 +413,7 @@ def test_erasing_a_delivery_clears_the_texts_of_its_issues(inbox):
 
     shown = {one.title: one.why for one in list_issues(inbox)}
     assert shown["ValueError"] is None
-    assert shown["for"] is None
+    assert shown["quarantined"] is None
     assert shown["KeyError: Beta"] == "Acme called"  # the control: of a delivery that is not erased
 
 
@@ -472,7 +472,7 @@ def test_an_issue_of_quarantine_keeps_no_text_when_the_last_delivery_of_its_type
     inbox.prune(Cutoffs.of(NOON + 30 * MINUTE, 0))
     assert told() == {"PingTest": whole, "B": whole}
     inbox.prune(Cutoffs.of(NOON + 2 * HOUR, 0))
-    assert told() == {"PingTest": ("customer", None), "B": whole}
+    assert told() == {"PingTest": ("quarantined", None), "B": whole}
 
 
 def test_many_deliveries_of_an_issue_come_in_parts(inbox, monkeypatch):

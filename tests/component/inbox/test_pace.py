@@ -16,7 +16,7 @@ from billhook.inbox.condition_checks import Facts
 from billhook.inbox.conditions import judge
 from billhook.inbox.counts import DURATION_BOUNDS, CountKey, Counts, Sum, hour_of
 from billhook.inbox.issue_updates import update_issues
-from billhook.inbox.issues import list_issues
+from billhook.inbox.issues import IssueState, change_issue, list_issues
 from billhook.inbox.occurrences import IssueKind
 from billhook.inbox.schema import delivery, run
 from support.inbox_view import NOON
@@ -160,6 +160,22 @@ def test_of_a_backlog_behind_missing_workers_only_these_are_an_issue(inbox, put)
 
     assert "backlog" not in held(inbox)
     assert [one.kind for one in list_issues(inbox)] == [IssueKind.WORKER]
+
+
+def test_a_backlog_that_somebody_has_seen_stays_so_while_no_worker_is_alive(inbox, put):
+    put(300, (20, 0), (), state="received")
+    worker_is_alive(inbox)
+    update_issues(inbox, NOW)
+    (backlog,) = list_issues(inbox)
+    change_issue(inbox, backlog.id, IssueState.ACKNOWLEDGED, NOW, who="anna")
+
+    update_issues(inbox, NOW + 2 * MINUTE)
+
+    found = {one.kind: (one.state, one.who) for one in list_issues(inbox)}
+    assert found == {
+        IssueKind.WORKER: (IssueState.OPEN, None),
+        IssueKind.BACKLOG: (IssueState.ACKNOWLEDGED, "anna"),
+    }
 
 
 def test_control_a_backlog_while_workers_were_stopped_in_order_is_an_issue(inbox, put):

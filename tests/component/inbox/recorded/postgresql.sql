@@ -1008,6 +1008,13 @@ WHERE billhook.delivery.state IN ('received') AND billhook.delivery.id < %(id_1)
 -- filters.py DeliveryFilter.ids
 SELECT billhook.delivery.id
 FROM billhook.delivery
+WHERE billhook.delivery.state IN ('received', 'planned') AND billhook.delivery.id < %(id_1)s::BIGINT ORDER BY billhook.delivery.id DESC
+ LIMIT %(param_1)s::INTEGER
+--> delivery: delivery_unfinished_idx
+
+-- filters.py DeliveryFilter.ids
+SELECT billhook.delivery.id
+FROM billhook.delivery
 WHERE billhook.delivery.state IN ('received', 'planned') AND billhook.delivery.state = %(state_1)s::VARCHAR AND (EXISTS (SELECT *
 FROM billhook.run
 WHERE billhook.run.delivery_id = billhook.delivery.id AND billhook.run.state IN ('waiting', 'due') AND billhook.run.handler IN (SELECT billhook.billhook_handler.name
@@ -1730,24 +1737,24 @@ UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, headers=%(h
 --> delivery: delivery_pkey
 
 -- operations.py _change
-UPDATE billhook.delivery SET event_type=%(event_type)s::VARCHAR, sent_as=coalesce(billhook.delivery.sent_as, billhook.delivery.event_type), state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('quarantined')
+UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('dead')
 --> delivery: delivery_failed_idx
 
 -- operations.py _change
-UPDATE billhook.delivery SET state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('dead')
---> delivery: delivery_failed_idx
-
--- operations.py _change
-UPDATE billhook.delivery SET state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done')
+UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('done')
 --> delivery: delivery_pkey
 
 -- operations.py _change
-UPDATE billhook.delivery SET state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('quarantined')
+UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('quarantined')
 --> delivery: delivery_failed_idx
 
 -- operations.py _change
-UPDATE billhook.delivery SET state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received')
+UPDATE billhook.delivery SET also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('received')
 --> delivery: delivery_turn_idx
+
+-- operations.py _change
+UPDATE billhook.delivery SET event_type=%(event_type)s::VARCHAR, sent_as=coalesce(billhook.delivery.sent_as, billhook.delivery.event_type), also_sent_as=%(also_sent_as)s::VARCHAR, state=%(state)s::VARCHAR, error=%(error)s::VARCHAR WHERE billhook.delivery.id = ANY (%(param_1)s::BIGINT[]) AND billhook.delivery.state IN ('quarantined')
+--> delivery: delivery_failed_idx
 
 -- operations.py _discard
 SELECT billhook.run.id, billhook.run.delivery_id, billhook.run.state, billhook.run.handler, billhook.run.order_key, billhook.run.newest_only
@@ -2014,7 +2021,7 @@ WHERE run_1.delivery_id = finished.delivery_id AND (run_1.state = ANY (%(param_2
 --> run: run_finished_at_idx
 
 -- retention.py cut_texts
-SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.title
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.title, billhook.billhook_issue.kind
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) AND NOT (EXISTS (SELECT *
 FROM billhook.failure
@@ -2023,9 +2030,15 @@ WHERE billhook.failure.fingerprint = billhook.billhook_issue.fingerprint)) ORDER
 --> failure: failure_fingerprint_idx
 
 -- retention.py cut_texts
-SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.title
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.title, billhook.billhook_issue.kind
 FROM billhook.billhook_issue
 WHERE billhook.billhook_issue.fingerprint = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.billhook_issue.fingerprint
+--> billhook_issue: billhook_issue_pkey
+
+-- retention.py cut_texts
+SELECT billhook.billhook_issue.fingerprint, billhook.billhook_issue.title, billhook.billhook_issue.kind
+FROM billhook.billhook_issue
+WHERE billhook.billhook_issue.kind = %(kind_1)s::VARCHAR AND billhook.billhook_issue.subject = ANY (%(param_1)s::TEXT[]) ORDER BY billhook.billhook_issue.fingerprint
 --> billhook_issue: billhook_issue_pkey
 
 -- retention.py cut_texts
@@ -2046,6 +2059,12 @@ DELETE FROM billhook.delivery WHERE billhook.delivery.id = ANY (%(param_1)s::BIG
 -- retention.py prune
 DELETE FROM billhook.run WHERE billhook.run.delivery_id = ANY (%(param_1)s::BIGINT[])
 --> run: run_delivery_id_handler_key
+
+-- retention.py prune
+SELECT DISTINCT billhook.delivery.event_type
+FROM billhook.delivery
+WHERE billhook.delivery.state IN ('dead', 'quarantined') AND billhook.delivery.state = %(state_1)s::VARCHAR AND billhook.delivery.event_type = ANY (%(param_1)s::TEXT[])
+--> delivery: delivery_failed_idx
 
 -- retention.py prune
 SELECT DISTINCT billhook.failure.fingerprint
@@ -2354,7 +2373,6 @@ FROM billhook.billhook_worker LEFT OUTER JOIN billhook.billhook_release ON billh
 --> billhook_worker: all rows
 
 -- workers.py worker_seen_at
-SELECT max(billhook.billhook_worker.seen_at) AS max_1
+SELECT max(billhook.billhook_worker.seen_at) FILTER (WHERE billhook.billhook_worker.stopped_at IS NULL) AS anon_1, max(billhook.billhook_worker.stopped_at) AS max_1
 FROM billhook.billhook_worker
-WHERE billhook.billhook_worker.stopped_at IS NULL
 --> billhook_worker: all rows

@@ -1083,6 +1083,13 @@ WHERE delivery.state IN ('received') AND delivery.id < ? ORDER BY delivery.id DE
 -- filters.py DeliveryFilter.ids
 SELECT delivery.id
 FROM delivery
+WHERE delivery.state IN ('received', 'planned') AND delivery.id < ? ORDER BY delivery.id DESC
+ LIMIT ? OFFSET ?
+--> SEARCH delivery USING INDEX delivery_unfinished_idx (id<?)
+
+-- filters.py DeliveryFilter.ids
+SELECT delivery.id
+FROM delivery
 WHERE delivery.state IN ('received', 'planned') AND delivery.state = ? AND (EXISTS (SELECT *
 FROM run
 WHERE run.delivery_id = delivery.id AND run.state IN ('waiting', 'due') AND run.handler IN (SELECT billhook_handler.name
@@ -1856,27 +1863,27 @@ UPDATE delivery SET also_sent_as=?, headers=?, state=?, error=?, digest=?, ident
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py _change
-UPDATE delivery SET event_type=?, sent_as=coalesce(delivery.sent_as, delivery.event_type), state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('quarantined')
+UPDATE delivery SET also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('dead')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py _change
-UPDATE delivery SET state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('dead')
+UPDATE delivery SET also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py _change
-UPDATE delivery SET state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('done')
+UPDATE delivery SET also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('quarantined')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py _change
-UPDATE delivery SET state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('quarantined')
+UPDATE delivery SET also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('received')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- operations.py _change
-UPDATE delivery SET state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('received')
+UPDATE delivery SET event_type=?, sent_as=coalesce(delivery.sent_as, delivery.event_type), also_sent_as=?, state=?, error=? WHERE delivery.id IN (SELECT value FROM json_each(?)) AND delivery.state IN ('quarantined')
 --> SEARCH delivery USING INTEGER PRIMARY KEY (rowid=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
@@ -2223,7 +2230,7 @@ WHERE delivery.state IN ('received') ORDER BY delivery.id
 --> SCAN delivery USING INDEX delivery_received_idx
 
 -- retention.py cut_texts
-SELECT billhook_issue.fingerprint, billhook_issue.title
+SELECT billhook_issue.fingerprint, billhook_issue.title, billhook_issue.kind
 FROM billhook_issue
 WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) AND NOT (EXISTS (SELECT *
 FROM failure
@@ -2233,10 +2240,17 @@ WHERE failure.fingerprint = billhook_issue.fingerprint)) ORDER BY billhook_issue
 --> SEARCH failure USING INDEX failure_fingerprint_idx (fingerprint=?)
 
 -- retention.py cut_texts
-SELECT billhook_issue.fingerprint, billhook_issue.title
+SELECT billhook_issue.fingerprint, billhook_issue.title, billhook_issue.kind
 FROM billhook_issue
 WHERE billhook_issue.fingerprint IN (SELECT value FROM json_each(?)) ORDER BY billhook_issue.fingerprint
 --> SEARCH billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1 (fingerprint=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
+
+-- retention.py cut_texts
+SELECT billhook_issue.fingerprint, billhook_issue.title, billhook_issue.kind
+FROM billhook_issue
+WHERE billhook_issue.kind = ? AND billhook_issue.subject IN (SELECT value FROM json_each(?)) ORDER BY billhook_issue.fingerprint
+--> SCAN billhook_issue USING INDEX sqlite_autoindex_billhook_issue_1
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- retention.py cut_texts
@@ -2261,6 +2275,13 @@ DELETE FROM run WHERE run.delivery_id IN (SELECT value FROM json_each(?))
 --> SEARCH run USING COVERING INDEX sqlite_autoindex_run_1 (delivery_id=?)
 --> SCAN json_each VIRTUAL TABLE INDEX 1:
 --> SEARCH failure USING COVERING INDEX failure_run_id_idx (run_id=?)
+
+-- retention.py prune
+SELECT DISTINCT delivery.event_type
+FROM delivery
+WHERE delivery.state IN ('dead', 'quarantined') AND delivery.state = ? AND delivery.event_type IN (SELECT value FROM json_each(?))
+--> SEARCH delivery USING INDEX delivery_failed_idx (state=?)
+--> SCAN json_each VIRTUAL TABLE INDEX 1:
 
 -- retention.py prune
 SELECT DISTINCT failure.fingerprint
@@ -2618,7 +2639,6 @@ FROM billhook_worker LEFT OUTER JOIN billhook_release ON billhook_release.id = b
 --> SEARCH billhook_release USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN
 
 -- workers.py worker_seen_at
-SELECT max(billhook_worker.seen_at) AS max_1
+SELECT max(billhook_worker.seen_at) FILTER (WHERE billhook_worker.stopped_at IS NULL) AS anon_1, max(billhook_worker.stopped_at) AS max_1
 FROM billhook_worker
-WHERE billhook_worker.stopped_at IS NULL
---> SEARCH billhook_worker
+--> SCAN billhook_worker
