@@ -259,7 +259,7 @@ _OTHER_CHECKS = ("no-worker", "paused", "row-security")
 _COUNTED = ("dead", "quarantined", "waiting", "failing", "unknown-type")
 """The conditions of deliveries and handlers, not of the set-up: `billhook status` shows them."""
 _REFUSALS = ("clock-refusals", "refused-all", "refused-since")
-"""Notes, for a stranger could cause them; whoever asks what is wrong is warned."""
+"""Notes, for a stranger could cause them; this command warns of them, as it is asked what is wrong."""
 
 
 def condition_codes() -> set[str]:
