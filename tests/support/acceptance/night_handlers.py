@@ -23,10 +23,12 @@ if IS_WORKER and "NIGHT_LIVES_SECONDS" in os.environ:
 
 @handlers.on(InvoiceApproved, PingTest, name="book")
 def book(event: InvoiceApproved | PingTest, delivery: Delivery) -> None:
-    """Kill the worker, or raise."""
+    """Kill the worker, take long, or raise."""
     word = delivery.key.partition("-")[0]
     if word == "kills":
         os._exit(9)
+    if word == "slow":
+        time.sleep(1.5)
     if word == "bug" or os.environ.get("BILLHOOK_RELEASE") == "wrong":
         raise KeyError("plan")
 
