@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import json
 import os
 import re
 import time
@@ -212,6 +213,27 @@ def deploy(release: str) -> Callable[[Night], object]:
     return do
 
 
+def mail_away(night: Night) -> None:
+    """Have a bug while the mail server is away."""
+    night.people.stop_mail()
+    send("bug")(night)
+
+
+def mail_stays_away(night: Night) -> None:
+    """Wait until the pause between two tries is as long as it gets within a day."""
+
+    def failures() -> int:
+        states = json.loads(night.value("SELECT addresses FROM billhook_notifier"))
+        return int(states.get("1", {}).get("failures", 0))
+
+    until(lambda: failures() >= 4, 240)
+
+
+def mail_back(night: Night) -> None:
+    """Start the mail server again."""
+    night.people.start_mail()
+
+
 def quiet_night(night: Night) -> None:
     """A delivery a second, a deploy, and strangers."""
     for number in range(40):
@@ -306,10 +328,22 @@ SCENES = {
         [Step(send_contracts, ("warning: more deliveries come than are handled",))],
         "billhook workers", "backlog", was_behind,
     ),
+    "old worker beside new code": Scene(
+        [Step(send("good", 30))], shown=all_done,
+        workers=[{"BILLHOOK_RELEASE": "old"}, {"BILLHOOK_RELEASE": "new"}],
+    ),
     "wrong deploy": Scene(
         [Step(send("good", 20)), Step(deploy("wrong"), ("warning: book fails: KeyError",))],
         "failures show", "failing", shown=shows(40, "20 of 20", "wrong"),
         workers=[{"BILLHOOK_RELEASE": "right"}],
+    ),
+    "mail server away": Scene(
+        [
+            Step(mail_away, ("warning: book fails: KeyError",), ("hook",)),
+            Step(mail_stays_away),
+            Step(mail_back, ("warning: book fails: KeyError",), ("mail",)),
+        ],
+        "failures show", "failing",
     ),
     "nothing wrong": Scene([Step(quiet_night)], shown=all_done),
 }  # fmt: skip

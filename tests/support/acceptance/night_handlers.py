@@ -36,3 +36,10 @@ def book(event: InvoiceApproved | PingTest, delivery: Delivery) -> None:
 @handlers.on(ContractCreated, name="limited", rate="1/min")
 def limited(event: ContractCreated) -> None:
     """Do nothing, seldom."""
+
+
+if os.environ.get("BILLHOOK_RELEASE") == "new":
+
+    @handlers.on(InvoiceApproved, name="thank")
+    def thank(event: InvoiceApproved) -> None:
+        """Be a handler that the release before does not have."""
