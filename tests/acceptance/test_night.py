@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import html
+import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +23,7 @@ import pytest
 from billhook.events import ContractCreated, sample
 from billhook.inbox.counts import NO_DURATION, CountKey, Counts, Sum, hour_of
 from support.acceptance.night import Night, night_on
+from support.acceptance.small_disk import SmallDisk
 from support.acceptance.stack import UP_SECONDS
 from support.acceptance.wrong_clock import WrongClock
 from support.inbox_view import hung, incoming, open_inbox
@@ -32,9 +35,12 @@ from support.timeouts import scaled
 
 PROMISED_SECONDS = 120.0
 LOADED_SECONDS = 120.0
+QUIET_SECONDS = 75.0
+"""After the last message: the figures are looked at every 60 s, and what they show would be told then."""
 UNWATCHED_SECONDS = 8.0
 """How long the control waits for what nobody can tell."""
 BOTH = ("mail", "hook")
+DISK_BYTES, MUCH_BYTES = 128 * 1024**2, 80 * 1024**2
 SOON_SECONDS = 90.0
 CONTRACT = sample(ContractCreated).to_json()
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -87,6 +93,13 @@ def came_every_hour(night: Night, ended: timedelta = 5 * HOUR) -> None:
 def is_soon_overdue(night: Night) -> None:
     """The same, and silence begins in 90 s: the longest gap is of 2 h at most, and twice that is too long."""
     came_every_hour(night, 4 * HOUR - timedelta(seconds=SOON_SECONDS))
+
+
+def was_quick(night: Night) -> None:
+    """Three hundred quick calls of yesterday."""
+    hour = hour_of(datetime.now(UTC))
+    hours = (hour - number * HOUR for number in range(20, 50))
+    _count(night, *(CountKey(at, "", "", "book", "succeeded", "", 5) for at in hours))
 
 
 def was_behind(night: Night) -> None:
@@ -150,6 +163,27 @@ def not_stored(night: Night) -> None:
         assert night.send(*keys("late", 3)) == [503] * 3
 
 
+def nearly_fill_disk(night: Night) -> None:
+    """Leave less than 100 MiB beside the inbox."""
+    assert night.disk is not None
+    night.disk.fill(night.web, MUCH_BYTES)
+
+
+def fill_disk(night: Night) -> None:
+    """Take the rest, and have deliveries come."""
+    disk = night.disk
+    assert disk is not None
+    until(lambda: disk.fill(night.web) and night.ask("/readyz") == 503, 60)
+    assert night.send(*keys("full", 3)) == [503] * 3
+
+
+def empty_disk(night: Night) -> None:
+    """Give the rest back, and have them come again."""
+    assert night.disk is not None
+    os.truncate(night.disk.seen_by(night.web) / "ballast", MUCH_BYTES)
+    until(lambda: night.send(*keys("full", 3)) == [200] * 3, 60)
+
+
 def worker_whose_clock_is_off(night: Night) -> None:
     """Start another worker on a machine that is half a minute ahead."""
     clock = WrongClock(night.folder)
@@ -157,6 +191,14 @@ def worker_whose_clock_is_off(night: Night) -> None:
     night.wrap = clock.wrap
     unit = night.start_unit()
     until(lambda: unit.process.says("ahead of the database server's"), UP_SECONDS)
+
+
+def stop_worker(night: Night) -> None:
+    """SIGKILL for the only worker, which nobody starts again. Before its first row there was none to miss."""
+    until(lambda: night.value("SELECT count(*) FROM billhook_worker") == 1, UP_SECONDS)
+    unit = night.units.pop()
+    unit.stop()
+    unit.process.kill()
 
 
 def deploy(release: str) -> Callable[[Night], object]:
@@ -169,6 +211,27 @@ def deploy(release: str) -> Callable[[Night], object]:
         send(release, 20)(night)
 
     return do
+
+
+def mail_away(night: Night) -> None:
+    """Have a bug while the mail server is away."""
+    night.people.stop_mail()
+    send("bug")(night)
+
+
+def mail_stays_away(night: Night) -> None:
+    """Wait until the pause between two tries is as long as it gets within a day."""
+
+    def failures() -> int:
+        states = json.loads(night.value("SELECT addresses FROM billhook_notifier"))
+        return int(states.get("1", {}).get("failures", 0))
+
+    until(lambda: failures() >= 4, 240)
+
+
+def mail_back(night: Night) -> None:
+    """Start the mail server again."""
+    night.people.start_mail()
 
 
 def quiet_night(night: Night) -> None:
@@ -216,6 +279,14 @@ SCENES = {
         [Step(lambda night: None, (r"critical: workers died \d+ times in 5 minutes",), holds_after=45)],
         "billhook workers", "crash-loop", workers=[{"NIGHT_LIVES_SECONDS": "2"}],
     ),
+    "no worker": Scene(
+        [Step(stop_worker, ("critical: no worker is alive",), holds_after=90)],
+        "billhook doctor", "no-worker",
+    ),
+    "slow handler": Scene(
+        [Step(send("slow", 12), ("warning: book is slow: half of its calls take over",))],
+        "billhook handlers", "slow", was_quick,
+    ),
     "bug for one in twelve": Scene(
         [Step(one_in_twelve_fails, ("warning: book fails: KeyError",))],
         r"at .*night_handlers.py:\d+ in book", "failing", shown=shows(120, "9 of 120, 7.5 %"), is_short=True,
@@ -226,6 +297,14 @@ SCENES = {
             Step(database_back, ("the inbox can be read again",)),
         ],
         "billhook doctor", on="proxy",
+    ),
+    "disk full": Scene(
+        [
+            Step(nearly_fill_disk, (r"critical: \d+ MiB are free beside the inbox",)),
+            Step(fill_disk, ("critical: the inbox cannot be read",), holds_after=45),
+            Step(empty_disk, ("the inbox can be read again", "critical: deliveries were answered 503")),
+        ],
+        "billhook deliveries prune", "disk-full", on="small disk",
     ),
     "clock off": Scene([Step(worker_whose_clock_is_off)], shown=shows_clock, on="postgresql"),
     "503": Scene(
@@ -249,10 +328,22 @@ SCENES = {
         [Step(send_contracts, ("warning: more deliveries come than are handled",))],
         "billhook workers", "backlog", was_behind,
     ),
+    "old worker beside new code": Scene(
+        [Step(send("good", 30))], shown=all_done,
+        workers=[{"BILLHOOK_RELEASE": "old"}, {"BILLHOOK_RELEASE": "new"}],
+    ),
     "wrong deploy": Scene(
         [Step(send("good", 20)), Step(deploy("wrong"), ("warning: book fails: KeyError",))],
         "failures show", "failing", shown=shows(40, "20 of 20", "wrong"),
         workers=[{"BILLHOOK_RELEASE": "right"}],
+    ),
+    "mail server away": Scene(
+        [
+            Step(mail_away, ("warning: book fails: KeyError",), ("hook",)),
+            Step(mail_stays_away),
+            Step(mail_back, ("warning: book fails: KeyError",), ("mail",)),
+        ],
+        "failures show", "failing",
     ),
     "nothing wrong": Scene([Step(quiet_night)], shown=all_done),
 }  # fmt: skip
@@ -274,7 +365,7 @@ class Player:
         """Play it. Raises AssertionError."""
         night, scene = self._night, self._scene
         scene.past(night)
-        night.start_web(workers=1)
+        night.begin()
         for settings in scene.workers:
             night.start_unit(**settings if self._watched else {**settings, "BILLHOOK_NOTIFY_FILE": ""})
         if self._watched:
@@ -284,7 +375,7 @@ class Player:
         try:
             for step in scene.steps:
                 self._play(step)
-            time.sleep(self._quiet_seconds)  # what is wrong besides would be told now
+            time.sleep(self._quiet_seconds)  # what is wrong besides is told now
             self._check()
         except AssertionError as error:
             error.add_note(f"told: {night.people.told}\n{night.logs()[-6_000:]}")
@@ -338,13 +429,16 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> None:
 def stage(folder: Path, scene: Scene, request: pytest.FixtureRequest) -> Iterator[Night]:
     """The processes' place, on the database that the scene needs."""
     with contextlib.ExitStack() as kept:
-        if scene.on == "sqlite":
+        disk = SmallDisk(folder, DISK_BYTES) if scene.on == "small disk" else None
+        if disk is not None:
+            url = f"sqlite:///{disk.folder / 'billhook.db'}"
+        elif scene.on == "sqlite":
             url = new_inbox(f"sqlite:///{folder / 'billhook.db'}")
         else:
             url = new_inbox(request.getfixturevalue("postgres_url"))
         proxy = kept.enter_context(proxied(url)) if scene.on == "proxy" else None
         night = kept.enter_context(night_on(folder, url if proxy is None else proxy.url))
-        night.proxy = proxy
+        night.proxy, night.disk = proxy, disk
         yield night
 
 
@@ -357,7 +451,7 @@ def stage(folder: Path, scene: Scene, request: pytest.FixtureRequest) -> Iterato
 )
 def test_an_incident_is_told_once_within_two_minutes(tmp_path, request, figures, long, name):
     with stage(tmp_path, SCENES[name], request) as night:
-        player = Player(night, SCENES[name], quiet_seconds=15 if long else 5)
+        player = Player(night, SCENES[name], quiet_seconds=QUIET_SECONDS if long else 5)
         player.play()
     figures.add(f"wrong messages, {name}", 0, len(night.people.told), round(player.seconds), "s until told")
 

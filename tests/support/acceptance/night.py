@@ -22,6 +22,7 @@ from urllib.request import Request, urlopen
 from aiosmtpd.controller import Controller
 
 from support.acceptance.senders import Line, body_of
+from support.acceptance.small_disk import SmallDisk
 from support.acceptance.stack import HERE, Process, Stack
 from support.examples import free_port
 from support.processes import run_command
@@ -146,6 +147,7 @@ class Night(Stack):
         self.units: list[Unit] = []
         self.wrap: Sequence[str] = ()
         """What stands before the command of each process."""
+        self.disk: SmallDisk | None = None
         self.proxy: Proxy | None = None
         usual = {
             "BILLHOOK_HANDLERS": str(HERE / "night_handlers.py"),
@@ -157,6 +159,12 @@ class Night(Stack):
         super().__init__(folder, inbox_url, **usual | settings)
         self._notified = {"BILLHOOK_NOTIFY_FILE": str(self.people.file)}
         self._line = Line(self.port)
+
+    def begin(self) -> None:
+        """Start the web process; on a small disk, the others enter its file system."""
+        self.web = self.start_web(workers=1, wrap=self.wrap if self.disk is None else self.disk.wrap)
+        if self.disk is not None:
+            self.wrap = self.disk.enter(self.web)
 
     def start_unit(self, **environment: str) -> Unit:
         """Start a worker that is started again when it dies."""

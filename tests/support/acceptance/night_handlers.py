@@ -23,10 +23,12 @@ if IS_WORKER and "NIGHT_LIVES_SECONDS" in os.environ:
 
 @handlers.on(InvoiceApproved, PingTest, name="book")
 def book(event: InvoiceApproved | PingTest, delivery: Delivery) -> None:
-    """Kill the worker, or raise."""
+    """Kill the worker, take long, or raise."""
     word = delivery.key.partition("-")[0]
     if word == "kills":
         os._exit(9)
+    if word == "slow":
+        time.sleep(1.5)
     if word == "bug" or os.environ.get("BILLHOOK_RELEASE") == "wrong":
         raise KeyError("plan")
 
@@ -34,3 +36,10 @@ def book(event: InvoiceApproved | PingTest, delivery: Delivery) -> None:
 @handlers.on(ContractCreated, name="limited", rate="1/min")
 def limited(event: ContractCreated) -> None:
     """Do nothing, seldom."""
+
+
+if os.environ.get("BILLHOOK_RELEASE") == "new":
+
+    @handlers.on(InvoiceApproved, name="thank")
+    def thank(event: InvoiceApproved) -> None:
+        """Be a handler that the release before does not have."""

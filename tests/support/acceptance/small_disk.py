@@ -16,13 +16,14 @@ SMALL_BYTES = 4 * 1024 * 1024
 
 
 class SmallDisk:
-    """A file system of some megabytes that only a server and its children have, and that ends with them."""
+    """A small file system that only a server and its children have, and that ends with them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, size_bytes: int = SMALL_BYTES) -> None:
+        self._size_bytes = size_bytes
         self.folder = folder / "small"
         self.folder.mkdir()
         self._scratch = folder / "copy"
-        mount = f'mount -t tmpfs -o size={SMALL_BYTES} none "{self.folder}" && exec "$@"'
+        mount = f'mount -t tmpfs -o size={size_bytes} none "{self.folder}" && exec "$@"'
         self.wrap = ["unshare", "-rm", "sh", "-c", mount, "sh"]
         if shutil.which("unshare") is None:
             unavailable("no file system can be mounted: unshare is not installed")
@@ -38,11 +39,11 @@ class SmallDisk:
         """What stands before a command that is to see the file system too."""
         return ["nsenter", "-t", str(server.pid), "-U", "-m", "--preserve-credentials"]
 
-    def fill(self, server: Process, most_bytes: int = SMALL_BYTES) -> Path:
+    def fill(self, server: Process, most_bytes: int | None = None) -> Path:
         """Take what room there is, or so much of it; returns the file to remove for having it again."""
         ballast = self.seen_by(server) / "ballast"
         with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as output:
-            for _ in range(most_bytes // 4096):
+            for _ in range((most_bytes or self._size_bytes) // 4096):
                 output.write(bytes(4096))
         return ballast
 
