@@ -192,9 +192,12 @@ def find_refused_since(facts: Facts) -> Found:
 
 def find_open_issues(facts: Facts) -> Found:
     # The others are conditions of their own, and shown as such.
-    opened = sum(one.kind is IssueKind.FAILURE for one in facts.opened)
-    if opened:
-        yield "", "1 issue is open" if opened == 1 else f"{opened:,} issues are open"
+    opened = [one for one in facts.opened if one.kind is IssueKind.FAILURE]
+    if len(opened) == 1:
+        error = opened[0].title.partition(":")[0]
+        yield "", printable(f"{opened[0].subject} fails: {error}")
+    elif opened:
+        yield "", f"{len(opened):,} issues are open"
 
 
 def found_of_kind(kind: IssueKind) -> Callable[[Facts], Found]:

@@ -108,8 +108,8 @@ def test_open_issues_need_attention_until_someone_works_on_them(at_noon):
     update_issues(at_noon.inbox, NOON)
     (issue,) = list_issues(at_noon.inbox)
 
-    assert sentence(at_noon) == "Needs attention: 1 issue is open."
-    assert '<a href="/billhook/failures">1 issue is open</a>' in at_noon.get("").text
+    assert sentence(at_noon) == "Needs attention: shop.book fails: KeyError."
+    assert '<a href="/billhook/failures">shop.book fails: KeyError</a>' in at_noon.get("").text
     change_issue(at_noon.inbox, issue.id, IssueState.ACKNOWLEDGED, NOON, who="ada")
     assert "Needs attention" not in sentence(at_noon)
 
