@@ -98,7 +98,7 @@ def test_every_delivery_answered_200_after_a_failed_sync_survives_a_power_cut(tm
 
 # On one connection the delivery that was refused is the next to come: with others, another's commit may sync
 # what its own answer needs. By `when`: a commit and, as the log is closed, its checkpoint; both, and then the
-# log as it is taken over; a commit, and then the folder of the new log. strace counts by thread: the start
+# log as it is taken over; a commit, and then the folder of the new log. strace counts by thread: a start
 # has 12 syncs at most, whichever the SQLite library, and the committer as many as there are commits.
 @pytest.mark.long
 @pytest.mark.parametrize("when", ["14..15", "14..16", "14..19+5", "14..21+7"])
