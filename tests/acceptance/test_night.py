@@ -276,7 +276,7 @@ SCENES = {
         "handlers pause book", "killer",
     ),
     "crash loop": Scene(
-        [Step(lambda night: None, (r"critical: workers died \d+ times in the last 5 minutes",), holds_after=45)],
+        [Step(lambda night: None, (r"critical: workers died \d+ times in the last 5 min",), holds_after=45)],
         "billhook workers", "crash-loop", workers=[{"NIGHT_LIVES_SECONDS": "2"}],
     ),
     "no worker": Scene(
