@@ -260,7 +260,7 @@ def _hints(one: Issue) -> list[tuple[str, str]]:
         hints.append(("replay", f"deliveries replay --issue {one.id} --dry-run"))
         hints.append(("stop", f"handlers pause {quote(one.subject)}"))
     elif one.kind is not IssueKind.QUARANTINE:
-        hints.append(("find out why", condition.command.format(subject=quote(one.subject))))
+        hints.append(("find out why", condition.first_command(one.subject)))
     hints.append(("runbook", f"runbook {condition.runbook}"))
     return [*hints, ("when mended", f"failures resolve {one.id}")]
 

@@ -16,15 +16,7 @@ import click
 from billhook.cli.context import operator
 from billhook.cli.events import suggest
 from billhook.cli.output import CliError, print_json, printable, progress, say
-from billhook.cli.params import (
-    DELIVERY_ID,
-    FC,
-    TEXT,
-    FiniteNumber,
-    as_json,
-    flag,
-    moment,
-)
+from billhook.cli.params import DELIVERY_ID, FC, TEXT, FiniteNumber, as_json, flag, moment
 from billhook.clock import format_time
 from billhook.events import EVENT_TYPES
 from billhook.inbox import DeliveryFilter, DeliveryState, Inbox

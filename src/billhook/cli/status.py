@@ -229,11 +229,7 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
         ("dead", number_text(backlog.dead), ""),
         ("quarantined", number_text(backlog.quarantined), conflicts),
         ("refused in 24 h", str(refused), "; ".join(filter(None, [causes, *off, *look]))),
-        (
-            "workers",
-            str(len(alive)),
-            "; ".join(filter(None, engines)),
-        ),
+        ("workers", str(len(alive)), "; ".join(filter(None, engines))),
     ]
 
 

@@ -18,12 +18,7 @@ from typing import TYPE_CHECKING
 
 from billhook import signals
 from billhook.clock import Clock
-from billhook.engines.reporting import (
-    AttemptResult,
-    PlannedDelivery,
-    Reporter,
-    delivery_fields,
-)
+from billhook.engines.reporting import AttemptResult, PlannedDelivery, Reporter, delivery_fields
 from billhook.errors import DuplicateHandlerName, PayloadError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.events.base import decode_body, event_of

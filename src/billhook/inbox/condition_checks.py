@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
-from billhook.clock import clock_off, format_ago, format_duration
+from billhook.clock import clock_off, format_ago, format_duration, format_time
 from billhook.file_modes import access_by_others
 from billhook.inbox.counts import OTHER_TYPES
 from billhook.inbox.crashes import ThreadCrashes
@@ -185,7 +185,7 @@ def find_all_refused(facts: Facts) -> Found:
 def find_refused_since(facts: Facts) -> Found:
     for one in read_refused_since(facts.inbox, facts.overview.since, ("mismatch",)):
         if one.authentic_at is not None and one.number >= _MANY_MISMATCHES:
-            since = f"the last accepted delivery, which came at {one.authentic_at:%Y-%m-%d %H:%M:%S} UTC"
+            since = f"the last accepted delivery, which came at {format_time(one.authentic_at)} UTC"
             many = f"about {one.number:,} signatures have matched no secret since {since}"
             yield one.source, f"source {printable(one.source)}: {many}"
 

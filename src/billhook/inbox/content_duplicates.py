@@ -9,16 +9,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import (
-    Connection,
-    select,
-)
+from sqlalchemy import Connection, select
 
 from billhook.inbox.records import RunPlan
 from billhook.inbox.schema import FIRST_OF_CONTENT, delivery, run
-from billhook.inbox.sql import (
-    in_values,
-)
+from billhook.inbox.sql import in_values
 
 
 def find_duplicates(connection: Connection, plans: Sequence[RunPlan]) -> dict[tuple[int, str], int]:

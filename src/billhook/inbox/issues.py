@@ -15,31 +15,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Text,
-    and_,
-    cast,
-    func,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Column, Connection, Text, and_, cast, func, or_, select, update
 
 from billhook.inbox.counts import OF_ISSUE, hour_of
 from billhook.inbox.dialect import dialect_of
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.occurrences import (
-    HOUR,
-    MOST,
-    OF_BUGS,
-    OF_STATE,
-    QUARANTINED,
-    IssueKind,
-    quarantine_id,
-)
+from billhook.inbox.occurrences import HOUR, MOST, OF_BUGS, OF_STATE, QUARANTINED, IssueKind, quarantine_id
 from billhook.inbox.records import fingerprint
 from billhook.inbox.retention import cut_texts
 from billhook.inbox.schema import (

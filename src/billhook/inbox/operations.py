@@ -332,7 +332,7 @@ def _discard(
                 )
             )
             # A delivery without runs gets the reason itself.
-            _change(connection, states, unhandled, DeliveryState.DONE, **{**NO_REASON, "error": reason})
+            _change(connection, states, unhandled, DeliveryState.DONE, **NO_REASON | {"error": reason})
             _change(connection, states, dead, DeliveryState.DONE, **NO_REASON)
             finish_deliveries(connection, planned)
         keys = [OrderKey(row.handler, row.order_key) for row in runs if row.order_key]

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-)
+from sqlalchemy import Connection
 
 from billhook.inbox.content_duplicates import find_duplicates
 from billhook.inbox.counts import open_time

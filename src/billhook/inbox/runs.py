@@ -30,10 +30,7 @@ from billhook.inbox.leases import NOT_CLAIMED, UNSETTLED
 from billhook.inbox.ordering import OrderKey, discard_superseded, release_next
 from billhook.inbox.records import RunResult, SupersededRun, fingerprint
 from billhook.inbox.schema import UNFINISHED_RUN, delivery, failure, run
-from billhook.inbox.sql import (
-    UtcDateTime,
-    in_parameter,
-)
+from billhook.inbox.sql import UtcDateTime, in_parameter
 from billhook.inbox.states import DeliveryState, RunState
 
 RECENT = timedelta(seconds=1)

@@ -12,18 +12,7 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    Integer,
-    Text,
-    Update,
-    and_,
-    bindparam,
-    func,
-    select,
-    update,
-)
+from sqlalchemy import BigInteger, Connection, Integer, Text, Update, and_, bindparam, func, select, update
 from sqlalchemy.types import TypeEngine
 
 from billhook.inbox import claims, due, leases
@@ -46,11 +35,7 @@ from billhook.inbox.records import (
 )
 from billhook.inbox.runs import insert_runs, new_run, settle
 from billhook.inbox.schema import CLAIMABLE, IDENTIFIERS, UNREAD, delivery, run
-from billhook.inbox.sql import (
-    UtcDateTime,
-    in_parameter,
-    in_values,
-)
+from billhook.inbox.sql import UtcDateTime, in_parameter, in_values
 from billhook.inbox.states import DeliveryState, RunState
 
 NO_LIMITS: Mapping[str, HandlerLimits] = MappingProxyType({})
