@@ -21,6 +21,7 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, select, update
 from billhook.inbox.counts import keeping
 from billhook.inbox.locks import lock_counts
 from billhook.inbox.schema import (
+    FAILED,
     NO_IDENTIFIERS,
     NO_REASON,
     UNFINISHED_RUN,
@@ -178,9 +179,8 @@ def prune(
         cut_texts(connection, in_values(issue.c.fingerprint, failed_by) & ~left)
     types = {row.event_type for row in rows if row.state == DeliveryState.QUARANTINED}
     if types:
-        of_index = in_states(delivery.c.state, DeliveryState.DEAD, DeliveryState.QUARANTINED)
         is_quarantined = delivery.c.state == DeliveryState.QUARANTINED.value
-        kept = select(delivery.c.event_type).distinct().where(of_index, is_quarantined)
+        kept = select(delivery.c.event_type).distinct().where(FAILED, is_quarantined)
         of_types = kept.where(in_values(delivery.c.event_type, types))
         gone = types - {*connection.execute(of_types).scalars()}
         cut_texts(connection, (issue.c.kind == _QUARANTINE) & in_values(issue.c.subject, gone))
