@@ -32,7 +32,10 @@ def durable() -> Flask:
     from noop import handlers
 
     from billhook import Billhook
+    from billhook.engines.watch import Watch
 
+    if os.environ.get("BENCH_WATCH") == "off":
+        Watch.start = lambda *_: None
     sqlite = f"sqlite:///{Path(os.environ['BENCH_FOLDER']) / 'inbox.db'}"
 
     app = Flask(__name__)
