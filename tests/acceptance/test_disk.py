@@ -18,6 +18,8 @@ from support.inbox_view import rows
 from support.postgres import unavailable
 from support.processes import together, until
 
+pytestmark = pytest.mark.slow
+
 
 class Book:
     """What was sent, and what the answers were."""
@@ -59,7 +61,6 @@ class Book:
 # --- full -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_full_disk_is_503_and_good_again_when_there_is_room(tmp_path, figures):
     with small_disk(tmp_path) as (stack, web, disk):
         book, processes, number = Book(stack), web.children(), 0
@@ -92,7 +93,6 @@ def test_a_full_disk_is_503_and_good_again_when_there_is_room(tmp_path, figures)
         assert web.children() == processes
 
 
-@pytest.mark.slow
 def test_a_receiver_that_ignores_a_full_disk_is_caught(tmp_path):
     with small_disk(tmp_path, "faulty_receivers:ignores_errors()") as (stack, web, disk):
         book = Book(stack)

@@ -18,7 +18,7 @@ from support.acceptance.gunicorn_settings import HAS_APP
 from support.acceptance.senders import Load, digest
 from support.inbox_view import place_of, rows, value
 from support.processes import until
-from support.server import DOORS, head, read_reply
+from support.server import DOORS, get, head
 from support.signing import SECRET
 
 HERE = Path(__file__).parent
@@ -171,9 +171,7 @@ class Stack:
 
     def ask(self, path: str) -> int:
         """The status of a GET."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=UP_SECONDS) as connection:
-            connection.sendall(head({}, method="GET", path=path))
-            return read_reply(connection).status
+        return get(self.port, path).status
 
     def rows(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
         """What a connection that is not billhook's reads in the inbox."""
