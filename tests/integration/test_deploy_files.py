@@ -142,31 +142,39 @@ def test_every_option_in_the_environment_file_exists_and_none_is_secret() -> Non
     assert "BILLHOOK_SECRETS" not in env_settings()
 
 
-def test_the_units_differ_only_in_what_they_run() -> None:
-    web, worker = (unit_settings(unit) for unit in UNITS)
-    different = {key for key in web.keys() | worker.keys() if web.get(key) != worker.get(key)}
-    assert different == {
-        *("Description", "Wants", "WatchdogSec", "ExecStart", "ExecReload"),
-        *("TimeoutStartSec", "TimeoutStopSec", "LimitNOFILE"),
-        *("IPAddressDeny", "IPAddressAllow"),
-    }
+WEB, WORKER = UNITS
+OF_COMMANDS = {"Description", "ExecStart", "Type", "NotifyAccess", "WatchdogSec"}
+DIFFERENCES = {
+    WEB: {
+        *(
+            "Description",
+            "Wants",
+            "WatchdogSec",
+            "ExecStart",
+            "ExecReload",
+            "TimeoutStartSec",
+            "TimeoutStopSec",
+        ),
+        *("LimitNOFILE", "IPAddressDeny", "IPAddressAllow"),
+    },
+    CELERY_UNIT: OF_COMMANDS,
+    NOTIFY_UNIT: OF_COMMANDS
+    | {"KillMode", "WantedBy", "StartLimitIntervalSec", "Restart", "RestartSec", "TimeoutStopSec"}
+    | {"TimeoutStartSec", "LoadCredential", "Environment"},
+}
+"""In what each unit differs from the worker's: all are confined alike."""
 
 
-def test_the_celery_unit_differs_from_the_worker_unit_only_in_its_command() -> None:
-    worker, celery = unit_settings(UNITS[1]), unit_settings(CELERY_UNIT)
-    different = {key for key in worker.keys() | celery.keys() if worker.get(key) != celery.get(key)}
-    assert different == {"Description", "ExecStart", "Type", "NotifyAccess", "WatchdogSec"}
+@pytest.mark.parametrize("unit", DIFFERENCES, ids=lambda unit: unit.name)
+def test_the_units_differ_only_in_what_they_run(unit: Path) -> None:
+    worker, other = unit_settings(WORKER), unit_settings(unit)
+    assert {key for key in worker.keys() | other.keys() if worker.get(key) != other.get(key)} == DIFFERENCES[
+        unit
+    ]
 
 
-def test_the_notify_unit_is_confined_as_the_worker_and_no_other_unit_has_the_addresses() -> None:
-    worker, notify = unit_settings(UNITS[1]), unit_settings(NOTIFY_UNIT)
-    different = {key for key in worker.keys() | notify.keys() if worker.get(key) != notify.get(key)}
-    assert different == {
-        *("Description", "ExecStart", "Type", "NotifyAccess", "WatchdogSec", "KillMode", "WantedBy"),
-        *("StartLimitIntervalSec", "Restart", "RestartSec", "TimeoutStopSec", "TimeoutStartSec"),
-        *("LoadCredential", "Environment"),
-    }
-    assert notify["Environment"] == "BILLHOOK_NOTIFY_FILE=%d/notify"
+def test_no_other_unit_has_the_addresses_of_the_notify_unit() -> None:
+    assert unit_settings(NOTIFY_UNIT)["Environment"] == "BILLHOOK_NOTIFY_FILE=%d/notify"
     others = (*UNITS, CELERY_UNIT, DEPLOY / "billhook.env")
     assert not any("NOTIFY_FILE" in path.read_text(encoding="utf-8") for path in others)
 
@@ -201,10 +209,8 @@ def test_nginx_and_gunicorn_agree() -> None:
     upstream = re.search(r"upstream billhook \{\s+server ([^;]+);", SITE.read_text(encoding="utf-8"))
     assert upstream is not None
     assert conf_value("bind") == f"['{upstream[1]}']"
-    assert (
-        f"location {next(o.default for o in OPTIONS if o.key == 'BILLHOOK_URL_PREFIX')} {{"
-        in SITE.read_text()
-    )
+    prefix = next(option.default for option in OPTIONS if option.key == "BILLHOOK_URL_PREFIX")
+    assert f"location {prefix} {{" in SITE.read_text()
 
 
 def test_nginx_answers_with_the_receivers_own_bodies() -> None:
@@ -395,9 +401,7 @@ def test_the_commands_of_the_page_install_its_files_from_the_checkouts_folder(tm
     written = [root / "etc/billhook" / name for name in ("billhook.env", "secrets")]
     for _ in range(2):
         for line in lines:
-            command = (
-                line.split(" #")[0].replace(" /etc/", f" {root}/etc/").replace(" /opt/", f" {root}/opt/")
-            )
+            command = re.sub(" /(etc|opt)/", rf" {root}/\1/", line.split(" #")[0])
             subprocess.run(["sh", "-ec", command], cwd=DEPLOY.parent, check=True, timeout=60)
         for path in written:
             path.write_text(f"{path.read_text()}X")
@@ -408,6 +412,4 @@ def test_the_commands_of_the_page_install_its_files_from_the_checkouts_folder(tm
     assert {path.name for path in DEPLOY.glob("*.service")} <= installed
     assert (DEPLOY.parent / "pyproject.toml").is_file()  # what `pip install .` needs there
     with pytest.raises(subprocess.CalledProcessError):  # and from elsewhere they would not
-        subprocess.run(
-            ["sh", "-ec", lines[0].replace("/opt/", f"{root}/opt/")], cwd=DEPLOY, check=True, timeout=60
-        )
+        subprocess.run(["sh", "-ec", lines[0].replace("/opt/", f"{root}/opt/")], cwd=DEPLOY, check=True)

@@ -56,10 +56,8 @@ def test_deliveries_of_one_receiver_come_to_another_and_a_request_is_recorded(tm
         terminal(f"flask --app shop run --port {there}", tmp_path, **staging),
     ):
         until(lambda: answers(here) and answers(there), 15)
-        assert service.deliver(sample(InvoiceApproved, invoice_id="inv_stored")) == (
-            200,
-            {"status": "accepted"},
-        )
+        stored = service.deliver(sample(InvoiceApproved, invoice_id="inv_stored"))
+        assert stored == (200, {"status": "accepted"})
 
         stored, follow = typed("laptop-forward", here).strip().splitlines()
         assert "1 of 1 delivery sent, 1 accepted" in say(stored, tmp_path, **staging)

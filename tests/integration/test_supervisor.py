@@ -277,7 +277,7 @@ def test_a_child_for_which_no_task_is_left_is_started_later_and_the_others_go_on
         return child(PATIENT, started)
 
     roles = [role(PATIENT, started, grace_seconds=0.1), Child("b", start, 0.1)]
-    supervise(roles, messages=messages, signals=[(2.0, signal.SIGTERM)])
+    supervise(roles, messages=messages, steps=[(lambda: len(started) == 2,)])
 
     assert messages == ["b cannot be started: Resource temporarily unavailable; restarting in 0.5 s"]
     assert len(started) == 2

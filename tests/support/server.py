@@ -178,6 +178,15 @@ def need_event_loop() -> None:
         unavailable("the event loop needs a newer gunicorn: the extra `serve`")
 
 
+def serve_command(door: str, descriptor: int, workers: int, *flags: str) -> list[str]:
+    """The command of a door on a listening socket, without the application; uvicorn has one process."""
+    served_by, _ = DOORS[door]
+    if door == "uvicorn":
+        return [sys.executable, "-m", "uvicorn", *served_by, "--fd", str(descriptor)]
+    listening = ["-b", f"fd://{descriptor}", "-w", str(workers)]
+    return [sys.executable, "-m", "gunicorn", *served_by, *listening, *flags]
+
+
 @contextlib.contextmanager
 def gunicorn(
     folder: Path,
@@ -210,11 +219,7 @@ def gunicorn(
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)
         port = listener.getsockname()[1]
-        if door == "uvicorn":
-            command = [sys.executable, "-m", "uvicorn", *served_by, "--fd", str(listener.fileno())]
-        else:
-            command = [sys.executable, "-m", "gunicorn", *served_by, "-w", str(workers)]
-            command += ["-b", f"fd://{listener.fileno()}", *_OWN_SOCKET]
+        command = serve_command(door, listener.fileno(), workers, *_OWN_SOCKET)
         command = [*prefix, *command, *flags, app or standalone]
         environ = clean_environment(**{"PYTHONPATH": path, **settings})
         options = {"env": environ, "cwd": folder, "pass_fds": [listener.fileno()]}
