@@ -44,7 +44,7 @@ ASGI, WSGI = "billhook.standalone:create_asgi_app()", "billhook.standalone:creat
 THREADS = ("-k", "gthread", "--worker-connections", "1000")
 NOTING = """
 @handlers.on(InvoiceApproved, retry=[])
-def note(event: InvoiceApproved, delivery: Delivery) -> None:
+def note(event: InvoiceApproved, delivery) -> None:
     Path(f"handled-{delivery.id}").touch()
 """
 
@@ -275,7 +275,7 @@ def test_a_clients_header_names_no_path_and_no_scheme(
     command = [sys.executable, "-m", "gunicorn", "-b", f"127.0.0.1:{port}", "--no-control-socket", *flags]
     options = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_ENGINE": "worker"}
 
-    with running(command, tmp_path, **options):
+    with running(command, tmp_path, port=port, **options):
         found = {
             "healthz": ask(port, head({"SCRIPT_NAME": "/zzz"}, method="GET", path="/zzz/healthz")).status,
             "zzz": ask(port, head({"SCRIPT_NAME": "/zzz"}, method="GET", path="/healthz")).status,
